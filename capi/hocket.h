@@ -1,0 +1,225 @@
+/* Hocket: collectives written as schedules, verified, compiled and run.
+ *
+ * This is the one public header. It is plain C11, holds no global state, and every handle is opaque.
+ *
+ * Conventions
+ *   Status      Functions return hkt_status: 0 is success, a positive value means "in progress", a
+ *               negative value is an error. hkt_error_string() names the kind; the text with rank,
+ *               peer, step and source line is hkt_comm_last_error() (or hkt_last_error() where no
+ *               communicator exists yet).
+ *   Counts      Element counts, never bytes. A count of 0 is valid everywhere.
+ *   In place    A collective is in place when send and recv point at the same elements: all_reduce and
+ *               broadcast with recv == send; all_gather with send == recv + rank * send_count;
+ *               reduce_scatter with recv == send + rank * recv_count. Other overlaps are undefined.
+ *   Order       All ranks of a communicator start the same collectives in the same order. A difference
+ *               in collective, count, type, operator or schedule is detected and reported.
+ *   Results     Reductions combine in rank order wherever a schedule leaves a choice, so a result does
+ *               not depend on the arrival of messages: same inputs, same schedule, same bits.
+ *   Threads     Handles of different communicators are independent. Calls on one communicator may
+ *               come from several threads and are serialised inside it.
+ *   Deadlines   Nothing waits for ever. See hkt_comm_options.timeout_ms.
+ *   Strings     Returned strings belong to Hocket. Their life time is given where they are returned.
+ */
+#ifndef HOCKET_H
+#define HOCKET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define HKT_API __attribute__((visibility("default")))
+#else
+#define HKT_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HKT_VERSION_MAJOR 0
+#define HKT_VERSION_MINOR 1
+#define HKT_VERSION_PATCH 0
+
+typedef enum hkt_status {
+    HKT_SUCCESS = 0,
+    HKT_IN_PROGRESS = 1,              /* hkt_test: not finished yet */
+    HKT_ERROR_INVALID_ARGUMENT = -1,  /* a null handle, an unknown type, a rank out of range ... */
+    HKT_ERROR_SCHEDULE = -2,          /* a .sched file was refused: syntax, meaning or verification */
+    HKT_ERROR_NOT_FOUND = -3,         /* no such schedule, topology or file */
+    HKT_ERROR_BOOTSTRAP = -4,         /* the job could not be joined: address, secret, duplicate rank */
+    HKT_ERROR_TRANSPORT = -5,         /* the fabric provider reported a failure */
+    HKT_ERROR_PEER_LOST = -6,         /* a rank of the communicator died or fell silent */
+    HKT_ERROR_TIMEOUT = -7,           /* a deadline passed */
+    HKT_ERROR_MISMATCH = -8,          /* ranks started different operations */
+    HKT_ERROR_OUT_OF_MEMORY = -9,
+    HKT_ERROR_INTERNAL = -10          /* a defect in Hocket: please report it */
+} hkt_status;
+
+typedef enum hkt_type { HKT_FLOAT32 = 0, HKT_FLOAT64 = 1, HKT_INT32 = 2, HKT_INT64 = 3 } hkt_type;
+
+/* Integer sums wrap around. Floating-point max and min: if any operand is NaN the result is NaN. */
+typedef enum hkt_op { HKT_SUM = 0, HKT_MAX = 1, HKT_MIN = 2 } hkt_op;
+
+typedef enum hkt_collective {
+    HKT_ALL_REDUCE = 0,
+    HKT_REDUCE_SCATTER = 1,
+    HKT_ALL_GATHER = 2,
+    HKT_BROADCAST = 3
+} hkt_collective;
+
+/* What executes a plan's local work. */
+typedef enum hkt_executor {
+    HKT_EXECUTOR_DEFAULT = 0,     /* HOCKET_EXECUTOR (jit|interpreter); else the JIT where it is built in */
+    HKT_EXECUTOR_JIT = 1,
+    HKT_EXECUTOR_INTERPRETER = 2  /* the oracle: the same plan, walked step by step */
+} hkt_executor;
+
+typedef struct hkt_comm hkt_comm;
+typedef struct hkt_plan hkt_plan;
+typedef struct hkt_request hkt_request;
+
+/* ---- Errors ----------------------------------------------------------------------------------- */
+
+/* The name of a status, e.g. "peer lost". Static storage. Thread-safe. */
+HKT_API const char* hkt_error_string(hkt_status status);
+
+/* The text of the calling thread's last failed call that had no communicator to keep it (such as
+ * hkt_comm_create). Never null; "" if there was none. Valid until the thread's next hkt_ call. */
+HKT_API const char* hkt_last_error(void);
+
+/* The text of the last error of this communicator, whole: what happened, on which rank, with which
+ * peer, in which step and source line, and what can be done. Never null; "" if there was none. The
+ * calling thread's copy: valid until that thread's next hkt_ call. A null comm gives hkt_last_error(). */
+HKT_API const char* hkt_comm_last_error(const hkt_comm* comm);
+
+/* The version of the library, e.g. "0.1.0". Static storage. */
+HKT_API const char* hkt_version(void);
+
+/* Bytes of one element, or 0 for an unknown type. */
+HKT_API size_t hkt_type_size(hkt_type type);
+
+/* ---- Communicator ----------------------------------------------------------------------------- */
+
+/* Everything has a default: start from HKT_COMM_OPTIONS_INIT and change what you need. A field left at
+ * 0 or null is taken from the environment variable named beside it, then from the default. */
+typedef struct hkt_comm_options {
+    size_t size;              /* sizeof(hkt_comm_options) */
+    int32_t rank;             /* RANK; -1: environment */
+    int32_t world_size;       /* WORLD_SIZE; 0: environment. Neither set: a world of one */
+    const char* master_addr;  /* MASTER_ADDR; 127.0.0.1 */
+    int32_t master_port;      /* MASTER_PORT; 0: environment */
+    const char* secret;       /* HOCKET_SECRET: what a process must know to join. Required if world_size > 1 */
+    const char* provider;     /* HOCKET_PROVIDER: "shm", "tcp" or another libfabric provider with
+                                 reliable-datagram endpoints; shm where all ranks share a host, else tcp */
+    const char* topology;     /* HOCKET_TOPOLOGY: "2x3" (innermost first), "bcube(3,2)", a .sched file or
+                                 "FILE:NAME(ARGS)"; one level of all ranks */
+    const char* schedule;     /* HOCKET_SCHEDULE: the schedule that hkt_all_reduce and the others take;
+                                 see hkt_plan_create. Default: Hocket's choice */
+    const char* schedule_path;/* HOCKET_SCHEDULE_PATH: folders of .sched files, separated by ':', searched
+                                 before the library that Hocket was built with */
+    int32_t executor;         /* hkt_executor; HOCKET_EXECUTOR */
+    int64_t timeout_ms;       /* HOCKET_TIMEOUT_MS; 60000: the longest that joining, or one operation, may
+                                 take before it fails with HKT_ERROR_TIMEOUT */
+} hkt_comm_options;
+
+#define HKT_COMM_OPTIONS_INIT { sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0 }
+
+/* Joins the job: all world_size processes call this; it returns when all have joined or the deadline has
+ * passed. options may be null (all from the environment). On success *comm is the caller's, to be given
+ * to hkt_comm_destroy. Errors: INVALID_ARGUMENT, BOOTSTRAP, TRANSPORT, TIMEOUT; the text is in
+ * hkt_last_error(). */
+HKT_API hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm);
+
+/* Leaves the job and frees the communicator; its plans must have been destroyed before, and its
+ * unfinished requests become invalid. Never waits for other ranks longer than a second. Null is a no-op. */
+HKT_API void hkt_comm_destroy(hkt_comm* comm);
+
+/* This process's rank in 0 .. size - 1, and the number of ranks. -1 if comm is null. */
+HKT_API int32_t hkt_comm_rank(const hkt_comm* comm);
+HKT_API int32_t hkt_comm_size(const hkt_comm* comm);
+
+/* HKT_SUCCESS while the communicator is usable; else the error that broke it (PEER_LOST, TRANSPORT, ...),
+ * which every later call on it returns too. Never blocks. */
+HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
+
+/* Facts of the communicator, for logs: "provider", "topology", "schedule_path", "executor". Null for an
+ * unknown key. Valid until comm is destroyed. */
+HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
+
+/* ---- Collectives ------------------------------------------------------------------------------ */
+/* Each looks its plan up in the communicator's cache and makes it at first use (see hkt_plan_create),
+ * then starts it. With a non-null request it returns at once; the buffers belong to Hocket until the
+ * request is complete (hkt_wait or hkt_test). With request == NULL it waits. send and recv may be null
+ * when the count is 0. Errors: INVALID_ARGUMENT, SCHEDULE, NOT_FOUND, and those of hkt_wait. */
+
+/* recv[i] = op over all ranks of send[i], i in 0 .. count - 1, on every rank. */
+HKT_API hkt_status hkt_all_reduce(const void* send, void* recv, size_t count, hkt_type type, hkt_op op,
+                                  hkt_comm* comm, hkt_request** request);
+
+/* recv[i] = op over all ranks of send[rank * recv_count + i], i in 0 .. recv_count - 1.
+ * send: recv_count * size elements; recv: recv_count elements. */
+HKT_API hkt_status hkt_reduce_scatter(const void* send, void* recv, size_t recv_count, hkt_type type,
+                                      hkt_op op, hkt_comm* comm, hkt_request** request);
+
+/* recv[r * send_count + i] = rank r's send[i], on every rank.
+ * send: send_count elements; recv: send_count * size elements. */
+HKT_API hkt_status hkt_all_gather(const void* send, void* recv, size_t send_count, hkt_type type,
+                                  hkt_comm* comm, hkt_request** request);
+
+/* recv[i] = root's send[i] on every rank, the root included. send is read on the root only and may be
+ * null elsewhere. */
+HKT_API hkt_status hkt_broadcast(const void* send, void* recv, size_t count, hkt_type type, int32_t root,
+                                 hkt_comm* comm, hkt_request** request);
+
+/* Returns when every rank has entered it. Always waits. */
+HKT_API hkt_status hkt_barrier(hkt_comm* comm);
+
+/* ---- Requests --------------------------------------------------------------------------------- */
+
+/* Waits until the operation is complete, frees the request, and returns the operation's status. Spins
+ * briefly, then sleeps. Errors: PEER_LOST, TIMEOUT, MISMATCH, TRANSPORT; recv is then undefined and the
+ * communicator is broken (hkt_comm_status). */
+HKT_API hkt_status hkt_wait(hkt_request* request);
+
+/* HKT_IN_PROGRESS and the request stays valid; or the operation's status and the request is freed. */
+HKT_API hkt_status hkt_test(hkt_request* request);
+
+/* ---- Plans ------------------------------------------------------------------------------------ */
+
+/* Options of a plan; start from HKT_PLAN_OPTIONS_INIT. */
+typedef struct hkt_plan_options {
+    size_t size;           /* sizeof(hkt_plan_options) */
+    const char* schedule;  /* null: the communicator's choice. A name in the library ("blueconnect"),
+                              one with arguments ("flat(ring, doubling)"), a file with one schedule of
+                              the collective ("my.sched"), or "FILE:NAME(ARGS)" */
+    int32_t root;          /* broadcast only */
+    int32_t executor;      /* hkt_executor */
+} hkt_plan_options;
+
+#define HKT_PLAN_OPTIONS_INIT { sizeof(hkt_plan_options), NULL, 0, 0 }
+
+/* Reads the schedule, verifies it against the communicator's topology, projects it onto this rank and
+ * compiles it for the type and operator (op is ignored by all_gather and broadcast). Local: doesn't wait
+ * for other ranks. options may be null. The plan can be started with any count, many times; it is the
+ * caller's, to be destroyed before comm. Errors: SCHEDULE (the text is the compiler's diagnostic, with
+ * file, line, caret and counter-example), NOT_FOUND, INVALID_ARGUMENT. */
+HKT_API hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op op,
+                                   const hkt_plan_options* options, hkt_plan** plan);
+
+/* Starts the plan. count is what the collective's function takes (recv_count for reduce_scatter,
+ * send_count for all_gather). Buffers, request and errors as for the collectives. Several starts of one
+ * plan may be in flight. */
+HKT_API hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t count,
+                                  hkt_request** request);
+
+/* The plan in words: this rank's steps with their source lines. Valid until the plan is destroyed. */
+HKT_API const char* hkt_plan_explain(hkt_plan* plan);
+
+/* Frees the plan; its started requests must be complete. Null is a no-op. */
+HKT_API void hkt_plan_destroy(hkt_plan* plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* HOCKET_H */

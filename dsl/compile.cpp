@@ -1,0 +1,192 @@
+#include "dsl/compile.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <map>
+#include <set>
+
+#include "dsl/bind.hpp"
+#include "dsl/choose.hpp"
+#include "dsl/diagnostic.hpp"
+#include "dsl/project.hpp"
+#include "dsl/verify.hpp"
+
+namespace hocket::dsl {
+
+namespace {
+
+constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
+constexpr const char* default_schedule = "default";
+
+template <typename Definition>
+const Definition* only_one(const std::vector<Definition>& definitions, Collective collective) {
+    const Definition* found = nullptr;
+    for (const Definition& definition : definitions)
+        if (definition.collective == collective) {
+            if (found) return nullptr;
+            found = &definition;
+        }
+    return found;
+}
+
+Runnable schedule_runnable(const ast::Schedule& schedule, const ast::Expression& call) {
+    Runnable runnable;
+    runnable.schedule = &schedule;
+    runnable.name = bind_parameters(schedule.name.text, schedule.parameters, call, runnable.arguments);
+    return runnable;
+}
+
+}  // namespace
+
+std::string_view name_of(Collective collective) {
+    return names[static_cast<int>(collective)];
+}
+
+Topology find_topology(Library& library, const std::string& text, Rank ranks) {
+    Topology topology = text.empty() ? flat_topology(ranks) : grid_topology(text);
+    if (topology.levels.empty()) {
+        const Library::Reference reference = library.resolve(text);
+        const ast::TopologyDefinition* definition = nullptr;
+        if (reference.file && reference.call.text.empty()) {
+            if (reference.file->topologies.size() != 1)
+                throw NotFoundError(fmt::format("{} has {} topologies: name one, as {}:NAME", reference.path,
+                                                reference.file->topologies.size(), reference.path));
+            definition = &reference.file->topologies[0];
+        } else {
+            definition = library.find_topology(reference.call.text);
+        }
+        if (!definition)
+            throw NotFoundError(fmt::format("there is no topology '{}'; {}", text, library.where_looked()));
+        topology = build_topology(*definition, reference.call);
+    }
+    if (ranks > 0 && topology.ranks() != ranks)
+        throw DiagnosticError(
+            Span(),
+            fmt::format("topology {} has {} ranks, but the communicator has {}", topology.name,
+                        topology.ranks(), ranks),
+            "levels are given innermost first, as 2x3, and their sizes multiply to the number of ranks");
+    return topology;
+}
+
+Runnable find_runnable(Library& library, const std::string& text, Collective collective) {
+    const Library::Reference reference = library.resolve(text.empty() ? default_schedule : text);
+    if (reference.file && reference.call.text.empty()) {
+        if (const auto* schedule = only_one(reference.file->schedules, collective))
+            return schedule_runnable(*schedule, reference.call);
+        if (const auto* algorithm = only_one(reference.file->algorithms, collective))
+            return {nullptr, algorithm, {}, algorithm->name.text};
+        throw NotFoundError(fmt::format("{} has not exactly one schedule for {}: name it, as {}:NAME",
+                                        reference.path, name_of(collective), reference.path));
+    }
+    if (const auto* schedule = library.find_schedule(reference.call.text, collective))
+        return schedule_runnable(*schedule, reference.call);
+    if (const auto* algorithm = library.find_algorithm(reference.call.text, collective))
+        return {nullptr, algorithm, {}, algorithm->name.text};
+    std::string known;
+    std::set<std::string> all;
+    for (const auto* schedule : library.schedules(collective)) all.insert(schedule->name.text);
+    for (const auto* algorithm : library.algorithms(collective)) all.insert(algorithm->name.text);
+    for (const std::string& name : all) known += (known.empty() ? "" : ", ") + name;
+    throw NotFoundError(fmt::format("there is no schedule '{}' for {}; there are: {}; {}",
+                                    reference.call.text, name_of(collective), known, library.where_looked()));
+}
+
+void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size) {
+    const Runnable runnable{nullptr, &algorithm, {}, algorithm.name.text};
+    const Topology topology = flat_topology(size);
+    // A broadcast is checked from both ends and the middle of its group.
+    const std::set<Rank> roots = algorithm.root ? std::set<Rank>{0, size / 2, size - 1} : std::set<Rank>{0};
+    for (const Rank root : roots) {
+        ElaborateOptions options;
+        options.root = root;
+        std::string subject = fmt::format("algorithm {} {} on {} ranks", algorithm.name.text,
+                                          name_of(algorithm.collective), size);
+        if (algorithm.root) subject += fmt::format(" from {}", root);
+        verify(elaborate(runnable, library, topology, options), subject);
+    }
+}
+
+namespace {
+
+class Checked : public CheckedSchedule {
+  public:
+    explicit Checked(const PlanRequest& request) : library_(request.search_path), root_(request.root) {
+        topology_ = find_topology(library_, request.topology, request.ranks);
+        runnable_ = find_runnable(library_, request.schedule, request.collective);
+        chooser_ = make_chooser(library_, topology_);
+        if (root_ < 0 || root_ >= topology_.ranks())
+            throw DiagnosticError(
+                Span(), fmt::format("there is no root {}: ranks are 0 to {}", root_, topology_.ranks() - 1));
+        check();
+    }
+
+    // Algorithms first, each on the group it runs on: their faults are told in their own, small terms.
+    void check() {
+        std::set<std::pair<const ast::Algorithm*, Rank>> used;
+        ElaborateOptions options{root_, std::nullopt, chooser_};
+        options.on_use = [&](const ast::Algorithm& algorithm, Rank size, Span) {
+            if (used.insert({&algorithm, size}).second) verify_algorithm(algorithm, library_, size);
+        };
+        const StepGraph graph = elaborate(runnable_, library_, topology_, options);
+        const std::string kind = runnable_.schedule ? "schedule" : "algorithm";
+        verify(graph, fmt::format("{} {} {} on {}", kind, runnable_.name, name_of(runnable_.collective()),
+                                  topology_.name));
+        for (const Choice& choice : graph.choices)
+            choices_.push_back(location_of(choice.call) + ": " + choice.text);
+        fingerprint_ = fingerprint(graph);
+    }
+
+    RankProgram project(Rank rank) const override {
+        ElaborateOptions options{root_, rank, chooser_};
+        RankProgram program = dsl::project(elaborate(runnable_, library_, topology_, options), rank);
+        program.schedule = runnable_.name;
+        program.topology = topology_.name;
+        program.fingerprint = fingerprint_;
+        return program;
+    }
+
+    StepGraph graph() const override {
+        return elaborate(runnable_, library_, topology_, {root_, std::nullopt, chooser_});
+    }
+    const std::string& name() const override { return runnable_.name; }
+    const std::string& topology() const override { return topology_.name; }
+    const Topology& levels() const override { return topology_; }
+    const std::vector<std::string>& choices() const override { return choices_; }
+
+  private:
+    // Of the steps themselves: equal exactly where all ranks do the same, however the text is spelled.
+    std::uint64_t fingerprint(const StepGraph& graph) const {
+        std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root};
+        for (const Step& step : graph.steps) {
+            numbers.insert(numbers.end(), {step.phase, step.source, step.destination, step.combines});
+            numbers.push_back(step.region);
+        }
+        for (const Region& region : graph.regions)
+            for (const Interval& interval : region)
+                numbers.insert(numbers.end(), {interval.begin.num(), interval.begin.den(), interval.end.num(),
+                                               interval.end.den()});
+        return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
+    }
+
+    Library library_;
+    Rank root_;
+    Topology topology_;
+    Runnable runnable_;
+    Chooser chooser_;
+    std::vector<std::string> choices_;
+    std::uint64_t fingerprint_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request) {
+    return std::make_unique<Checked>(request);
+}
+
+void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks) {
+    Library library(search_path);
+    find_topology(library, topology, ranks);
+}
+
+}  // namespace hocket::dsl

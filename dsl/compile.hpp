@@ -1,0 +1,62 @@
+// The language's front door for whoever runs schedules: from a schedule's name to a checked program.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dsl/elaborate.hpp"
+#include "dsl/library.hpp"
+#include "dsl/rank_program.hpp"
+#include "dsl/step_graph.hpp"
+
+namespace hocket::dsl {
+
+// What a schedule is asked for. Names are looked up in search_path (folders of .sched files), in order.
+//   schedule: "blueconnect", "flat(ring, doubling)", "my.sched" (the one schedule of this collective in the
+//   file),
+//             "my.sched:name(args)", or "" for the library's choice for the topology.
+//   topology: "2x3" (innermost first), "bcube(3,2)", "file.sched", "file.sched:name(args)", or "" for one
+//   level
+//             of all ranks.
+struct PlanRequest {
+    Collective collective = Collective::all_reduce;
+    std::string schedule;
+    std::string topology;
+    std::vector<std::string> search_path;
+    Rank ranks = 1;
+    Rank root = 0;
+};
+
+// A schedule that has passed verification on a topology. Immutable, thread-safe.
+class CheckedSchedule {
+  public:
+    virtual ~CheckedSchedule() = default;
+    virtual RankProgram project(Rank rank) const = 0;  // only that rank's steps are ever materialised
+    virtual StepGraph graph() const = 0;          // all ranks' steps; its regions are those of projections
+    virtual const std::string& name() const = 0;  // with arguments: "flat(ring, doubling)"
+    virtual const std::string& topology() const = 0;
+    virtual const Topology& levels() const = 0;
+    virtual const std::vector<std::string>& choices()
+        const = 0;  // what the compiler chose, and why; a line each
+};
+
+// Throws DiagnosticError (dsl/diagnostic.hpp), whose what() is the whole rendered diagnostic: for anything
+// that is wrong with the text, the request or the schedule's meaning. NotFoundError (the same header) where a
+// name or file does not exist.
+std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request);
+
+// Throws like check_schedule unless `topology` is right for `ranks`, in the sense of PlanRequest.
+void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks);
+
+// The steps that check_schedule takes, for tools that look at one of them. `ranks` 0: as many as the topology
+// has.
+Topology find_topology(Library& library, const std::string& text, Rank ranks);
+Runnable find_runnable(Library& library, const std::string& text, Collective collective);
+void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size);
+
+// One line an operation: "  7  combine x[1/3, 2/3) of output with 2 messages   schedules/direct.sched:4".
+std::string explain(const RankProgram& program);
+
+}  // namespace hocket::dsl

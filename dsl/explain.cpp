@@ -1,0 +1,58 @@
+#include <fmt/format.h>
+
+#include "dsl/compile.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+std::string area_text(const RankProgram& program, AreaId area) {
+    if (area == input_area) return "input";
+    if (area == output_area) return "output";
+    if (area == work_area) return "work";
+    const OpId slot = area - first_scratch_area;
+    for (const Op& op : program.ops)
+        if (op.kind == Op::Kind::receive && op.area == area)
+            return fmt::format("message {} from {}", op.message, op.peer);
+    return fmt::format("scratch {}", slot);
+}
+
+std::string operation_text(const RankProgram& program, const Op& op) {
+    const std::string region =
+        fmt::format("x[{}, {})", program.boundaries[op.begin].text(), program.boundaries[op.end].text());
+    switch (op.kind) {
+        case Op::Kind::send:
+            return fmt::format("send     {} of {} to {}", region, area_text(program, op.area), op.peer);
+        case Op::Kind::receive:
+            return fmt::format("receive  {} from {}{}", region, op.peer,
+                               op.area >= first_scratch_area ? "" : " into " + area_text(program, op.area));
+        case Op::Kind::copy:
+            return fmt::format("copy     {} of {} to {}", region, area_text(program, op.operands[0]),
+                               area_text(program, op.area));
+        case Op::Kind::combine:
+            break;
+    }
+    std::string operands;
+    for (const AreaId operand : op.operands)
+        operands += (operands.empty() ? "" : " + ") + area_text(program, operand);
+    return fmt::format("combine  {} of {} = {}", region, area_text(program, op.area), operands);
+}
+
+}  // namespace
+
+std::string explain(const RankProgram& program) {
+    std::string text =
+        fmt::format("rank {} of {}: {} by {} on {}, {} operations\n", program.rank, program.ranks,
+                    name_of(program.collective), program.schedule, program.topology, program.ops.size());
+    std::vector<std::string> waits(program.ops.size());
+    for (OpId id = 0; id < program.ops.size(); ++id)
+        for (const OpId successor : program.ops[id].successors) waits[successor] += fmt::format(" {}", id);
+    for (OpId id = 0; id < program.ops.size(); ++id) {
+        const Op& op = program.ops[id];
+        const Origin& origin = program.origins[op.origin];
+        text += fmt::format("{:5}  {:<72}  {}{}\n", id, operation_text(program, op), origin.location,
+                            waits[id].empty() ? "" : "  after" + waits[id]);
+    }
+    return text;
+}
+
+}  // namespace hocket::dsl

@@ -1,0 +1,152 @@
+#include "dsl/library.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "dsl/diagnostic.hpp"
+#include "dsl/parse.hpp"
+
+namespace hocket::dsl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string read_file(const std::string& path) {
+    std::error_code error;
+    std::ifstream stream(path, std::ios::binary);
+    if (!stream || fs::is_directory(path, error))
+        throw NotFoundError(fmt::format("cannot read {}: is there such a file, and may it be read?", path));
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+std::vector<std::string> schedule_files(const std::string& folder) {
+    std::vector<std::string> paths;
+    for (const std::string& place : {folder, folder + "/topologies"}) {
+        std::error_code error;
+        for (const auto& entry : fs::directory_iterator(place, error))
+            if (entry.path().extension() == ".sched") paths.push_back(entry.path().string());
+    }
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+// First definition of each name wins, as in find.
+template <typename Definition, typename Files>
+std::vector<const Definition*> distinct(const Files& files, std::vector<Definition> ast::File::*member,
+                                        Collective collective) {
+    std::map<std::string, const Definition*> found;
+    for (const auto& file : files)
+        for (const Definition& definition : file->tree.*member)
+            if (definition.collective == collective) found.emplace(definition.name.text, &definition);
+    std::vector<const Definition*> result;
+    for (const auto& [name, definition] : found) result.push_back(definition);
+    return result;
+}
+
+// Files may say a name once for each collective.
+void reject_duplicates(const ast::File& tree) {
+    std::map<std::string, Span> seen;
+    const auto check = [&](const std::string& key, const ast::Name& name) {
+        const auto [entry, is_new] = seen.emplace(key, name.span);
+        if (!is_new)
+            throw DiagnosticError(Diagnostic{name.span,
+                                             fmt::format("'{}' is defined twice", name.text),
+                                             {{entry->second, "first here"}},
+                                             "rename one of them"});
+    };
+    for (const ast::Algorithm& a : tree.algorithms)
+        check(fmt::format("a{} {}", int(a.collective), a.name.text), a.name);
+    for (const ast::Schedule& s : tree.schedules)
+        check(fmt::format("s{} {}", int(s.collective), s.name.text), s.name);
+    for (const ast::TopologyDefinition& t : tree.topologies) check("t " + t.name.text, t.name);
+}
+
+}  // namespace
+
+bool looks_like_file(const std::string& text) {
+    return text.find('/') != std::string::npos || text.ends_with(".sched") ||
+           text.find(".sched:") != std::string::npos;
+}
+
+Library::Library(const std::vector<std::string>& search_path) : search_path_(search_path) {
+    for (const std::string& folder : search_path)
+        for (const std::string& path : schedule_files(folder)) {
+            try {
+                add(path, read_file(path), false);
+            } catch (const std::runtime_error& error) {
+                broken_.push_back(error.what());
+            }
+        }
+}
+
+const ast::File& Library::add(const std::string& path, std::string text, bool first) {
+    auto entry = std::make_unique<Entry>();
+    entry->source = {path, std::move(text)};
+    entry->tree = parse(entry->source);
+    reject_duplicates(entry->tree);
+    return (*files_.insert(first ? files_.begin() : files_.end(), std::move(entry)))->tree;
+}
+
+const ast::File& Library::load(const std::string& path) {
+    return add(path, read_file(path), true);
+}
+
+const ast::Schedule* Library::find_schedule(const std::string& name, Collective collective) const {
+    for (const ast::Schedule* schedule : schedules(collective))
+        if (schedule->name.text == name) return schedule;
+    return nullptr;
+}
+
+const ast::Algorithm* Library::find_algorithm(const std::string& name, Collective collective) const {
+    for (const ast::Algorithm* algorithm : algorithms(collective))
+        if (algorithm->name.text == name) return algorithm;
+    return nullptr;
+}
+
+const ast::TopologyDefinition* Library::find_topology(const std::string& name) const {
+    for (const auto& file : files_)
+        for (const ast::TopologyDefinition& topology : file->tree.topologies)
+            if (topology.name.text == name) return &topology;
+    return nullptr;
+}
+
+std::vector<const ast::Algorithm*> Library::algorithms(Collective collective) const {
+    return distinct(files_, &ast::File::algorithms, collective);
+}
+
+std::vector<const ast::Schedule*> Library::schedules(Collective collective) const {
+    return distinct(files_, &ast::File::schedules, collective);
+}
+
+std::string Library::where_looked() const {
+    std::string text = "looked in";
+    for (const std::string& folder : search_path_) text += " " + folder;
+    if (search_path_.empty()) text += " no folder";
+    for (const std::string& error : broken_) text += "\npassed over: " + error;
+    return text;
+}
+
+Library::Reference Library::resolve(const std::string& text) {
+    Reference reference;
+    std::string call = text;
+    if (looks_like_file(text)) {
+        const std::size_t colon =
+            text.find(':', text.rfind(".sched") == std::string::npos ? 0 : text.rfind(".sched"));
+        reference.path = text.substr(0, colon);
+        reference.file = &load(reference.path);
+        call = colon == std::string::npos ? "" : text.substr(colon + 1);
+    }
+    if (!call.empty()) {
+        references_.push_back(std::make_unique<SourceFile>(SourceFile{"<" + text + ">", call}));
+        reference.call = parse_reference(*references_.back());
+    }
+    return reference;
+}
+
+}  // namespace hocket::dsl

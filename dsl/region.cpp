@@ -1,0 +1,146 @@
+#include "dsl/region.hpp"
+
+#include <algorithm>
+
+#include "dsl/diagnostic.hpp"
+
+namespace hocket::dsl {
+
+std::string text_of(const Region& region) {
+    std::string text;
+    for (const Interval& interval : region)
+        text += (text.empty() ? "[" : " + [") + interval.begin.text() + ", " + interval.end.text() + ")";
+    return text.empty() ? "[)" : text;
+}
+
+Region merged(Region intervals) {
+    std::sort(intervals.begin(), intervals.end(),
+              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+    Region result;
+    for (const Interval& interval : intervals) {
+        if (!result.empty() && interval.begin <= result.back().end)
+            result.back().end = std::max(result.back().end, interval.end);
+        else
+            result.push_back(interval);
+    }
+    return result;
+}
+
+View View::by_rank(const Topology& topology, bool scattered) {
+    View view;
+    for (int level = static_cast<int>(topology.levels.size()); level-- > 0;)
+        view.digits_.push_back(
+            {.level = level, .size = topology.levels[level].size, .scattered = scattered, .permanent = true});
+    return view;
+}
+
+View View::part(std::int64_t index, std::int64_t parts) const {
+    View view = *this;
+    view.digits_.push_back({.size = parts, .value = index, .scattered = true, .permanent = true});
+    return view;
+}
+
+View::Division View::division(const Group& group) const {
+    int found = 0, scattered = 0;
+    for (const Digit& digit : digits_)
+        if (std::binary_search(group.levels.begin(), group.levels.end(), digit.level)) {
+            ++found;
+            scattered += digit.scattered;
+        }
+    if (found == 0) return Division::none;
+    if (scattered == 0) return Division::whole;
+    return scattered == static_cast<int>(group.levels.size()) ? Division::scattered : Division::mixed;
+}
+
+void View::divide(const Topology& topology, const Group& group) {
+    for (auto level = group.levels.rbegin(); level != group.levels.rend(); ++level) {
+        const auto same = [&](const Digit& digit) { return digit.level == *level; };
+        if (std::none_of(digits_.begin(), digits_.end(), same))
+            digits_.push_back({.level = *level, .size = topology.levels[*level].size});
+    }
+}
+
+void View::scatter(const Group& group) {
+    for (Digit& digit : digits_)
+        if (std::binary_search(group.levels.begin(), group.levels.end(), digit.level)) digit.scattered = true;
+}
+
+void View::gather(const Group& group) {
+    for (Digit& digit : digits_)
+        if (std::binary_search(group.levels.begin(), group.levels.end(), digit.level))
+            digit.scattered = false;
+    while (!digits_.empty() && !digits_.back().scattered && !digits_.back().permanent) digits_.pop_back();
+}
+
+bool View::reached(const Topology& topology, const Group& group, Rank root, Rank rank) const {
+    for (int level = 0; level < static_cast<int>(topology.levels.size()); ++level) {
+        const bool crossed = std::count(reached_.begin(), reached_.end(), level) > 0 ||
+                             std::binary_search(group.levels.begin(), group.levels.end(), level);
+        if (!crossed && topology.coordinate(rank, level) != topology.coordinate(root, level)) return false;
+    }
+    return true;
+}
+
+void View::reach(const Group& group) {
+    reached_.insert(reached_.end(), group.levels.begin(), group.levels.end());
+}
+
+Region View::intervals(const std::vector<Digit>& digits) {
+    std::int64_t units = 1;  // the buffer's length in the finest pieces
+    for (const Digit& digit : digits)
+        if (__builtin_mul_overflow(units, digit.size, &units) || units > (std::int64_t{1} << 40))
+            throw DiagnosticError(Span(), "a buffer is divided into more than 2^40 pieces");
+    std::size_t fixed = digits.size();  // digits from here on are free: they make no gaps
+    while (fixed > 0 && !digits[fixed - 1].scattered) --fixed;
+
+    std::vector<std::int64_t> begins{0};
+    std::int64_t width = units;
+    for (std::size_t i = 0; i < fixed; ++i) {
+        width /= digits[i].size;
+        std::vector<std::int64_t> next;
+        for (const std::int64_t begin : begins) {
+            if (digits[i].scattered)
+                next.push_back(begin + digits[i].value * width);
+            else
+                for (std::int64_t v = 0; v < digits[i].size; ++v) next.push_back(begin + v * width);
+        }
+        begins = std::move(next);
+    }
+    Region region;
+    for (const std::int64_t begin : begins)
+        region.push_back({Rational(begin, units), Rational(begin + width, units)});
+    return merged(std::move(region));
+}
+
+Region View::chunks(const Topology& topology, const Group& group, Rank rank, Rank first, Rank last) const {
+    std::vector<Digit> digits = digits_;
+    std::vector<std::pair<Digit*, Rank>>
+        selectors;  // the group's digits with the stride in its member numbers
+    Rank stride = 1;
+    for (const int level : group.levels) {
+        for (Digit& digit : digits)
+            if (digit.level == level) selectors.push_back({&digit, stride});
+        stride *= topology.levels[level].size;
+    }
+    for (Digit& digit : digits)
+        if (digit.level >= 0 && digit.scattered) digit.value = topology.coordinate(rank, digit.level);
+
+    const bool all = first == 0 && last == group.size;
+    for (auto& [digit, step] : selectors) digit->scattered = !all;
+    if (all) return intervals(digits);
+    Region region;
+    for (Rank chunk = first; chunk < last; ++chunk) {
+        for (auto& [digit, step] : selectors) digit->value = chunk / step % digit->size;
+        for (const Interval& interval : intervals(digits)) region.push_back(interval);
+    }
+    return merged(std::move(region));
+}
+
+Region View::held(const Topology& topology, Rank rank) const {
+    std::vector<Digit> digits = digits_;
+    for (Digit& digit : digits)
+        if (digit.level >= 0 && digit.scattered) digit.value = topology.coordinate(rank, digit.level);
+    return intervals(digits);
+}
+
+}  // namespace hocket::dsl

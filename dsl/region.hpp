@@ -1,0 +1,71 @@
+// Regions of a buffer, and which region each rank holds while a schedule narrows and widens it.
+#pragma once
+
+#include <vector>
+
+#include "dsl/rational.hpp"
+#include "dsl/topology.hpp"
+
+namespace hocket::dsl {
+
+struct Interval {
+    Rational begin, end;
+    friend bool operator==(const Interval&, const Interval&) = default;
+};
+
+// Ascending, disjoint, not adjacent, not empty.
+using Region = std::vector<Interval>;
+
+// "[0, 1/4) + [1/2, 3/4)"
+std::string text_of(const Region& region);
+
+// A buffer under one name. It is divided like a number with digits, most significant first: a digit is a
+// level of the topology, or a fixed part. Reduce-scatter over a level fixes that level's digit to the rank's
+// own coordinate; all-gather frees it. What a rank holds are the positions that agree with all fixed digits,
+// so a buffer can be scattered and gathered over the levels in any order.
+class View {
+  public:
+    // The whole buffer, undivided (all_reduce, broadcast).
+    View() = default;
+    // Divided over all levels, outermost first, so that rank r's piece is the r-th of all; scattered (each
+    // rank holds its own piece: all_gather) or whole (reduce_scatter).
+    static View by_rank(const Topology& topology, bool scattered);
+
+    View part(std::int64_t index, std::int64_t parts) const;
+
+    enum class Division { none, whole, scattered, mixed };
+    Division division(const Group& group) const;  // of this group's levels
+
+    // Divides by the group's levels that do not divide it yet (outermost first).
+    void divide(const Topology& topology, const Group& group);
+    void scatter(const Group& group);
+    void gather(const Group& group);
+
+    // Broadcast: whether the root's data has come to the group that `rank` is in, having crossed the levels
+    // that `reach` was called for.
+    bool reached(const Topology& topology, const Group& group, Rank root, Rank rank) const;
+    void reach(const Group& group);
+
+    // What the ranks that share `rank`'s coordinates outside of the group call chunks [first, last) of the
+    // group's; the view is divided by the group.
+    Region chunks(const Topology& topology, const Group& group, Rank rank, Rank first, Rank last) const;
+    // What `rank` holds.
+    Region held(const Topology& topology, Rank rank) const;
+
+  private:
+    struct Digit {
+        int level = -1;  // -1: a part
+        std::int64_t size = 1;
+        std::int64_t value = 0;  // of a part
+        bool scattered = false;
+        bool permanent = false;  // stays when it is whole again
+    };
+    static Region intervals(const std::vector<Digit>& digits);
+
+    std::vector<Digit> digits_;
+    std::vector<int> reached_;  // levels
+};
+
+Region merged(Region intervals);
+
+}  // namespace hocket::dsl

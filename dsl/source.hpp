@@ -1,0 +1,44 @@
+// Source texts and places in them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace hocket::dsl {
+
+struct SourceFile {
+    std::string path;  // as the user gave it, for messages
+    std::string text;
+};
+
+// Half-open range of bytes of a file. Files outlive the spans that point at them (the Library owns them).
+struct Span {
+    const SourceFile* file = nullptr;
+    std::uint32_t begin = 0, end = 0;
+
+    std::string_view text() const {
+        return file ? std::string_view(file->text).substr(begin, end - begin) : std::string_view();
+    }
+    friend bool operator==(const Span&, const Span&) = default;
+};
+
+// From the start of the first to the end of the second.
+inline Span join(Span first, Span last) {
+    return {first.file, first.begin, last.end};
+}
+
+struct Position {
+    int line = 1, column = 1;  // from 1; columns count bytes
+};
+
+Position position_of(const SourceFile& file, std::uint32_t offset);
+std::string_view line_of(const SourceFile& file, std::uint32_t offset);  // without the line break
+
+// "schedules/ring.sched:5"
+std::string location_of(Span span);
+
+// The span's text on one line, runs of white space folded.
+std::string folded_text(Span span);
+
+}  // namespace hocket::dsl

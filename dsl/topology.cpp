@@ -1,0 +1,169 @@
+#include "dsl/topology.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "dsl/bind.hpp"
+#include "dsl/diagnostic.hpp"
+#include "dsl/value.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+constexpr std::int64_t rank_limit = 1 << 20;
+
+class Builder {
+  public:
+    Builder(Topology& topology, Scope& scope)
+        : topology_(topology), scope_(scope), evaluator_(scope, nullptr) {}
+
+    void run(const std::vector<ast::TopologyStatement>& statements) {
+        for (const ast::TopologyStatement& statement : statements) {
+            if (const auto* level = std::get_if<ast::Level>(&statement.node))
+                add(*level);
+            else
+                loop(std::get<ast::TopologyFor>(statement.node));
+        }
+    }
+
+  private:
+    void add(const ast::Level& definition) {
+        Level level;
+        level.name = definition.name.text;
+        const std::int64_t size = evaluator_.integer(definition.size);
+        if (size < 1 || size * topology_.ranks() > rank_limit)
+            throw DiagnosticError(
+                definition.size.span,
+                fmt::format("a level of {} ranks: a level has at least 1, a topology at most {}", size,
+                            rank_limit));
+        level.size = static_cast<Rank>(size);
+        for (const ast::Property& property : definition.properties) apply(property, level);
+        // Levels made in a loop are told apart by their number.
+        const auto same = [&](const Level& other) { return other.name == level.name; };
+        if (std::any_of(topology_.levels.begin(), topology_.levels.end(), same))
+            level.name += std::to_string(topology_.levels.size());
+        topology_.levels.push_back(std::move(level));
+    }
+
+    void apply(const ast::Property& property, Level& level) const {
+        switch (property.kind) {
+            case ast::Property::Kind::medium:
+                if (property.text != "memory" && property.text != "fabric" && property.text != "device")
+                    throw DiagnosticError(property.span,
+                                          fmt::format("there is no medium '{}'", property.text),
+                                          "a medium is memory, fabric or device");
+                level.medium = property.text;
+                break;
+            case ast::Property::Kind::latency:
+                level.latency = property.value;
+                break;
+            case ast::Property::Kind::bandwidth:
+                if (!(property.value > 0))
+                    throw DiagnosticError(property.span, "a bandwidth must be more than 0");
+                level.bandwidth = property.value;
+                break;
+            case ast::Property::Kind::shared_by:
+                level.shared_by = property.text;
+                break;
+        }
+    }
+
+    void loop(const ast::TopologyFor& loop) {
+        for (Value& value : values_of(loop.binding.range, evaluator_)) {
+            const std::size_t mark = scope_.size();
+            scope_.add(loop.binding.name.text, std::move(value));
+            run(loop.body);
+            scope_.shrink(mark);
+        }
+    }
+
+    Topology& topology_;
+    Scope& scope_;
+    Evaluator evaluator_;
+};
+
+}  // namespace
+
+Rank Topology::ranks() const {
+    return stride(static_cast<int>(levels.size()));
+}
+
+Rank Topology::stride(int level) const {
+    Rank result = 1;
+    for (int i = 0; i < level; ++i) result *= levels[i].size;
+    return result;
+}
+
+Topology flat_topology(Rank ranks) {
+    Topology result;
+    result.name = std::to_string(ranks);
+    result.levels.push_back({.name = "rank", .size = ranks});
+    return result;
+}
+
+Topology grid_topology(const std::string& text) {
+    Topology result;
+    static const std::regex form("[0-9]{1,6}(x[0-9]{1,6})*");
+    if (!std::regex_match(text, form)) return result;
+    std::int64_t ranks = 1;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find('x', begin), text.size());
+        const std::int64_t size = std::stol(text.substr(begin, end - begin));
+        ranks *= size;
+        if (size < 1 || ranks > rank_limit)
+            throw DiagnosticError(
+                Span(), fmt::format("topology {}: a level has at least 1 rank, a topology at most {}", text,
+                                    rank_limit));
+        result.levels.push_back(
+            {.name = fmt::format("l{}", result.levels.size()), .size = static_cast<Rank>(size)});
+        begin = end + 1;
+    }
+    result.name = text;
+    return result;
+}
+
+Topology build_topology(const ast::TopologyDefinition& definition, const ast::Expression& reference) {
+    Topology topology;
+    Scope scope;
+    topology.name = bind_parameters(definition.name.text, definition.parameters, reference, scope);
+    Builder(topology, scope).run(definition.body);
+    if (topology.levels.empty()) throw DiagnosticError(definition.span, "this topology has no level");
+    return topology;
+}
+
+Group make_group(const Topology& topology, std::vector<int> levels) {
+    std::sort(levels.begin(), levels.end());
+    Group group{std::move(levels), 1};
+    for (const int level : group.levels) group.size *= topology.levels[level].size;
+    return group;
+}
+
+Group world_group(const Topology& topology) {
+    std::vector<int> levels(topology.levels.size());
+    for (std::size_t i = 0; i < levels.size(); ++i) levels[i] = static_cast<int>(i);
+    return make_group(topology, std::move(levels));
+}
+
+std::string name_of(const Topology& topology, const Group& group) {
+    if (group.levels.size() == topology.levels.size() && group.levels.size() > 1) return "world";
+    std::string result;
+    for (const int level : group.levels) result += (result.empty() ? "" : ", ") + topology.levels[level].name;
+    return group.levels.size() == 1 ? result : "(" + result + ")";
+}
+
+std::vector<Rank> members_of(const Topology& topology, const Group& group, Rank rank) {
+    Rank base = rank;
+    for (const int level : group.levels) base -= topology.coordinate(rank, level) * topology.stride(level);
+    std::vector<Rank> members{base};
+    for (const int level : group.levels) {
+        const std::size_t inner = members.size();
+        for (Rank c = 1; c < topology.levels[level].size; ++c)
+            for (std::size_t i = 0; i < inner; ++i)
+                members.push_back(members[i] + c * topology.stride(level));
+    }
+    return members;
+}
+
+}  // namespace hocket::dsl

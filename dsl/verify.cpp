@@ -1,0 +1,313 @@
+#include "dsl/verify.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/contributions.hpp"
+#include "dsl/diagnostic.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+constexpr std::uint32_t nothing = ~std::uint32_t{0};
+
+// Half-open range of atoms: the finest pieces that the schedule ever divides the buffer into.
+struct AtomRange {
+    std::uint32_t begin, end;
+};
+
+class Verifier {
+  public:
+    Verifier(const StepGraph& graph, const std::string& subject);
+    void run();
+
+  private:
+    void divide_into_atoms();
+    std::vector<AtomRange> atoms_of(const Region& region) const;
+    void set_initial_state();
+    void run_phase(std::size_t begin, std::size_t end);
+    void read(const Step& step);
+    void write(std::size_t index, std::size_t& value);
+    void overwrite(std::size_t index, std::size_t place, SetId value);
+    void combine(std::size_t index, std::size_t place, SetId value);
+    void check_strands(const Step& step, std::size_t place, bool writes);
+    bool concurrent(std::uint32_t a, std::uint32_t b) const;
+    void check_result();
+
+    std::size_t place(Rank rank, std::uint32_t atom) const { return std::size_t(rank) * atoms_ + atom; }
+    Rank rank_of(std::size_t place) const { return static_cast<Rank>(place / atoms_); }
+    std::string chunk_text(std::size_t place) const;
+    void add_calls(Diagnostic& diagnostic, const StepOrigin& origin) const;
+    [[noreturn]] void fail(const Step& step, std::string message, std::vector<Note> notes = {},
+                           std::string hint = {}) const;
+    std::vector<Note> last_write(std::size_t place, const char* text) const;
+
+    const StepGraph& graph_;
+    const std::string& subject_;
+    Contributions sets_;
+    std::vector<Rational> boundaries_;
+    std::uint32_t atoms_ = 1;
+    std::vector<std::vector<AtomRange>> regions_;
+
+    // By place (rank and atom).
+    std::vector<SetId> state_;
+    std::vector<std::uint32_t> writer_;  // last step that wrote
+    std::vector<std::uint32_t> strand_write_,
+        strand_read_;            // last strand that wrote, read; filled only with strands
+    std::vector<SetId> values_;  // read in the current phase, in order
+};
+
+Verifier::Verifier(const StepGraph& graph, const std::string& subject)
+    : graph_(graph), subject_(subject), sets_(graph.ranks) {
+    divide_into_atoms();
+    const std::size_t places = std::size_t(graph.ranks) * atoms_;
+    if (places > (std::size_t{1} << 30))
+        throw DiagnosticError(graph.header, fmt::format("{}: too large to verify: {} ranks x {} pieces",
+                                                        subject, graph.ranks, atoms_));
+    state_.assign(places, Contributions::undefined);
+    writer_.assign(places, nothing);
+    if (graph.strands.size() > 1) {
+        strand_write_.assign(places, nothing);
+        strand_read_.assign(places, nothing);
+    }
+}
+
+void Verifier::divide_into_atoms() {
+    boundaries_ = {Rational(0), Rational(1)};
+    const auto add = [&](const Region& region) {
+        for (const Interval& interval : region) {
+            boundaries_.push_back(interval.begin);
+            boundaries_.push_back(interval.end);
+        }
+    };
+    for (const Region& region : graph_.regions) add(region);
+    for (const Region& region : graph_.owned) add(region);
+    std::sort(boundaries_.begin(), boundaries_.end());
+    boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
+    atoms_ = static_cast<std::uint32_t>(boundaries_.size() - 1);
+    for (const Region& region : graph_.regions) regions_.push_back(atoms_of(region));
+}
+
+std::vector<AtomRange> Verifier::atoms_of(const Region& region) const {
+    std::vector<AtomRange> ranges;
+    const auto index = [&](Rational boundary) {
+        return static_cast<std::uint32_t>(std::lower_bound(boundaries_.begin(), boundaries_.end(), boundary) -
+                                          boundaries_.begin());
+    };
+    for (const Interval& interval : region) ranges.push_back({index(interval.begin), index(interval.end)});
+    return ranges;
+}
+
+void Verifier::set_initial_state() {
+    for (Rank rank = 0; rank < graph_.ranks; ++rank) {
+        const SetId own = sets_.single(rank);
+        std::vector<AtomRange> held{{0, atoms_}};
+        if (graph_.collective == Collective::all_gather) held = atoms_of(graph_.owned[rank]);
+        if (graph_.collective == Collective::broadcast && rank != graph_.root) held.clear();
+        for (const AtomRange range : held)
+            for (std::uint32_t atom = range.begin; atom < range.end; ++atom) state_[place(rank, atom)] = own;
+    }
+}
+
+void Verifier::run() {
+    set_initial_state();
+    for (std::size_t begin = 0; begin < graph_.steps.size();) {
+        std::size_t end = begin;
+        while (end < graph_.steps.size() && graph_.steps[end].phase == graph_.steps[begin].phase) ++end;
+        run_phase(begin, end);
+        begin = end;
+    }
+    check_result();
+}
+
+// All of a phase's reads come before its writes.
+void Verifier::run_phase(std::size_t begin, std::size_t end) {
+    values_.clear();
+    for (std::size_t i = begin; i < end; ++i) read(graph_.steps[i]);
+    std::size_t value = 0;
+    for (std::size_t i = begin; i < end; ++i) write(i, value);
+}
+
+void Verifier::read(const Step& step) {
+    for (const AtomRange range : regions_[step.region])
+        for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
+            const std::size_t from = place(step.source, atom);
+            if (state_[from] == Contributions::undefined)
+                fail(step, fmt::format("rank {} sends {} to rank {} before anything is in it", step.source,
+                                       chunk_text(from), step.destination));
+            if (!strand_read_.empty()) check_strands(step, from, false);
+            values_.push_back(state_[from]);
+        }
+}
+
+void Verifier::write(std::size_t index, std::size_t& value) {
+    const Step& step = graph_.steps[index];
+    for (const AtomRange range : regions_[step.region])
+        for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
+            const std::size_t to = place(step.destination, atom);
+            if (!strand_write_.empty()) check_strands(step, to, true);
+            if (step.combines)
+                combine(index, to, values_[value++]);
+            else
+                overwrite(index, to, values_[value++]);
+            writer_[to] = static_cast<std::uint32_t>(index);
+        }
+}
+
+void Verifier::overwrite(std::size_t index, std::size_t to, SetId value) {
+    const Step& step = graph_.steps[index];
+    if (writer_[to] != nothing && graph_.steps[writer_[to]].phase == step.phase)
+        fail(step,
+             fmt::format("rank {} is sent {} twice at the same time: by rank {} and by rank {}",
+                         step.destination, chunk_text(to), graph_.steps[writer_[to]].source, step.source),
+             last_write(to, "the other transfer"),
+             "simultaneous transfers to one place must all combine (+>)");
+    state_[to] = value;
+}
+
+void Verifier::combine(std::size_t index, std::size_t to, SetId value) {
+    const Step& step = graph_.steps[index];
+    if (writer_[to] != nothing) {
+        const Step& other = graph_.steps[writer_[to]];
+        if (other.phase == step.phase && !other.combines)
+            fail(step,
+                 fmt::format(
+                     "rank {} is sent {} twice at the same time, once to combine and once to overwrite",
+                     step.destination, chunk_text(to)),
+                 last_write(to, "the other transfer"),
+                 "simultaneous transfers to one place must all combine (+>)");
+    }
+    if (state_[to] == Contributions::undefined)
+        fail(step,
+             fmt::format("rank {} combines into {}, which holds nothing yet", step.destination,
+                         chunk_text(to)),
+             {}, "the first transfer to a place overwrites: write '->'");
+    const SetId sum = sets_.unite(state_[to], value);
+    if (sum == Contributions::overlap)
+        fail(step,
+             fmt::format("rank {} adds the part of rank {} to {} a second time (from rank {})",
+                         step.destination, sets_.common(state_[to], value), chunk_text(to), step.source),
+             last_write(to, "written before by this"));
+    state_[to] = sum;
+}
+
+// ---- Strands
+// -----------------------------------------------------------------------------------------------
+
+// Whether the two run side by side: on the way up from each, they come to different strands of one
+// `parallel`.
+bool Verifier::concurrent(std::uint32_t a, std::uint32_t b) const {
+    for (std::uint32_t x = a; x != 0; x = graph_.strands[x].parent)
+        for (std::uint32_t y = b; y != 0; y = graph_.strands[y].parent)
+            if (x != y && graph_.strands[x].block == graph_.strands[y].block) return true;
+    return false;
+}
+
+void Verifier::check_strands(const Step& step, std::size_t at, bool writes) {
+    const auto clash = [&](std::uint32_t other) {
+        return other != nothing && other != step.strand && concurrent(other, step.strand);
+    };
+    // Strands that only read the same place don't disturb each other; the earlier reader stays on record.
+    if (clash(strand_write_[at]) || (writes && clash(strand_read_[at])))
+        fail(step,
+             fmt::format("this strand {} {} of rank {}, which a parallel strand {}",
+                         writes ? "writes" : "reads", chunk_text(at), rank_of(at),
+                         clash(strand_write_[at]) ? "writes" : "reads"),
+             {{graph_.strands[step.strand].span, "the strands of this parallel"}},
+             "strands must work on different parts of the buffer");
+    std::uint32_t& record = writes ? strand_write_[at] : strand_read_[at];
+    if (!clash(record)) record = step.strand;
+}
+
+// ---- The result
+// --------------------------------------------------------------------------------------------
+
+void Verifier::check_result() {
+    const SetId everyone = sets_.everyone();
+    const bool reduces =
+        graph_.collective == Collective::all_reduce || graph_.collective == Collective::reduce_scatter;
+    const auto check = [&](Rank rank, std::uint32_t atom, SetId expected) {
+        const std::size_t at = place(rank, atom);
+        const SetId actual = state_[at];
+        if (actual == expected) return;
+        Diagnostic diagnostic;
+        const Rank missing = sets_.missing(expected, actual);
+        if (actual == Contributions::undefined)
+            diagnostic.message =
+                fmt::format("{}: rank {} ends with nothing in {}", subject_, rank, chunk_text(at));
+        else if (reduces)
+            diagnostic.message =
+                fmt::format("{}: rank {} ends with {} missing the part of rank {}: it has those of {}",
+                            subject_, rank, chunk_text(at), missing, sets_.text(actual));
+        else
+            diagnostic.message =
+                fmt::format("{}: rank {} ends with {} holding the data of rank {} instead of rank {}'s",
+                            subject_, rank, chunk_text(at), sets_.missing(actual, expected), missing);
+        diagnostic.span = graph_.header;
+        if (writer_[at] != nothing) {
+            const StepOrigin& origin = graph_.origins[graph_.steps[writer_[at]].origin];
+            diagnostic.span = origin.transfer;
+            diagnostic.notes.push_back({Span(), fmt::format("last written by this transfer, from rank {}",
+                                                            graph_.steps[writer_[at]].source)});
+            add_calls(diagnostic, origin);
+        } else {
+            diagnostic.notes.push_back({Span(), "no transfer ever writes there"});
+        }
+        throw DiagnosticError(std::move(diagnostic));
+    };
+    for (Rank rank = 0; rank < graph_.ranks; ++rank) {
+        if (graph_.collective == Collective::reduce_scatter) {
+            for (const AtomRange range : atoms_of(graph_.owned[rank]))
+                for (std::uint32_t atom = range.begin; atom < range.end; ++atom) check(rank, atom, everyone);
+        } else if (graph_.collective == Collective::all_gather) {
+            for (Rank owner = 0; owner < graph_.ranks; ++owner)
+                for (const AtomRange range : atoms_of(graph_.owned[owner]))
+                    for (std::uint32_t atom = range.begin; atom < range.end; ++atom)
+                        check(rank, atom, sets_.single(owner));
+        } else {
+            const SetId expected = reduces ? everyone : sets_.single(graph_.root);
+            for (std::uint32_t atom = 0; atom < atoms_; ++atom) check(rank, atom, expected);
+        }
+    }
+}
+
+// ---- Messages
+// ----------------------------------------------------------------------------------------------
+
+// The atom's place in the buffer, as "chunk 2 of 6" where it is one of equal chunks.
+std::string Verifier::chunk_text(std::size_t place) const {
+    const auto atom = static_cast<std::uint32_t>(place % atoms_);
+    const Rational begin = boundaries_[atom], end = boundaries_[atom + 1];
+    const Rational length = end - begin;
+    if (length.num() == 1 && length.den() % begin.den() == 0 && length.den() > 1)
+        return fmt::format("chunk {} of {}", begin.num() * (length.den() / begin.den()), length.den());
+    if (atoms_ == 1) return "the buffer";
+    return fmt::format("x[{}, {})", begin.text(), end.text());
+}
+
+void Verifier::add_calls(Diagnostic& diagnostic, const StepOrigin& origin) const {
+    if (origin.call.file) diagnostic.notes.push_back({origin.call, "in the algorithm that this runs"});
+}
+
+void Verifier::fail(const Step& step, std::string message, std::vector<Note> notes, std::string hint) const {
+    const StepOrigin& origin = graph_.origins[step.origin];
+    Diagnostic diagnostic{origin.transfer, subject_ + ": " + std::move(message), std::move(notes),
+                          std::move(hint)};
+    add_calls(diagnostic, origin);
+    throw DiagnosticError(std::move(diagnostic));
+}
+
+std::vector<Note> Verifier::last_write(std::size_t place, const char* text) const {
+    if (writer_[place] == nothing) return {};
+    const Step& step = graph_.steps[writer_[place]];
+    return {{graph_.origins[step.origin].transfer, fmt::format("{}, from rank {}", text, step.source)}};
+}
+
+}  // namespace
+
+void verify(const StepGraph& graph, const std::string& subject) {
+    Verifier(graph, subject).run();
+}
+
+}  // namespace hocket::dsl
