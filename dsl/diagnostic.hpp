@@ -38,6 +38,12 @@ class DiagnosticError : public std::runtime_error {
     Diagnostic diagnostic_;
 };
 
+// An algorithm was asked to run on a group that its `where` rules out.
+class ConditionError : public DiagnosticError {
+  public:
+    using DiagnosticError::DiagnosticError;
+};
+
 // A schedule, topology or file that does not exist. what() says where it was looked for.
 class NotFoundError : public std::runtime_error {
   public:

@@ -205,13 +205,6 @@ const ast::Algorithm& Elaborator::algorithm_for(const ast::Compose& compose, con
             named.span, fmt::format("there is no algorithm '{}' for {}", name, name_of(compose.collective)),
             known.empty() ? library_.where_looked() : "there are: " + known);
     }
-    if (!is_allowed(*algorithm, group))
-        throw DiagnosticError(
-            Diagnostic{span,
-                       fmt::format("{} cannot run on a group of {} ranks ({})", name, group.size,
-                                   name_of(topology_, group)),
-                       {{algorithm->where->span, "because of this condition"}},
-                       "choose another algorithm, or leave `using` out to let the compiler choose"});
     return *algorithm;
 }
 
@@ -273,6 +266,13 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
 
 void Elaborator::run_algorithm(const ast::Algorithm& algorithm, const Group& group, int view, Rank root,
                                const std::vector<Rank>& anchors, Span call) {
+    if (!is_allowed(algorithm, group))
+        throw ConditionError(
+            Diagnostic{call.file ? call : algorithm.span,
+                       fmt::format("{} cannot run on a group of {} ranks ({})", algorithm.name.text,
+                                   group.size, name_of(topology_, group)),
+                       {{algorithm.where->span, "because of this condition"}},
+                       "choose another algorithm, or leave `using` out to let the compiler choose"});
     if (algorithm.root.has_value() != (algorithm.collective == Collective::broadcast))
         throw DiagnosticError(algorithm.span,
                               algorithm.root ? "only a broadcast has a root" : "a broadcast needs a root",

@@ -8,10 +8,18 @@
 
 #include "dsl/diagnostic.hpp"
 
+// A parser with an action is called what the parser is called (X3 says the C++ type's name).
+template <typename Subject, typename Action>
+struct boost::spirit::x3::get_info<boost::spirit::x3::action<Subject, Action>> {
+    using result_type = std::string;
+    std::string operator()(const action<Subject, Action>& parser) const { return what(parser.subject); }
+};
+
 namespace hocket::dsl {
 namespace {
 
 namespace x3 = boost::spirit::x3;
+namespace ascii = x3::ascii;  // other bytes are of no class, whatever the locale
 using ast::Expression;
 using ast::Operator;
 using boost::fusion::at_c;
@@ -148,7 +156,7 @@ auto append_to(Member member) {
 // ---- Words
 // -------------------------------------------------------------------------------------------------
 
-const auto word_end = !(x3::alnum | '_');
+const auto word_end = !(ascii::alnum | '_');
 
 // A named rule, so that "expected ..." can say the word.
 auto keyword(const char* word) {
@@ -189,7 +197,7 @@ struct RateUnits : x3::symbols<double> {  // to bytes per second
 } const rate_units;
 
 const auto identifier =
-    x3::lexeme[!(reserved_words >> word_end) >> x3::raw[(x3::alpha | '_') >> *(x3::alnum | '_')]];
+    x3::lexeme[!(reserved_words >> word_end) >> x3::raw[(ascii::alpha | '_') >> *(ascii::alnum | '_')]];
 
 const x3::rule<struct NameId, ast::Name> name = "a name";
 const auto name_def = located(identifier[set_text]);
@@ -252,13 +260,13 @@ const auto prefixed_def = (*prefix_operator >> power)[fold_prefixes];
 const auto power_def = (postfix % "**")[fold_powers];
 const auto postfix_def = (number[set] | named[set] | parentheses[set]) >>
                          *(index_tail[apply_tail] | part_tail[apply_tail] | member_tail[apply_tail]);
-const auto number_def = located(x3::lexeme[x3::ulong_long >> !(x3::alpha | '_')][([](auto& context) {
+const auto number_def = located(x3::lexeme[x3::ulong_long >> !(ascii::alpha | '_')][([](auto& context) {
     if (x3::_attr(context) > static_cast<unsigned long long>(INT64_MAX))
         x3::_pass(context) = false;
     else
         x3::_val(context).number = static_cast<std::int64_t>(x3::_attr(context));
 })]);
-const auto named_def = located(identifier[set_text] >> x3::eps[set_kind<Expression::Kind::name>] >>
+const auto named_def = located(x3::eps[set_kind<Expression::Kind::name>] >> identifier[set_text] >>
                                -('(' > (expression[add_argument] % ',') > x3::lit(')')[finish_call]));
 const auto parentheses_def =
     located('(' > (expression[add_argument] % ',') > x3::lit(')')[finish_parentheses]);
@@ -396,7 +404,7 @@ BOOST_SPIRIT_DEFINE(parameter, algorithm_head, algorithm, schedule_head, schedul
 // ---- Running the grammar
 // -----------------------------------------------------------------------------------
 
-const auto skipper = x3::space | '#' >> *(x3::char_ - x3::eol) >> (x3::eol | x3::eoi);
+const auto skipper = ascii::space | '#' >> *(x3::char_ - x3::eol) >> (x3::eol | x3::eoi);
 
 // The grammar descends recursively: bounds what could make it descend without end.
 void bound_nesting(const SourceFile& file) {
@@ -434,11 +442,12 @@ void bound_size(const SourceFile& file) {
         throw DiagnosticError(Span{&file, 0, 1}, "this file is larger than 1 MiB", "is it a .sched file?");
 }
 
-// "'}'" for "\"}\"" and the like: what X3 calls its parsers, made readable.
+// Words and marks of the language in quotes; rules go by their description.
 std::string readable(std::string expected) {
-    if (expected.size() >= 2 && expected.front() == '"')
-        expected = "'" + expected.substr(1, expected.size() - 2) + "'";
-    return expected;
+    if (expected.size() >= 2 && expected.front() == '"') expected = expected.substr(1, expected.size() - 2);
+    const bool is_word = reserved_words.find(expected) != nullptr || expected == "medium" || expected == "by";
+    const bool is_mark = !std::isalpha(static_cast<unsigned char>(expected[0])) && expected.size() <= 3;
+    return is_word || is_mark ? "'" + expected + "'" : expected;
 }
 
 template <typename Rule, typename Attribute>

@@ -1,0 +1,56 @@
+// The project's schedules, for tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dsl/compile.hpp"
+
+namespace hocket::test {
+
+inline dsl::PlanRequest request(dsl::Collective collective, const std::string& schedule,
+                                const std::string& topology, dsl::Rank ranks = 0, dsl::Rank root = 0) {
+    return {collective, schedule, topology, {HOCKET_SCHEDULES_DIR}, ranks, root};
+}
+
+// The name of a schedule and of topologies that it can run on.
+struct Case {
+    dsl::Collective collective;
+    const char* schedule;
+    std::vector<const char*> topologies;
+};
+
+inline const std::vector<Case>& cases() {
+    using enum dsl::Collective;
+    static const std::vector<const char*> any = {"1", "2",   "3",   "4",     "5",
+                                                 "7", "2x3", "3x2", "2x2x2", "2x1x3"};
+    static const std::vector<const char*> pow2 = {"1", "2", "4", "8", "2x4", "16"};
+    static const std::vector<Case> all = {
+        {all_reduce, "ring", any},
+        {all_reduce, "direct", any},
+        {all_reduce, "halving", pow2},
+        {all_reduce, "flat(ring, direct)", any},
+        {all_reduce, "flat(direct, ring)", any},
+        {all_reduce, "flat(halving, ring)", pow2},
+        {all_reduce, "flat(direct, doubling)", pow2},
+        {all_reduce, "blueconnect", any},
+        {all_reduce, "bml", {"1", "3", "bcube(3, 2)", "bcube(2, 3)", "2x3", "3x2", "2x2x3"}},
+        {all_reduce, "", any},
+        {reduce_scatter, "ring", any},
+        {reduce_scatter, "direct", any},
+        {reduce_scatter, "halving", pow2},
+        {reduce_scatter, "blueconnect", any},
+        {reduce_scatter, "", any},
+        {all_gather, "ring", any},
+        {all_gather, "direct", any},
+        {all_gather, "doubling", pow2},
+        {all_gather, "blueconnect", any},
+        {all_gather, "", any},
+        {broadcast, "binomial", any},
+        {broadcast, "tree", any},
+        {broadcast, "", any},
+    };
+    return all;
+}
+
+}  // namespace hocket::test

@@ -1,0 +1,115 @@
+#include "tests/dsl/errors.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using Catch::Matchers::Contains;
+using dsl::Collective;
+using test::check_error;
+
+TEST_CASE("schedules are found by name, by name with arguments, in files, and in files by name") {
+    const auto name = [](const std::string& schedule) {
+        return dsl::check_schedule(test::request(Collective::all_reduce, schedule, "4"))->name();
+    };
+    const std::string folder = HOCKET_SCHEDULES_DIR;
+    CHECK(name("ring") == "ring");
+    CHECK(name("flat") == "flat(ring, ring)");
+    CHECK(name("flat(halving)") == "flat(halving, ring)");
+    CHECK(name("flat(halving, direct)") == "flat(halving, direct)");
+    CHECK(name(folder + "/ring.sched") == "ring");
+    CHECK(name(folder + "/flat.sched:flat(direct)") == "flat(direct, ring)");
+    CHECK(name("") == "default");
+}
+
+TEST_CASE("what does not exist is named, with what does") {
+    const auto error = [](Collective collective, const std::string& schedule,
+                          const std::string& topology = "4") {
+        return test::error_of([&] { dsl::check_schedule(test::request(collective, schedule, topology)); });
+    };
+    CHECK_THAT(error(Collective::all_reduce, "rnig"),
+               Contains("no schedule 'rnig'") && Contains("there are: blueconnect, bml") && Contains("ring"));
+    CHECK_THAT(error(Collective::all_reduce, "/nowhere/x.sched"), Contains("cannot read /nowhere/x.sched"));
+    CHECK_THAT(error(Collective::all_reduce, "flat(rnig)"),
+               Contains("no algorithm 'rnig' for reduce_scatter") && Contains("direct, halving, ring"));
+    CHECK_THAT(error(Collective::all_reduce, "flat(1)"),
+               Contains("expected an algorithm, but 'scatter' is a number"));
+    CHECK_THAT(error(Collective::all_reduce, "flat(ring, ring, ring)"),
+               Contains("flat takes at most 2 arguments"));
+    CHECK_THAT(error(Collective::broadcast, std::string(HOCKET_SCHEDULES_DIR) + "/ring.sched"),
+               Contains("not exactly one schedule for broadcast"));
+    CHECK_THAT(
+        test::error_of([] { dsl::check_schedule(test::request(Collective::broadcast, "", "4", 4, 4)); }),
+        Contains("no root 4"));
+    CHECK_THAT(error(Collective::all_reduce, "halving", "6"),
+               Contains("halving cannot run on a group of 6 ranks") && Contains("halving.sched:3:50: note"));
+}
+
+TEST_CASE(
+    "a file goes before the library, and a broken file in the library is only named when something is "
+    "missing") {
+    const test::TemporarySchedule file(
+        "algorithm ring all_gather(x) over g { each r in g, q in g where q != r x[r] : r -> q }\n"
+        "schedule mine all_reduce(x) { reduce_scatter x over world using ring all_gather x over world using "
+        "ring }");
+    const auto program =
+        dsl::check_schedule(test::request(Collective::all_reduce, file.path(), "4"))->project(0);
+    int messages = 0;
+    for (const dsl::Op& op : program.ops) messages += op.kind == dsl::Op::Kind::send && op.phase >= 3;
+    CHECK(messages == 3);  // the file's ring sends all at once
+}
+
+TEST_CASE("composition keeps account of what each rank holds") {
+    const auto schedule = [](const std::string& body) {
+        return check_error("schedule s all_reduce(x) {" + body + "}", Collective::all_reduce, "2x3");
+    };
+    CHECK(
+        schedule(
+            "reduce_scatter x over l1 reduce_scatter x over l0 all_gather x over l1 all_gather x over l0") ==
+        "");
+    CHECK(schedule("reduce_scatter x over (l0, l1) using ring all_gather x over l0 all_gather x over l1 "
+                   "using direct") == "");
+    CHECK_THAT(schedule("all_gather x over l0"),
+               Contains("not scattered over l0: there is nothing to gather"));
+    CHECK_THAT(schedule("reduce_scatter x over l0 reduce_scatter x over world"),
+               Contains("scattered over world"));
+    CHECK_THAT(schedule("reduce_scatter x over levels[2]"),
+               Contains("index 2 is out of range: there are 2 levels"));
+    CHECK_THAT(schedule("reduce_scatter x over 3"), Contains("expected a group, but this is a number"));
+    CHECK_THAT(schedule("reduce_scatter l0 over l0"), Contains("expected a buffer, but this is a group"));
+    CHECK_THAT(schedule("reduce_scatter x over (l0, l0)"), Contains("twice"));
+    CHECK_THAT(schedule("broadcast x over l0"), Contains("a broadcast needs its root"));
+    CHECK_THAT(schedule("reduce_scatter x over l0 from 1"), Contains("only a broadcast has a root"));
+    CHECK_THAT(schedule("let y = x.part(2 of 2)"), Contains("no part 2 of 2"));
+    CHECK_THAT(schedule("reduce_scatter x over l0"), Contains("rank 0 ends with"));
+}
+
+TEST_CASE("transfers are checked where they stand") {
+    const auto algorithm = [](const std::string& body) {
+        return check_error("algorithm a all_gather(x) over g {" + body + "}", Collective::all_gather);
+    };
+    CHECK_THAT(algorithm("each r in g x[r] : r -> r"), Contains("rank 0 sends to itself"));
+    CHECK_THAT(algorithm("each r in g g[r] : r -> r + 1"),
+               Contains("expected a buffer here, but this is a group"));
+    CHECK_THAT(algorithm("each r in g x[2 ..< 5] : r -> r + 1"),
+               Contains("chunks 2 ..< 5 are not in this group"));
+    CHECK_THAT(algorithm("each r in g x[block(r, 0)] : r -> r + 1"), Contains("a block has at least one"));
+    CHECK_THAT(algorithm("each r in g for s in 1 ..< 2 x[r] : r -> r + 1"),
+               Contains("an each holds transfers and let only"));
+    CHECK_THAT(algorithm("for s in 0 ..< 9000000 x[0] : 0 -> 1"), Contains("this loop has more than"));
+    CHECK_THAT(algorithm("for s in 0 ..< 4000000 for t in 0 ..< 4000000 let u = 1"),
+               Contains("steps and loop rounds"));
+    CHECK_THAT(algorithm("all_gather x over g"), Contains("an algorithm consists of transfers"));
+    CHECK_THAT(check_error("algorithm a broadcast(x) over g { }", Collective::broadcast),
+               Contains("a broadcast needs a root"));
+    CHECK_THAT(check_error("algorithm a all_gather(x) over g { } algorithm a all_gather(x) over g { }",
+                           Collective::all_gather),
+               Contains("'a' is defined twice") && Contains("first here"));
+}
+
+TEST_CASE("without using, the compiler chooses what fits the group, and says why") {
+    const auto few = dsl::check_schedule(test::request(Collective::all_reduce, "blueconnect", "6"));
+    REQUIRE(few->choices().size() == 2);
+    CHECK_THAT(few->choices()[0], Contains("reduce_scatter over l0 (6 ranks): direct"));
+    CHECK_THAT(few->choices()[0], !Contains("halving"));  // not on 6
+    const auto many = dsl::check_schedule(test::request(Collective::all_reduce, "blueconnect", "64"));
+    CHECK_THAT(many->choices()[0], Contains("(64 ranks): halving"));
+}

@@ -1,0 +1,52 @@
+// Entry for coverage-guided fuzzers, and of the seeded test beside it: any text is either accepted or refused
+// with a diagnostic; nothing else may come out, and nothing may crash or run for ever.
+#include <cstdint>
+#include <string>
+
+#include "dsl/compile.hpp"
+#include "dsl/diagnostic.hpp"
+#include "dsl/parse.hpp"
+#include "dsl/verify.hpp"
+
+using namespace hocket::dsl;
+
+namespace {
+
+void check_everything(const ast::File& tree, const Library& library) {
+    for (const ast::Algorithm& algorithm : tree.algorithms)
+        for (const Rank size : {1, 3, 4}) {
+            try {
+                verify_algorithm(algorithm, library, size);
+            } catch (const DiagnosticError&) {
+            }
+        }
+    const Topology topology = grid_topology("2x2");
+    for (const ast::Schedule& schedule : tree.schedules) {
+        try {
+            Runnable runnable{&schedule, nullptr, {}, schedule.name.text};
+            ElaborateOptions options;
+            options.choose = [&](Collective collective, const Group&, Span call,
+                                 std::vector<Choice>&) -> const ast::Algorithm& {
+                for (const ast::Algorithm& algorithm : tree.algorithms)
+                    if (algorithm.collective == collective) return algorithm;
+                throw DiagnosticError(call, "none");
+            };
+            verify(elaborate(runnable, library, topology, options), "fuzzed");
+        } catch (const DiagnosticError&) {
+        }
+    }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const SourceFile file{"fuzz.sched", std::string(reinterpret_cast<const char*>(data), size)};
+    static const Library library({});
+    try {
+        const ast::File tree = parse(file);
+        print(tree);
+        check_everything(tree, library);
+    } catch (const DiagnosticError&) {
+    }
+    return 0;
+}

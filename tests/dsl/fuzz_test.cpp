@@ -1,0 +1,117 @@
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/test.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace {
+
+std::vector<std::string> corpus() {
+    std::vector<std::string> texts;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(HOCKET_SCHEDULES_DIR))
+        if (entry.path().extension() == ".sched") {
+            std::ifstream stream(entry.path());
+            texts.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
+        }
+    return texts;
+}
+
+const std::vector<std::string> words = {"for",
+                                        "each",
+                                        "in",
+                                        "where",
+                                        "over",
+                                        "using",
+                                        "from",
+                                        "parallel",
+                                        "let",
+                                        "x",
+                                        "r",
+                                        "g",
+                                        "s",
+                                        "g.size",
+                                        "levels",
+                                        "world",
+                                        "->",
+                                        "+>",
+                                        ":",
+                                        "[",
+                                        "]",
+                                        "{",
+                                        "}",
+                                        "(",
+                                        ")",
+                                        ",",
+                                        "..<",
+                                        ">..",
+                                        "**",
+                                        "xor",
+                                        "mod",
+                                        "0",
+                                        "1",
+                                        "2",
+                                        "3",
+                                        "7",
+                                        "-",
+                                        "+",
+                                        "*",
+                                        "/",
+                                        "block(r, 2)",
+                                        "x.part(0 of 2)",
+                                        "log2(0)",
+                                        "and",
+                                        "not",
+                                        "\n",
+                                        "#",
+                                        "\xff",
+                                        "9223372036854775807",
+                                        "reduce_scatter",
+                                        "all_gather",
+                                        "broadcast",
+                                        "all_reduce"};
+
+// Bytes flipped, pieces cut out, doubled, swapped between files, words of the language put in.
+std::string mutate(std::string text, const std::vector<std::string>& corpus, std::mt19937& random) {
+    const auto below = [&](std::size_t n) { return n == 0 ? 0 : random() % n; };
+    for (std::size_t i = 1 + below(6); i-- > 0;) {
+        const std::size_t at = below(text.size() + 1),
+                          length = below(std::min<std::size_t>(text.size() - at + 1, 40));
+        switch (below(6)) {
+            case 0:
+                if (at < text.size()) text[at] = static_cast<char>(random());
+                break;
+            case 1:
+                text.erase(at, length);
+                break;
+            case 2:
+                text.insert(at, text.substr(at, length));
+                break;
+            case 3: {
+                const std::string& other = corpus[below(corpus.size())];
+                const std::size_t from = below(other.size());
+                text.insert(at, other.substr(from, below(60)));
+                break;
+            }
+            default:
+                text.replace(at, below(8), " " + words[below(words.size())] + " ");
+        }
+    }
+    return text;
+}
+
+}  // namespace
+
+TEST_CASE("mutated schedules are accepted or refused, and never crash the compiler") {
+    const std::vector<std::string> texts = corpus();
+    REQUIRE(texts.size() >= 8);
+    std::mt19937 random(20);
+    for (int round = 0; round < 4000; ++round) {
+        const std::string text = mutate(texts[random() % texts.size()], texts, random);
+        CHECK(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()) == 0);
+    }
+}

@@ -1,0 +1,136 @@
+#include "dsl/parse.hpp"
+
+#include "tests/dsl/errors.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::test;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+std::string printed(const std::string& text) {
+    const dsl::SourceFile file{"t.sched", text};
+    return print(dsl::parse(file));
+}
+
+// The condition of an algorithm, as the tree sees it.
+std::string printed_expression(const std::string& text) {
+    const std::string all = printed("algorithm a all_gather(x) over g where " + text + " {}");
+    const auto begin = all.find("where ") + 6;
+    return all.substr(begin, all.find('\n') - begin);
+}
+
+}  // namespace
+
+TEST_CASE("operators bind as written in the language reference") {
+    CHECK(printed_expression("1 + 2 * 3 - 4") == "((1 + (2 * 3)) - 4)");
+    CHECK(printed_expression("2 ** 3 ** 2") == "(2 ** (3 ** 2))");
+    CHECK(printed_expression("-2 ** 2") == "(- (2 ** 2))");
+    CHECK(printed_expression("a + b xor c - d") == "((a + b) xor (c - d))");
+    CHECK(printed_expression("r xor 2**k < n") == "((r xor (2 ** k)) < n)");
+    CHECK(printed_expression("not a == b and c or d") == "((((not a) == b) and c) or d)");
+    CHECK(printed_expression("a mod b / c") == "((a mod b) / c)");
+    CHECK(printed_expression("(a + b) * log2(g.size)") == "((a + b) * log2(g.size))");
+    CHECK(printed_expression("orbit or android") == "(orbit or android)");
+    CHECK(printed_expression("levels[1].size") == "levels[1].size");
+}
+
+TEST_CASE("every node knows its place") {
+    const std::string text =
+        "# a comment\n"
+        "algorithm ring reduce_scatter(x) over g {\n"
+        "    for s in 1 ..< g.size\n"
+        "        each r in g, q in 0 ..< 2 where q != r\n"
+        "            x[r - s] : r +> r + 1   # wraps\n"
+        "    x[0 ..< 2] : 0 -> 1\n"
+        "}\n";
+    CHECK(printed(text) ==
+          "   2:1   algorithm ring reduce_scatter(x) over g\n"
+          "   3:5     for s in 1 ..< g.size\n"
+          "   4:9       each r in g, q in 0 ..< 2 where (q != r)\n"
+          "   5:13        x[(r - s)] : r +> (r + 1)\n"
+          "   6:5     x[0 ..< 2] : 0 -> 1\n");
+    const dsl::SourceFile file{"t.sched", text};
+    const dsl::ast::File tree = dsl::parse(file);
+    const auto& loop = std::get<dsl::ast::For>(tree.algorithms[0].body[0].node);
+    const auto& each = std::get<dsl::ast::Each>(loop.body[0].node);
+    CHECK(each.body[0].span.text() == "x[r - s] : r +> r + 1");
+    const auto& transfer = std::get<dsl::ast::Transfer>(each.body[0].node);
+    CHECK(transfer.region.span.text() == "x[r - s]");
+    CHECK(transfer.destination.span.text() == "r + 1");
+    CHECK(each.where->span.text() == "q != r");
+    CHECK(loop.binding.range.span.text() == "1 ..< g.size");
+}
+
+TEST_CASE("schedules and topologies parse into what they say") {
+    CHECK(
+        printed("schedule s all_reduce(x; a = ring, b = 2) { parallel t in 0 ..< 2 { let y = x.part(t of 2)\n"
+                " for w in 2 >.. 0 all_gather y over levels[(t + w) mod 2] using a } broadcast x over (p, q) "
+                "from 3 using b }") ==
+        "   1:1   schedule s all_reduce(x; a = ring, b = 2)\n"
+        "   1:45    parallel t in 0 ..< 2\n"
+        "   1:69      let y = x.part(t of 2)\n"
+        "   2:2       for w in 2 >.. 0\n"
+        "   2:19        all_gather y over levels[((t + w) mod 2)] using a\n"
+        "   2:69    broadcast x over (p, q) from 3 using b\n");
+    const dsl::SourceFile file{"t.sched",
+                               "topology c(n = 2) { for l in 0 ..< n level p[n] { medium memory latency "
+                               "1.5us bandwidth 8Gb/s shared by q } }"};
+    const dsl::ast::File tree = dsl::parse(file);
+    const auto& loop = std::get<dsl::ast::TopologyFor>(tree.topologies[0].body[0].node);
+    const auto& level = std::get<dsl::ast::Level>(loop.body[0].node);
+    REQUIRE(level.properties.size() == 4);
+    CHECK(level.properties[1].value == Approx(1.5e-6));
+    CHECK(level.properties[2].value == Approx(1e9));
+    CHECK(level.properties[3].text == "q");
+}
+
+TEST_CASE("syntax errors say where and what was expected") {
+    CHECK_THAT(parse_error("algorithm a all_gather(x) over g { each r in g x[r] : r => 1 }"),
+               StartsWith("t.sched:1:57: error: expected '->' or '+>' here"));
+    CHECK_THAT(parse_error("algorithm a all_gather(x) over g {\n  for s of 3\n}"),
+               StartsWith("t.sched:2:9: error: expected 'in' here"));
+    CHECK_THAT(parse_error("algorithm a sum(x) over g {}"), Contains("expected a collective"));
+    CHECK_THAT(parse_error("algorithm for all_gather(x) over g {}"), Contains("expected a name here"));
+    CHECK_THAT(parse_error("nonsense"),
+               StartsWith("t.sched:1:1: error: expected algorithm, schedule or topology here"));
+    CHECK_THAT(parse_error("algorithm a all_gather(x) over g {"), Contains("t.sched:1:35"));
+    CHECK_THAT(parse_error("topology t { level a[2] { latency 3 parsecs } }"),
+               Contains("expected a time such as 3us here"));
+    CHECK_THAT(parse_error("algorithm a all_gather(x) over g where 99999999999999999999 {}"),
+               Contains("expected an expression"));
+}
+
+TEST_CASE("a syntax error shows its line with a caret") {
+    CHECK(parse_error("schedule s all_reduce(x) {\n\tbroadcast x over\n}") ==
+          "t.sched:3:1: error: expected an expression here\n"
+          "    3 | }\n"
+          "      | ^");
+}
+
+TEST_CASE("what is nested too deeply is refused, not crashed upon") {
+    const std::string head = "algorithm a all_gather(x) over g where ";
+    CHECK_THAT(parse_error(head + std::string(100000, '(')), Contains("nested too deeply"));
+    CHECK_THAT(parse_error(head + std::string(100000, '-') + "1 {}"), Contains("nested too deeply"));
+    std::string sum = "1";
+    for (int i = 0; i < 100000; ++i) sum += "+1";
+    CHECK_THAT(parse_error(head + sum + " {}"), Contains("nested too deeply"));
+    std::string loops;
+    for (int i = 0; i < 10000; ++i) loops += "for s in 0 ..< 1 ";
+    CHECK_THAT(parse_error("algorithm a all_gather(x) over g { " + loops), Contains("nested too deeply"));
+    CHECK_THAT(parse_error(std::string(2 << 20, ' ')), Contains("larger than 1 MiB"));
+}
+
+TEST_CASE("references name a schedule and its arguments") {
+    const dsl::SourceFile file{"<r>", "flat(ring, 2 * 3)"};
+    const dsl::ast::Expression reference = dsl::parse_reference(file);
+    CHECK(reference.text == "flat");
+    REQUIRE(reference.args.size() == 2);
+    CHECK(reference.args[0].text == "ring");
+    for (const char* bad : {"", "flat(", "flat)", "2x3", "flat(ring) x", "for"}) {
+        const dsl::SourceFile text{"<r>", bad};
+        CHECK(error_of([&] { dsl::parse_reference(text); }) != "");
+    }
+}

@@ -1,0 +1,119 @@
+#include <fmt/format.h>
+
+#include "dsl/project.hpp"
+#include "tests/dsl/cases.hpp"
+#include "tests/dsl/simulate.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using dsl::Collective;
+
+namespace {
+
+std::vector<dsl::RankProgram> programs_of(const dsl::CheckedSchedule& checked) {
+    std::vector<dsl::RankProgram> programs;
+    for (dsl::Rank rank = 0; rank < checked.levels().ranks(); ++rank)
+        programs.push_back(checked.project(rank));
+    return programs;
+}
+
+}  // namespace
+
+TEST_CASE("programs of all ranks together do what their collective promises") {
+    for (const test::Case& item : test::cases())
+        for (const char* topology : item.topologies) {
+            const dsl::Rank ranks =
+                dsl::check_schedule(test::request(item.collective, item.schedule, topology))
+                    ->levels()
+                    .ranks();
+            const std::vector<dsl::Rank> roots = item.collective == Collective::broadcast
+                                                     ? std::vector<dsl::Rank>{0, ranks / 2, ranks - 1}
+                                                     : std::vector<dsl::Rank>{0};
+            for (const dsl::Rank root : roots) {
+                const auto checked =
+                    dsl::check_schedule(test::request(item.collective, item.schedule, topology, 0, root));
+                const auto programs = programs_of(*checked);
+                const bool by_rank = item.collective == Collective::reduce_scatter ||
+                                     item.collective == Collective::all_gather;
+                for (const std::uint64_t count : {0, 1, 2, 3, 5, 7, 12, 64, 101})
+                    for (const bool in_place : {false, true})
+                        for (const unsigned seed : {1u, 2u}) {
+                            INFO(name_of(item.collective)
+                                 << " by " << checked->name() << " on " << topology << ", count " << count
+                                 << ", in place " << in_place << ", root " << root << ", seed " << seed);
+                            CHECK(test::simulate(programs,
+                                                 {by_rank ? count * ranks : count, in_place, seed}) == "");
+                        }
+            }
+        }
+}
+
+TEST_CASE("a program with a missing dependency or a wrong operand is caught by the simulation") {
+    const auto checked = dsl::check_schedule(test::request(Collective::all_reduce, "ring", "4"));
+    auto programs = programs_of(*checked);
+    // Without its order, rank 1 forwards what it has not combined yet, in some order of events.
+    for (dsl::Op& op : programs[1].ops) {
+        op.waits_for = 0;
+        op.successors.clear();
+    }
+    int wrong = 0;
+    for (unsigned seed = 0; seed < 20; ++seed) wrong += !test::simulate(programs, {64, false, seed}).empty();
+    CHECK(wrong > 0);
+}
+
+TEST_CASE("one rank's elaboration holds exactly its steps of the whole") {
+    for (const test::Case& item : test::cases())
+        for (const char* topology : item.topologies) {
+            const auto checked = dsl::check_schedule(test::request(item.collective, item.schedule, topology));
+            const dsl::StepGraph whole = checked->graph();
+            for (dsl::Rank rank = 0; rank < whole.ranks; ++rank) {
+                const dsl::RankProgram projected = checked->project(rank),
+                                       filtered = dsl::project(whole, rank);
+                // The whole graph has more boundaries, so operations are compared by what they mean.
+                const auto meaning = [](const dsl::RankProgram& program) {
+                    std::vector<std::string> lines;
+                    for (const dsl::Op& op : program.ops)
+                        lines.push_back(fmt::format(
+                            "{} {} {} {} {} {} {}", int(op.kind), program.boundaries[op.begin].text(),
+                            program.boundaries[op.end].text(), op.area, op.peer, op.message, op.waits_for));
+                    return lines;
+                };
+                INFO(name_of(item.collective)
+                     << " by " << item.schedule << " on " << topology << ", rank " << rank);
+                CHECK(meaning(projected) == meaning(filtered));
+                CHECK(projected.fingerprint == checked->project(0).fingerprint);
+            }
+        }
+}
+
+TEST_CASE("a direct reduce-scatter combines all messages in one operation, in rank order") {
+    const auto program =
+        dsl::check_schedule(test::request(Collective::reduce_scatter, "direct", "4"))->project(2);
+    int combines = 0;
+    for (const dsl::Op& op : program.ops)
+        if (op.kind == dsl::Op::Kind::combine) {
+            ++combines;
+            REQUIRE(op.operands.size() == 4);
+            CHECK(op.operands[2] == dsl::input_area);
+            CHECK(op.area == dsl::output_area);
+        }
+    CHECK(combines == 1);
+    CHECK(!program.uses_work);
+}
+
+TEST_CASE("an exchange of one place between two ranks goes through scratch, and cannot block itself") {
+    // Both ranks overwrite what they send in the same phase.
+    const auto checked = dsl::check_schedule({Collective::all_reduce,
+                                              std::string(HOCKET_TEST_DATA) + "/exchange.sched",
+                                              "2",
+                                              {HOCKET_SCHEDULES_DIR},
+                                              2,
+                                              0});
+    const auto programs = programs_of(*checked);
+    for (const bool in_place : {false, true}) CHECK(test::simulate(programs, {10, in_place, 3}) == "");
+    for (const dsl::Op& op : programs[0].ops)
+        if (op.kind == dsl::Op::Kind::receive) {
+            CHECK(op.area >= dsl::first_scratch_area);
+            CHECK(op.waits_for == 0);
+        }
+}

@@ -1,0 +1,176 @@
+#include "tests/dsl/simulate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <tuple>
+
+namespace hocket::test {
+namespace {
+
+using dsl::AreaId;
+using dsl::Collective;
+using dsl::Op;
+using dsl::OpId;
+using dsl::Rank;
+using dsl::RankProgram;
+using Data = std::vector<std::int64_t>;
+using MessageKey = std::tuple<Rank, Rank, std::uint32_t>;
+
+constexpr std::int64_t poison = -1'000'000'007;
+
+std::int64_t contribution(Rank rank, std::uint64_t element) {
+    return std::int64_t{rank + 1} * 1'000'003 + static_cast<std::int64_t>(element) * 31;
+}
+
+class Simulated {
+  public:
+    Simulated(const RankProgram& program, const SimulationOptions& options)
+        : program_(program), options_(options) {
+        for (const dsl::Rational& boundary : program.boundaries)
+            offsets_.push_back(boundary.offset(options.count));
+        // All areas are as large as x here; what a rank must not touch is poisoned and checked.
+        areas_.assign(dsl::first_scratch_area + program.scratch.size(), Data(options.count, poison));
+        for (std::uint64_t i = 0; i < options.count; ++i)
+            if (holds_input(i)) areas_[dsl::input_area][i] = contribution(program.rank, i);
+        input_ = areas_[dsl::input_area];
+        for (const Op& op : program.ops) waits_.push_back(op.waits_for);
+        for (OpId id = 0; id < waits_.size(); ++id)
+            if (waits_[id] == 0) ready_.push_back(id);
+    }
+
+    bool done() const { return finished_ == program_.ops.size(); }
+
+    // Runs one operation that can run; false if there is none.
+    bool step(std::map<MessageKey, Data>& wire, std::mt19937& random) {
+        std::shuffle(ready_.begin(), ready_.end(), random);
+        for (std::size_t i = 0; i < ready_.size(); ++i) {
+            const OpId id = ready_[i];
+            if (!run(program_.ops[id], wire)) continue;
+            ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(i));
+            ++finished_;
+            for (const OpId successor : program_.ops[id].successors)
+                if (--waits_[successor] == 0) ready_.push_back(successor);
+            return true;
+        }
+        return false;
+    }
+
+    std::string check() {
+        if (!options_.in_place && areas_[dsl::input_area] != input_)
+            return fmt::format("rank {} wrote to its send buffer", program_.rank);
+        const Data& output = area(dsl::output_area);
+        for (std::uint64_t i = 0; i < options_.count; ++i) {
+            if (!holds_output(i)) {
+                if (!options_.in_place && output[i] != poison)
+                    return fmt::format("rank {} wrote beside its output at {}", program_.rank, i);
+                continue;
+            }
+            if (output[i] != expected(i))
+                return fmt::format("rank {} has {} at {}, not {}", program_.rank, output[i], i, expected(i));
+        }
+        return "";
+    }
+
+  private:
+    // In place, input and output are the same memory.
+    Data& area(AreaId id) {
+        return areas_[id == dsl::input_area && options_.in_place ? dsl::output_area : id];
+    }
+
+    bool owns(std::uint64_t i) const {
+        const dsl::Rational begin(program_.rank, program_.ranks), end(program_.rank + 1, program_.ranks);
+        return begin.offset(options_.count) <= i && i < end.offset(options_.count);
+    }
+    bool holds_input(std::uint64_t i) const {
+        if (program_.collective == Collective::all_gather) return owns(i);
+        return program_.collective != Collective::broadcast || program_.rank == program_.root;
+    }
+    bool holds_output(std::uint64_t i) const {
+        return program_.collective != Collective::reduce_scatter || owns(i);
+    }
+
+    std::int64_t expected(std::uint64_t i) const {
+        if (program_.collective == Collective::broadcast) return contribution(program_.root, i);
+        std::int64_t sum = 0;
+        for (Rank rank = 0; rank < program_.ranks; ++rank) {
+            if (program_.collective == Collective::all_gather) {
+                const dsl::Rational begin(rank, program_.ranks), end(rank + 1, program_.ranks);
+                if (begin.offset(options_.count) <= i && i < end.offset(options_.count))
+                    return contribution(rank, i);
+            }
+            sum += contribution(rank, i);
+        }
+        return sum;
+    }
+
+    bool run(const Op& op, std::map<MessageKey, Data>& wire) {
+        const auto begin = offsets_[op.begin], end = offsets_[op.end];
+        Data& target = area(op.area);
+        switch (op.kind) {
+            case Op::Kind::send:
+                wire[{program_.rank, op.peer, op.message}] =
+                    Data(target.begin() + begin, target.begin() + end);
+                return true;
+            case Op::Kind::receive: {
+                const auto message = wire.find({op.peer, program_.rank, op.message});
+                if (message == wire.end()) return false;
+                if (message->second.size() != end - begin)
+                    throw std::runtime_error("a message has another length than expected");
+                std::copy(message->second.begin(), message->second.end(), target.begin() + begin);
+                wire.erase(message);
+                return true;
+            }
+            case Op::Kind::copy:
+            case Op::Kind::combine:
+                for (auto i = begin; i < end; ++i) {
+                    std::int64_t sum = 0;
+                    for (const AreaId operand : op.operands) sum += area(operand)[i];
+                    target[i] = sum;
+                }
+                return true;
+        }
+        return false;
+    }
+
+    const RankProgram& program_;
+    const SimulationOptions& options_;
+    std::vector<std::uint64_t> offsets_;
+    std::vector<Data> areas_;
+    Data input_;
+    std::vector<std::uint32_t> waits_;
+    std::vector<OpId> ready_;
+    std::size_t finished_ = 0;
+
+  public:
+    void start_in_place() { areas_[dsl::output_area] = areas_[dsl::input_area]; }
+};
+
+}  // namespace
+
+std::string simulate(const std::vector<RankProgram>& programs, const SimulationOptions& options) {
+    std::mt19937 random(options.seed);
+    std::vector<Simulated> ranks;
+    ranks.reserve(programs.size());
+    for (const RankProgram& program : programs) {
+        ranks.emplace_back(program, options);
+        if (options.in_place) ranks.back().start_in_place();
+    }
+    std::map<MessageKey, Data> wire;
+    const auto done = [](const Simulated& rank) { return rank.done(); };
+    while (!std::all_of(ranks.begin(), ranks.end(), done)) {
+        bool moved = false;
+        const std::size_t start = random() % ranks.size();
+        for (std::size_t i = 0; i < ranks.size() && !moved; ++i)
+            moved = ranks[(start + i) % ranks.size()].step(wire, random);
+        if (!moved) return "the ranks are stuck";
+    }
+    if (!wire.empty()) return "a message was sent that nobody receives";
+    for (Simulated& rank : ranks)
+        if (std::string error = rank.check(); !error.empty()) return error;
+    return "";
+}
+
+}  // namespace hocket::test

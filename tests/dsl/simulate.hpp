@@ -1,0 +1,23 @@
+// Runs the programs of all ranks in one process, operations in a random order that their dependencies allow:
+// an oracle that shares no code with what runs programs for users.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dsl/rank_program.hpp"
+
+namespace hocket::test {
+
+struct SimulationOptions {
+    std::uint64_t count = 0;  // of x
+    bool in_place = false;
+    unsigned seed = 1;
+};
+
+// "" if every rank ends with what its collective promises, no rank was stuck and the send buffers are
+// untouched; else what went wrong. The sum of elements is checked; each rank's data differ in every element.
+std::string simulate(const std::vector<dsl::RankProgram>& programs, const SimulationOptions& options);
+
+}  // namespace hocket::test
