@@ -1,0 +1,36 @@
+// A rank's program as machine code.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "dsl/rank_program.hpp"
+#include "runtime/types.hpp"
+
+namespace hocket::jit {
+
+class CompiledProgram {
+  public:
+    // Compiles for this machine's CPU. Throws hocket::Error(internal), with LLVM's words or with what is
+    // malformed in the program (an area or boundary that isn't there, a boundary outside of 0 .. 1).
+    // Thread-safe.
+    static std::unique_ptr<CompiledProgram> compile(const dsl::RankProgram& program, DataType type,
+                                                    ReduceOp op);
+    virtual ~CompiledProgram() = default;
+
+    // byte_offsets[b] = floor(boundaries[b] * count) * element size, for all boundaries of the program:
+    // generated code with the fractions folded in. Thread-safe.
+    virtual void bind(std::uint64_t count, std::uint64_t* byte_offsets) const = 0;
+
+    // Runs operation `op` (a combine or a copy) of the program: generated code with areas, boundaries and
+    // arity folded in. areas[a] is the virtual base of area a (see rank_program.hpp). Thread-safe.
+    virtual void run(dsl::OpId op, std::byte* const* areas, const std::uint64_t* byte_offsets) const = 0;
+
+    // For `schedc explain --emit llvm|asm`: the optimised module as text. Made on demand.
+    virtual std::string llvm_ir() const = 0;
+    virtual std::string assembly() const = 0;
+};
+
+}  // namespace hocket::jit

@@ -1,0 +1,24 @@
+// The combine kernels in plain C++: what the interpreter runs, and the oracle for generated code.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "runtime/types.hpp"
+
+namespace hocket::kernels {
+
+// destination[i] = ((operands[0][i] op operands[1][i]) op operands[2][i]) ..., i in 0 .. count - 1.
+//
+// At least one operand; `count` elements of `type` each, all pointers aligned to the element. The destination
+// may be exactly one of the operands; it must not overlap one in part. Thread-safe.
+//
+// Integer sums wrap around. With a the result so far and b the next operand,
+//   max is  a if a is NaN, else a if a > b, else b
+//   min is  a if a is NaN, else a if a < b, else b
+// so that a NaN among the operands is the result, the first one with its bits unchanged, and of two zeros the
+// later one is taken. Which NaN a floating-point sum of several NaNs gives is not defined.
+void combine(DataType type, ReduceOp op, std::byte* destination, std::span<const std::byte* const> operands,
+             std::size_t count);
+
+}  // namespace hocket::kernels

@@ -1,0 +1,87 @@
+// The plain C++ kernels against values worked out by hand: they are the oracle of all other tests.
+#include "runtime/kernels/cpu/combine.hpp"
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+
+namespace {
+
+template <typename T>
+constexpr DataType type_of = std::is_same_v<T, float>          ? DataType::float32
+                             : std::is_same_v<T, double>       ? DataType::float64
+                             : std::is_same_v<T, std::int32_t> ? DataType::int32
+                                                               : DataType::int64;
+
+template <typename T>
+T combine_one(ReduceOp op, const std::vector<T>& values) {
+    std::vector<const std::byte*> operands;
+    for (const T& value : values) operands.push_back(reinterpret_cast<const std::byte*>(&value));
+    T result{};
+    kernels::combine(type_of<T>, op, reinterpret_cast<std::byte*>(&result), operands, 1);
+    return result;
+}
+
+std::uint32_t bits(float value) {
+    return std::bit_cast<std::uint32_t>(value);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("combine: plain numbers", "[kernels]", float, double, std::int32_t, std::int64_t) {
+    CHECK(combine_one<TestType>(ReduceOp::sum, {1, 2, 3, -10}) == -4);
+    CHECK(combine_one<TestType>(ReduceOp::max, {1, 7, 3, -10}) == 7);
+    CHECK(combine_one<TestType>(ReduceOp::min, {1, 7, -30, -10}) == -30);
+    CHECK(combine_one<TestType>(ReduceOp::sum, {5}) == 5);
+}
+
+TEST_CASE("combine: sums run from left to right", "[kernels]") {
+    CHECK(combine_one<float>(ReduceOp::sum, {1e8f, 1.f, -1e8f}) == 0.f);
+    CHECK(combine_one<float>(ReduceOp::sum, {1e8f, -1e8f, 1.f}) == 1.f);
+    CHECK(combine_one<double>(ReduceOp::sum, {1e17, 1., -1e17}) == 0.);
+}
+
+TEST_CASE("combine: integer sums wrap around", "[kernels]") {
+    using Int = std::numeric_limits<std::int32_t>;
+    using Long = std::numeric_limits<std::int64_t>;
+    CHECK(combine_one<std::int32_t>(ReduceOp::sum, {Int::max(), 1}) == Int::min());
+    CHECK(combine_one<std::int32_t>(ReduceOp::sum, {Int::min(), Int::min(), 3}) == 3);
+    CHECK(combine_one<std::int64_t>(ReduceOp::sum, {Long::min(), -1}) == Long::max());
+    CHECK(combine_one<std::int64_t>(ReduceOp::max, {Long::min(), -1, Long::max()}) == Long::max());
+}
+
+TEST_CASE("combine: NaN, zeros and infinities in max and min", "[kernels]") {
+    const float first = std::bit_cast<float>(0x7fc00123u), second = std::bit_cast<float>(0xffc00456u);
+    const float infinity = std::numeric_limits<float>::infinity();
+    for (const ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
+        CHECK(bits(combine_one<float>(op, {1.f, first, infinity})) == bits(first));
+        CHECK(bits(combine_one<float>(op, {first, 1.f, -infinity})) == bits(first));
+        CHECK(bits(combine_one<float>(op, {1.f, 2.f, second, first})) == bits(second));
+        CHECK(bits(combine_one<float>(op, {0.f, -0.f})) == bits(-0.f));
+        CHECK(bits(combine_one<float>(op, {-0.f, 0.f})) == bits(0.f));
+    }
+    CHECK(combine_one<float>(ReduceOp::max, {-infinity, infinity, 3.f}) == infinity);
+    CHECK(combine_one<float>(ReduceOp::min, {-infinity, infinity, 3.f}) == -infinity);
+}
+
+TEST_CASE("combine: the destination may be any operand, and nothing else is written", "[kernels]") {
+    for (const std::size_t count : {0u, 1u, 511u, 512u, 513u, 2000u}) {
+        for (std::size_t target = 0; target < 3; ++target) {
+            std::vector<std::vector<std::int32_t>> arrays(3, std::vector<std::int32_t>(count + 1));
+            for (std::size_t k = 0; k < 3; ++k) std::iota(arrays[k].begin(), arrays[k].end(), 1000 * int(k));
+            auto expected = arrays;
+            for (std::size_t i = 0; i < count; ++i) expected[target][i] = 3 * int(i) + 3000;
+            std::vector<const std::byte*> operands;
+            for (auto& array : arrays) operands.push_back(reinterpret_cast<const std::byte*>(array.data()));
+            kernels::combine(DataType::int32, ReduceOp::sum,
+                             reinterpret_cast<std::byte*>(arrays[target].data()), operands, count);
+            CHECK(arrays == expected);
+        }
+    }
+}
