@@ -36,6 +36,13 @@ std::vector<std::string> schedule_files(const std::string& folder) {
     return paths;
 }
 
+// The shortest way to say where a file is: messages are read by people in some folder.
+std::string display_path(const std::string& path) {
+    std::error_code error;
+    const std::string relative = fs::proximate(path, error).string();
+    return error || relative.starts_with("..") ? path : relative;
+}
+
 // First definition of each name wins, as in find.
 template <typename Definition, typename Files>
 std::vector<const Definition*> distinct(const Files& files, std::vector<Definition> ast::File::*member,
@@ -78,7 +85,7 @@ Library::Library(const std::vector<std::string>& search_path) : search_path_(sea
     for (const std::string& folder : search_path)
         for (const std::string& path : schedule_files(folder)) {
             try {
-                add(path, read_file(path), false);
+                add(display_path(path), read_file(path), false);
             } catch (const std::runtime_error& error) {
                 broken_.push_back(error.what());
             }

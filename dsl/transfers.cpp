@@ -1,0 +1,203 @@
+#include "dsl/transfers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/diagnostic.hpp"
+#include "dsl/solve.hpp"
+
+namespace hocket::dsl {
+
+namespace {
+
+constexpr std::int64_t work_limit = 1 << 25;
+
+}  // namespace
+
+ChunkRange Transfers::chunk_range(const ast::Expression& region, const Evaluator& evaluator,
+                                  const Arena& arena) const {
+    using Kind = ast::Expression::Kind;
+    const Rank size = arena.group.size;
+    const bool indexed = region.kind == Kind::index || region.kind == Kind::slice;
+    const ast::Expression& base = indexed ? region.args[0] : region;
+    const Value buffer = evaluator.evaluate(base);
+    const auto* reference = std::get_if<ViewRef>(&buffer);
+    if (!reference)
+        throw DiagnosticError(base.span,
+                              fmt::format("expected a buffer here, but this is {}", kind_of(buffer)),
+                              "write x, x[chunk], x[first ..< end] or x[block(i, n)]");
+    const int view = reference->index;
+    if (!indexed) return {view, 0, size};
+    if (region.kind == Kind::slice) {
+        const std::int64_t first = evaluator.integer(region.args[1]),
+                           last = evaluator.integer(region.args[2]);
+        if (first < 0 || last > size || first >= last)
+            throw DiagnosticError(
+                region.span, fmt::format("chunks {} ..< {} are not in this group: its chunks are 0 ..< {}",
+                                         first, last, size));
+        return {view, static_cast<Rank>(first), static_cast<Rank>(last)};
+    }
+    const ast::Expression& index = region.args[1];
+    if (index.kind == Kind::call && index.text == "block") {
+        if (index.args.size() != 2)
+            throw DiagnosticError(index.span, "block takes 2 arguments: block(chunk, chunks in a block)");
+        const std::int64_t chunk = wrap(evaluator.integer(index.args[0]), size),
+                           length = evaluator.integer(index.args[1]);
+        if (length < 1)
+            throw DiagnosticError(index.span, fmt::format("a block of {} chunks", length),
+                                  "a block has at least one");
+        const std::int64_t first = chunk / length * length;
+        return {view, static_cast<Rank>(first),
+                static_cast<Rank>(std::min<std::int64_t>(first + length, size))};
+    }
+    const auto chunk = static_cast<Rank>(wrap(evaluator.integer(index), size));
+    return {view, chunk, chunk + 1};
+}
+
+std::uint32_t Transfers::region_index(Arena& arena, ChunkRange chunks) {
+    const auto [entry, is_new] =
+        arena.regions.emplace(chunks, static_cast<std::uint32_t>(graph_.regions.size()));
+    if (is_new)
+        graph_.regions.push_back(
+            views_[chunks.view].chunks(topology_, arena.group, arena.members[0], chunks.first, chunks.last));
+    return entry->second;
+}
+
+std::uint32_t Transfers::origin_index(Span transfer, Span call) {
+    const auto key = std::pair(transfer.text().data(), call.text().data());
+    const auto [entry, is_new] =
+        origin_numbers_.emplace(key, static_cast<std::uint32_t>(graph_.origins.size()));
+    if (is_new) graph_.origins.push_back({transfer, call});
+    return entry->second;
+}
+
+void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena) {
+    const Evaluator evaluate = evaluator(scope, &arena);
+    const Rank size = arena.group.size;
+    const auto source_member = static_cast<Rank>(wrap(evaluate.integer(transfer.source), size));
+    const auto destination_member = static_cast<Rank>(wrap(evaluate.integer(transfer.destination), size));
+    const Rank source = arena.members[source_member], destination = arena.members[destination_member];
+    if (only_ && source != *only_ && destination != *only_) return;
+    if (source == destination)
+        throw DiagnosticError(span, fmt::format("rank {} sends to itself", source_member),
+                              "exclude it: each ... where a != b");
+    const std::uint32_t region = region_index(arena, chunk_range(transfer.region, evaluate, arena));
+    graph_.steps.push_back({graph_.phases, region, source, destination, origin_index(span, arena.call),
+                            strand, transfer.combines});
+}
+
+// One `each`: all its iterations, or those that can concern the wanted rank.
+class EachRunner {
+  public:
+    EachRunner(Transfers& transfers, const ast::Each& each, Scope& scope, Arena& arena)
+        : transfers_(transfers),
+          each_(each),
+          scope_(scope),
+          arena_(arena),
+          mark_(scope.size()),
+          evaluator_(transfers.evaluator(scope, &arena)) {
+        for (const ast::Binding& binding : each.bindings) domains_.push_back(domain(binding));
+    }
+
+    void run() {
+        for (const ast::Statement& statement : each_.body)
+            if (!std::holds_alternative<ast::Transfer>(statement.node) &&
+                !std::holds_alternative<ast::Let>(statement.node))
+                throw DiagnosticError(statement.span, "an each holds transfers and let only",
+                                      "put for around the each, or add a variable to it");
+        std::vector<std::int64_t> values(domains_.size());
+        std::vector<std::vector<std::int64_t>> tuples;
+        if (!transfers_.only_ || !concerned(tuples)) return all(values, 0, std::nullopt, nullptr);
+        std::sort(tuples.begin(), tuples.end());
+        tuples.erase(std::unique(tuples.begin(), tuples.end()), tuples.end());
+        for (const auto& tuple : tuples) iteration(tuple);
+    }
+
+  private:
+    Domain domain(const ast::Binding& binding) const {
+        const ast::Range& range = binding.range;
+        if (range.kind == ast::Range::Kind::items)
+            return {binding.name.text, 0, evaluator_.group(range.first).size};
+        const std::int64_t first = evaluator_.integer(range.first), last = evaluator_.integer(*range.last);
+        // Iterations are simultaneous, so counting down is counting up.
+        return range.kind == ast::Range::Kind::up ? Domain{binding.name.text, first, last}
+                                                  : Domain{binding.name.text, last, first};
+    }
+
+    // The iterations in which an endpoint is the wanted rank. False if that can't be told: then all are
+    // walked.
+    bool concerned(std::vector<std::vector<std::int64_t>>& tuples) {
+        const auto me = std::find(arena_.members.begin(), arena_.members.end(), *transfers_.only_);
+        const Rank member = static_cast<Rank>(me - arena_.members.begin());
+        if (me == arena_.members.end()) return true;
+        for (const ast::Statement& statement : each_.body)
+            if (std::holds_alternative<ast::Let>(statement.node)) return false;
+        for (const ast::Statement& statement : each_.body) {
+            const auto& transfer = std::get<ast::Transfer>(statement.node);
+            for (const ast::Expression* endpoint : {&transfer.source, &transfer.destination}) {
+                const auto solution = solve(*endpoint, member, arena_.group.size, domains_, evaluator_);
+                if (!solution) return false;
+                std::vector<std::int64_t> values(domains_.size());
+                all(values, 0, *solution, &tuples);
+            }
+        }
+        return true;
+    }
+
+    // Walks the product of the domains, one of them narrowed to the solution; runs the iterations, or
+    // collects them.
+    void all(std::vector<std::int64_t>& values, std::size_t depth, const std::optional<Solution>& solution,
+             std::vector<std::vector<std::int64_t>>* collected) {
+        if (depth == domains_.size()) return collected ? collected->push_back(values) : iteration(values);
+        const auto next = [&](std::int64_t value) {
+            transfers_.count_work(each_.bindings[depth].name.span);
+            values[depth] = value;
+            all(values, depth + 1, solution, collected);
+        };
+        if (solution && solution->variable == depth)
+            for (const std::int64_t value : solution->values) next(value);
+        else
+            for (std::int64_t value = domains_[depth].begin; value < domains_[depth].end; ++value)
+                next(value);
+    }
+
+    void iteration(const std::vector<std::int64_t>& values) {
+        for (std::size_t i = 0; i < values.size(); ++i) scope_.add(domains_[i].name, values[i]);
+        if (!each_.where || evaluator_.truth(*each_.where))
+            for (const ast::Statement& statement : each_.body) {
+                if (const auto* binding = std::get_if<ast::Let>(&statement.node))
+                    scope_.add(binding->name.text, evaluator_.integer(binding->value));
+                else
+                    transfers_.lay_out(std::get<ast::Transfer>(statement.node), statement.span, scope_,
+                                       arena_);
+            }
+        scope_.shrink(mark_);
+    }
+
+    Transfers& transfers_;
+    const ast::Each& each_;
+    Scope& scope_;
+    Arena& arena_;
+    std::size_t mark_;
+    Evaluator evaluator_;
+    std::vector<Domain> domains_;
+};
+
+void Transfers::each(const ast::Each& each, Scope& scope, Arena& arena) {
+    EachRunner(*this, each, scope, arena).run();
+    ++graph_.phases;
+}
+
+void Transfers::transfer(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena) {
+    lay_out(transfer, span, scope, arena);
+    ++graph_.phases;
+}
+
+void Transfers::count_work(Span span) {
+    if (++work_ > work_limit)
+        throw DiagnosticError(
+            span, fmt::format("this schedule makes more than {} steps and loop rounds", work_limit));
+}
+
+}  // namespace hocket::dsl

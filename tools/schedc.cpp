@@ -1,0 +1,82 @@
+// schedc: checks and explains schedules.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "dsl/diagnostic.hpp"
+#include "runtime/engine/options.hpp"
+#include "runtime/error.hpp"
+#include "tools/schedc_check.hpp"
+#include "tools/schedc_explain.hpp"
+
+using namespace hocket;
+
+namespace {
+
+const std::map<std::string, dsl::Collective> collectives = {
+    {"all_reduce", dsl::Collective::all_reduce},
+    {"reduce_scatter", dsl::Collective::reduce_scatter},
+    {"all_gather", dsl::Collective::all_gather},
+    {"broadcast", dsl::Collective::broadcast}};
+const std::map<std::string, DataType> types = {{"float32", DataType::float32},
+                                               {"float64", DataType::float64},
+                                               {"int32", DataType::int32},
+                                               {"int64", DataType::int64}};
+const std::map<std::string, ReduceOp> ops = {
+    {"sum", ReduceOp::sum}, {"max", ReduceOp::max}, {"min", ReduceOp::min}};
+
+void describe_check(CLI::App& app, tools::CheckOptions& options) {
+    app.add_option("files", options.files, "schedules to check")->required()->check(CLI::ExistingFile);
+    app.add_option(
+        "-t,--topology", options.topologies,
+        "check schedules on these instead of a set of small ones; innermost level first: 2x3, bcube(3,2)");
+    app.add_option("-n,--ranks", options.group_sizes,
+                   "check algorithms on groups of these sizes instead of 1 to 17, 32 and 64")
+        ->check(CLI::Range(1, 1 << 20));
+    app.add_flag("-q,--quiet", options.quiet, "print only what is wrong");
+}
+
+void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
+    app.add_option("schedule", options.schedule, "a name, name(arguments), file or file:name")->required();
+    app.add_option("-t,--topology", options.topology, "levels, innermost first: 2x3, bcube(3,2), a file");
+    app.add_option("-n,--ranks", options.ranks, "without a topology: one level of so many ranks")
+        ->check(CLI::Range(1, 1 << 20));
+    app.add_option("-r,--rank", options.rank,
+                   "the rank to explain (graph, dot and json: all ranks without it)");
+    app.add_option("-c,--collective", options.collective,
+                   "all_reduce, reduce_scatter, all_gather or broadcast")
+        ->transform(CLI::CheckedTransformer(collectives));
+    app.add_option("--root", options.root, "of a broadcast");
+    app.add_option("-e,--emit", options.emit, "steps, ast, graph, dot, json, llvm or asm")
+        ->check(CLI::IsMember({"steps", "ast", "graph", "dot", "json", "llvm", "asm"}))
+        ->capture_default_str();
+    app.add_option("-d,--dtype", options.type, "llvm, asm: float32, float64, int32 or int64")
+        ->transform(CLI::CheckedTransformer(types));
+    app.add_option("-o,--op", options.op, "llvm, asm: sum, max or min")
+        ->transform(CLI::CheckedTransformer(ops));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app{"Checks and explains Hocket's schedules."};
+    app.require_subcommand(1);
+    tools::CheckOptions check;
+    tools::ExplainOptions explain;
+    CLI::App* check_app =
+        app.add_subcommand("check", "parse and verify every algorithm and schedule of files");
+    CLI::App* explain_app = app.add_subcommand("explain", "show what a rank does, with source lines");
+    describe_check(*check_app, check);
+    describe_explain(*explain_app, explain);
+    CLI11_PARSE(app, argc, argv);
+    try {
+        check.search_path = explain.search_path = engine::resolve(engine::Choices{}).schedule_path;
+        return check_app->parsed() ? tools::run_check(check) : tools::run_explain(explain);
+    } catch (const dsl::DiagnosticError& error) {
+        fmt::print(stderr, "{}\n", error.what());
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "error: {}\n", error.what());
+    }
+    return 1;
+}

@@ -1,0 +1,27 @@
+// Programs and graphs as text for people and other programs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsl/rank_program.hpp"
+#include "dsl/step_graph.hpp"
+
+namespace hocket::tools {
+
+// One line a transfer, in program order: "phase 3: x[1/4, 1/2): 1 +> 2   schedules/ring.sched:6". With a
+// rank: its own.
+std::string graph_text(const dsl::StepGraph& graph, std::optional<dsl::Rank> rank);
+
+// Graphviz: a cluster a rank, an arrow for each dependency, dashed ones for messages between the ranks given.
+std::string dot_text(const std::vector<dsl::RankProgram>& programs);
+
+// {"schedule", "topology", "collective", "ranks", "programs": [{"rank", "boundaries", "scratch", "ops":
+// [...]}]}
+std::string json_text(const std::vector<dsl::RankProgram>& programs);
+
+// How much the rank sends and receives, as multiples of x.
+std::string traffic_text(const dsl::RankProgram& program);
+
+}  // namespace hocket::tools
