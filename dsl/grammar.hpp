@@ -221,6 +221,7 @@ auto word(const char* text) {
 
 const x3::rule<struct ExpressionId, Expression> expression = "an expression";
 const x3::rule<struct ConjunctionId, Expression> conjunction = "an expression";
+const x3::rule<struct NegationId, Expression> negation = "an expression";
 const x3::rule<struct ComparisonId, Expression> comparison = "an expression";
 const x3::rule<struct XorId, Expression> exclusive = "an expression";
 const x3::rule<struct SumId, Expression> sum = "an expression";
@@ -247,17 +248,19 @@ const auto sum_operator_def = means<Operator::add>(x3::lit('+') >> !x3::lit('>')
 const x3::rule<struct ProductOperatorId, Operator> product_operator = "an operator";
 const auto product_operator_def = means<Operator::multiply>(x3::lit('*') >> !x3::lit('*')) |
                                   means<Operator::divide>(x3::lit('/')) | word<Operator::modulo>("mod");
-const x3::rule<struct PrefixOperatorId, Operator> prefix_operator = "an operator";
-const auto prefix_operator_def =
-    means<Operator::negate>(x3::lit('-') >> !x3::lit('>')) | word<Operator::logical_not>("not");
+const x3::rule<struct MinusId, Operator> minus = "an operator";
+const x3::rule<struct NotId, Operator> negation_word = "an operator";
+const auto minus_def = means<Operator::negate>(x3::lit('-') >> !x3::lit('>'));
+const auto negation_word_def = word<Operator::logical_not>("not");
 
 const auto expression_def = conjunction[set] >> *(word<Operator::logical_or>("or") > conjunction)[fold_left];
-const auto conjunction_def = comparison[set] >> *(word<Operator::logical_and>("and") > comparison)[fold_left];
+const auto conjunction_def = negation[set] >> *(word<Operator::logical_and>("and") > negation)[fold_left];
+const auto negation_def = (*negation_word >> comparison)[fold_prefixes];
 const auto comparison_def = exclusive[set] >> *(comparison_operator > exclusive)[fold_left];
 const auto exclusive_def = sum[set] >> *(word<Operator::bit_xor>("xor") > sum)[fold_left];
 const auto sum_def = product[set] >> *(sum_operator > product)[fold_left];
 const auto product_def = prefixed[set] >> *(product_operator > prefixed)[fold_left];
-const auto prefixed_def = (*prefix_operator >> power)[fold_prefixes];
+const auto prefixed_def = (*minus >> power)[fold_prefixes];
 const auto power_def = (postfix % "**")[fold_powers];
 const auto postfix_def = (number[set] | named[set] | parentheses[set]) >>
                          *(index_tail[apply_tail] | part_tail[apply_tail] | member_tail[apply_tail]);
@@ -279,9 +282,9 @@ const auto part_tail_def =
 const auto member_tail_def =
     located('.' >> !x3::lit('.') > x3::eps[set_kind<Expression::Kind::member>] > identifier[set_text]);
 
-BOOST_SPIRIT_DEFINE(name, collective, comparison_operator, sum_operator, product_operator, prefix_operator,
-                    expression, conjunction, comparison, exclusive, sum, product, power, prefixed, postfix,
-                    number, named, parentheses, index_tail, part_tail, member_tail)
+BOOST_SPIRIT_DEFINE(name, collective, comparison_operator, sum_operator, product_operator, minus,
+                    negation_word, expression, conjunction, negation, comparison, exclusive, sum, product,
+                    power, prefixed, postfix, number, named, parentheses, index_tail, part_tail, member_tail)
 
 // ---- Statements
 // --------------------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ TEST_CASE("operators bind as written in the language reference") {
     CHECK(printed_expression("-2 ** 2") == "(- (2 ** 2))");
     CHECK(printed_expression("a + b xor c - d") == "((a + b) xor (c - d))");
     CHECK(printed_expression("r xor 2**k < n") == "((r xor (2 ** k)) < n)");
-    CHECK(printed_expression("not a == b and c or d") == "((((not a) == b) and c) or d)");
+    CHECK(printed_expression("not a == b and c or d") == "(((not (a == b)) and c) or d)");
+    CHECK(printed_expression("not not a and - -b") == "((not (not a)) and (- (- b)))");
     CHECK(printed_expression("a mod b / c") == "((a mod b) / c)");
     CHECK(printed_expression("(a + b) * log2(g.size)") == "((a + b) * log2(g.size))");
     CHECK(printed_expression("orbit or android") == "(orbit or android)");
