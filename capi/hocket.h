@@ -126,8 +126,9 @@ typedef struct hkt_comm_options {
 
 /* Joins the job: all world_size processes call this; it returns when all have joined or the deadline has
  * passed. options may be null (all from the environment). On success *comm is the caller's, to be given
- * to hkt_comm_destroy. Errors: INVALID_ARGUMENT, BOOTSTRAP, TRANSPORT, TIMEOUT; the text is in
- * hkt_last_error(). */
+ * to hkt_comm_destroy. Errors: INVALID_ARGUMENT, BOOTSTRAP, TRANSPORT, TIMEOUT, PEER_LOST, MISMATCH (the
+ * ranks' topologies, schedules, providers or versions differ), SCHEDULE and NOT_FOUND (the topology); the
+ * text is in hkt_last_error(). */
 HKT_API hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm);
 
 /* Leaves the job and frees the communicator; its plans must have been destroyed before, and its

@@ -1,0 +1,195 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+
+#include "capi/handles.hpp"
+#include "dsl/compile.hpp"
+
+using namespace hocket;
+
+namespace {
+
+using dsl::Collective;
+
+hkt_request* handle(engine::Execution& execution) {
+    return reinterpret_cast<hkt_request*>(&execution);
+}
+engine::Execution& execution_of(hkt_request* request) {
+    return *reinterpret_cast<engine::Execution*>(request);
+}
+
+void check_comm(const hkt_comm* comm, const char* function) {
+    if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
+}
+
+DataType type_of(int type) {
+    if (type < HKT_FLOAT32 || type > HKT_INT64)
+        capi::refuse(
+            fmt::format("the type is {}; it must be HKT_FLOAT32, HKT_FLOAT64, HKT_INT32 or HKT_INT64", type));
+    return static_cast<DataType>(type);
+}
+
+ReduceOp op_of(int op) {
+    if (op < HKT_SUM || op > HKT_MIN)
+        capi::refuse(fmt::format("the operator is {}; it must be HKT_SUM, HKT_MAX or HKT_MIN", op));
+    return static_cast<ReduceOp>(op);
+}
+
+// Null, or overlapping in a way that would give wrong results without a word.
+void check_buffers(const engine::Plan& plan, const void* send, const void* recv, std::uint64_t count) {
+    const std::uint64_t part = count * element_size(plan.type());
+    const std::uint64_t whole = plan.elements_of_x(count) * element_size(plan.type());
+    if (whole == 0) return;
+    const dsl::RankProgram& program = plan.program();
+    const bool reads_send = program.collective != Collective::broadcast || program.rank == program.root;
+    if (recv == nullptr) capi::refuse("recv is null, but the count is not 0");
+    if (!reads_send) return;
+    if (send == nullptr) capi::refuse("send is null, but the count is not 0");
+
+    const auto from = reinterpret_cast<std::uintptr_t>(send), to = reinterpret_cast<std::uintptr_t>(recv);
+    const std::uint64_t own = static_cast<std::uint64_t>(program.rank) * part;
+    std::uint64_t send_bytes = part, recv_bytes = part;
+    std::uintptr_t in_place_from = to, in_place_to = from;  // where send and recv would be in place
+    if (program.collective == Collective::all_gather) recv_bytes = whole, in_place_from = to + own;
+    if (program.collective == Collective::reduce_scatter) send_bytes = whole, in_place_to = from + own;
+    const bool in_place =
+        program.collective == Collective::reduce_scatter ? to == in_place_to : from == in_place_from;
+    if (!in_place && from < to + recv_bytes && to < from + send_bytes)
+        capi::refuse("send and recv overlap, but not as in place (hocket.h says where they must point then)");
+}
+
+hkt_status start(hkt_comm* comm, const std::shared_ptr<engine::Plan>& plan, const void* send, void* recv,
+                 std::size_t count, hkt_request** request) {
+    check_buffers(*plan, send, recv, count);
+    engine::Execution& execution = comm->engine->start(plan, send, recv, count);
+    if (request == nullptr) {
+        comm->engine->wait(execution);
+    } else {
+        execution.user = comm;
+        *request = handle(execution);
+    }
+    return HKT_SUCCESS;
+}
+
+hkt_status start(hkt_comm* comm, const engine::PlanChoice& choice, const void* send, void* recv,
+                 std::size_t count, hkt_request** request) {
+    return start(comm, comm->engine->cached_plan(choice), send, recv, count, request);
+}
+
+}  // namespace
+
+extern "C" {
+
+hkt_status hkt_all_reduce(const void* send, void* recv, size_t count, hkt_type type, hkt_op op,
+                          hkt_comm* comm, hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_all_reduce");
+        return start(comm, {.collective = Collective::all_reduce, .type = type_of(type), .op = op_of(op)},
+                     send, recv, count, request);
+    });
+}
+
+hkt_status hkt_reduce_scatter(const void* send, void* recv, size_t recv_count, hkt_type type, hkt_op op,
+                              hkt_comm* comm, hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_reduce_scatter");
+        return start(comm, {.collective = Collective::reduce_scatter, .type = type_of(type), .op = op_of(op)},
+                     send, recv, recv_count, request);
+    });
+}
+
+hkt_status hkt_all_gather(const void* send, void* recv, size_t send_count, hkt_type type, hkt_comm* comm,
+                          hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_all_gather");
+        return start(comm, {.collective = Collective::all_gather, .type = type_of(type)}, send, recv,
+                     send_count, request);
+    });
+}
+
+hkt_status hkt_broadcast(const void* send, void* recv, size_t count, hkt_type type, int32_t root,
+                         hkt_comm* comm, hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_broadcast");
+        return start(comm, {.collective = Collective::broadcast, .type = type_of(type), .root = root}, send,
+                     recv, count, request);
+    });
+}
+
+hkt_status hkt_barrier(hkt_comm* comm) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_barrier");
+        comm->engine->barrier();
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_wait(hkt_request* request) {
+    auto* comm = request == nullptr ? nullptr : static_cast<hkt_comm*>(execution_of(request).user);
+    return capi::guarded(comm, [&] {
+        if (request == nullptr) capi::refuse("hkt_wait: the request is null");
+        comm->engine->wait(execution_of(request));
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_test(hkt_request* request) {
+    auto* comm = request == nullptr ? nullptr : static_cast<hkt_comm*>(execution_of(request).user);
+    return capi::guarded(comm, [&] {
+        if (request == nullptr) capi::refuse("hkt_test: the request is null");
+        return comm->engine->test(execution_of(request)) ? HKT_SUCCESS : HKT_IN_PROGRESS;
+    });
+}
+
+hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op op,
+                           const hkt_plan_options* options, hkt_plan** plan) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_plan_create");
+        if (plan == nullptr) capi::refuse("hkt_plan_create: plan is null; give it a place for the plan");
+        *plan = nullptr;
+        if (collective < HKT_ALL_REDUCE || collective > HKT_BROADCAST)
+            capi::refuse(fmt::format("the collective is {}; it must be an hkt_collective", int{collective}));
+        engine::PlanChoice choice{.collective = static_cast<Collective>(collective), .type = type_of(type)};
+        const bool reduces = collective == HKT_ALL_REDUCE || collective == HKT_REDUCE_SCATTER;
+        if (reduces) choice.op = op_of(op);
+        if (options != nullptr) {
+            if (options->size < sizeof(hkt_plan_options) || options->size > 4096)
+                capi::refuse(fmt::format("hkt_plan_options.size is {}; start from HKT_PLAN_OPTIONS_INIT",
+                                         options->size));
+            if (options->executor < HKT_EXECUTOR_DEFAULT || options->executor > HKT_EXECUTOR_INTERPRETER)
+                capi::refuse(fmt::format("hkt_plan_options.executor is {}; it must be an hkt_executor",
+                                         options->executor));
+            if (options->schedule != nullptr) choice.schedule = options->schedule;
+            choice.root = options->root;
+            choice.executor = static_cast<engine::ExecutorKind>(options->executor);
+        }
+        auto made = std::make_unique<hkt_plan>();
+        made->comm = comm;
+        made->plan = comm->engine->make_plan(choice);
+        *plan = made.release();
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t count, hkt_request** request) {
+    return capi::guarded(plan == nullptr ? nullptr : plan->comm, [&] {
+        if (plan == nullptr) capi::refuse("hkt_plan_start: the plan is null");
+        return start(plan->comm, plan->plan, send, recv, count, request);
+    });
+}
+
+const char* hkt_plan_explain(hkt_plan* plan) {
+    if (plan == nullptr) return "";
+    try {
+        std::call_once(plan->explained, [&] { plan->explanation = dsl::explain(plan->plan->program()); });
+    } catch (...) {
+        return "";
+    }
+    return plan->explanation.c_str();
+}
+
+void hkt_plan_destroy(hkt_plan* plan) {
+    delete plan;
+}
+
+}  // extern "C"

@@ -1,0 +1,119 @@
+#include <string>
+
+#include "capi/handles.hpp"
+#include "runtime/types.hpp"
+
+namespace hocket::capi {
+namespace {
+
+thread_local std::string own_error;      // of calls that had no communicator
+thread_local std::string borrowed_text;  // the calling thread's copy of a communicator's text
+
+}  // namespace
+
+hkt_status keep_error(hkt_comm* comm, hkt_status status, const std::string& text) noexcept {
+    try {
+        if (comm == nullptr) {
+            own_error = text;
+        } else {
+            const std::lock_guard lock(comm->error_mutex);
+            comm->last_error = text;
+        }
+    } catch (...) {  // no memory for the text: the status must do
+    }
+    return status;
+}
+
+void refuse(const std::string& text) {
+    throw Error(Status::invalid_argument, text);
+}
+
+}  // namespace hocket::capi
+
+using namespace hocket;
+
+#define SAME(c_value, value) static_assert(static_cast<int>(c_value) == static_cast<int>(value))
+SAME(HKT_SUCCESS, Status::success);
+SAME(HKT_IN_PROGRESS, Status::in_progress);
+SAME(HKT_ERROR_INVALID_ARGUMENT, Status::invalid_argument);
+SAME(HKT_ERROR_SCHEDULE, Status::schedule);
+SAME(HKT_ERROR_NOT_FOUND, Status::not_found);
+SAME(HKT_ERROR_BOOTSTRAP, Status::bootstrap);
+SAME(HKT_ERROR_TRANSPORT, Status::transport);
+SAME(HKT_ERROR_PEER_LOST, Status::peer_lost);
+SAME(HKT_ERROR_TIMEOUT, Status::timeout);
+SAME(HKT_ERROR_MISMATCH, Status::mismatch);
+SAME(HKT_ERROR_OUT_OF_MEMORY, Status::out_of_memory);
+SAME(HKT_ERROR_INTERNAL, Status::internal);
+SAME(HKT_FLOAT32, DataType::float32);
+SAME(HKT_FLOAT64, DataType::float64);
+SAME(HKT_INT32, DataType::int32);
+SAME(HKT_INT64, DataType::int64);
+SAME(HKT_SUM, ReduceOp::sum);
+SAME(HKT_MAX, ReduceOp::max);
+SAME(HKT_MIN, ReduceOp::min);
+SAME(HKT_ALL_REDUCE, dsl::Collective::all_reduce);
+SAME(HKT_REDUCE_SCATTER, dsl::Collective::reduce_scatter);
+SAME(HKT_ALL_GATHER, dsl::Collective::all_gather);
+SAME(HKT_BROADCAST, dsl::Collective::broadcast);
+SAME(HKT_EXECUTOR_DEFAULT, engine::ExecutorKind::automatic);
+SAME(HKT_EXECUTOR_JIT, engine::ExecutorKind::jit);
+SAME(HKT_EXECUTOR_INTERPRETER, engine::ExecutorKind::interpreter);
+#undef SAME
+
+extern "C" {
+
+const char* hkt_error_string(hkt_status status) {
+    switch (status) {
+        case HKT_SUCCESS:
+            return "success";
+        case HKT_IN_PROGRESS:
+            return "in progress";
+        case HKT_ERROR_INVALID_ARGUMENT:
+            return "invalid argument";
+        case HKT_ERROR_SCHEDULE:
+            return "schedule refused";
+        case HKT_ERROR_NOT_FOUND:
+            return "not found";
+        case HKT_ERROR_BOOTSTRAP:
+            return "bootstrap failed";
+        case HKT_ERROR_TRANSPORT:
+            return "transport failed";
+        case HKT_ERROR_PEER_LOST:
+            return "peer lost";
+        case HKT_ERROR_TIMEOUT:
+            return "timeout";
+        case HKT_ERROR_MISMATCH:
+            return "ranks disagree";
+        case HKT_ERROR_OUT_OF_MEMORY:
+            return "out of memory";
+        case HKT_ERROR_INTERNAL:
+            return "internal error";
+    }
+    return "unknown status";
+}
+
+const char* hkt_last_error(void) {
+    return capi::own_error.c_str();
+}
+
+const char* hkt_comm_last_error(const hkt_comm* comm) {
+    if (comm == nullptr) return hkt_last_error();
+    try {
+        const std::lock_guard lock(const_cast<hkt_comm*>(comm)->error_mutex);
+        capi::borrowed_text = comm->last_error;
+    } catch (...) {
+        return "out of memory";
+    }
+    return capi::borrowed_text.c_str();
+}
+
+const char* hkt_version(void) {
+    return HOCKET_VERSION;
+}
+
+size_t hkt_type_size(hkt_type type) {
+    return type >= HKT_FLOAT32 && type <= HKT_INT64 ? element_size(static_cast<DataType>(type)) : 0;
+}
+
+}  // extern "C"

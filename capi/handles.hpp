@@ -1,0 +1,53 @@
+// What the opaque handles of hocket.h are, and how a call's failure becomes a status and a text.
+// An hkt_request is an engine::Execution by another name, so that a start allocates nothing.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "capi/hocket.h"
+#include "runtime/engine/communicator.hpp"
+#include "runtime/error.hpp"
+
+struct hkt_comm {
+    std::unique_ptr<hocket::engine::Communicator> engine;
+    std::mutex error_mutex;
+    std::string last_error;
+};
+
+struct hkt_plan {
+    hkt_comm* comm;
+    std::shared_ptr<hocket::engine::Plan> plan;
+    std::once_flag explained;
+    std::string explanation;
+};
+
+namespace hocket::capi {
+
+// Keeps the text where hkt_comm_last_error (comm: not null) or hkt_last_error finds it.
+hkt_status keep_error(hkt_comm* comm, hkt_status status, const std::string& text) noexcept;
+
+[[noreturn]] void refuse(const std::string& text);  // throws Error(invalid_argument)
+
+// Runs call(), which returns a status; nothing that it throws leaves.
+template <typename Call>
+hkt_status guarded(hkt_comm* comm, Call call) noexcept {
+    try {
+        return call();
+    } catch (const Error& error) {
+        return keep_error(comm, static_cast<hkt_status>(error.status()), error.what());
+    } catch (const std::bad_alloc&) {
+        return keep_error(comm, HKT_ERROR_OUT_OF_MEMORY, "out of memory");
+    } catch (const std::exception& error) {
+        return keep_error(comm, HKT_ERROR_INTERNAL,
+                          std::string("a defect in Hocket, please report it: ") + error.what());
+    } catch (...) {
+        return keep_error(comm, HKT_ERROR_INTERNAL,
+                          "a defect in Hocket, please report it: an unknown exception");
+    }
+}
+
+}  // namespace hocket::capi

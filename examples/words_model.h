@@ -1,0 +1,49 @@
+/* What words learns with: samples from a word list, and a small neural network with its gradient. Knows
+ * nothing of Hocket. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { LETTERS = 27, CONTEXT = 5, EMBEDDING = 8, INPUTS = CONTEXT * EMBEDDING }; /* letter 0: a word's edge */
+
+typedef struct {
+    uint8_t context[CONTEXT], next;
+} Sample;
+
+/* Views into one array of model_size() floats, so that one broadcast and one all_reduce move all of it. */
+typedef struct {
+    int hidden;
+    float* embedding; /* [LETTERS][EMBEDDING] */
+    float *w1, *b1;   /* [INPUTS][hidden], [hidden] */
+    float *w2, *b2;   /* [LETTERS][hidden], [LETTERS] */
+} Model;
+
+/* Ends the program with a message. */
+void fail(const char* what);
+
+/* Zeroed memory; fails instead of returning null. */
+void* allocate(size_t count, size_t size);
+
+/* The next letter after each prefix of each word of lower-case letters in the file; most_words 0: of all. The
+ * caller's to free. Fails if there are none. */
+Sample* read_samples(const char* file, size_t most_words, size_t* count);
+
+/* The same order for the same seed. */
+void shuffle(Sample* samples, size_t count, uint64_t seed);
+
+size_t model_size(int hidden);
+Model model_in(float* memory, int hidden);
+void initialise(Model m, uint64_t seed);
+
+/* The sample's loss: -log of the probability that the model gives to the letter that came next. */
+float loss_of(Model m, const Sample* sample);
+
+/* The same, and adds its gradient to g. */
+float learn(Model m, Model g, const Sample* sample);
+
+/* Adds scale * from to to. */
+void add_scaled(float* restrict to, float scale, const float* restrict from, size_t count);
+
+/* Writes a word of at most room - 1 letters as the model would spell it. */
+void invent_word(Model m, uint64_t* random_state, char* word, size_t room);

@@ -1,0 +1,84 @@
+#include "runtime/engine/agreement.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "runtime/error.hpp"
+
+namespace hocket::engine {
+namespace {
+
+using Json = nlohmann::json;
+
+// The boot id tells hosts apart that have the same name; containers of one host that share neither name nor
+// memory differ in the name.
+std::string this_host() {
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    std::string boot;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    return fmt::format("{}/{}", name, boot);
+}
+
+// "ranks 0-3, 5"
+std::string name_ranks(const std::vector<int>& ranks) {
+    std::string runs;
+    for (std::size_t i = 0; i < ranks.size();) {
+        std::size_t end = i + 1;
+        while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+        if (!runs.empty()) runs += ", ";
+        runs += end - i == 1 ? std::to_string(ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[end - 1]);
+        i = end;
+    }
+    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", runs);
+}
+
+void compare(const std::vector<Json>& cards, const char* key) {
+    std::map<std::string, std::vector<int>> ranks_by_value;
+    for (std::size_t rank = 0; rank < cards.size(); ++rank)
+        ranks_by_value[cards[rank].at(key).get<std::string>()].push_back(static_cast<int>(rank));
+    if (ranks_by_value.size() == 1) return;
+    std::string text = fmt::format("the ranks differ in {}:", key);
+    for (const auto& [value, ranks] : ranks_by_value)
+        text += fmt::format("\n  \"{}\" on {}", value, name_ranks(ranks));
+    text += "\n  hint: give it to all ranks alike (hocket-run passes its environment on to all)";
+    throw Error(Status::mismatch, text);
+}
+
+}  // namespace
+
+bool agree(transport::Bootstrap& bootstrap, const Options& options) {
+    const Json mine = {{"Hocket's version", HOCKET_VERSION},
+                       {"HOCKET_TOPOLOGY", options.topology},
+                       {"HOCKET_SCHEDULE", options.schedule},
+                       {"HOCKET_PROVIDER", options.provider},
+                       {"host", this_host()}};
+    // Texts of the environment need not be UTF-8.
+    const std::string card = mine.dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::vector<Json> cards;
+    for (const std::string& text : bootstrap.all_gather(card, options.timeout)) {
+        cards.push_back(Json::parse(text, nullptr, false));
+        if (!cards.back().is_object() || !cards.back().contains("Hocket's version"))
+            throw Error(
+                Status::mismatch,
+                fmt::format("rank {} runs another version of Hocket than {}; install the same on all hosts",
+                            cards.size() - 1, HOCKET_VERSION));
+    }
+    // The version comes first: the others' meaning depends on it.
+    for (const char* key : {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_SCHEDULE", "HOCKET_PROVIDER"})
+        compare(cards, key);
+    return std::all_of(cards.begin(), cards.end(),
+                       [&](const Json& card) { return card.at("host") == mine.at("host"); });
+}
+
+void connect_all(transport::Bootstrap& bootstrap, transport::Fabric& fabric, const Options& options) {
+    const std::vector<std::string> addresses = bootstrap.all_gather(fabric.local_address(), options.timeout);
+    fabric.connect(addresses);
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,99 @@
+// One start of a plan: the state of its operations, its memory, and its messages in flight.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runtime/engine/plan.hpp"
+#include "runtime/error.hpp"
+#include "runtime/transport/fabric.hpp"
+
+namespace hocket::engine {
+
+class Execution {
+  public:
+    using Clock = std::chrono::steady_clock;
+
+    // A message of this execution; its address is in transport::Message::user.
+    struct Transfer {
+        transport::Message message;
+        Execution* execution = nullptr;
+        dsl::OpId op = 0;
+    };
+
+    explicit Execution(const Plan& plan);
+
+    // number: of this start on the communicator, the same on all ranks. checksum: of what all ranks have
+    // started so far. The plan is kept alive until release().
+    void begin(std::shared_ptr<Plan> plan, std::uint64_t count, const void* send, void* recv,
+               std::uint64_t number, std::uint32_t checksum, Clock::time_point deadline);
+    void release();  // gives itself back to its plan
+
+    // Posts messages and runs local work as far as their dependencies allow; returns after some local work
+    // so that the fabric can be polled. False if there was nothing to do. Throws what the fabric throws.
+    bool advance(transport::Fabric* fabric);
+
+    // Operation `op` is done: its successors may be ready now.
+    void complete(dsl::OpId op);
+
+    // In progress until the last operation is complete, or end() says otherwise.
+    Status status() const { return status_; }
+    void end(Status status) { status_ = status; }
+
+    const Plan& plan() const { return *plan_; }
+    const Binding& binding() const { return *binding_; }
+    std::uint64_t count() const { return count_; }  // as given to the collective's function
+    std::uint64_t number() const { return number_; }
+    std::uint32_t checksum() const { return checksum_; }
+    Clock::time_point deadline() const { return deadline_; }
+    std::uint64_t bytes_of(const dsl::Op& op) const {
+        return binding_->byte_offsets[op.end] - binding_->byte_offsets[op.begin];
+    }
+
+    bool is_complete(dsl::OpId op) const { return waits_[op] == Binding::complete; }
+    std::optional<dsl::OpId> first_incomplete() const;
+
+    void* user = nullptr;  // of whoever the execution is lent to
+
+  private:
+    // Operations that may start, first come first served. Each operation enters one queue, once.
+    struct Queue {
+        std::vector<dsl::OpId> ops;
+        std::size_t head = 0;
+
+        bool empty() const { return head == ops.size(); }
+        void clear() { ops.clear(), head = 0; }
+    };
+
+    struct AlignedDelete {
+        void operator()(std::byte* memory) const;
+    };
+
+    void enqueue(dsl::OpId op);
+    void place_areas(const void* send, void* recv);
+    bool post(Queue& queue, transport::Fabric* fabric);
+    bool post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric);
+
+    const Plan* plan_;
+    std::shared_ptr<Plan> keep_alive_;
+    std::shared_ptr<const Binding> binding_;
+    std::vector<std::uint32_t> waits_;
+    Queue receives_, sends_, local_;
+    std::uint32_t remaining_ = 0;
+    std::vector<std::uint32_t> transfer_of_;  // operation -> index into transfers_
+    std::vector<Transfer> transfers_;
+    std::vector<std::byte*> areas_;
+    std::unique_ptr<std::byte, AlignedDelete> memory_;
+    std::uint64_t memory_bytes_ = 0;
+    std::uint64_t count_ = 0;
+    std::uint64_t number_ = 0;
+    std::uint32_t checksum_ = 0;
+    Clock::time_point deadline_;
+    Status status_ = Status::success;
+};
+
+}  // namespace hocket::engine

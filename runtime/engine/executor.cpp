@@ -1,0 +1,90 @@
+#include "runtime/engine/executor.hpp"
+
+#include <cstring>
+#include <vector>
+
+#include "runtime/engine/address.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/cpu/combine.hpp"
+#if HOCKET_HAVE_JIT
+#include "runtime/jit/compiled_program.hpp"
+#endif
+
+namespace hocket::engine {
+namespace {
+
+class Interpreter final : public Executor {
+  public:
+    Interpreter(const dsl::RankProgram& program, DataType type, ReduceOp op)
+        : program_(program), type_(type), op_(op) {}
+
+    void bind(std::uint64_t count, std::uint64_t* byte_offsets) const override {
+        for (const dsl::Rational& boundary : program_.boundaries)
+            *byte_offsets++ = boundary.offset(count) * element_size(type_);
+    }
+
+    void run(dsl::OpId id, std::byte* const* areas, const std::uint64_t* byte_offsets) const override {
+        const dsl::Op& op = program_.ops[id];
+        const std::uint64_t begin = byte_offsets[op.begin], bytes = byte_offsets[op.end] - begin;
+        std::byte* destination = address(areas[op.area], begin);
+        if (op.kind == dsl::Op::Kind::copy) {
+            const std::byte* source = address(areas[op.operands[0]], begin);
+            if (source != destination) std::memcpy(destination, source, bytes);  // equal: in place
+            return;
+        }
+        thread_local std::vector<const std::byte*> operands;
+        operands.clear();
+        for (const dsl::AreaId area : op.operands) operands.push_back(address(areas[area], begin));
+        kernels::combine(type_, op_, destination, operands, bytes / element_size(type_));
+    }
+
+  private:
+    const dsl::RankProgram& program_;
+    DataType type_;
+    ReduceOp op_;
+};
+
+#if HOCKET_HAVE_JIT
+class Jit final : public Executor {
+  public:
+    Jit(const dsl::RankProgram& program, DataType type, ReduceOp op)
+        : compiled_(jit::CompiledProgram::compile(program, type, op)) {}
+
+    void bind(std::uint64_t count, std::uint64_t* byte_offsets) const override {
+        compiled_->bind(count, byte_offsets);
+    }
+    void run(dsl::OpId op, std::byte* const* areas, const std::uint64_t* byte_offsets) const override {
+        compiled_->run(op, areas, byte_offsets);
+    }
+
+  private:
+    std::unique_ptr<jit::CompiledProgram> compiled_;
+};
+#endif
+
+}  // namespace
+
+std::string_view name_of(ExecutorKind kind) {
+    if (kind == ExecutorKind::interpreter) return "interpreter";
+#if HOCKET_HAVE_JIT
+    return "jit";
+#else
+    if (kind == ExecutorKind::automatic) return "interpreter";
+    throw Error(
+        Status::invalid_argument,
+        "the executor \"jit\" was asked for, but this Hocket was built without LLVM (-Djit=disabled); "
+        "take \"interpreter\"");
+#endif
+}
+
+std::unique_ptr<Executor> Executor::create(ExecutorKind kind, const dsl::RankProgram& program, DataType type,
+                                           ReduceOp op) {
+#if HOCKET_HAVE_JIT
+    if (name_of(kind) == "jit") return std::make_unique<Jit>(program, type, op);
+#else
+    name_of(kind);
+#endif
+    return std::make_unique<Interpreter>(program, type, op);
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,36 @@
+// What is said when an operation fails: who, what, where in the schedule, and what to do about it.
+#pragma once
+
+#include <chrono>
+#include <span>
+#include <string>
+
+#include "runtime/engine/execution.hpp"
+#include "runtime/error.hpp"
+
+namespace hocket::engine {
+
+struct Failure {
+    Status status;
+    std::string text;
+};
+
+// "all_reduce #153 (ring on 4, float32 sum, 1000 elements)"
+std::string describe(const Execution& execution);
+
+// "step 5 of 12: waiting for x[1/4, 1/2) (elements 250 to 499) from rank 1\n  at schedules/ring.sched:5: ..."
+std::string describe(const Execution& execution, dsl::OpId op);
+
+// The executions in flight, oldest first, when the failure was noticed.
+using InFlight = std::span<Execution* const>;
+
+Failure rank_was_lost(int rank, const std::string& reason, int this_rank, InFlight in_flight);
+Failure rank_has_left(int rank, int this_rank, InFlight in_flight);
+Failure fabric_failed(const std::string& reason, int this_rank, InFlight in_flight);
+Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight);
+
+// A message of another operation came from the peer of `op`. agreed: number of the last start on which both
+// are known to have agreed; -1 if there is none.
+Failure ranks_disagree(const Execution& execution, dsl::OpId op, std::int64_t agreed, int this_rank);
+
+}  // namespace hocket::engine

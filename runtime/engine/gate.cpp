@@ -1,0 +1,63 @@
+#include "runtime/engine/gate.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "runtime/error.hpp"
+
+namespace hocket::engine {
+
+Gate::Gate() : bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (bell_ < 0)
+        throw Error(Status::out_of_memory, std::string("cannot make an eventfd: ") + std::strerror(errno) +
+                                               "; see the limit on open files (ulimit -n)");
+}
+
+Gate::~Gate() {
+    ::close(bell_);
+}
+
+void Gate::ring_bell() {
+    rung_ = true;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(bell_, &one, sizeof one);  // full: it rings already
+}
+
+void Gate::silence_bell() {
+    if (!rung_) return;
+    rung_ = false;
+    std::uint64_t rings;
+    [[maybe_unused]] const auto bytes = ::read(bell_, &rings, sizeof rings);  // empty: nobody rang
+}
+
+Gate::Visit::Visit(Gate& gate) : gate_(gate) {
+    gate_.visitors_.fetch_add(1);
+    lock_ = std::unique_lock(gate_.mutex_);
+    if (!gate_.asleep_) return;
+    gate_.ring_bell();
+    gate_.changed_.wait(lock_, [&] { return !gate_.asleep_; });
+}
+
+Gate::Visit::~Visit() {
+    stop_visiting();
+    if (!driving_) return;
+    gate_.driven_ = false;
+    gate_.changed_.notify_all();
+}
+
+void Gate::Visit::stop_visiting() {
+    if (!visiting_) return;
+    visiting_ = false;
+    if (gate_.visitors_.fetch_sub(1) == 1 && gate_.driven_) gate_.changed_.notify_all();
+}
+
+void Gate::Visit::step_aside() {
+    if (gate_.visitors_.load() > 0) gate_.changed_.wait(lock_, [&] { return gate_.visitors_.load() == 0; });
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,175 @@
+#include "runtime/engine/options.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "runtime/error.hpp"
+
+namespace hocket::engine {
+namespace {
+
+constexpr std::int64_t day_ms = 24 * 3600 * 1000;
+
+[[noreturn]] void refuse(const std::string& text) {
+    throw Error(Status::invalid_argument, text);
+}
+
+std::int64_t check_range(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high) {
+    if (value < low || value > high)
+        refuse(fmt::format("{} is {}; it must be from {} to {}", name, value, low, high));
+    return value;
+}
+
+class Reader {
+  public:
+    explicit Reader(const Environment& environment) : environment_(environment) {}
+
+    // An empty variable counts as not set: that is how shells and job scripts clear one.
+    std::optional<std::string> text(const char* name) const {
+        const char* value = environment_(name);
+        if (value == nullptr || *value == '\0') return std::nullopt;
+        return std::string(value);
+    }
+
+    std::optional<std::int64_t> number(const char* name, std::int64_t low, std::int64_t high) const {
+        const auto value = text(name);
+        if (!value) return std::nullopt;
+        std::int64_t result = 0;
+        const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
+        if (error != std::errc() || end != value->data() + value->size())
+            refuse(fmt::format("{} is \"{}\"; it must be a whole number from {} to {}", name, *value, low,
+                               high));
+        return check_range(name, result, low, high);
+    }
+
+  private:
+    const Environment& environment_;
+};
+
+struct Place {
+    std::optional<std::int64_t> rank, size;
+    const char* rank_name = "RANK";
+    const char* size_name = "WORLD_SIZE";
+};
+
+Place place_from(const Reader& reader) {
+    constexpr const char* names[][2] = {{"RANK", "WORLD_SIZE"},
+                                        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                        {"PMI_RANK", "PMI_SIZE"},
+                                        {"SLURM_PROCID", "SLURM_NTASKS"}};
+    for (const auto& [rank, size] : names) {
+        const Place place{reader.number(rank, 0, INT32_MAX - 1), reader.number(size, 1, INT32_MAX), rank,
+                          size};
+        if (place.rank || place.size) return place;
+    }
+    return {};
+}
+
+void resolve_place(Options& options, const Choices& choices, const Reader& reader) {
+    Place place;
+    if (!choices.rank || !choices.world_size) place = place_from(reader);
+    if (choices.rank) place.rank = *choices.rank, place.rank_name = "rank";
+    if (choices.world_size) place.size = *choices.world_size, place.size_name = "world_size";
+    if (!place.rank && !place.size) return;
+    if (!place.size)
+        refuse(fmt::format("{} is {} but {} is not set; set both, or neither for a world of one",
+                           place.rank_name, *place.rank, place.size_name));
+    check_range(place.size_name, *place.size, 1, INT32_MAX);
+    if (!place.rank && *place.size > 1)
+        refuse(fmt::format("{} is {} but {} is not set; every process needs its own rank", place.size_name,
+                           *place.size, place.rank_name));
+    options.world_size = static_cast<int>(*place.size);
+    const std::int64_t rank = place.rank.value_or(0);
+    if (rank < 0 || rank >= *place.size)
+        refuse(fmt::format("{} is {} but {} is {}; ranks go from 0 to {}", place.rank_name, rank,
+                           place.size_name, *place.size, *place.size - 1));
+    options.rank = static_cast<int>(rank);
+}
+
+void resolve_meeting_point(Options& options, const Choices& choices, const Reader& reader) {
+    options.master_addr =
+        choices.master_addr ? *choices.master_addr : reader.text("MASTER_ADDR").value_or(options.master_addr);
+    options.secret = choices.secret ? *choices.secret : reader.text("HOCKET_SECRET").value_or("");
+    if (options.world_size == 1) return;
+    const auto port = choices.master_port
+                          ? std::optional(check_range("master_port", *choices.master_port, 1, 65535))
+                          : reader.number("MASTER_PORT", 1, 65535);
+    if (!port)
+        refuse("MASTER_PORT is not set; give all ranks the port on which rank 0 listens (hocket-run does)");
+    options.master_port = static_cast<int>(*port);
+    if (options.rank == 0)
+        options.listen_fd = static_cast<int>(reader.number("HOCKET_LISTEN_FD", 0, INT32_MAX).value_or(-1));
+    if (options.secret.empty())
+        refuse("HOCKET_SECRET is not set; give all ranks of the job the same secret text (hocket-run does)");
+}
+
+ExecutorKind executor_from(const Reader& reader) {
+    const auto text = reader.text("HOCKET_EXECUTOR");
+    if (!text) return ExecutorKind::automatic;
+    if (*text == "jit") return ExecutorKind::jit;
+    if (*text == "interpreter") return ExecutorKind::interpreter;
+    refuse(fmt::format("HOCKET_EXECUTOR is \"{}\"; it must be jit or interpreter", *text));
+}
+
+std::vector<std::string> split_path(std::string_view text) {
+    std::vector<std::string> folders;
+    while (!text.empty()) {
+        const auto end = std::min(text.find(':'), text.size());
+        if (end > 0) folders.emplace_back(text.substr(0, end));
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return folders;
+}
+
+}  // namespace
+
+std::string library_folder() {
+    namespace fs = std::filesystem;
+    Dl_info info{};
+    std::error_code ignored;
+    if (dladdr(reinterpret_cast<const void*>(&library_folder), &info) != 0 && info.dli_fname != nullptr) {
+        // lib/libhocket.so or lib/x86_64-linux-gnu/libhocket.so: the prefix is one or two folders up.
+        fs::path prefix = fs::weakly_canonical(info.dli_fname, ignored).parent_path();
+        for (int up = 0; up < 2 && prefix.has_relative_path(); ++up) {
+            prefix = prefix.parent_path();
+            const fs::path folder = prefix / "share" / "hocket" / "schedules";
+            if (fs::is_directory(folder, ignored)) return folder.string();
+        }
+    }
+    return HOCKET_SCHEDULES_DIR;
+}
+
+Options resolve(const Choices& choices, const Environment& environment) {
+    const Reader reader(environment);
+    Options options;
+    resolve_place(options, choices, reader);
+    resolve_meeting_point(options, choices, reader);
+    const auto text = [&](const std::optional<std::string>& choice, const char* name) {
+        return choice ? *choice : reader.text(name).value_or("");
+    };
+    options.provider = text(choices.provider, "HOCKET_PROVIDER");
+    options.topology = text(choices.topology, "HOCKET_TOPOLOGY");
+    options.schedule = text(choices.schedule, "HOCKET_SCHEDULE");
+    options.schedule_path = split_path(text(choices.schedule_path, "HOCKET_SCHEDULE_PATH"));
+    options.schedule_path.push_back(library_folder());
+    options.executor = choices.executor == ExecutorKind::automatic ? executor_from(reader) : choices.executor;
+    if (choices.timeout)
+        options.timeout =
+            std::chrono::milliseconds(check_range("timeout_ms", choices.timeout->count(), 1, day_ms));
+    else if (const auto ms = reader.number("HOCKET_TIMEOUT_MS", 1, day_ms))
+        options.timeout = std::chrono::milliseconds(*ms);
+    if (const auto ms = reader.number("HOCKET_HEARTBEAT_TIMEOUT_MS", 100, day_ms))
+        options.heartbeat_timeout = std::chrono::milliseconds(*ms);
+    return options;
+}
+
+Options resolve(const Choices& choices) {
+    return resolve(choices, [](const char* name) -> const char* { return std::getenv(name); });
+}
+
+}  // namespace hocket::engine

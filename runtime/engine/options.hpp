@@ -1,0 +1,52 @@
+// What a communicator needs to know before it can join its job: what the embedder chose, else the
+// environment, else a default. Every environment variable that the engine reads is a field here.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/executor.hpp"
+
+namespace hocket::engine {
+
+struct Options {
+    // RANK and WORLD_SIZE; else OMPI_COMM_WORLD_RANK and _SIZE (Open MPI), PMI_RANK and PMI_SIZE (MPICH,
+    // Intel MPI), SLURM_PROCID and SLURM_NTASKS; else a world of one. A pair is taken as a whole.
+    int rank = 0;
+    int world_size = 1;
+    std::string master_addr = "127.0.0.1";   // MASTER_ADDR: where rank 0 listens
+    int master_port = 0;                     // MASTER_PORT: 1 .. 65535, needed if world_size > 1
+    int listen_fd = -1;                      // HOCKET_LISTEN_FD: rank 0's socket that already listens there
+    std::string secret;                      // HOCKET_SECRET: needed if world_size > 1
+    std::string provider;                    // HOCKET_PROVIDER: "shm", "tcp", ...; "": by the hosts
+    std::string topology;                    // HOCKET_TOPOLOGY: see dsl::PlanRequest
+    std::string schedule;                    // HOCKET_SCHEDULE: see dsl::PlanRequest
+    std::vector<std::string> schedule_path;  // HOCKET_SCHEDULE_PATH ("a:b"), then Hocket's own library
+    ExecutorKind executor = ExecutorKind::automatic;     // HOCKET_EXECUTOR: jit or interpreter
+    std::chrono::milliseconds timeout{60000};            // HOCKET_TIMEOUT_MS: of joining, and of an operation
+    std::chrono::milliseconds heartbeat_timeout{10000};  // HOCKET_HEARTBEAT_TIMEOUT_MS: a silent rank is lost
+};
+
+// What the embedder set itself; the rest is taken from the environment.
+struct Choices {
+    std::optional<int> rank, world_size, master_port;
+    std::optional<std::string> master_addr, secret, provider, topology, schedule, schedule_path;
+    ExecutorKind executor = ExecutorKind::automatic;
+    std::optional<std::chrono::milliseconds> timeout;
+};
+
+// Null where a variable isn't set.
+using Environment = std::function<const char*(const char*)>;
+
+// Throws hocket::Error(invalid_argument) naming the field or variable, its value and what it may be.
+Options resolve(const Choices& choices, const Environment& environment);
+Options resolve(const Choices& choices);  // from the process's environment
+
+// The folder of Hocket's own schedules: share/hocket/schedules above the folder that this library is
+// installed in, else the source tree's.
+std::string library_folder();
+
+}  // namespace hocket::engine

@@ -1,0 +1,150 @@
+#include "runtime/engine/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/engine/execution.hpp"
+#include "runtime/engine/hash.hpp"
+#include "runtime/error.hpp"
+
+namespace hocket::engine {
+namespace {
+
+using Kind = dsl::Op::Kind;
+
+constexpr std::uint64_t round_up(std::uint64_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+
+// The engine trusts a program's indices in its inner loops, so they are checked once, here.
+void check(const dsl::RankProgram& program) {
+    const auto refuse = [&](std::size_t op, const char* rule) {
+        throw Error(Status::internal,
+                    fmt::format("the program of schedule {} breaks a rule at operation {}: {}; "
+                                "this is a defect in Hocket, please report it",
+                                program.schedule, op, rule));
+    };
+    const std::size_t areas = dsl::first_scratch_area + program.scratch.size();
+    std::vector<std::uint32_t> waits(program.ops.size(), 0);
+    for (std::size_t i = 0; i < program.ops.size(); ++i) {
+        const dsl::Op& op = program.ops[i];
+        const bool communicates = op.kind == Kind::send || op.kind == Kind::receive;
+        if (op.begin > op.end || op.end >= program.boundaries.size())
+            refuse(i, "its region has no boundaries");
+        if (op.area >= areas) refuse(i, "its area does not exist");
+        for (const dsl::AreaId area : op.operands)
+            if (area >= areas) refuse(i, "an operand's area does not exist");
+        if (op.origin >= program.origins.size()) refuse(i, "its origin does not exist");
+        if (communicates && (op.peer < 0 || op.peer >= program.ranks || op.peer == program.rank))
+            refuse(i, "its peer does not exist");
+        if (communicates && op.message >= (1u << 24)) refuse(i, "more than 2^24 messages to one peer");
+        if (op.kind == Kind::copy && op.operands.size() != 1) refuse(i, "a copy has one operand");
+        if (op.kind == Kind::combine && op.operands.size() < 2)
+            refuse(i, "a combine has two operands or more");
+        for (const dsl::OpId next : op.successors) {
+            if (next <= i || next >= program.ops.size()) refuse(i, "a successor is not a later operation");
+            ++waits[next];
+        }
+    }
+    for (std::size_t i = 0; i < program.ops.size(); ++i)
+        if (waits[i] != program.ops[i].waits_for) refuse(i, "its count of predecessors is wrong");
+}
+
+}  // namespace
+
+std::shared_ptr<Plan> Plan::make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind) {
+    check(program);
+    return std::shared_ptr<Plan>(new Plan(std::move(program), type, op, kind));
+}
+
+Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind)
+    : program_(std::move(program)),
+      type_(type),
+      op_(op),
+      executor_(Executor::create(kind, program_, type, op)) {}
+
+Plan::~Plan() = default;
+
+bool Plan::reduces() const {
+    return program_.collective == dsl::Collective::all_reduce ||
+           program_.collective == dsl::Collective::reduce_scatter;
+}
+
+std::uint64_t Plan::elements_of_x(std::uint64_t count) const {
+    const bool per_rank = program_.collective == dsl::Collective::reduce_scatter ||
+                          program_.collective == dsl::Collective::all_gather;
+    const std::uint64_t factor = per_rank ? static_cast<std::uint64_t>(program_.ranks) : 1;
+    const std::uint64_t limit = (std::uint64_t{1} << 47) / element_size(type_) / factor;
+    if (count > limit)
+        throw Error(
+            Status::invalid_argument,
+            fmt::format("a count of {} {} elements does not fit in memory (at most {} for {} on {} ranks)",
+                        count, name_of(type_), limit, dsl::name_of(program_.collective), program_.ranks));
+    return count * factor;
+}
+
+std::shared_ptr<const Binding> Plan::bind(std::uint64_t count) {
+    const auto known = std::find_if(bindings_.begin(), bindings_.end(),
+                                    [&](const auto& binding) { return binding && binding->count == count; });
+    if (known != bindings_.end()) {
+        std::rotate(bindings_.begin(), known, known + 1);
+        return bindings_.front();
+    }
+
+    auto binding = std::make_shared<Binding>();
+    binding->count = count;
+    binding->byte_offsets.resize(program_.boundaries.size());
+    executor_->bind(count, binding->byte_offsets.data());
+    const auto bytes_of = [&](const auto& region) {
+        return binding->byte_offsets[region.end] - binding->byte_offsets[region.begin];
+    };
+
+    binding->memory_bytes = program_.uses_work ? round_up(count * element_size(type_)) : 0;
+    for (const dsl::ScratchSlot& slot : program_.scratch) {
+        binding->slot_offsets.push_back(binding->memory_bytes);
+        binding->memory_bytes += round_up(bytes_of(slot));
+    }
+
+    // An operation with nothing to do is complete once those it waits for are: order that was meant to run
+    // through it (a before it before c) holds for every count.
+    binding->remaining = static_cast<std::uint32_t>(program_.ops.size());
+    for (const dsl::Op& op : program_.ops) binding->waits.push_back(op.waits_for);
+    for (dsl::OpId id = 0; id < program_.ops.size(); ++id) {
+        if (binding->waits[id] != 0) continue;
+        const dsl::Op& op = program_.ops[id];
+        if (bytes_of(op) != 0) {
+            binding->ready.push_back(id);
+            continue;
+        }
+        binding->waits[id] = Binding::complete;
+        --binding->remaining;
+        for (const dsl::OpId next : op.successors) --binding->waits[next];
+    }
+
+    std::rotate(bindings_.begin(), bindings_.end() - 1, bindings_.end());
+    bindings_.front() = std::move(binding);
+    return bindings_.front();
+}
+
+std::uint64_t Plan::identity(std::uint64_t count) const {
+    std::uint64_t hash = mix(program_.fingerprint, static_cast<std::uint64_t>(type_));
+    hash = mix(hash, reduces() ? static_cast<std::uint64_t>(op_) : 0);
+    return mix(hash, count);
+}
+
+Execution& Plan::take_execution() {
+    if (idle_.empty()) idle_.push_back(std::make_unique<Execution>(*this));
+    busy_.push_back(std::move(idle_.back()));
+    idle_.pop_back();
+    return *busy_.back();
+}
+
+void Plan::give_back(Execution& execution) {
+    const auto place =
+        std::find_if(busy_.begin(), busy_.end(), [&](const auto& e) { return e.get() == &execution; });
+    idle_.push_back(std::move(*place));
+    busy_.erase(place);
+}
+
+}  // namespace hocket::engine

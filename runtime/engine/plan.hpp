@@ -1,0 +1,69 @@
+// A rank's program made ready for one element type and operator: bound to counts, started many times.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dsl/rank_program.hpp"
+#include "runtime/engine/executor.hpp"
+#include "runtime/types.hpp"
+
+namespace hocket::engine {
+
+class Execution;
+
+// What a plan works out for one element count, so that a start with the same count works out nothing.
+struct Binding {
+    std::uint64_t count = 0;                  // elements of x
+    std::vector<std::uint64_t> byte_offsets;  // of each boundary in x
+    std::vector<std::uint64_t> slot_offsets;  // where each scratch slot lies in an execution's memory
+    std::uint64_t memory_bytes = 0;           // work area (at 0) and scratch slots, 64-byte aligned each
+    std::vector<std::uint32_t> waits;         // for each operation: how many operations it has to wait for
+    std::vector<dsl::OpId> ready;             // what may start at once, in program order
+    std::uint32_t remaining = 0;              // operations that are not yet complete at the start
+
+    static constexpr std::uint32_t complete = UINT32_MAX;  // in waits: nothing to do for this count
+};
+
+// Not thread-safe (the communicator's gate serialises), but for the const parts: program(), type(), op().
+class Plan : public std::enable_shared_from_this<Plan> {
+  public:
+    // Throws hocket::Error (internal: the program breaks one of its rules; or what the executor throws).
+    static std::shared_ptr<Plan> make(dsl::RankProgram program, DataType type, ReduceOp op,
+                                      ExecutorKind kind);
+    ~Plan();
+
+    const dsl::RankProgram& program() const { return program_; }
+    const Executor& executor() const { return *executor_; }
+    DataType type() const { return type_; }
+    ReduceOp op() const { return op_; }
+    bool reduces() const;
+
+    // Elements of x when the collective's function is given `count`. Throws hocket::Error
+    // (invalid_argument) for more than 2^47 bytes.
+    std::uint64_t elements_of_x(std::uint64_t count) const;
+
+    // For x of `count` elements; the last few are kept.
+    std::shared_ptr<const Binding> bind(std::uint64_t count);
+
+    // What all ranks must agree on before they exchange messages: schedule, type, operator and count.
+    std::uint64_t identity(std::uint64_t count) const;
+
+    // Executions are used again, with their memory: a warm start allocates nothing.
+    Execution& take_execution();
+    void give_back(Execution& execution);
+
+  private:
+    Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind);
+
+    dsl::RankProgram program_;
+    DataType type_;
+    ReduceOp op_;
+    std::unique_ptr<Executor> executor_;
+    std::array<std::shared_ptr<const Binding>, 4> bindings_;  // most recent first
+    std::vector<std::unique_ptr<Execution>> idle_, busy_;
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,282 @@
+#include "runtime/engine/progress.hpp"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "runtime/engine/hash.hpp"
+
+namespace hocket::engine {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto spin_time = 40us;  // of looking before sleeping: about the cost of a sleep
+constexpr auto long_yield = 500us;
+constexpr int waits_after_long_yield = 200;
+constexpr auto away_after = 100ms;           // a longer absence of the application is not counted
+constexpr auto stranded_grace = 200ms;       // a rank that left may have sent what we need just before
+constexpr auto loss_follows_within = 500ms;  // a broken connection is often the first sign of a lost rank
+constexpr auto mismatch_lingers = 100ms;
+constexpr auto longest_sleep = 1s;
+constexpr auto sleep_after_departure = 20ms;
+
+bool readable(int fd) {
+    pollfd entry{fd, POLLIN, 0};
+    return fd >= 0 && ::poll(&entry, 1, 0) > 0;
+}
+
+}  // namespace
+
+Progress::Progress(transport::Bootstrap& bootstrap, transport::Fabric* fabric,
+                   std::chrono::milliseconds timeout)
+    : bootstrap_(bootstrap),
+      fabric_(fabric),
+      timeout_(timeout),
+      completions_(64),
+      agreed_(static_cast<std::size_t>(bootstrap.world_size()), -1) {}
+
+Progress::~Progress() {
+    if (fabric_ != nullptr && !in_flight_.empty() && !failure_) fabric_->abandon();
+    for (Execution* execution : lent_) execution->release();
+}
+
+Execution& Progress::start(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send,
+                           void* recv, std::optional<std::chrono::milliseconds> limit) {
+    Gate::Visit visit(gate_);
+    come_in();
+    if (failure_) throw Error(failure_->status, failure_->text);
+    const std::uint64_t history = mix(history_, plan->identity(count));
+    Execution& execution = plan->take_execution();
+    try {
+        lent_.reserve(lent_.size() + 1);
+        in_flight_.reserve(in_flight_.size() + 1);
+        execution.begin(plan, count, send, recv, started_, static_cast<std::uint32_t>(history >> 32),
+                        Clock::now() - away_ + limit.value_or(timeout_));
+    } catch (...) {
+        plan->give_back(execution);
+        throw;
+    }
+    lent_.push_back(&execution);
+    in_flight_.push_back(&execution);
+    history_ = history;
+    ++started_;
+    try {
+        // With a fabric the waiting thread goes on; without, there is nobody to wait for.
+        do execution.advance(fabric_);
+        while (fabric_ == nullptr && execution.status() == Status::in_progress);
+    } catch (const Error& error) {
+        fail_fabric(error.what(), -1);
+    }
+    retire();
+    go_out();
+    return execution;
+}
+
+bool Progress::test(Execution& execution) {
+    Gate::Visit visit(gate_);
+    come_in();
+    if (execution.status() == Status::in_progress && !gate_.driven()) {
+        step();
+        if (execution.status() == Status::in_progress) watch(Clock::now());
+    }
+    go_out();
+    if (execution.status() == Status::in_progress) return false;
+    finish(execution);
+    return true;
+}
+
+void Progress::wait(Execution& execution) {
+    Gate::Visit visit(gate_);
+    come_in();
+    const auto ended = [&] { return execution.status() != Status::in_progress; };
+    if (!ended() && visit.become_driver(ended)) drive(visit, execution);
+    go_out();
+    finish(execution);
+}
+
+std::optional<Failure> Progress::failure() {
+    Gate::Visit visit(gate_);
+    if (!failure_ && fabric_ != nullptr)
+        if (const auto loss = bootstrap_.loss())
+            fail(rank_was_lost(loss->rank, loss->reason, bootstrap_.rank(), in_flight_));
+    return failure_;
+}
+
+// Ended, and asked for: the execution goes back to its plan.
+void Progress::finish(Execution& execution) {
+    const Status status = execution.status();
+    lent_.erase(std::find(lent_.begin(), lent_.end(), &execution));
+    execution.release();
+    if (status != Status::success) throw Error(failure_->status, failure_->text);
+}
+
+bool Progress::step() {
+    try {
+        const std::size_t arrivals = fabric_->poll(completions_);
+        for (std::size_t i = 0; i < arrivals && !failure_; ++i) arrived(completions_[i]);
+        bool moved = arrivals > 0;
+        for (std::size_t i = 0; i < in_flight_.size(); ++i) moved |= in_flight_[i]->advance(fabric_);
+        if (moved) stranded_since_.reset();
+        retire();
+        return moved;
+    } catch (const Error& error) {
+        fail_fabric(error.what(), -1);
+        return true;
+    }
+}
+
+void Progress::arrived(const transport::Completion& completion) {
+    const auto& transfer = *static_cast<Execution::Transfer*>(completion.message->user);
+    Execution& execution = *transfer.execution;
+    const dsl::Op& op = execution.plan().program().ops[transfer.op];
+    if (op.kind == dsl::Op::Kind::receive) {
+        std::int64_t& agreed = agreed_[static_cast<std::size_t>(op.peer)];
+        const bool foreign =
+            completion.checksum != execution.checksum() || completion.bytes != execution.bytes_of(op);
+        if (completion.truncated || (completion.ok && foreign))
+            return fail_mismatch(ranks_disagree(execution, transfer.op, agreed, bootstrap_.rank()));
+        if (completion.ok) agreed = std::max(agreed, static_cast<std::int64_t>(execution.number()));
+    }
+    if (!completion.ok) return fail_fabric(completion.error, op.peer);
+    execution.complete(transfer.op);
+}
+
+void Progress::retire() {
+    const auto ended = [](const Execution* execution) { return execution->status() != Status::in_progress; };
+    const auto rest = std::remove_if(in_flight_.begin(), in_flight_.end(), ended);
+    if (rest == in_flight_.end()) return;
+    in_flight_.erase(rest, in_flight_.end());
+    gate_.announce();
+}
+
+void Progress::drive(Gate::Visit& visit, Execution& execution) {
+    auto quiet_since = Clock::time_point::max();
+    while (execution.status() == Status::in_progress) {
+        visit.step_aside();
+        if (execution.status() != Status::in_progress) return;  // a visitor may have finished it
+        if (step()) {
+            quiet_since = Clock::time_point::max();
+            continue;
+        }
+        const auto now = Clock::now();
+        quiet_since = std::min(quiet_since, now);
+        if (now - quiet_since < spin_time && spin(now)) continue;
+        watch(now);
+        if (!failure_) sleep(visit, now);
+    }
+}
+
+// Gives the core to whoever is waited for, if it is short of one; costs little where nobody is. But where a
+// program computes on this core, to yield is to lose a whole time slice, and to sleep is not: who wakes up
+// goes first. So a yield that took long is not tried again for a while.
+bool Progress::spin(Clock::time_point now) {
+    if (waits_without_yield_ > 0) {
+        --waits_without_yield_;
+        return false;
+    }
+    sched_yield();
+    if (Clock::now() - now > long_yield) waits_without_yield_ = waits_after_long_yield;
+    return true;
+}
+
+void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
+    Clock::duration at_most = somebody_left_ ? Clock::duration(sleep_after_departure) : longest_sleep;
+    for (const Execution* execution : in_flight_)
+        at_most = std::min(at_most, execution->deadline() + away_ - now);
+    // Once somebody has left, the event descriptor is readable for good: it would end every sleep at once.
+    pollfd others[] = {{gate_.bell_fd(), POLLIN, 0}, {bootstrap_.event_fd(), POLLIN, 0}};
+    const std::span<pollfd> watched(others, somebody_left_ ? 1 : 2);
+    std::optional<std::string> broken;
+    visit.asleep([&] {
+        try {
+            fabric_->wait(
+                watched, std::chrono::ceil<std::chrono::microseconds>(std::max(at_most, Clock::duration(0))));
+        } catch (const Error& error) {
+            broken = error.what();
+        }
+    });
+    if (broken && !failure_) fail_fabric(*broken, -1);
+}
+
+// What can keep an operation from ever ending.
+void Progress::watch(Clock::time_point now) {
+    if (failure_ || fabric_ == nullptr) return;
+    if (const auto loss = bootstrap_.loss())
+        return fail(rank_was_lost(loss->rank, loss->reason, bootstrap_.rank(), in_flight_));
+    watch_departures(now);
+    for (const Execution* execution : in_flight_)
+        if (!failure_ && now - away_ >= execution->deadline())
+            return fail(timed_out(timeout_, bootstrap_.rank(), in_flight_));
+}
+
+void Progress::watch_departures(Clock::time_point now) {
+    if (!somebody_left_) somebody_left_ = readable(bootstrap_.event_fd());
+    if (!somebody_left_) return;
+    const auto peer = departed_peer();
+    if (!peer) return;
+    if (!stranded_since_) stranded_since_ = now;
+    if (now - *stranded_since_ >= stranded_grace) fail(rank_has_left(*peer, bootstrap_.rank(), in_flight_));
+}
+
+std::optional<int> Progress::departed_peer() const {
+    for (const Execution* execution : in_flight_) {
+        const auto& ops = execution->plan().program().ops;
+        for (dsl::OpId id = 0; id < ops.size(); ++id)
+            if (ops[id].peer >= 0 && !execution->is_complete(id) && execution->bytes_of(ops[id]) > 0 &&
+                bootstrap_.has_left(ops[id].peer))
+                return ops[id].peer;
+    }
+    return std::nullopt;
+}
+
+void Progress::fail_fabric(const std::string& reason, int peer) {
+    if (failure_) return;
+    const auto until = Clock::now() + loss_follows_within;
+    while (Clock::now() < until) {
+        if (const auto loss = bootstrap_.loss())
+            return fail(rank_was_lost(loss->rank, loss->reason, bootstrap_.rank(), in_flight_));
+        if (peer >= 0 && bootstrap_.has_left(peer))
+            return fail(rank_has_left(peer, bootstrap_.rank(), in_flight_));
+        std::this_thread::sleep_for(5ms);
+    }
+    const std::string whole = peer < 0 ? reason : fmt::format("{} (rank {})", reason, peer);
+    fail(fabric_failed(whole, bootstrap_.rank(), in_flight_));
+}
+
+// The other side should notice as well, and say what *it* started: that needs this rank to move the messages
+// that are already on their way, whatever they are.
+void Progress::fail_mismatch(Failure failure) {
+    const auto until = Clock::now() + mismatch_lingers;
+    try {
+        while (Clock::now() < until)
+            if (fabric_->poll(completions_) == 0) fabric_->wait({}, 1ms);
+    } catch (const Error&) {  // the mismatch came first
+    }
+    fail(std::move(failure));
+}
+
+void Progress::fail(Failure failure) {
+    if (failure_) return;
+    failure_ = std::move(failure);
+    fabric_->abandon();  // before anybody may touch the buffers again
+    for (Execution* execution : in_flight_) execution->end(failure_->status);
+    in_flight_.clear();
+    gate_.announce();
+}
+
+void Progress::come_in() {
+    if (in_flight_.empty() || gate_.driven()) return;
+    const auto absence = Clock::now() - last_seen_;
+    if (absence > away_after) away_ += absence;
+}
+
+void Progress::go_out() {
+    if (!in_flight_.empty()) last_seen_ = Clock::now();
+}
+
+}  // namespace hocket::engine

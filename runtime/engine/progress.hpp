@@ -1,0 +1,81 @@
+// Drives a communicator's operations: takes what the fabric has, runs what is ready, waits, and notices when
+// it will never end.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/execution.hpp"
+#include "runtime/engine/failure.hpp"
+#include "runtime/engine/gate.hpp"
+#include "runtime/transport/bootstrap.hpp"
+#include "runtime/transport/fabric.hpp"
+
+namespace hocket::engine {
+
+// All functions are thread-safe. The first failure is final: from then on everything throws it.
+class Progress {
+  public:
+    // fabric: null in a world of one.
+    Progress(transport::Bootstrap& bootstrap, transport::Fabric* fabric, std::chrono::milliseconds timeout);
+    ~Progress();
+
+    // The caller gets the execution back to wait() or test() for it. `limit` instead of the communicator's
+    // timeout. Throws hocket::Error.
+    Execution& start(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send, void* recv,
+                     std::optional<std::chrono::milliseconds> limit = std::nullopt);
+
+    // True: ended, and the execution is no longer the caller's. Throws its failure (it is gone then, too).
+    bool test(Execution& execution);
+    void wait(Execution& execution);  // as test, once it has ended
+
+    // Never throws; looks at the job's health, but not at the fabric.
+    std::optional<Failure> failure();
+
+  private:
+    using Clock = Execution::Clock;
+
+    bool step();  // true if anything moved
+    void arrived(const transport::Completion& completion);
+    void retire();
+    void finish(Execution& execution);
+    void drive(Gate::Visit& visit, Execution& execution);
+    bool spin(Clock::time_point now);  // false: sleep rather
+    void sleep(Gate::Visit& visit, Clock::time_point now);
+    void watch(Clock::time_point now);
+    void watch_departures(Clock::time_point now);
+    std::optional<int> departed_peer() const;
+    void fail(Failure failure);
+    void fail_mismatch(Failure failure);
+    void fail_fabric(const std::string& reason, int peer);
+    void come_in();
+    void go_out();
+
+    transport::Bootstrap& bootstrap_;
+    transport::Fabric* fabric_;
+    std::chrono::milliseconds timeout_;
+
+    Gate gate_;                          // guards all that follows
+    std::vector<Execution*> in_flight_;  // oldest first
+    std::vector<Execution*> lent_;       // with the caller: in flight, or ended and not yet asked for
+    std::vector<transport::Completion> completions_;
+    std::uint64_t started_ = 0;
+    std::uint64_t history_ = 0;         // of all starts: ranks that once differed never agree again
+    std::vector<std::int64_t> agreed_;  // by peer: the last start on which its messages agreed; -1
+    std::optional<Failure> failure_;
+    bool somebody_left_ = false;
+    std::optional<Clock::time_point> stranded_since_;  // waiting for a rank that has left
+
+    int waits_without_yield_ = 0;
+
+    // The clock of the deadlines stands still while operations are in flight and the application is busy
+    // with something else, so that a late hkt_wait is not a timeout by itself.
+    Clock::time_point last_seen_{};
+    Clock::duration away_{0};
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,63 @@
+// How the processes of a job find each other and learn of each other's death: TCP connections to rank 0,
+// which every rank keeps open for as long as it is a member.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hocket::transport {
+
+struct BootstrapOptions {
+    int rank = 0;
+    int world_size = 1;
+    std::string master_addr = "127.0.0.1";  // where rank 0 listens
+    int master_port = 0;
+    int listen_fd = -1;  // rank 0: a socket that already listens (HOCKET_LISTEN_FD); -1: bind master_port
+    std::string secret;  // never sent: both sides prove that they know it (HMAC-SHA256 of fresh nonces)
+    std::chrono::milliseconds join_timeout{60000};
+    std::chrono::milliseconds heartbeat_interval{500};
+    std::chrono::milliseconds heartbeat_timeout{10000};  // silence for longer than this is a loss
+};
+
+// A rank that left without saying goodbye.
+struct Loss {
+    int rank;
+    std::string reason;  // "its connection closed (the process ended)", "no heartbeat for 10.0 s"
+};
+
+class Bootstrap {
+  public:
+    // Returns when all ranks have joined. A world of one opens no socket. Throws hocket::Error: bootstrap
+    // (address, secret, duplicate or out-of-range rank, differing world sizes), timeout (names the ranks
+    // that are missing). A stranger (wrong secret, wrong protocol, a port scanner) is turned away, logged
+    // to stderr, and does not disturb the others.
+    static std::unique_ptr<Bootstrap> join(const BootstrapOptions& options);
+    virtual ~Bootstrap() = default;  // leave(), if not done yet
+
+    virtual int rank() const = 0;
+    virtual int world_size() const = 0;
+
+    // Collective: every rank gives a blob (at most 1 MiB) and gets all of them, by rank. Ranks call these in
+    // the same order. Throws peer_lost, timeout. One caller at a time.
+    virtual std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds timeout) = 0;
+
+    // The first rank that was lost, on all survivors the same one as far as rank 0 can tell. Thread-safe,
+    // never blocks. A rank that said goodbye (leave) is not lost.
+    virtual std::optional<Loss> loss() const = 0;
+
+    // True once `rank` has said goodbye.
+    virtual bool has_left(int rank) const = 0;
+
+    // Readable (and stays so) from the first loss or goodbye on: for the poll set of whoever waits. -1 in a
+    // world of one.
+    virtual int event_fd() const = 0;
+
+    // Says goodbye and closes. Idempotent; waits no longer than 500 ms.
+    virtual void leave() = 0;
+};
+
+}  // namespace hocket::transport

@@ -1,0 +1,39 @@
+// libfabric's objects behind one endpoint, from the fabric up to the enabled endpoint.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include <memory>
+#include <string>
+
+namespace hocket::transport {
+
+template <class T>
+struct FidDeleter {
+    void operator()(T* object) const { fi_close(&object->fid); }
+};
+template <class T>
+using Fid = std::unique_ptr<T, FidDeleter<T>>;
+
+struct EndpointObjects {
+    Fid<fid_fabric> fabric;
+    Fid<fid_domain> domain;
+    Fid<fid_av> addresses;
+    Fid<fid_cq> completions;
+    Fid<fid_ep> endpoint;
+    int wait_fd = -1;           // of the completion queue, where the provider has one
+    std::string local_address;  // in the provider's own form
+
+    void close();  // in the order that libfabric asks for
+};
+
+// name: what the endpoint is to be called, for providers whose addresses are names; "": the provider's
+// choice. Throws Error(transport).
+EndpointObjects open_endpoint(fi_info& info, const std::string& name);
+
+// Throws Error(transport) if code is a libfabric error: "libfabric's provider 'tcp' cannot ...: why".
+void check_fabric(const std::string& provider, const char* what, long code);
+
+}  // namespace hocket::transport

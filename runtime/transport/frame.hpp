@@ -1,0 +1,92 @@
+// The bootstrap's wire format: frames of a fixed header (magic, version, type, payload length) and a payload,
+// integers little-endian. Pure: bytes in, frames out, no sockets, so that it can be fuzzed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace hocket::transport {
+
+enum class FrameType : std::uint8_t {
+    // joining
+    hello = 1,  // guest: rank, world size, nonce
+    challenge,  // host: nonce
+    proof,      // guest: HMAC
+    welcome,    // host: HMAC; from here on both are members
+    refused,    // host: text
+    waiting,    // host: text naming the ranks that are missing
+    start,      // host: all have joined
+    abort,      // host: whether a deadline passed, text; the job will not start
+    // members
+    heartbeat,
+    goodbye,
+    gather,    // to rank 0: number, blob
+    gathered,  // from rank 0: number, rank, blob
+    lost,      // from rank 0: rank, reason
+    left,      // from rank 0: rank
+    last_ = left,
+};
+
+struct Frame {
+    FrameType type;
+    std::string payload;
+};
+
+inline constexpr std::size_t frame_header_size = 12;
+inline constexpr std::size_t max_blob_size = 1 << 20;
+inline constexpr std::size_t max_member_payload = max_blob_size + 8;  // number and rank come on top
+inline constexpr std::size_t max_stranger_payload = 128;              // before a peer has proved the secret
+inline constexpr std::size_t max_refusal_payload = 1024;              // what a guest accepts from its host
+
+// The peer does not speak this protocol, or breaks it.
+struct ProtocolError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+std::string encode_frame(FrameType type, std::string_view payload);
+
+// Collects bytes and yields whole frames. Memory grows with the bytes that arrived, never with a length that
+// a header announces; a frame longer than the limit is refused as soon as its header is complete.
+class FrameParser {
+  public:
+    explicit FrameParser(std::size_t max_payload) : max_payload_(max_payload) {}
+
+    void set_limit(std::size_t max_payload) { max_payload_ = max_payload; }
+    void feed(std::string_view bytes);
+    std::optional<Frame> next();  // throws ProtocolError
+
+  private:
+    std::size_t max_payload_;
+    std::string buffer_;
+    std::size_t consumed_ = 0;
+};
+
+// Payloads are built and taken apart field by field.
+class PayloadWriter {
+  public:
+    PayloadWriter& u32(std::uint32_t value);
+    PayloadWriter& bytes(std::string_view value);
+    const std::string& text() const { return text_; }
+
+  private:
+    std::string text_;
+};
+
+class PayloadReader {
+  public:
+    explicit PayloadReader(std::string_view payload) : rest_(payload) {}
+
+    std::uint32_t u32();                        // throws ProtocolError where the payload is too short
+    std::string_view bytes(std::size_t count);  // so does this
+    std::string_view rest();                    // all that is left
+    void finish() const;                        // throws ProtocolError if anything is left
+
+  private:
+    std::string_view rest_;
+};
+
+}  // namespace hocket::transport

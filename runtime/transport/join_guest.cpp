@@ -1,0 +1,150 @@
+// The other ranks' side of joining.
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "runtime/error.hpp"
+#include "runtime/transport/handshake.hpp"
+#include "runtime/transport/join.hpp"
+
+namespace hocket::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The connection is of no use, but another attempt may be.
+struct TryAgain : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+class Guest {
+  public:
+    explicit Guest(const BootstrapOptions& options)
+        : options_(options),
+          host_{options.master_addr, options.master_port},
+          deadline_(Clock::now() + options.join_timeout) {}
+
+    Link run() {
+        auto pause = 10ms;
+        std::string why = "no answer";
+        do {
+            try {
+                Socket socket = connect_to(host_, deadline_, why);
+                if (socket.is_open()) {
+                    link_ = Link(std::move(socket), max_refusal_payload);
+                    prove();
+                    await_start();
+                    return std::move(link_);
+                }
+            } catch (const TryAgain& error) {
+                why = error.what();
+            } catch (const ProtocolError& error) {
+                throw Error(
+                    Status::bootstrap,
+                    fmt::format("what answers at {} is not rank 0 of this job: {}; is MASTER_PORT right?",
+                                host_.text(), printable(error.what())));
+            }
+            std::this_thread::sleep_until(std::min(deadline_, Clock::now() + pause));
+            pause = std::min(pause * 2, 200ms);
+        } while (Clock::now() < deadline_);
+        throw Error(
+            Status::bootstrap,
+            fmt::format("rank {} could not reach rank 0 at {} within {}: {}; is rank 0 running, and are "
+                        "MASTER_ADDR and MASTER_PORT the same on all ranks?",
+                        options_.rank, host_.text(), seconds_text(options_.join_timeout), why));
+    }
+
+  private:
+    void prove() {
+        const Hello hello{static_cast<std::uint32_t>(options_.rank),
+                          static_cast<std::uint32_t>(options_.world_size), fresh_nonce()};
+        say(FrameType::hello, encode_hello(hello));
+        const std::string host_nonce = expect(FrameType::challenge);
+        if (host_nonce.size() != nonce_size) throw ProtocolError("it sent a challenge of the wrong size");
+        say(FrameType::proof, make_proof(options_.secret, Side::guest, hello, host_nonce));
+        const std::string proof = expect(FrameType::welcome);
+        if (!same_proof(proof, make_proof(options_.secret, Side::host, hello, host_nonce)))
+            throw Error(
+                Status::bootstrap,
+                fmt::format("what answers at {} does not know this job's secret; is MASTER_PORT another "
+                            "job's, or does HOCKET_SECRET differ between ranks?",
+                            host_.text()));
+    }
+
+    // From here on rank 0 counts this rank as a member: there is no second attempt.
+    void await_start() {
+        std::string missing = "other ranks";
+        try {
+            for (;;) {
+                const Frame frame = next_frame(deadline_ + 1s);  // rank 0's own deadline knows who is missing
+                if (frame.type == FrameType::start) break;
+                if (frame.type == FrameType::abort) throw_aborted(frame.payload);
+                if (frame.type != FrameType::waiting) throw ProtocolError("it sent an unexpected message");
+                missing = printable(frame.payload);
+                if (Clock::now() >= deadline_) throw_missing(missing);
+            }
+        } catch (const TryAgain& error) {
+            if (Clock::now() >= deadline_) throw_missing(missing);
+            throw Error(Status::bootstrap,
+                        fmt::format("rank 0 at {} ended before all ranks had joined ({}); look at "
+                                    "the output of rank 0 first",
+                                    host_.text(), error.what()));
+        }
+        link_.parser().set_limit(max_member_payload);
+    }
+
+    [[noreturn]] static void throw_aborted(std::string_view payload) {
+        PayloadReader reader(payload);
+        const Status status = reader.u32() ? Status::timeout : Status::bootstrap;
+        throw Error(status, fmt::format("the job did not start: {}", reader.rest()));
+    }
+
+    [[noreturn]] void throw_missing(const std::string& missing) {
+        throw Error(
+            Status::timeout,
+            fmt::format("rank {} has joined, but {} did not within {}; are all {} processes "
+                        "running?",
+                        options_.rank, missing, seconds_text(options_.join_timeout), options_.world_size));
+    }
+
+    void say(FrameType type, std::string_view payload) {
+        link_.queue(type, payload);
+        link_.flush();
+    }
+
+    std::string expect(FrameType type) {
+        Frame frame = next_frame(deadline_);
+        if (frame.type == FrameType::refused)
+            throw Error(Status::bootstrap, fmt::format("rank 0 at {} turned rank {} away: {}", host_.text(),
+                                                       options_.rank, printable(frame.payload)));
+        if (frame.type != type) throw ProtocolError("it sent an unexpected message");
+        return std::move(frame.payload);
+    }
+
+    Frame next_frame(Clock::time_point until) {
+        for (;;) {
+            if (auto frame = link_.parser().next()) return std::move(*frame);
+            pollfd entry{link_.fd(), POLLIN, 0};
+            if (poll_until({&entry, 1}, until) == 0)
+                throw TryAgain("it accepts connections but does not answer");
+            const Link::State state = link_.receive();
+            if (state == Link::State::open) continue;
+            if (auto frame = link_.parser().next()) return std::move(*frame);
+            throw TryAgain(state == Link::State::closed ? "it closed the connection"
+                                                        : "it reset the connection");
+        }
+    }
+
+    const BootstrapOptions& options_;
+    const Endpoint host_;
+    const Clock::time_point deadline_;
+    Link link_;
+};
+
+}  // namespace
+
+Link join_host(const BootstrapOptions& options) {
+    return Guest(options).run();
+}
+
+}  // namespace hocket::transport

@@ -1,0 +1,243 @@
+// Rank 0's side of joining. All guests and strangers are served at once from one poll(2) loop, each with its
+// own deadline, so that none can keep the others waiting.
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <list>
+
+#include "runtime/error.hpp"
+#include "runtime/transport/handshake.hpp"
+#include "runtime/transport/join.hpp"
+
+namespace hocket::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto handshake_time = 5s;
+constexpr auto waiting_interval = 500ms;
+constexpr auto farewell_time = 200ms;
+constexpr std::size_t max_strangers = 1024;  // open connections that have not proved the secret
+
+struct Stranger {
+    Link link;
+    std::string from;
+    Clock::time_point deadline{};
+    Hello hello{};
+    std::string nonce;  // ours; empty until the challenge is sent
+    bool done = false;
+};
+
+class Admission {
+  public:
+    Admission(const BootstrapOptions& options, int listener)
+        : options_(options), listener_(listener), members_(options.world_size) {}
+
+    std::vector<Link> run(Clock::time_point deadline) {
+        next_waiting_ = Clock::now() + waiting_interval;
+        while (joined_ < options_.world_size) {
+            if (Clock::now() >= deadline) fail(Status::timeout, missing_at_deadline());
+            step(std::min(deadline, Clock::now() + 100ms));
+        }
+        tell_members(FrameType::start, {});
+        for (Stranger& stranger : strangers_) refuse(stranger, "all ranks have joined already");
+        return std::move(members_);
+    }
+
+  private:
+    void step(Clock::time_point until) {
+        std::vector<pollfd> set{{strangers_.size() < max_strangers ? listener_ : -1, POLLIN, 0}};
+        for (const Stranger& stranger : strangers_) set.push_back({stranger.link.fd(), POLLIN, 0});
+        for (const Link& member : members_)
+            set.push_back({member.fd(), POLLIN, 0});  // a negative one is skipped
+        poll_until(set, until);
+
+        std::size_t i = 1;
+        for (Stranger& stranger : strangers_)
+            if (set[i++].revents) listen_to(stranger);
+        for (std::size_t rank = 0; rank < members_.size(); ++rank)
+            if (set[i + rank].revents) listen_to_member(static_cast<int>(rank));
+        if (set[0].revents) accept_all();
+        turn_away_the_silent();
+        strangers_.remove_if([](const Stranger& stranger) { return stranger.done; });
+        if (Clock::now() >= next_waiting_) {
+            next_waiting_ = Clock::now() + waiting_interval;
+            tell_members(FrameType::waiting, ranks_text(missing()));
+        }
+    }
+
+    void accept_all() {
+        while (strangers_.size() < max_strangers) {
+            std::string from;
+            Socket socket = accept_from(listener_, from);
+            if (!socket.is_open()) return;
+            Stranger& stranger = strangers_.emplace_back();
+            stranger.link = Link(std::move(socket), max_stranger_payload);
+            stranger.from = from;
+            stranger.deadline = Clock::now() + handshake_time;
+        }
+    }
+
+    void listen_to(Stranger& stranger) {
+        const Link::State state = stranger.link.receive();
+        try {
+            while (!stranger.done) {
+                const auto frame = stranger.link.parser().next();
+                if (!frame) break;
+                stranger.nonce.empty() ? challenge(stranger, *frame) : judge(stranger, *frame);
+            }
+        } catch (const ProtocolError& error) {
+            turn_away(stranger, error.what());
+        }
+        if (!stranger.done && state != Link::State::open)
+            turn_away(stranger, "it closed the connection before it had proved that it knows the secret");
+    }
+
+    void challenge(Stranger& stranger, const Frame& frame) {
+        if (frame.type != FrameType::hello) throw ProtocolError("it did not begin with a hello");
+        stranger.hello = decode_hello(frame.payload);
+        stranger.nonce = fresh_nonce();
+        stranger.link.queue(FrameType::challenge, stranger.nonce);
+        stranger.link.flush();
+    }
+
+    void judge(Stranger& stranger, const Frame& frame) {
+        if (frame.type != FrameType::proof) throw ProtocolError("it did not answer the challenge");
+        const Hello& hello = stranger.hello;
+        if (!same_proof(frame.payload, make_proof(options_.secret, Side::guest, hello, stranger.nonce)))
+            return turn_away(stranger, "wrong secret (HOCKET_SECRET must be the same on all ranks)");
+        const auto world = static_cast<std::uint32_t>(options_.world_size);
+        if (hello.world_size != world)
+            return turn_away(stranger, fmt::format("rank {} was started with WORLD_SIZE {}, rank 0 with {}",
+                                                   hello.rank, hello.world_size, world));
+        if (hello.rank == 0 || hello.rank >= world)
+            return turn_away(stranger, fmt::format("rank {} is not one of 1 to {}", hello.rank, world - 1));
+        if (members_[hello.rank].is_open())
+            return turn_away(stranger,
+                             fmt::format("another process has joined as rank {} already; every process "
+                                         "needs a RANK of its own",
+                                         hello.rank));
+        stranger.link.queue(FrameType::welcome,
+                            make_proof(options_.secret, Side::host, hello, stranger.nonce));
+        stranger.link.flush();
+        stranger.link.parser().set_limit(max_member_payload);
+        members_[hello.rank] = std::move(stranger.link);
+        stranger.done = true;
+        ++joined_;
+    }
+
+    void listen_to_member(int rank) {
+        if (members_[rank].receive() == Link::State::open) return;
+        fail(Status::bootstrap,
+             fmt::format("rank {} joined, but its process ended before all others had joined; "
+                         "look at the output of rank {} first",
+                         rank, rank));
+    }
+
+    void turn_away_the_silent() {
+        for (Stranger& stranger : strangers_)
+            if (!stranger.done && Clock::now() >= stranger.deadline)
+                turn_away(stranger, fmt::format("it did not prove within {} that it knows the secret",
+                                                seconds_text(handshake_time)));
+    }
+
+    void turn_away(Stranger& stranger, const std::string& why) {
+        const std::string text = fmt::format("{}: {}", stranger.from, printable(why));
+        fmt::print(stderr, "hocket: rank 0 turned away a connection from {}\n", text);
+        if (turned_away_.size() < 8) turned_away_.push_back(text);
+        refuse(stranger, why);
+    }
+
+    void refuse(Stranger& stranger, const std::string& why) {
+        stranger.link.queue(FrameType::refused, why);
+        stranger.link.flush();
+        stranger.link.stop_sending();
+        stranger.link.receive();  // closing with unread bytes would reset the connection and lose the refusal
+        stranger.link.close();
+        stranger.done = true;
+    }
+
+    void tell_members(FrameType type, std::string_view payload) {
+        for (Link& member : members_) {
+            if (type == FrameType::waiting && member.has_output()) continue;
+            member.queue(type, payload);
+            member.flush();
+        }
+    }
+
+    [[noreturn]] void fail(Status status, const std::string& text) {
+        tell_members(FrameType::abort, PayloadWriter()
+                                           .u32(status == Status::timeout)
+                                           .bytes(std::string_view(text).substr(0, max_refusal_payload - 4))
+                                           .text());
+        const auto until = Clock::now() + farewell_time;
+        for (Link& member : members_) member.stop_sending();
+        for (Link& member : members_) {
+            pollfd entry{member.fd(), POLLIN, 0};
+            while (member.is_open() && poll_until({&entry, 1}, until) > 0)
+                if (member.receive() != Link::State::open) member.close();
+        }
+        throw Error(status, text);
+    }
+
+    std::vector<int> missing() const {
+        std::vector<int> ranks;
+        for (int rank = 1; rank < options_.world_size; ++rank)
+            if (!members_[rank].is_open()) ranks.push_back(rank);
+        return ranks;
+    }
+
+    std::string missing_at_deadline() const {
+        std::string text = fmt::format(
+            "{} did not join rank 0 at {}:{} within {}; are all {} processes running, with the same "
+            "MASTER_ADDR, MASTER_PORT and WORLD_SIZE?",
+            ranks_text(missing()), options_.master_addr, options_.master_port,
+            seconds_text(options_.join_timeout), options_.world_size);
+        for (const std::string& line : turned_away_) text += "\n  turned away meanwhile: " + line;
+        return text;
+    }
+
+    const BootstrapOptions& options_;
+    const int listener_;
+    std::vector<Link> members_;
+    std::list<Stranger> strangers_;
+    std::vector<std::string> turned_away_;
+    Clock::time_point next_waiting_{};
+    int joined_ = 1;
+};
+
+}  // namespace
+
+std::vector<Link> admit_guests(const BootstrapOptions& options) {
+    const auto deadline = Clock::now() + options.join_timeout;
+    if (options.listen_fd < 0) {
+        const Socket listener = listen_on({options.master_addr, options.master_port});
+        return Admission(options, listener.fd()).run(deadline);
+    }
+    const int flags = fcntl(options.listen_fd, F_GETFL);
+    if (flags < 0 || fcntl(options.listen_fd, F_SETFL, flags | O_NONBLOCK) < 0)
+        throw Error(Status::bootstrap,
+                    fmt::format("file descriptor {}, on which rank 0 is to listen, is not open; "
+                                "unset HOCKET_LISTEN_FD or hand the socket on",
+                                options.listen_fd));
+    return Admission(options, options.listen_fd).run(deadline);
+}
+
+std::string seconds_text(std::chrono::milliseconds duration) {
+    return fmt::format("{:g} s", static_cast<double>(duration.count()) / 1000.0);
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+    if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
+    constexpr std::size_t shown = 16;
+    std::string text = "ranks ";
+    for (std::size_t i = 0; i < std::min(ranks.size(), shown); ++i) {
+        if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+        text += std::to_string(ranks[i]);
+    }
+    if (ranks.size() > shown) text += fmt::format(" and {} more", ranks.size() - shown);
+    return text;
+}
+
+}  // namespace hocket::transport

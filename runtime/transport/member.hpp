@@ -1,0 +1,69 @@
+// A rank that has joined: one thread, asleep in poll(2), that exchanges heartbeats, relays blobs and notices
+// who leaves or dies. The members form a star around rank 0.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "runtime/transport/bootstrap.hpp"
+#include "runtime/transport/event.hpp"
+#include "runtime/transport/link.hpp"
+
+namespace hocket::transport {
+
+class Member : public Bootstrap {
+  public:
+    // links: on rank 0 by rank (entry 0 is empty), elsewhere the one to rank 0.
+    Member(const BootstrapOptions& options, std::vector<Link> links);
+    ~Member() override;
+
+    int rank() const override { return rank_; }
+    int world_size() const override { return world_size_; }
+    std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds timeout) override;
+    std::optional<Loss> loss() const override;
+    bool has_left(int rank) const override;
+    int event_fd() const override { return event_.fd(); }
+    void leave() override;
+
+  private:
+    void throw_if_hopeless() const;  // the caller's side; with mutex_ held
+
+    // The thread's side.
+    void run();
+    void step();
+    void say_goodbye();
+    void judge_silence();
+    void send_pending_blob();
+    void listen_to(std::size_t index);
+    void handle(int from, const Frame& frame);
+    void handle_at_host(int from, const Frame& frame);
+    void handle_at_guest(const Frame& frame);
+    void take_part(int from, std::uint32_t number, std::string_view blob);
+    void note_lost(int rank, const std::string& reason);
+    void note_left(int rank);
+    void tell_all(FrameType type, std::string_view payload);
+    int rank_of(std::size_t link) const { return rank_ == 0 ? static_cast<int>(link) : 0; }
+
+    const int rank_, world_size_;
+    const std::chrono::milliseconds heartbeat_interval_, heartbeat_timeout_;
+    Event event_, wake_;
+
+    mutable std::mutex mutex_;  // for all that follows, up to links_
+    std::condition_variable changed_;
+    std::optional<Loss> loss_;
+    std::vector<bool> left_;
+    bool leaving_ = false;
+    std::uint32_t gather_number_ = 0;                 // of the all_gather that is being collected
+    std::optional<std::string> pending_blob_;         // given by the caller, not yet taken by the thread
+    std::vector<std::optional<std::string>> parts_;   // on rank 0 from all, elsewhere from rank 0's answer
+    std::optional<std::vector<std::string>> result_;  // complete, not yet taken by the caller
+    bool gather_broken_ = false;
+
+    std::vector<Link> links_;  // the thread's own
+    Clock::time_point next_beat_;
+    std::mutex leave_mutex_;
+    std::thread thread_;
+};
+
+}  // namespace hocket::transport

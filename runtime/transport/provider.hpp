@@ -1,0 +1,21 @@
+// Which of libfabric's providers and network addresses an endpoint is opened on.
+#pragma once
+
+#include <rdma/fabric.h>
+
+#include <memory>
+#include <string>
+
+namespace hocket::transport {
+
+struct InfoDeleter {
+    void operator()(fi_info* info) const { fi_freeinfo(info); }
+};
+using Info = std::unique_ptr<fi_info, InfoDeleter>;
+
+// source_address: a numeric address or host name of this machine, "" to choose: the first IPv4 address that
+// others can reach in libfabric's order (fastest interface first), else IPv6, else loopback. Throws
+// Error(transport) naming the providers that exist.
+Info choose_provider(const std::string& provider, const std::string& source_address);
+
+}  // namespace hocket::transport

@@ -1,0 +1,292 @@
+// The C ABI alone: this program is linked with libhocket.so and nothing else of Hocket.
+#include <hocket.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket::test;
+using Catch::Contains;
+
+namespace {
+
+struct Comm {
+    hkt_comm* handle = nullptr;
+    explicit Comm(hkt_comm* comm) : handle(comm) {}
+    Comm() {
+        if (hkt_comm_create(nullptr, &handle) != HKT_SUCCESS) throw std::runtime_error(hkt_last_error());
+    }
+    Comm(const Comm&) = delete;
+    ~Comm() { hkt_comm_destroy(handle); }
+    operator hkt_comm*() const { return handle; }
+};
+
+void must(hkt_status status, hkt_comm* comm) {
+    if (status != HKT_SUCCESS) throw std::runtime_error(hkt_comm_last_error(comm));
+}
+
+// A world of one, whatever the environment says.
+hkt_comm* alone() {
+    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
+    options.rank = 0;
+    options.world_size = 1;
+    hkt_comm* comm = nullptr;
+    if (hkt_comm_create(&options, &comm) != HKT_SUCCESS) throw std::runtime_error(hkt_last_error());
+    return comm;
+}
+
+std::string error_of(hkt_comm* comm) {
+    return hkt_comm_last_error(comm);
+}
+
+void write_file(const std::string& path, const std::string& text) {
+    std::FILE* file = std::fopen(path.c_str(), "w");
+    if (file == nullptr) throw std::runtime_error("cannot write " + path);
+    std::fputs(text.c_str(), file);
+    std::fclose(file);
+}
+
+}  // namespace
+
+TEST_CASE("names and sizes") {
+    CHECK(std::string(hkt_version()) == "0.1.0");
+    CHECK(std::string(hkt_error_string(HKT_SUCCESS)) == "success");
+    CHECK(std::string(hkt_error_string(HKT_ERROR_PEER_LOST)) == "peer lost");
+    CHECK(std::string(hkt_error_string(static_cast<hkt_status>(-99))) == "unknown status");
+    CHECK(hkt_type_size(HKT_FLOAT32) == 4);
+    CHECK(hkt_type_size(HKT_INT64) == 8);
+    CHECK(hkt_type_size(static_cast<hkt_type>(17)) == 0);
+}
+
+TEST_CASE("null handles are errors, never crashes") {
+    float x = 0;
+    CHECK(hkt_comm_create(nullptr, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK_THAT(hkt_last_error(), Contains("comm is null"));
+    CHECK(hkt_all_reduce(&x, &x, 1, HKT_FLOAT32, HKT_SUM, nullptr, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_reduce_scatter(&x, &x, 1, HKT_FLOAT32, HKT_SUM, nullptr, nullptr) ==
+          HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_all_gather(&x, &x, 1, HKT_FLOAT32, nullptr, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_broadcast(&x, &x, 1, HKT_FLOAT32, 0, nullptr, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_barrier(nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_wait(nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_test(nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_comm_status(nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_plan_start(nullptr, &x, &x, 1, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_comm_rank(nullptr) == -1);
+    CHECK(hkt_comm_size(nullptr) == -1);
+    CHECK(hkt_comm_info(nullptr, "provider") == nullptr);
+    CHECK(std::string(hkt_plan_explain(nullptr)).empty());
+    hkt_comm_destroy(nullptr);
+    hkt_plan_destroy(nullptr);
+}
+
+TEST_CASE("arguments are checked, with words that name them") {
+    const Comm comm(alone());
+    std::array<float, 8> x{};
+    const auto refused = [&](hkt_status status, const char* words) {
+        CHECK(status == HKT_ERROR_INVALID_ARGUMENT);
+        CHECK_THAT(error_of(comm), Contains(words));
+    };
+    refused(hkt_all_reduce(x.data(), x.data(), 8, static_cast<hkt_type>(9), HKT_SUM, comm, nullptr),
+            "type is 9");
+    refused(hkt_all_reduce(x.data(), x.data(), 8, HKT_FLOAT32, static_cast<hkt_op>(-1), comm, nullptr),
+            "operator is -1");
+    refused(hkt_all_reduce(nullptr, x.data(), 8, HKT_FLOAT32, HKT_SUM, comm, nullptr), "send is null");
+    refused(hkt_all_reduce(x.data(), nullptr, 8, HKT_FLOAT32, HKT_SUM, comm, nullptr), "recv is null");
+    refused(hkt_all_reduce(x.data(), x.data() + 1, 4, HKT_FLOAT32, HKT_SUM, comm, nullptr), "overlap");
+    refused(hkt_broadcast(x.data(), x.data(), 8, HKT_FLOAT32, 1, comm, nullptr), "root is 1");
+    refused(hkt_broadcast(x.data(), x.data(), 8, HKT_FLOAT32, -1, comm, nullptr), "root is -1");
+    refused(hkt_all_gather(x.data(), x.data(), SIZE_MAX, HKT_FLOAT32, comm, nullptr), "does not fit");
+    CHECK(hkt_all_reduce(nullptr, nullptr, 0, HKT_FLOAT32, HKT_SUM, comm, nullptr) == HKT_SUCCESS);
+    CHECK(hkt_comm_status(comm) == HKT_SUCCESS);  // a refused call breaks nothing
+
+    hkt_plan* plan = nullptr;
+    hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
+    refused(hkt_plan_create(comm, static_cast<hkt_collective>(7), HKT_FLOAT32, HKT_SUM, nullptr, &plan),
+            "collective is 7");
+    options.executor = 5;
+    refused(hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, &options, &plan), "executor is 5");
+    options.size = 1;
+    refused(hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, &options, &plan), "size is 1");
+    options = HKT_PLAN_OPTIONS_INIT;
+    options.schedule = "nowhere";
+    CHECK(hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, &options, &plan) ==
+          HKT_ERROR_NOT_FOUND);
+    CHECK_THAT(error_of(comm), Contains("nowhere"));
+    CHECK(plan == nullptr);
+}
+
+TEST_CASE("a communicator tells about itself") {
+    const Comm comm(alone());
+    CHECK(std::string(hkt_comm_info(comm, "provider")) == "none");
+    CHECK(std::string(hkt_comm_info(comm, "topology")) == "1");
+    CHECK_THAT(hkt_comm_info(comm, "schedule_path"), Contains("schedules"));
+    CHECK_THAT(hkt_comm_info(comm, "executor"), Contains("jit") || Contains("interpreter"));
+    CHECK(hkt_comm_info(comm, "colour") == nullptr);
+}
+
+TEST_CASE("a wrong option is refused before anything is joined") {
+    hkt_comm* comm = nullptr;
+    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
+    options.rank = 3;
+    options.world_size = 2;
+    CHECK(hkt_comm_create(&options, &comm) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK_THAT(hkt_last_error(), Contains("rank is 3") && Contains("world_size is 2"));
+    options = HKT_COMM_OPTIONS_INIT;
+    options.size = 3;
+    CHECK(hkt_comm_create(&options, &comm) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK_THAT(hkt_last_error(), Contains("HKT_COMM_OPTIONS_INIT"));
+    CHECK(comm == nullptr);
+}
+
+TEST_CASE("collectives, requests and plans across processes") {
+    const auto outcomes =
+        run_ranks({4, {{"HOCKET_TOPOLOGY", "2x2"}, {"HOCKET_SCHEDULE_PATH", "/nonexistent"}}}, [](int rank) {
+            const Comm comm;
+            expect(hkt_comm_rank(comm) == rank && hkt_comm_size(comm) == 4, "rank or size");
+
+            std::vector<std::int32_t> mine(1001), all(4004), part(1001);
+            std::iota(mine.begin(), mine.end(), rank * 10000);
+            must(hkt_all_gather(mine.data(), all.data(), 1001, HKT_INT32, comm, nullptr), comm);
+            for (int i = 0; i < 4004; ++i) expect(all[i] == i / 1001 * 10000 + i % 1001, "all_gather");
+            must(hkt_reduce_scatter(all.data(), part.data(), 1001, HKT_INT32, HKT_SUM, comm, nullptr), comm);
+            for (int i = 0; i < 1001; ++i) expect(part[i] == 4 * (rank * 10000 + i), "reduce_scatter");
+            must(hkt_broadcast(rank == 2 ? mine.data() : nullptr, part.data(), 1001, HKT_INT32, 2, comm,
+                               nullptr),
+                 comm);
+            for (int i = 0; i < 1001; ++i) expect(part[i] == 20000 + i, "broadcast");
+
+            hkt_plan* plan = nullptr;
+            hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
+            options.schedule = "blueconnect";
+            must(hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT64, HKT_MAX, &options, &plan), comm);
+            expect(std::strstr(hkt_plan_explain(plan), ".sched:") != nullptr, hkt_plan_explain(plan));
+            constexpr int flights = 8;
+            std::vector<std::vector<double>> data;
+            std::vector<hkt_request*> requests(flights);
+            for (int i = 0; i < flights; ++i) data.emplace_back(500 * i, rank + i);
+            for (int i = 0; i < flights; ++i)
+                must(hkt_plan_start(plan, data[i].data(), data[i].data(), data[i].size(), &requests[i]),
+                     comm);
+            for (int i = flights - 1; i >= 0; --i) {
+                hkt_status status = HKT_IN_PROGRESS;
+                if (i % 2)
+                    status = hkt_wait(requests[i]);
+                else
+                    while ((status = hkt_test(requests[i])) == HKT_IN_PROGRESS) {
+                    }
+                must(status, comm);
+                for (const double value : data[i]) expect(value == 3 + i, "all_reduce");
+            }
+            hkt_plan_destroy(plan);
+            must(hkt_barrier(comm), comm);
+        });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("a schedule that is wrong is refused with the compiler's words") {
+    const std::string path = "/tmp/hocket-capi-test-" + std::to_string(getpid()) + ".sched";
+    write_file(path, "schedule broken all_reduce(x) {\n    reduce_scatter x over world using ring\n}\n");
+    const auto outcomes = run_ranks({3}, [&](int) {
+        const Comm comm;
+        hkt_plan* plan = nullptr;
+        hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
+        options.schedule = path.c_str();
+        const hkt_status status =
+            hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, &options, &plan);
+        expect(status == HKT_ERROR_SCHEDULE, "status " + std::to_string(status));
+        expect(error_of(comm).find(path) != std::string::npos, error_of(comm));
+        expect(hkt_comm_status(comm) == HKT_SUCCESS, "a refused schedule broke the communicator");
+        must(hkt_barrier(comm), comm);
+    });
+    unlink(path.c_str());
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("after a kill every call says so, everywhere, within a second") {
+    auto* time_of_death = static_cast<double*>(shared_memory(sizeof(double)));
+    for (const char* provider : {"shm", "tcp"}) {
+        const auto outcomes =
+            run_ranks({4, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int rank) {
+                hkt_comm* comm = nullptr;
+                if (hkt_comm_create(nullptr, &comm) != HKT_SUCCESS)
+                    throw std::runtime_error(hkt_last_error());
+                std::vector<float> data(5000, 1);
+                hkt_status status = HKT_SUCCESS;
+                for (int i = 0; status == HKT_SUCCESS; ++i) {
+                    if (rank == 1 && i == 30) {
+                        *time_of_death = now_ms();
+                        raise(SIGKILL);
+                    }
+                    status = hkt_all_reduce(data.data(), data.data(), data.size(), HKT_FLOAT32, HKT_MAX, comm,
+                                            nullptr);
+                }
+                const double elapsed = now_ms() - *time_of_death;
+                const std::string text = error_of(comm);
+                expect(status == HKT_ERROR_PEER_LOST, text);
+                expect(elapsed < 1000, "known after " + std::to_string(elapsed) + " ms");
+                for (const char* part : {"rank 1 was lost", "all_reduce #30", "step ", "ring.sched:"})
+                    expect(text.find(part) != std::string::npos, text);
+                expect(hkt_comm_status(comm) == HKT_ERROR_PEER_LOST, "status");
+                expect(hkt_barrier(comm) == HKT_ERROR_PEER_LOST, "barrier");
+                const double begin = now_ms();
+                hkt_comm_destroy(comm);
+                expect(now_ms() - begin < 1000, "destroying took too long");
+            });
+        INFO(provider);
+        CHECK(outcomes[1].signal == SIGKILL);
+        for (const int survivor : {0, 2, 3}) CHECK(outcomes[survivor].text == "");
+    }
+}
+
+TEST_CASE("threads that share a communicator") {
+    const auto outcomes = run_ranks({2}, [](int rank) {
+        const Comm comm;
+        std::vector<std::int64_t> data(3000, rank + 1);
+        std::vector<hkt_request*> requests(30);
+        std::vector<std::vector<std::int64_t>> results(30, std::vector<std::int64_t>(3000));
+        for (int i = 0; i < 30; ++i)
+            must(hkt_all_reduce(data.data(), results[i].data(), 3000, HKT_INT64, HKT_SUM, comm, &requests[i]),
+                 comm);
+        std::vector<std::thread> threads;
+        std::array<hkt_status, 30> statuses{};
+        for (int t = 0; t < 3; ++t)
+            threads.emplace_back([&, t] {
+                for (int i = t; i < 30; i += 3) statuses[i] = hkt_wait(requests[i]);
+            });
+        for (auto& thread : threads) thread.join();
+        for (int i = 0; i < 30; ++i) {
+            must(statuses[i], comm);
+            for (const auto value : results[i]) expect(value == 3, "a sum is wrong");
+        }
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("the library shows hkt_ symbols of version HOCKET_0.1 and no others") {
+    std::FILE* nm = popen("nm -D --defined-only --with-symbol-versions " HOCKET_LIBRARY, "r");
+    REQUIRE(nm != nullptr);
+    std::string text;
+    char buffer[4096];
+    while (std::fgets(buffer, sizeof buffer, nm) != nullptr) text += buffer;
+    REQUIRE(pclose(nm) == 0);
+    std::istringstream lines(text);
+    int functions = 0;
+    for (std::string address, kind, name; lines >> address >> kind >> name;) {
+        if (kind == "A") continue;  // the version itself
+        CHECK_THAT(name, Catch::StartsWith("hkt_") && Catch::EndsWith("@@HOCKET_0.1"));
+        ++functions;
+    }
+    CHECK(functions == 22);
+}

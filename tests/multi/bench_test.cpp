@@ -1,0 +1,106 @@
+// hocket-bench between real processes: every element of every size is right, with both executors.
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/multi/process.hpp"
+#include "tests/support/test.hpp"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Case {
+    int ranks;
+    const char* topology;
+    const char* schedule;
+};
+
+// Runs it; the last two figures of each row's halves must be 0 wrong, and the exit code says the same.
+nlohmann::json bench(int ranks, const std::string& collective, Words options) {
+    const std::string json_file = std::string(HOCKET_TEST_FOLDER) + "/bench_test.json";
+    Words command{HOCKET_RUN,  "-n",  std::to_string(ranks),
+                  "--timeout", "100", HOCKET_BENCH,
+                  collective,  "-n",  "3",
+                  "-w",        "1",   "--json",
+                  json_file};
+    command.insert(command.end(), options.begin(), options.end());
+    std::remove(json_file.c_str());
+    const auto result = hocket::test::run(command, 110s);
+    INFO(result.out << result.err);
+    REQUIRE(result.exit_code == 0);
+    CHECK(result.out.find("# Out of bounds values : 0 OK") != std::string::npos);
+    CHECK(result.out.find("# Avg bus bandwidth    : ") != std::string::npos);
+    std::ifstream stream(json_file);
+    const auto json = nlohmann::json::parse(stream);
+    CHECK(json["wrong"] == 0);
+    CHECK(json["out_of_bounds"] == 0);
+    CHECK(json["ranks"] == ranks);
+    for (const auto& row : json["rows"])
+        for (const char* way : {"out_of_place", "in_place"}) {
+            CHECK(row[way]["wrong"] == 0);
+            CHECK(row[way]["time_us"] > 0);
+        }
+    return json;
+}
+
+}  // namespace
+
+TEST_CASE("all_reduce is right on sizes that don't divide, with both executors") {
+    const Case one = GENERATE(values<Case>({{6, "2x3", "blueconnect"},
+                                            {6, "3x2", "blueconnect"},
+                                            {9, "bcube(3,2)", "bml"},
+                                            {8, "bcube(2,3)", "bml"}}));
+    CAPTURE(one.ranks, one.topology, one.schedule);
+    const auto json = bench(one.ranks, "all_reduce",
+                            {"-b", "4", "-e", "256K", "-f", "7", "--schedule", one.schedule, "--topology",
+                             one.topology, "--executor", "both"});
+    CHECK(json["rows"].size() == 2 * 6);  // 4, 28, 196, 1372, 9604, 67228 bytes, each by both
+    CHECK(json["rows"][0]["executor"] == "jit");
+    CHECK(json["rows"][1]["executor"] == "interpreter");
+    CHECK(json["rows"][5]["size_bytes"] == 196);
+    CHECK(json["topology"] == one.topology);
+}
+
+TEST_CASE("all types and operators are right") {
+    const auto json = bench(3, "all_reduce", {"-b", "0", "-e", "4K", "-f", "9", "-d", "all", "-o", "all"});
+    CHECK(json["rows"].size() == 4 * 3 * 5);  // 0, 1, 9, 81, 729 bytes
+}
+
+TEST_CASE("the other collectives are right, in and out of place") {
+    const std::string collective = GENERATE("reduce_scatter", "all_gather", "broadcast");
+    CAPTURE(collective);
+    bench(5, collective, {"-b", "4", "-e", "300K", "-f", "11", "-d", "all"});
+    bench(1, collective, {"-b", "4", "-e", "1K", "-f", "11"});
+}
+
+TEST_CASE("broadcast is right from each root") {
+    const auto json = bench(3, "broadcast", {"-b", "1000", "-e", "1000", "-r", "-1", "-d", "float64"});
+    REQUIRE(json["rows"].size() == 3);
+    CHECK(json["rows"][2]["root"] == 2);
+}
+
+TEST_CASE("both providers are right") {
+    const std::string provider = GENERATE("tcp", "shm");
+    CAPTURE(provider);
+    const auto json = bench(4, "all_reduce", {"-b", "12", "-e", "2M", "-f", "13", "--provider", provider});
+    CHECK(json["provider"].get<std::string>().rfind(provider, 0) == 0);  // tcp is "tcp;ofi_rxm"
+}
+
+TEST_CASE("a schedule that does not exist is an error that names it, on every rank") {
+    const auto result = hocket::test::run({HOCKET_RUN, "-n", "2", "--timeout", "30", HOCKET_BENCH,
+                                           "all_reduce", "--schedule", "no_such_schedule"},
+                                          40s);
+    CHECK(result.exit_code == 1);
+    CHECK(result.err.find("no_such_schedule") != std::string::npos);
+}
+
+TEST_CASE("a wrong flag is refused once, before anything starts") {
+    const auto result =
+        hocket::test::run({HOCKET_RUN, "-n", "2", HOCKET_BENCH, "all_reduce", "-b", "many"}, 20s);
+    CHECK(result.exit_code == 2);
+    CHECK(result.err.find("many") != std::string::npos);
+    CHECK(result.err.find("[1] ") == std::string::npos);
+}

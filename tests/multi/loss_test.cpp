@@ -1,0 +1,61 @@
+// A rank that is killed: every survivor knows within a second, and says who it was and where it waited.
+#include <signal.h>
+
+#include "capi/hocket.h"
+#include "tests/multi/process.hpp"
+#include "tests/support/test.hpp"
+
+using namespace std::chrono_literals;
+using hocket::test::lines_with_prefix;
+using hocket::test::Process;
+
+namespace {
+
+std::string tag(int rank) {
+    std::string text = "[";
+    text += std::to_string(rank);
+    return text += "] ";
+}
+
+std::int64_t now_ms() {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+}  // namespace
+
+TEST_CASE("kill -9 of a rank: the others end within a second, and name it") {
+    const std::string provider = GENERATE("shm", "tcp");
+    const int victim = GENERATE(0, 2);
+    const std::string schedule = GENERATE("blueconnect", "bml");
+    CAPTURE(provider, victim, schedule);
+    Process process(
+        {HOCKET_RUN, "-n", "4", "--grace", "10", "--timeout", "40", HOCKET_ENDLESS, schedule},
+        {{"HOCKET_TOPOLOGY", schedule == "bml" ? "bcube(2,2)" : "2x2"}, {"HOCKET_PROVIDER", provider}});
+    for (int rank = 0; rank < 4; ++rank) REQUIRE(process.wait_for_output(tag(rank) + "running as ", 30s));
+    const pid_t pid = std::stoi(process.output_after(tag(victim) + "running as "));
+    const std::int64_t killed = now_ms();
+    REQUIRE(kill(pid, SIGKILL) == 0);
+    const auto result = process.finish(30s);
+    INFO(result.out << result.err);
+    CHECK(result.in_time);
+    CHECK(result.exit_code == 128 + SIGKILL);
+    CHECK(result.err.find("hocket-run: rank " + std::to_string(victim) + " was killed by signal 9") !=
+          std::string::npos);
+    for (int rank = 0; rank < 4; ++rank) {
+        if (rank == victim) continue;
+        const std::string prefix = tag(rank);
+        const auto ends =
+            lines_with_prefix(result.out, prefix + "status " + std::to_string(HKT_ERROR_PEER_LOST) + " at ");
+        REQUIRE(ends.size() == 1);
+        CHECK(std::stoll(ends[0]) - killed < 1000);
+        const auto destroyed = lines_with_prefix(result.out, prefix + "destroyed after ");
+        REQUIRE(destroyed.size() == 1);
+        CHECK(std::stoi(destroyed[0]) < 2000);
+        std::string said;
+        for (const auto& line : lines_with_prefix(result.err, prefix)) said += line + "\n";
+        CHECK(said.find("rank " + std::to_string(victim)) != std::string::npos);
+        CHECK(said.find(".sched:") != std::string::npos);  // the line of the schedule
+    }
+}

@@ -1,0 +1,226 @@
+// hocket-run with real programs: environment, output, exit codes, signals, deadlines, orphans.
+#include <signal.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "tests/multi/process.hpp"
+#include "tests/support/test.hpp"
+
+using namespace std::chrono_literals;
+using hocket::test::Finished;
+using hocket::test::is_running;
+using hocket::test::lines_with_prefix;
+using hocket::test::Process;
+
+namespace {
+
+// hocket-run OPTIONS... sh -c SCRIPT
+std::vector<std::string> job(std::vector<std::string> options, const std::string& script) {
+    std::vector<std::string> command{HOCKET_RUN};
+    command.insert(command.end(), options.begin(), options.end());
+    command.insert(command.end(), {"sh", "-c", script});
+    return command;
+}
+
+Finished run_job(const std::vector<std::string>& options, const std::string& script,
+                 const Process::Environment& environment = {}) {
+    Finished result = hocket::test::run(job(options, script), 20s, environment);
+    INFO(result.out << result.err);
+    REQUIRE(result.in_time);
+    return result;
+}
+
+// The processes named by numbers in the lines.
+std::vector<pid_t> numbers_in(const std::vector<std::string>& lines) {
+    std::vector<pid_t> pids;
+    for (const auto& line : lines) pids.push_back(std::stoi(line));
+    return pids;
+}
+
+bool all_gone(const std::vector<pid_t>& pids, std::chrono::milliseconds deadline) {
+    const auto until = std::chrono::steady_clock::now() + deadline;
+    while (std::chrono::steady_clock::now() < until) {
+        if (std::none_of(pids.begin(), pids.end(), is_running)) return true;
+        usleep(5000);
+    }
+    return false;
+}
+
+}  // namespace
+
+TEST_CASE("each rank gets its environment") {
+    const auto result = run_job({"-n", "3"},
+                                "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR; "
+                                "echo $MASTER_PORT $HOCKET_SECRET >&2");
+    CHECK(result.exit_code == 0);
+    std::set<std::string> shared;
+    for (int rank = 0; rank < 3; ++rank) {
+        const std::string r = std::to_string(rank), prefix = "[" + r + "] ";
+        CHECK(lines_with_prefix(result.out, prefix) ==
+              std::vector<std::string>{r + " 3 " + r + " 3 127.0.0.1"});
+        for (const auto& line : lines_with_prefix(result.err, prefix)) shared.insert(line);
+    }
+    REQUIRE(shared.size() == 1);  // the same port and secret for all
+    const std::string port_and_secret = *shared.begin();
+    CHECK(port_and_secret.size() - port_and_secret.find(' ') - 1 >= 32);
+    const auto again = run_job({"-n", "1"}, "echo $HOCKET_SECRET");
+    CHECK(port_and_secret.find(again.out.substr(0, 32)) == std::string::npos);  // fresh each time
+}
+
+TEST_CASE("a secret that the user set is kept") {
+    const auto result = run_job({"-n", "2"}, "echo $HOCKET_SECRET", {{"HOCKET_SECRET", "from-the-user"}});
+    CHECK(lines_with_prefix(result.out, "[1] ") == std::vector<std::string>{"from-the-user"});
+}
+
+TEST_CASE("rank 0 alone inherits the listening socket") {
+    const auto result = run_job({"-n", "2"},
+                                "test -z \"$HOCKET_LISTEN_FD\" || readlink /proc/$$/fd/$HOCKET_LISTEN_FD; "
+                                "ls -l /proc/$$/fd | grep -c socket:");
+    const auto first = lines_with_prefix(result.out, "[0] "), second = lines_with_prefix(result.out, "[1] ");
+    REQUIRE(first.size() == 2);
+    CHECK(first[0].rfind("socket:", 0) == 0);
+    CHECK(first[1] == "1");
+    CHECK(second == std::vector<std::string>{"0"});
+}
+
+TEST_CASE("lines stay whole, streams apart, and a last line without an end is printed") {
+    const auto result = run_job({"-n", "3"},
+                                "i=0; while [ $i -lt 200 ]; do printf 'left'; printf '%s\\n' ' right'; "
+                                "i=$((i+1)); done; echo problem >&2; printf end");
+    for (const char* prefix : {"[0] ", "[1] ", "[2] "}) {
+        auto lines = lines_with_prefix(result.out, prefix);
+        REQUIRE(lines.size() == 201);
+        CHECK(lines.back() == "end");
+        lines.pop_back();
+        CHECK(std::set<std::string>(lines.begin(), lines.end()) == std::set<std::string>{"left right"});
+        CHECK(lines_with_prefix(result.err, prefix) == std::vector<std::string>{"problem"});
+    }
+    CHECK(std::count(result.out.begin(), result.out.end(), '\n') == 603);
+}
+
+TEST_CASE("of a line redrawn with carriage returns the last version is printed") {
+    const auto result = run_job({"-n", "2"},
+                                "printf '10 %%\\r'; sleep 0.05; printf '100 %%\\r'; sleep 0.05; "
+                                "printf '\\rdone\\nnext\\r\\n'");
+    CHECK(lines_with_prefix(result.out, "[1] ") == std::vector<std::string>{"done", "next"});
+}
+
+TEST_CASE("output passes through untouched for one rank and with --no-prefix") {
+    CHECK(run_job({"-n", "1"}, "printf 'a\\rb'").out == "a\rb");
+    CHECK(run_job({"-n", "2", "--no-prefix"}, "printf x").out == "xx");
+    CHECK(run_job({"-n", "1", "--tag-output"}, "echo x").out == "[0] x\n");
+}
+
+TEST_CASE("options after the program are the program's") {
+    const auto result = hocket::test::run({HOCKET_RUN, "-n", "1", "echo", "-n", "5", "--timeout"}, 20s);
+    CHECK(result.out == "5 --timeout");
+}
+
+TEST_CASE("mistakes on the command line are refused") {
+    CHECK(hocket::test::run({HOCKET_RUN, "-n", "2"}, 20s).exit_code == 2);
+    CHECK(hocket::test::run({HOCKET_RUN, "-n", "2", "--nonsense", "true"}, 20s).exit_code == 2);
+    CHECK(hocket::test::run({HOCKET_RUN, "-n", "0", "true"}, 20s).exit_code == 2);
+    const auto missing = hocket::test::run({HOCKET_RUN, "-n", "2", "/no/such/program"}, 20s);
+    CHECK(missing.exit_code == 127);
+    CHECK(missing.err.find("/no/such/program") != std::string::npos);
+}
+
+TEST_CASE("the first failure's code is the job's, and the others are ended after the grace") {
+    auto result = run_job({"-n", "4", "--grace", "0.3"}, "if [ $RANK = 2 ]; then exit 7; fi; sleep 60");
+    CHECK(result.exit_code == 7);
+    CHECK(result.seconds < 5);
+    CHECK(result.err.find("rank 2 exited with code 7") != std::string::npos);
+    result = run_job({"-n", "3", "--grace", "0.3"}, "if [ $RANK = 1 ]; then kill -SEGV $$; fi; sleep 60");
+    CHECK(result.exit_code == 128 + SIGSEGV);
+    CHECK(result.err.find("rank 1 was killed by signal 11") != std::string::npos);
+}
+
+TEST_CASE("survivors may finish their words within the grace") {
+    const auto result = run_job({"-n", "2", "--grace", "5"},
+                                "if [ $RANK = 0 ]; then exit 3; fi; sleep 0.4; echo I saw it; exit 9");
+    CHECK(result.exit_code == 3);
+    CHECK(result.seconds < 4);
+    CHECK(lines_with_prefix(result.out, "[1] ") == std::vector<std::string>{"I saw it"});
+}
+
+TEST_CASE("a rank that ignores SIGTERM is killed") {
+    const auto result =
+        run_job({"-n", "2", "--grace", "0.1"},
+                "if [ $RANK = 0 ]; then sleep 0.2; exit 3; fi; trap '' TERM; while :; do sleep 0.1; done");
+    CHECK(result.exit_code == 3);
+    CHECK(result.seconds < 5);
+}
+
+TEST_CASE("the timeout ends the job with 124") {
+    const auto result = run_job({"-n", "3", "--timeout", "0.5"}, "sleep 60");
+    CHECK(result.exit_code == 124);
+    CHECK(result.seconds < 5);
+    CHECK(result.err.find("timeout") != std::string::npos);
+}
+
+TEST_CASE("signals are passed on, and a rank that handles one decides its end") {
+    for (const auto& [name, number] : {std::pair{"INT", SIGINT}, {"TERM", SIGTERM}, {"HUP", SIGHUP}}) {
+        CAPTURE(name);
+        Process process(job({"-n", "2"}, std::string("trap 'echo got it; exit 0' ") + name +
+                                             "; echo ready; while :; do sleep 0.05; done"));
+        REQUIRE(process.wait_for_output("[0] ready", 10s));
+        REQUIRE(process.wait_for_output("[1] ready", 10s));
+        kill(process.pid(), number);
+        const Finished result = process.finish(10s);
+        CHECK(result.in_time);
+        CHECK(result.exit_code == 0);
+        CHECK(result.out.find("[0] got it") != std::string::npos);
+        CHECK(result.out.find("[1] got it") != std::string::npos);
+    }
+}
+
+TEST_CASE("a second signal kills") {
+    Process process(job({"-n", "2"}, "trap '' INT; echo ready; while :; do sleep 0.05; done"));
+    REQUIRE(process.wait_for_output("[0] ready", 10s));
+    REQUIRE(process.wait_for_output("[1] ready", 10s));
+    kill(process.pid(), SIGINT);
+    usleep(200'000);
+    REQUIRE(is_running(process.pid()));
+    kill(process.pid(), SIGINT);
+    const Finished result = process.finish(10s);
+    CHECK(result.in_time);
+    CHECK(result.exit_code == 128 + SIGINT);
+}
+
+TEST_CASE("nothing outlives hocket-run, even when it is killed") {
+    // Each rank starts a process of its own; both numbers are printed.
+    const std::string script = "sleep 300 & echo $!; echo $$; wait";
+    auto pids_of = [](const std::string& text) {
+        auto pids = numbers_in(lines_with_prefix(text, "[0] "));
+        for (pid_t pid : numbers_in(lines_with_prefix(text, "[1] "))) pids.push_back(pid);
+        return pids;
+    };
+    SECTION("killed with SIGKILL") {
+        Process process(job({"-n", "2"}, script + "; sleep 300"));
+        REQUIRE(process.wait_for_output("[0] ", 10s));
+        REQUIRE(process.wait_for_output("[1] ", 10s));
+        usleep(300'000);
+        kill(process.pid(), SIGKILL);
+        const Finished result = process.finish(5s);
+        CHECK(result.in_time);
+        const auto pids = pids_of(result.out);
+        REQUIRE(pids.size() == 4);
+        CHECK(all_gone(pids, 2s));
+    }
+    SECTION("after a failure") {
+        const auto result = run_job({"-n", "2", "--grace", "0.2"}, "sleep 300 & echo $!; echo $$; exit 5");
+        CHECK(result.exit_code == 5);
+        const auto pids = pids_of(result.out);
+        REQUIRE(pids.size() == 4);
+        CHECK(all_gone(pids, 2s));
+    }
+}
+
+TEST_CASE("a reader who goes ends the job") {
+    const auto result = hocket::test::run(
+        {"sh", "-c", std::string(HOCKET_RUN) + " -n 2 sh -c 'while :; do echo y; done' | head -1; echo over"},
+        20s);
+    CHECK(result.in_time);
+    CHECK(result.out.find("over") != std::string::npos);
+}

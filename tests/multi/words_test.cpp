@@ -1,0 +1,67 @@
+// The example learns, and learns the same on four ranks as on one.
+#include <cmath>
+#include <regex>
+
+#include "tests/multi/process.hpp"
+#include "tests/support/test.hpp"
+
+using namespace std::chrono_literals;
+using Words = std::vector<std::string>;
+
+namespace {
+
+std::string words(int ranks, Words options) {
+    Words command{HOCKET_RUN, "-n", std::to_string(ranks), "--timeout", "100", HOCKET_WORDS};
+    command.insert(command.end(), options.begin(), options.end());
+    const auto result = hocket::test::run(command, 110s);
+    INFO(result.out << result.err);
+    REQUIRE(result.exit_code == 0);
+    CHECK(result.out.find("hold the same") != std::string::npos);
+    return result.out;
+}
+
+double figure(const std::string& text, const std::string& pattern) {
+    std::smatch match;
+    REQUIRE(std::regex_search(text, match, std::regex(pattern)));
+    return std::stod(match[1]);
+}
+
+double final_loss(const std::string& text) {
+    return figure(text, "final loss ([0-9.]+) after 400 steps");
+}
+
+const Words small{"--steps", "400", "--hidden", "48", "--max-words", "9000", "--batch", "250"};
+
+Words with(Words options, const Words& more) {
+    options.insert(options.end(), more.begin(), more.end());
+    return options;
+}
+
+}  // namespace
+
+TEST_CASE("training gives the same loss on any number of ranks") {
+    const double alone = final_loss(words(1, small));
+    CHECK(alone < 2.9);  // guessing is ln 27 = 3.296
+    const double on_four =
+        final_loss(words(4, with(small, {"--schedule", "blueconnect", "--topology", "2x2"})));
+    CHECK(std::abs(on_four - alone) / alone < 1e-4);
+    const double on_three = final_loss(words(3, small));  // 250 does not divide by 3
+    CHECK(std::abs(on_three - alone) / alone < 1e-4);
+}
+
+TEST_CASE("another seed is another run") {
+    CHECK(final_loss(words(1, small)) != final_loss(words(1, with(small, {"--seed", "2"}))));
+}
+
+TEST_CASE("the loss falls over the epochs") {
+    const std::string text = words(2, {"--epochs", "3", "--max-words", "6000", "--hidden", "32"});
+    CHECK(figure(text, "epoch 3  loss ([0-9.]+)") < figure(text, "epoch 1  loss ([0-9.]+)") - 0.2);
+}
+
+TEST_CASE("a missing word list is an error that says what to do") {
+    const auto result =
+        hocket::test::run({HOCKET_RUN, "-n", "2", HOCKET_WORDS, "--words", "/no/such/list"}, 20s);
+    CHECK(result.exit_code == 1);
+    CHECK(result.err.find("/no/such/list") != std::string::npos);
+    CHECK(result.err.find("wamerican") != std::string::npos);
+}

@@ -1,0 +1,298 @@
+// Whole communicators: real schedules, real processes, real fabrics, both executors.
+#include "runtime/engine/communicator.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace std::chrono_literals;
+using dsl::Collective;
+using engine::Communicator;
+using engine::ExecutorKind;
+using engine::PlanChoice;
+using test::expect;
+using test::run_ranks;
+
+namespace {
+
+template <typename T>
+constexpr DataType type_of() {
+    if (std::is_same_v<T, float>) return DataType::float32;
+    if (std::is_same_v<T, double>) return DataType::float64;
+    return std::is_same_v<T, std::int32_t> ? DataType::int32 : DataType::int64;
+}
+
+// Differs by rank and index; in floating point, sums of these are rounded, so that the order shows.
+template <typename T>
+T value(int rank, std::uint64_t i) {
+    const auto mixed =
+        static_cast<std::int64_t>((i * 2654435761u + static_cast<std::uint64_t>(rank) * 40503u) % 2003);
+    return std::is_floating_point_v<T> ? static_cast<T>((mixed - 1000) / 7.0) : static_cast<T>(mixed - 1000);
+}
+
+template <typename T>
+std::vector<T> values(int rank, std::uint64_t count) {
+    std::vector<T> result(count);
+    for (std::uint64_t i = 0; i < count; ++i) result[i] = value<T>(rank, i);
+    return result;
+}
+
+template <typename T>
+T reduced(ReduceOp op, int ranks, std::uint64_t i) {
+    long double result = value<T>(0, i);
+    for (int rank = 1; rank < ranks; ++rank) {
+        const long double next = value<T>(rank, i);
+        result = op == ReduceOp::sum   ? result + next
+                 : op == ReduceOp::max ? std::max(result, next)
+                                       : std::min(result, next);
+    }
+    return static_cast<T>(result);
+}
+
+template <typename T>
+bool close_to(T a, T b) {
+    return std::abs(static_cast<double>(a) - static_cast<double>(b)) <= (sizeof(T) == 4 ? 2e-3 : 1e-10);
+}
+
+// One collective with one executor, in or out of place; the result.
+template <typename T>
+std::vector<T> run(Communicator& comm, PlanChoice choice, std::uint64_t count, bool in_place) {
+    choice.type = type_of<T>();
+    const auto plan = comm.cached_plan(choice);
+    const std::uint64_t whole = plan->elements_of_x(count);
+    const auto own = static_cast<std::uint64_t>(comm.rank()) * count;
+    const bool scatters = choice.collective == Collective::reduce_scatter;
+    const bool gathers = choice.collective == Collective::all_gather;
+    const std::uint64_t sent = scatters ? whole : count, received = gathers ? whole : count;
+    const auto mine = values<T>(comm.rank(), sent);
+    if (!in_place) {
+        std::vector<T> recv(received, T{77});
+        comm.wait(comm.start(plan, mine.data(), recv.data(), count));
+        return recv;
+    }
+    std::vector<T> both(std::max(sent, received), T{77});
+    std::copy(mine.begin(), mine.end(), both.begin() + static_cast<std::ptrdiff_t>(gathers ? own : 0));
+    T* send = both.data() + (gathers ? own : 0);
+    T* recv = both.data() + (scatters ? own : 0);
+    comm.wait(comm.start(plan, send, recv, count));
+    return std::vector<T>(recv, recv + received);
+}
+
+template <typename T>
+void expect_result(const Communicator& comm, const PlanChoice& choice, std::uint64_t count,
+                   const std::vector<T>& got) {
+    for (std::uint64_t i = 0; i < got.size(); ++i) {
+        const auto own = static_cast<std::uint64_t>(comm.rank()) * count;
+        T want{};
+        switch (choice.collective) {
+            case Collective::all_reduce:
+                want = reduced<T>(choice.op, comm.size(), i);
+                break;
+            case Collective::reduce_scatter:
+                want = reduced<T>(choice.op, comm.size(), own + i);
+                break;
+            case Collective::all_gather:
+                want = value<T>(static_cast<int>(i / count), i % count);
+                break;
+            case Collective::broadcast:
+                want = value<T>(choice.root, i);
+                break;
+        }
+        expect(close_to(got[i], want),
+               fmt::format("{} of {} {} {}: element {} is {}, expected {}", dsl::name_of(choice.collective),
+                           count, name_of(type_of<T>()), name_of(choice.op), i, got[i], want));
+    }
+}
+
+template <typename T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+template <typename T>
+void check_collective(Communicator& comm, PlanChoice choice, std::initializer_list<std::uint64_t> counts) {
+    for (const std::uint64_t count : counts) {
+        choice.executor = ExecutorKind::interpreter;
+        const auto oracle = run<T>(comm, choice, count, false);
+        expect_result(comm, choice, count, oracle);
+        for (const auto executor : {ExecutorKind::interpreter, ExecutorKind::automatic})
+            for (const bool in_place : {false, true}) {
+                choice.executor = executor;
+                expect(same_bits(run<T>(comm, choice, count, in_place), oracle),
+                       fmt::format("{} of {} {} {}: {} {} differs from the interpreter",
+                                   dsl::name_of(choice.collective), count, name_of(type_of<T>()),
+                                   name_of(choice.op), name_of(executor),
+                                   in_place ? "in place" : "out of place"));
+            }
+    }
+}
+
+std::unique_ptr<Communicator> join() {
+    return Communicator::create(engine::resolve({}));
+}
+
+template <typename Call>
+std::string failure_of(Call call) {
+    try {
+        call();
+    } catch (const Error& error) {
+        return fmt::format("{}: {}", static_cast<int>(error.status()), error.what());
+    }
+    return "no failure";
+}
+
+void expect_contains(const std::string& text, std::initializer_list<const char*> parts) {
+    for (const char* part : parts)
+        expect(text.find(part) != std::string::npos, fmt::format("\"{}\" is not in: {}", part, text));
+}
+
+template <typename T>
+void check_type(Communicator& comm) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+        check_collective<T>(comm, {.collective = Collective::all_reduce, .op = op}, {0, 1, 7, 1000});
+        check_collective<T>(comm, {.collective = Collective::reduce_scatter, .op = op}, {0, 1, 3, 257});
+    }
+    check_collective<T>(comm, {.collective = Collective::all_gather}, {0, 1, 5, 333});
+    check_collective<T>(comm, {.collective = Collective::broadcast, .root = comm.size() - 1},
+                        {0, 1, 2, 1000});
+}
+
+}  // namespace
+
+TEST_CASE("all collectives, types and operators on 1 to 5 ranks, JIT and interpreter alike") {
+    for (const int ranks : {1, 2, 3, 4, 5}) {
+        const auto outcomes = run_ranks({ranks, {}, 120}, [](int) {
+            const auto comm = join();
+            check_type<float>(*comm);
+            check_type<double>(*comm);
+            check_type<std::int32_t>(*comm);
+            check_type<std::int64_t>(*comm);
+        });
+        INFO(ranks << " ranks");
+        CHECK(test::problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("odd counts, large and small, on both fabrics, with every schedule that fits") {
+    struct Case {
+        int ranks;
+        const char *topology, *schedule;
+    };
+    for (const char* provider : {"shm", "tcp"})
+        for (const Case& c : {Case{3, "", "ring"},
+                              {4, "2x2", "blueconnect"},
+                              {6, "2x3", "blueconnect"},
+                              {4, "bcube(2,2)", "bml"},
+                              {4, "", "halving"},
+                              {5, "", "direct"}}) {
+            const auto outcomes =
+                run_ranks({c.ranks,
+                           {{"HOCKET_PROVIDER", provider},
+                            {"HOCKET_TOPOLOGY", c.topology},
+                            {"HOCKET_SCHEDULE", c.schedule}},
+                           120},
+                          [](int) {
+                              const auto comm = join();
+                              check_collective<float>(*comm, {}, {0, 1, 2, 3, 5, 7, 1000, 100003});
+                          });
+            INFO(provider << " " << c.topology << " " << c.schedule);
+            CHECK(test::problems(outcomes) == "");
+        }
+}
+
+TEST_CASE("a barrier holds everybody until the last one comes") {
+    auto* entered = static_cast<double*>(test::shared_memory(sizeof(double)));
+    const auto outcomes = run_ranks({3}, [&](int rank) {
+        const auto comm = join();
+        if (rank == 1) {
+            std::this_thread::sleep_for(150ms);
+            *entered = test::now_ms();
+        }
+        comm->barrier();
+        expect(*entered != 0 && test::now_ms() >= *entered, "the barrier let a rank through");
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
+TEST_CASE("a difference in the set-up is named at creation, on all ranks") {
+    const auto outcomes = run_ranks({3}, [](int rank) {
+        if (rank == 1) setenv("HOCKET_TOPOLOGY", "3x1", 1);
+        expect_contains(failure_of([] { join(); }), {"-8:", "the ranks differ in HOCKET_TOPOLOGY",
+                                                     "\"\" on ranks 0, 2", "\"3x1\" on rank 1"});
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
+TEST_CASE("a topology or a schedule that does not fit is the language's error") {
+    const auto outcomes = run_ranks({2, {{"HOCKET_TOPOLOGY", "2x2"}}},
+                                    [](int) { expect_contains(failure_of([] { join(); }), {"-2:"}); });
+    CHECK(test::problems(outcomes) == "");
+
+    const auto comm = Communicator::create({});
+    expect_contains(failure_of([&] { comm->make_plan({.schedule = "no_such_schedule"}); }),
+                    {"-3:", "no_such_schedule"});
+    expect_contains(failure_of([&] { comm->make_plan({.collective = Collective::broadcast, .root = 1}); }),
+                    {"-1:", "root is 1"});
+}
+
+TEST_CASE("communicators may be left at different times, with operations unfinished") {
+    const auto outcomes = run_ranks({3, {{"HOCKET_TIMEOUT_MS", "5000"}}}, [](int rank) {
+        auto comm = join();
+        auto data = values<float>(rank, 200000);
+        const auto plan = comm->cached_plan({});
+        if (rank != 2) comm->start(plan, data.data(), data.data(), data.size());  // rank 2 never joins in
+        if (rank == 1) std::this_thread::sleep_for(300ms);
+        const double begin = test::now_ms();
+        comm.reset();
+        expect(test::now_ms() - begin < 1900, fmt::format("destroying took {} ms", test::now_ms() - begin));
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
+TEST_CASE("a rank that is done serves those that are late") {
+    for (const char* provider : {"shm", "tcp"}) {
+        const auto outcomes = run_ranks({4, {{"HOCKET_PROVIDER", provider}}}, [](int rank) {
+            const auto comm = join();
+            if (rank == 3)
+                std::this_thread::sleep_for(400ms);  // the others are at their goodbyes by now, or wait
+            check_collective<double>(*comm, {.collective = Collective::broadcast, .root = 0}, {300000});
+        });
+        INFO(provider);
+        CHECK(test::problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("a silent rank is found by its missing heartbeat") {
+    auto* stopped = static_cast<double*>(test::shared_memory(2 * sizeof(double)));
+    auto* pid = reinterpret_cast<pid_t*>(stopped + 1);
+    const auto outcomes = run_ranks({3, {{"HOCKET_HEARTBEAT_TIMEOUT_MS", "600"}}}, [&](int rank) {
+        const auto comm = join();
+        if (rank == 1) *pid = getpid();
+        comm->barrier();
+        if (rank == 0) {
+            *stopped = test::now_ms();
+            kill(*pid, SIGSTOP);
+        }
+        const auto text = failure_of([&] {
+            if (rank != 1)
+                comm->barrier();
+            else
+                std::this_thread::sleep_for(30s);
+        });
+        if (rank == 1) return;
+        expect_contains(text, {"-6:", "rank 1 was lost", "heartbeat"});
+        expect(test::now_ms() - *stopped < 2500, "known too late");
+        if (rank == 0) kill(*pid, SIGKILL);
+    });
+    CHECK(outcomes[1].signal == SIGKILL);
+    for (const int survivor : {0, 2}) CHECK(outcomes[survivor].text == "");
+}

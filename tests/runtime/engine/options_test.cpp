@@ -1,0 +1,108 @@
+#include "runtime/engine/options.hpp"
+
+#include <map>
+
+#include "runtime/error.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using engine::Choices;
+using engine::ExecutorKind;
+using engine::Options;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Options resolved(const Variables& variables, const Choices& choices = {}) {
+    return engine::resolve(choices, [&](const char* name) -> const char* {
+        const auto found = variables.find(name);
+        return found == variables.end() ? nullptr : found->second.c_str();
+    });
+}
+
+Variables with(Variables base, const Variables& more) {
+    for (const auto& [name, value] : more) base[name] = value;
+    return base;
+}
+
+const Variables job = {{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_PORT", "29500"}, {"HOCKET_SECRET", "s"}};
+
+}  // namespace
+
+TEST_CASE("nothing set is a world of one") {
+    const Options options = resolved({});
+    CHECK(options.rank == 0);
+    CHECK(options.world_size == 1);
+    CHECK(options.timeout == std::chrono::seconds(60));
+    CHECK(options.schedule_path == std::vector<std::string>{engine::library_folder()});
+}
+
+TEST_CASE("every variable reaches its field") {
+    const Options options = resolved(with(job, {{"MASTER_ADDR", "10.0.0.1"},
+                                                {"HOCKET_PROVIDER", "tcp"},
+                                                {"HOCKET_TOPOLOGY", "2x2"},
+                                                {"HOCKET_SCHEDULE", "ring"},
+                                                {"HOCKET_SCHEDULE_PATH", "a::b/c:"},
+                                                {"HOCKET_EXECUTOR", "interpreter"},
+                                                {"HOCKET_TIMEOUT_MS", "1234"},
+                                                {"HOCKET_HEARTBEAT_TIMEOUT_MS", "700"},
+                                                {"HOCKET_LISTEN_FD", "9"}}));
+    CHECK(options.rank == 2);
+    CHECK(options.world_size == 4);
+    CHECK(options.master_addr == "10.0.0.1");
+    CHECK(options.master_port == 29500);
+    CHECK(options.listen_fd == -1);  // rank 0's alone
+    CHECK(options.secret == "s");
+    CHECK(options.provider == "tcp");
+    CHECK(options.topology == "2x2");
+    CHECK(options.schedule == "ring");
+    CHECK(options.schedule_path == std::vector<std::string>{"a", "b/c", engine::library_folder()});
+    CHECK(options.executor == ExecutorKind::interpreter);
+    CHECK(options.timeout.count() == 1234);
+    CHECK(options.heartbeat_timeout.count() == 700);
+    CHECK(resolved(with(job, {{"RANK", "0"}, {"HOCKET_LISTEN_FD", "9"}})).listen_fd == 9);
+}
+
+TEST_CASE("other launchers' variables are understood, in pairs") {
+    const Variables rest = {{"MASTER_PORT", "1"}, {"HOCKET_SECRET", "s"}};
+    CHECK(resolved(with(rest, {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "3"}})).world_size ==
+          3);
+    CHECK(resolved(with(rest, {{"PMI_RANK", "1"}, {"PMI_SIZE", "5"}})).rank == 1);
+    CHECK(resolved(with(rest, {{"SLURM_PROCID", "6"}, {"SLURM_NTASKS", "7"}})).rank == 6);
+    CHECK(resolved(with(job, {{"SLURM_PROCID", "6"}, {"SLURM_NTASKS", "7"}})).rank == 2);
+}
+
+TEST_CASE("the embedder's choice comes before the environment") {
+    Choices choices;
+    choices.rank = 1;
+    choices.world_size = 2;
+    choices.schedule = "direct";
+    choices.timeout = std::chrono::milliseconds(5);
+    choices.executor = ExecutorKind::jit;
+    const Options options = resolved(
+        with(job,
+             {{"HOCKET_SCHEDULE", "ring"}, {"HOCKET_TIMEOUT_MS", "9"}, {"HOCKET_EXECUTOR", "interpreter"}}),
+        choices);
+    CHECK(options.rank == 1);
+    CHECK(options.world_size == 2);
+    CHECK(options.schedule == "direct");
+    CHECK(options.timeout.count() == 5);
+    CHECK(options.executor == ExecutorKind::jit);
+}
+
+TEST_CASE("what cannot be is refused by its name") {
+    using Catch::Contains;
+    CHECK_THROWS_WITH(resolved(with(job, {{"RANK", "4"}})), Contains("RANK is 4") && Contains("0 to 3"));
+    CHECK_THROWS_WITH(resolved(with(job, {{"RANK", "two"}})), Contains("RANK is \"two\""));
+    CHECK_THROWS_WITH(resolved(with(job, {{"WORLD_SIZE", "0"}})), Contains("WORLD_SIZE is 0"));
+    CHECK_THROWS_WITH(resolved({{"RANK", "0"}}), Contains("WORLD_SIZE is not set"));
+    CHECK_THROWS_WITH(resolved({{"WORLD_SIZE", "2"}}), Contains("RANK is not set"));
+    CHECK_THROWS_WITH(resolved(with(job, {{"MASTER_PORT", "70000"}})), Contains("MASTER_PORT is 70000"));
+    CHECK_THROWS_WITH(resolved(with(job, {{"MASTER_PORT", ""}})), Contains("MASTER_PORT is not set"));
+    CHECK_THROWS_WITH(resolved(with(job, {{"HOCKET_SECRET", ""}})), Contains("HOCKET_SECRET is not set"));
+    CHECK_THROWS_WITH(resolved({{"HOCKET_TIMEOUT_MS", "1s"}}), Contains("HOCKET_TIMEOUT_MS is \"1s\""));
+    CHECK_THROWS_WITH(resolved({{"HOCKET_TIMEOUT_MS", "-1"}}), Contains("HOCKET_TIMEOUT_MS is -1"));
+    CHECK_THROWS_WITH(resolved({{"HOCKET_EXECUTOR", "gpu"}}), Contains("HOCKET_EXECUTOR is \"gpu\""));
+    CHECK_THROWS_AS(resolved({{"WORLD_SIZE", "x"}}), Error);
+}

@@ -1,0 +1,14 @@
+// Rank programs made by hand, for tests of the engine that need no schedule language.
+#pragma once
+
+#include "dsl/rank_program.hpp"
+
+namespace hocket::test {
+
+// Ring all_reduce: chunk c goes round from rank c + 1 to rank c, combined on the way, and round once more.
+dsl::RankProgram ring_all_reduce(dsl::Rank rank, dsl::Rank ranks);
+
+// The root sends everything to everybody.
+dsl::RankProgram flat_broadcast(dsl::Rank rank, dsl::Rank ranks, dsl::Rank root);
+
+}  // namespace hocket::test

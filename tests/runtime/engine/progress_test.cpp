@@ -1,0 +1,348 @@
+// Real processes over real fabrics, with programs made by hand.
+#include "runtime/engine/progress.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <new>
+#include <numeric>
+#include <thread>
+
+#include "runtime/engine/agreement.hpp"
+#include "tests/runtime/engine/programs.hpp"
+#include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace std::chrono_literals;
+using engine::Execution;
+using engine::ExecutorKind;
+using engine::Plan;
+using test::expect;
+using test::Job;
+using test::run_ranks;
+
+namespace {
+
+thread_local std::size_t allocations = 0;
+
+}  // namespace
+
+// Counts what C++ code of this thread allocates; libfabric's own memory is its own affair.
+void* operator new(std::size_t bytes) {
+    ++allocations;
+    if (void* memory = std::malloc(bytes)) return memory;
+    throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+
+namespace {
+
+// What a communicator consists of, without the schedule language.
+struct Station {
+    engine::Options options = engine::resolve({});
+    std::unique_ptr<transport::Bootstrap> bootstrap;
+    std::unique_ptr<transport::Fabric> fabric;
+    std::unique_ptr<engine::Progress> progress;
+
+    Station() {
+        transport::BootstrapOptions join;
+        join.rank = options.rank;
+        join.world_size = options.world_size;
+        join.master_port = options.master_port;
+        join.listen_fd = options.listen_fd;
+        join.secret = options.secret;
+        bootstrap = transport::Bootstrap::join(join);
+        engine::agree(*bootstrap, options);
+        fabric = transport::Fabric::open(options.provider, "127.0.0.1");
+        engine::connect_all(*bootstrap, *fabric, options);
+        progress = std::make_unique<engine::Progress>(*bootstrap, fabric.get(), options.timeout);
+    }
+
+    std::shared_ptr<Plan> ring(DataType type = DataType::int64,
+                               ExecutorKind kind = ExecutorKind::interpreter) const {
+        return Plan::make(test::ring_all_reduce(options.rank, options.world_size), type, ReduceOp::sum, kind);
+    }
+    std::shared_ptr<Plan> broadcast(int root) const {
+        return Plan::make(test::flat_broadcast(options.rank, options.world_size, root), DataType::int64,
+                          ReduceOp::sum, ExecutorKind::interpreter);
+    }
+    void run(const std::shared_ptr<Plan>& plan, const void* send, void* recv, std::uint64_t count) {
+        progress->wait(progress->start(plan, count, send, recv));
+    }
+    // Nobody leaves while others still need its messages.
+    void meet() { bootstrap->all_gather("", 20s); }
+};
+
+std::vector<std::int64_t> numbers(std::uint64_t count, int rank) {
+    std::vector<std::int64_t> values(count);
+    std::iota(values.begin(), values.end(), std::int64_t{1000} * rank);
+    return values;
+}
+
+void expect_sum(const std::vector<std::int64_t>& values, int ranks, const std::string& what) {
+    const std::int64_t all = 1000 * ranks * (ranks - 1) / 2;
+    for (std::size_t i = 0; i < values.size(); ++i)
+        expect(values[i] == all + static_cast<std::int64_t>(i) * ranks,
+               fmt::format("{}: element {} is {}", what, i, values[i]));
+}
+
+// What the body's call throws, as "status: text".
+template <typename Call>
+std::string failure_of(Call call) {
+    try {
+        call();
+    } catch (const Error& error) {
+        return fmt::format("{}: {}", static_cast<int>(error.status()), error.what());
+    }
+    return "no failure";
+}
+
+void expect_contains(const std::string& text, std::initializer_list<const char*> parts) {
+    for (const char* part : parts)
+        expect(text.find(part) != std::string::npos, fmt::format("\"{}\" is not in: {}", part, text));
+}
+
+const char* const providers[] = {"shm", "tcp"};
+
+}  // namespace
+
+TEST_CASE("all_reduce on real fabrics, any count, in and out of place, again and again") {
+    for (const char* provider : providers)
+        for (const int ranks : {2, 3, 5}) {
+            const auto outcomes = run_ranks({ranks, {{"HOCKET_PROVIDER", provider}}}, [&](int rank) {
+                Station station;
+                const auto plan = station.ring();
+                for (const std::uint64_t count : {0, 1, 2, 3, 5, 7, 1000, 100003, 1000, 7}) {
+                    auto send = numbers(count, rank);
+                    std::vector<std::int64_t> recv(count, -1);
+                    station.run(plan, send.data(), recv.data(), count);
+                    expect_sum(recv, ranks, "out of place");
+                    station.run(plan, send.data(), send.data(), count);
+                    expect_sum(send, ranks, "in place");
+                }
+                station.meet();
+            });
+            INFO(provider << " with " << ranks << " ranks");
+            CHECK(test::problems(outcomes) == "");
+        }
+}
+
+TEST_CASE("a warm start allocates nothing") {
+    // Over tcp: the shm fabric keeps a queue of its own, which is not the engine's.
+    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+        Station station;
+        const auto plan = station.ring();
+        auto values = numbers(5000, rank);
+        for (int i = 0; i < 20; ++i) station.run(plan, values.data(), values.data(), 5000);
+        const std::size_t before = allocations;
+        for (int i = 0; i < 50; ++i) station.run(plan, values.data(), values.data(), 5000);
+        const std::size_t made = allocations - before;
+        expect(made == 0, fmt::format("{} allocations in 50 starts", made));
+        station.meet();
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
+TEST_CASE("several operations in flight, of one plan and of two, ended in any order") {
+    for (const char* provider : providers) {
+        const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", provider}}}, [&](int rank) {
+            Station station;
+            const auto ring = station.ring(), broadcast = station.broadcast(1);
+            for (int round = 0; round < 3; ++round) {
+                constexpr int flights = 6;
+                std::vector<std::vector<std::int64_t>> buffers;
+                std::vector<Execution*> executions;
+                for (int i = 0; i < flights; ++i)
+                    buffers.push_back(numbers(50 * static_cast<std::uint64_t>(i), rank));
+                for (int i = 0; i < flights; ++i)
+                    executions.push_back(&station.progress->start(i % 2 ? broadcast : ring, buffers[i].size(),
+                                                                  buffers[i].data(), buffers[i].data()));
+                // Every rank in another order, some by polling.
+                for (int k = 0; k < flights; ++k) {
+                    const int i = rank == 0 ? k : rank == 1 ? flights - 1 - k : (k * 5 + 2) % flights;
+                    if (k % 2)
+                        station.progress->wait(*executions[i]);
+                    else
+                        while (!station.progress->test(*executions[i])) std::this_thread::yield();
+                }
+                for (int i = 0; i < flights; ++i)
+                    if (i % 2 == 0)
+                        expect_sum(buffers[i], 3, fmt::format("operation {}", i));
+                    else
+                        expect(buffers[i] == numbers(buffers[i].size(), 1), fmt::format("broadcast {}", i));
+            }
+            station.meet();
+        });
+        INFO(provider);
+        CHECK(test::problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("threads of one rank wait and start at the same time") {
+    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "shm"}}}, [](int rank) {
+        Station station;
+        const auto plan = station.ring();
+        // The order of starts must be the same on all ranks: one thread starts, others wait.
+        constexpr int flights = 40;
+        std::vector<std::vector<std::int64_t>> buffers(flights, numbers(2000, rank));
+        std::vector<Execution*> executions(flights);
+        std::vector<std::atomic<bool>> started(flights);
+        std::vector<std::string> wrong(3);
+        std::vector<std::thread> waiters;
+        for (int t = 0; t < 3; ++t)
+            waiters.emplace_back([&, t] {
+                for (int i = t; i < flights; i += 3) {
+                    while (!started[i]) std::this_thread::yield();
+                    try {
+                        if (t == 2)
+                            while (!station.progress->test(*executions[i])) std::this_thread::yield();
+                        else
+                            station.progress->wait(*executions[i]);
+                        expect_sum(buffers[i], 2, fmt::format("operation {}", i));
+                    } catch (const std::exception& error) {
+                        wrong[t] = error.what();
+                    }
+                }
+            });
+        for (int i = 0; i < flights; ++i) {
+            if (i % 5 == rank) std::this_thread::sleep_for(2ms);
+            executions[i] = &station.progress->start(plan, 2000, buffers[i].data(), buffers[i].data());
+            started[i] = true;
+        }
+        for (std::thread& waiter : waiters) waiter.join();
+        for (const std::string& text : wrong) expect(text.empty(), text);
+        station.meet();
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
+TEST_CASE("different counts are a mismatch that says what this rank started") {
+    for (const char* provider : providers)
+        for (const std::uint64_t other : {999u, 1001u, 500000u}) {
+            const auto outcomes =
+                run_ranks({2, {{"HOCKET_PROVIDER", provider}, {"HOCKET_TIMEOUT_MS", "5000"}}}, [&](int rank) {
+                    Station station;
+                    const auto plan = station.ring();
+                    const std::uint64_t count = rank == 0 ? 1000 : other;
+                    auto values = numbers(std::max(count, other), rank);
+                    station.run(plan, values.data(), values.data(), 10);
+                    const auto text =
+                        failure_of([&] { station.run(plan, values.data(), values.data(), count); });
+                    if (rank == 0)
+                        expect_contains(
+                            text, {"-8:", "ranks 0 and 1 started different operations",
+                                   "rank 0 started all_reduce #1 (hand_ring on 2, int64 sum, 1000 elements)",
+                                   "rank 1 started something else as #1", "hand.sched:3"});
+                    expect(failure_of([&] { station.run(plan, values.data(), values.data(), 1); }) == text,
+                           "the failure is not final");
+                });
+            INFO(provider << ", 1000 and " << other << " elements");
+            CHECK(test::problems(outcomes) == "");
+        }
+}
+
+TEST_CASE("a difference that sent no message is noticed with the next operation") {
+    const auto outcomes =
+        run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}, {"HOCKET_TIMEOUT_MS", "5000"}}}, [](int rank) {
+            Station station;
+            auto values = numbers(10, rank);
+            // Each takes itself for the root, sends, and waits for nothing.
+            station.run(station.broadcast(rank), values.data(), values.data(), 10);
+            const auto text =
+                failure_of([&] { station.run(station.ring(), values.data(), values.data(), 10); });
+            expect_contains(text, {"-8:", "as #1 or earlier"});
+        });
+    CHECK(test::problems(outcomes) == "");
+}
+
+TEST_CASE("a rank that does not come is a timeout, with the step and its source line") {
+    for (const char* provider : providers) {
+        const auto outcomes =
+            run_ranks({2, {{"HOCKET_PROVIDER", provider}, {"HOCKET_TIMEOUT_MS", "400"}}}, [](int rank) {
+                Station station;
+                if (rank == 1) return std::this_thread::sleep_for(1s);
+                auto values = numbers(1000, rank);
+                const double begin = test::now_ms();
+                const auto text =
+                    failure_of([&] { station.run(station.ring(), values.data(), values.data(), 1000); });
+                const double elapsed = test::now_ms() - begin;
+                expect_contains(text, {"-7:", "did not finish within 400 ms",
+                                       "rank 0 was in all_reduce #0 (hand_ring on 2", "step ",
+                                       " of 5: ", "x[", "rank 1\n  at hand.sched:3: x[r - s] : r +> r + 1"});
+                expect(elapsed >= 399 && elapsed < 900, fmt::format("it took {} ms", elapsed));
+            });
+        INFO(provider);
+        CHECK(test::problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("the deadline's clock stands still while the application is away") {
+    const auto outcomes =
+        run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}, {"HOCKET_TIMEOUT_MS", "300"}}}, [](int rank) {
+            Station station;
+            auto values = numbers(100000, rank);
+            if (rank == 1) std::this_thread::sleep_for(600ms);
+            Execution& execution =
+                station.progress->start(station.ring(), 100000, values.data(), values.data());
+            if (rank == 0) std::this_thread::sleep_for(700ms);
+            station.progress->wait(execution);
+            expect_sum(values, 2, "after the absence");
+            station.meet();
+        });
+    CHECK(test::problems(outcomes) == "");
+}
+
+TEST_CASE("a killed rank is reported by all survivors within a second, by name, step and line") {
+    for (const char* provider : providers) {
+        constexpr int ranks = 4;
+        auto* time_of_death = static_cast<double*>(test::shared_memory(sizeof(double)));
+        const auto outcomes = run_ranks({ranks, {{"HOCKET_PROVIDER", provider}}}, [&](int rank) {
+            Station station;
+            const auto plan = station.ring();
+            auto values = numbers(20000, rank);
+            const auto text = failure_of([&] {
+                for (int i = 0; i < 1000000; ++i) {
+                    if (rank == 2 && i == 50) {
+                        *time_of_death = test::now_ms();
+                        raise(SIGKILL);
+                    }
+                    station.run(plan, values.data(), values.data(), 20000);
+                }
+            });
+            const double elapsed = test::now_ms() - *time_of_death;
+            expect_contains(text, {"-6:", "rank 2 was lost", "hand.sched:", "step ", "all_reduce #"});
+            expect(elapsed < 1000, fmt::format("known after {} ms", elapsed));
+            const double begin = test::now_ms();
+            station.progress.reset();
+            station.fabric.reset();
+            expect(test::now_ms() - begin < 1000, "giving up took too long");
+        });
+        INFO(provider);
+        CHECK(outcomes[2].signal == SIGKILL);
+        for (const int survivor : {0, 1, 3}) CHECK(outcomes[survivor].text == "");
+    }
+}
+
+TEST_CASE("a rank that has left is an error for whoever needs it") {
+    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+        Station station;
+        auto values = numbers(1000, rank);
+        station.run(station.ring(), values.data(), values.data(), 1000);
+        station.meet();
+        if (rank == 1) return station.bootstrap->leave();
+        const double begin = test::now_ms();
+        const auto text =
+            failure_of([&] { station.run(station.ring(), values.data(), values.data(), 1000); });
+        expect_contains(text, {"-6:", "has left the job"});
+        expect(test::now_ms() - begin < 1500, "known too late");
+    });
+    CHECK(test::problems(outcomes) == "");
+}

@@ -1,0 +1,61 @@
+// What the tests of Fabric share: connected endpoints, and messages sent and received until all are complete.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/transport/fabric.hpp"
+#include "tests/runtime/transport/processes.hpp"
+
+namespace hocket::test {
+
+inline std::unique_ptr<transport::Fabric> open_connected(Rank rank, const std::string& provider) {
+    auto fabric = transport::Fabric::open(provider);
+    fabric->connect(rank.job.all_gather(fabric->local_address(), std::chrono::seconds(5)));
+    rank.job.all_gather("connected", std::chrono::seconds(5));
+    return fabric;
+}
+
+// Takes completions until all messages are complete; polls, then sleeps, as the engine does.
+class Flow {
+  public:
+    explicit Flow(transport::Fabric& fabric) : fabric_(fabric) {}
+
+    void send(int peer, std::uint64_t tag, std::uint32_t checksum, const std::vector<char>& data) {
+        transport::Message& message = *messages_.emplace_back(std::make_unique<transport::Message>());
+        while (!fabric_.send(peer, tag, checksum, data.data(), data.size(), message)) progress();
+    }
+    void receive(int peer, std::uint64_t tag, std::vector<char>& data) {
+        transport::Message& message = *messages_.emplace_back(std::make_unique<transport::Message>());
+        message.user = &data;
+        while (!fabric_.receive(peer, tag, data.data(), data.size(), message)) progress();
+    }
+    std::vector<transport::Completion> finish() {
+        while (done_.size() < messages_.size()) {
+            if (!progress()) fabric_.wait({}, std::chrono::seconds(1));
+        }
+        return done_;
+    }
+    bool progress() {
+        transport::Completion taken[8];
+        const std::size_t n = fabric_.poll(taken);
+        done_.insert(done_.end(), taken, taken + n);
+        return n > 0;
+    }
+    const std::vector<transport::Completion>& done() const { return done_; }
+
+  private:
+    transport::Fabric& fabric_;
+    std::vector<std::unique_ptr<transport::Message>> messages_;
+    std::vector<transport::Completion> done_;
+};
+
+inline std::vector<char> pattern(std::size_t bytes, int seed) {
+    std::vector<char> data(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<char>(i * 131 + seed + (i >> 8));
+    return data;
+}
+
+}  // namespace hocket::test

@@ -1,0 +1,13 @@
+// Circumstances that containers and hardened hosts impose, imposed on the calling process.
+#pragma once
+
+namespace hocket::test {
+
+// process_vm_readv and process_vm_writev fail with EPERM from now on (a seccomp filter), as they do under
+// Yama's ptrace_scope or without CAP_SYS_PTRACE. False if the kernel doesn't allow filters.
+bool refuse_cross_memory_access();
+
+// Moves to a network namespace in which only the loopback interface is up. False without the privilege.
+bool enter_loopback_only_network();
+
+}  // namespace hocket::test

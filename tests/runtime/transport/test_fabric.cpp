@@ -1,0 +1,174 @@
+// Messages between real processes on the real providers.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <deque>
+#include <thread>
+
+#include "runtime/error.hpp"
+#include "tests/runtime/transport/exchange.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::test;
+using namespace hocket::transport;
+using namespace std::chrono_literals;
+
+TEST_CASE("messages arrive whole, with their checksum, at every size") {
+    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp");
+    require_success(run_job(
+        3,
+        [&](Rank rank) {
+            const auto fabric = open_connected(rank, provider);
+            std::uint64_t tag = 0;
+            for (const std::size_t bytes :
+                 {1u, 8u, 64u, 65u, 4096u, 4097u, 16385u, 1u << 20, (4u << 20) + 3, 64u << 20}) {
+                Flow flow(*fabric);
+                const auto mine = pattern(bytes, rank.rank);
+                std::vector<std::vector<char>> theirs(rank.size);
+                for (int peer = 0; peer < rank.size; ++peer) {
+                    if (peer == rank.rank) continue;
+                    theirs[peer].resize(bytes);
+                    flow.receive(peer, tag,
+                                 theirs[peer]);  // the same tag from both peers: receives are directed
+                    flow.send(peer, tag, 0xfedc0000u + rank.rank, mine);
+                }
+                for (const Completion& completion : flow.finish()) {
+                    expect(completion.ok, "no failure, got " + completion.error);
+                    if (!completion.message->user) continue;
+                    const auto& data = *static_cast<std::vector<char>*>(completion.message->user);
+                    const auto peer = static_cast<int>(&data - theirs.data());
+                    expect(completion.bytes == bytes,
+                           fmt::format("{} bytes, got {}", bytes, completion.bytes));
+                    expect(completion.checksum == 0xfedc0000u + peer, "the sender's checksum");
+                    expect(data == pattern(bytes, peer), fmt::format("rank {}'s {} bytes", peer, bytes));
+                }
+                ++tag;
+            }
+            rank.job.all_gather("done", 5s);
+            return fabric->provider();
+        },
+        60));
+}
+
+TEST_CASE("many messages in flight, unexpected and out of order") {
+    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp");
+    const bool reversed = GENERATE(false, true);
+    require_success(run_job(
+        2,
+        [&](Rank rank) {
+            const auto fabric = open_connected(rank, provider);
+            const int count = reversed ? 700 : 3000;  // 3000 are more than one queue of these providers holds
+            constexpr std::size_t bytes = 6000;
+            Flow flow(*fabric);
+            std::deque<std::vector<char>> sent, received;
+            if (rank.rank == 0) {
+                for (int i = 0; i < count; ++i) flow.send(1, i, i, sent.emplace_back(pattern(bytes, i)));
+            } else {
+                std::this_thread::sleep_for(100ms);
+                for (int i = 0; i < count; ++i)
+                    flow.receive(0, reversed ? count - 1 - i : i, received.emplace_back(bytes));
+            }
+            flow.finish();
+            for (const Completion& completion : flow.done()) {
+                expect(completion.ok, "no failure, got " + completion.error);
+                if (rank.rank == 0) continue;
+                const auto& data = *static_cast<std::vector<char>*>(completion.message->user);
+                expect(data == pattern(bytes, static_cast<int>(completion.checksum)),
+                       "each message under its own tag");
+            }
+            rank.job.all_gather("done", 10s);
+            return std::string();
+        },
+        60));
+}
+
+TEST_CASE("a message longer than its buffer is reported as truncated") {
+    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp");
+    const std::size_t bytes = GENERATE(1000u, 4096u, 4097u, 100000u, 1000000u);
+    require_success(run_job(2, [&](Rank rank) {
+        const auto fabric = open_connected(rank, provider);
+        Flow flow(*fabric);
+        std::vector<char> data(rank.rank == 0 ? bytes : bytes / 10);
+        if (rank.rank == 0) {
+            flow.send(1, 5, 77, data);
+            for (int i = 0; i < 200 && flow.done().empty(); ++i) {  // may fail too: not this test's matter
+                if (!flow.progress()) fabric->wait({}, 1ms);
+            }
+        } else {
+            data.reserve(bytes / 10 + 64);
+            std::memset(data.data() + data.size(), 0x5a, 64);
+            flow.receive(0, 5, data);
+            const Completion completion = flow.finish().front();
+            expect(!completion.ok && completion.truncated, "truncation, got: " + completion.error);
+            for (int i = 0; i < 64; ++i)
+                expect(data.data()[data.size() + i] == 0x5a, "nothing behind the buffer");
+        }
+        rank.job.all_gather("done", 5s);
+        return std::string();
+    }));
+}
+
+TEST_CASE("a shorter message than the buffer tells its length") {
+    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp");
+    require_success(run_job(2, [&](Rank rank) {
+        const auto fabric = open_connected(rank, provider);
+        Flow flow(*fabric);
+        std::vector<char> data(rank.rank == 0 ? 123 : 4000);
+        rank.rank == 0 ? flow.send(1, 5, 77, data) : flow.receive(0, 5, data);
+        const Completion completion = flow.finish().front();
+        expect(completion.ok && (rank.rank == 0 || completion.bytes == 123), "123 bytes");
+        rank.job.all_gather("done", 5s);
+        return std::string();
+    }));
+}
+
+TEST_CASE("waiting ends with a message, with another descriptor's event, and with the time") {
+    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp");
+    require_success(run_job(2, [&](Rank rank) {
+        const auto fabric = open_connected(rank, provider);
+        Flow flow(*fabric);
+        std::vector<char> data(100);
+        if (rank.rank == 0) {
+            std::this_thread::sleep_for(300ms);
+            flow.send(1, 1, 1, data);
+            flow.finish();
+        } else {
+            int ends[2];
+            expect(pipe(ends) == 0 && write(ends[1], "x", 1) == 1, "a pipe with something in it");
+            pollfd other{ends[0], POLLIN, 0};
+            const double start = now();
+            while (!(other.revents & POLLIN) && now() < start + 2) fabric->wait({&other, 1}, 1s);
+            expect(other.revents & POLLIN, "the event of the other descriptor");
+            const double before = now();
+            fabric->wait({}, 2ms);
+            expect(now() - before < 0.2, "an end after 2 ms");
+            flow.receive(0, 1, data);
+            long wakes = 0;
+            while (flow.done().empty())
+                if (!flow.progress()) ++wakes, fabric->wait({}, 1s);
+            expect(now() - start < 1.5, "the message within 1.5 s");
+            expect(wakes < 20000, fmt::format("no busy loop, got {} wakes", wakes));
+        }
+        rank.job.all_gather("done", 5s);
+        return std::string();
+    }));
+}
+
+TEST_CASE("an unknown provider is refused with the names of those that exist") {
+    Processes processes;
+    processes.start([] { return Fabric::open("carrier-pigeon")->provider(); });
+    const Outcome outcome = processes.wait().front();
+    CHECK(outcome.exit_code == 1);
+    CHECK_THAT(outcome.text, Catch::Contains("status -5") && Catch::Contains("carrier-pigeon") &&
+                                 Catch::Contains("shm") && Catch::Contains("tcp;ofi_rxm"));
+}
+
+TEST_CASE("an address that is not this host's is refused") {
+    Processes processes;
+    processes.start([] { return Fabric::open("tcp", "203.0.113.7")->provider(); });
+    const Outcome outcome = processes.wait().front();
+    CHECK(outcome.exit_code == 1);
+    CHECK_THAT(outcome.text, Catch::Contains("203.0.113.7") && Catch::Contains("HOCKET_FABRIC_ADDR"));
+}

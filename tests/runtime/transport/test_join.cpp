@@ -1,0 +1,192 @@
+// Joining, and who is kept from it, with real processes.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "runtime/error.hpp"
+#include "tests/runtime/transport/processes.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::test;
+using namespace hocket::transport;
+using namespace std::chrono_literals;
+using Catch::Contains;
+
+namespace {
+
+int connect_silently(int port) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    return fd;
+}
+
+}  // namespace
+
+TEST_CASE("wrong secrets, noise and silence are turned away while the right ranks join") {
+    const Listener listener;
+    const int silent = connect_silently(listener.port());
+    const int noisy = connect_silently(listener.port());
+    REQUIRE(send(noisy, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL) == 18);
+    Processes ranks;
+    for (int r = 0; r < 3; ++r)
+        ranks.start([&, r]() -> std::string {
+            if (r == 2) std::this_thread::sleep_for(700ms);  // until the strangers have been dealt with
+            const auto job = Bootstrap::join(options_of(listener, r, 3));
+            return job->all_gather(std::to_string(r), 5s)[2];
+        });
+    ranks.start([&] {
+        auto options = options_of(listener, 1, 3);
+        options.secret = "a guess";
+        Bootstrap::join(options);
+        return "joined";
+    });
+    const auto outcomes = ranks.wait();
+    close(silent), close(noisy);
+    for (int r = 0; r < 3; ++r) {
+        INFO(outcomes[r].text);
+        CHECK(outcomes[r].exit_code == 0);
+        CHECK(outcomes[r].text == "2");
+        CHECK(outcomes[r].seconds < 4);  // the silent one has delayed nobody
+    }
+    CHECK_THAT(outcomes[3].text, Contains("status -4") && Contains("wrong secret"));
+}
+
+TEST_CASE("a guest turns away from a host that does not know the secret") {
+    const Listener listener;
+    Processes processes;
+    const int impostor = processes.start([&]() -> std::string {
+        // Speaks the protocol, accepts every proof, cannot make its own.
+        const int fd = accept(listener.fd(), nullptr, nullptr);
+        char bytes[256];
+        const auto frame = [](char type, std::string payload) {
+            return std::string("HKTB\x01") + type + std::string(2, '\0') + static_cast<char>(payload.size()) +
+                   std::string(3, '\0') + payload;
+        };
+        expect(read(fd, bytes, sizeof bytes) > 0, "a hello");
+        const std::string challenge = frame(2, std::string(32, 'n')),
+                          welcome = frame(4, std::string(32, 'p'));
+        expect(write(fd, challenge.data(), challenge.size()) == 44, "room for a challenge");
+        expect(read(fd, bytes, sizeof bytes) == 44, "a proof");
+        expect(write(fd, welcome.data(), welcome.size()) == 44, "room for a welcome");
+        while (read(fd, bytes, sizeof bytes) > 0) {
+        }
+        return "";
+    });
+    processes.start([&] {
+        Bootstrap::join(options_of(listener, 1, 2));
+        return "joined";
+    });
+    const auto outcomes = processes.wait();
+    CHECK(outcomes[impostor].exit_code == 0);
+    CHECK_THAT(outcomes[1].text, Contains("status -4") && Contains("does not know this job's secret"));
+}
+
+TEST_CASE("a second process with the same rank, a rank out of range and another world size are refused") {
+    const Listener listener;
+    Processes ranks;
+    for (int r = 0; r < 3; ++r)
+        ranks.start([&, r] {
+            if (r == 2) std::this_thread::sleep_for(900ms);
+            return Bootstrap::join(options_of(listener, r, 3))->all_gather("x", 5s)[0];
+        });
+    const auto intrude = [&](int rank, int size) {
+        ranks.start([&, rank, size] {
+            std::this_thread::sleep_for(400ms);
+            Bootstrap::join(options_of(listener, rank, size));
+            return "joined";
+        });
+    };
+    intrude(1, 3);
+    intrude(1, 4);
+    intrude(3, 4);
+    const auto outcomes = ranks.wait();
+    for (int r = 0; r < 3; ++r) CHECK(outcomes[r].text == "x");
+    CHECK_THAT(outcomes[3].text, Contains("status -4") && Contains("another process has joined as rank 1"));
+    CHECK_THAT(outcomes[4].text, Contains("status -4") && Contains("WORLD_SIZE 4, rank 0 with 3"));
+    CHECK_THAT(outcomes[5].text, Contains("status -4") && Contains("WORLD_SIZE 4, rank 0 with 3"));
+}
+
+TEST_CASE("a missing rank is named at the deadline, on all ranks") {
+    const Listener listener;
+    Processes ranks;
+    for (int r : {0, 1, 3})
+        ranks.start([&, r] {
+            auto options = options_of(listener, r, 5);
+            options.join_timeout = 1200ms;
+            Bootstrap::join(options);
+            return "joined";
+        });
+    for (const Outcome& outcome : ranks.wait()) {
+        CHECK_THAT(outcome.text, Contains("status -7") && Contains("ranks 2 and 4") && Contains("1.2 s"));
+        CHECK(outcome.seconds < 4);
+    }
+}
+
+TEST_CASE("a rank that dies while others still join ends the joining") {
+    const Listener listener;
+    Processes ranks;
+    for (int r : {0, 1, 2})
+        ranks.start([&, r] {
+            Bootstrap::join(options_of(listener, r, 4));  // rank 3 never comes
+            return "joined";
+        });
+    std::this_thread::sleep_for(600ms);
+    ranks.signal(2, SIGKILL);
+    const auto outcomes = ranks.wait();
+    for (int r : {0, 1}) {
+        CHECK_THAT(outcomes[r].text,
+                   Contains("status -4") && Contains("rank 2 joined, but its process ended"));
+        CHECK(outcomes[r].seconds < 3);
+    }
+}
+
+TEST_CASE("ranks find rank 0 by port, host name and in any order; an unreachable one is explained") {
+    Listener listener;
+    listener.close();
+    Processes ranks;
+    for (int r = 0; r < 3; ++r)
+        ranks.start([&, r] {
+            if (r == 0) std::this_thread::sleep_for(300ms);
+            auto options = options_of(listener, r, 3);
+            options.listen_fd = -1;
+            if (r == 1) options.master_addr = "localhost";
+            return Bootstrap::join(options)->all_gather("found", 5s)[0];
+        });
+    for (const Outcome& outcome : ranks.wait()) CHECK(outcome.text == "found");
+
+    ranks.start([&] {
+        auto options = options_of(listener, 1, 2);
+        options.join_timeout = 500ms;
+        Bootstrap::join(options);
+        return "joined";
+    });
+    CHECK_THAT(ranks.wait()[0].text,
+               Contains("status -4") && Contains("rank 1 could not reach rank 0 at 127.0.0.1") &&
+                   Contains("within 0.5 s") && Contains("refused") && Contains("MASTER_PORT"));
+}
+
+TEST_CASE("a port in use and options that make no sense are explained") {
+    const Listener listener;
+    BootstrapOptions options = options_of(listener, 0, 2);
+    options.listen_fd = -1;
+    CHECK_THROWS_WITH(Bootstrap::join(options), Contains("cannot listen") && Contains("in use"));
+    options.secret.clear();
+    CHECK_THROWS_WITH(Bootstrap::join(options), Contains("HOCKET_SECRET"));
+    options = options_of(listener, 2, 2);
+    CHECK_THROWS_WITH(Bootstrap::join(options), Contains("RANK is 2"));
+    options = options_of(listener, 0, 0);
+    CHECK_THROWS_WITH(Bootstrap::join(options), Contains("WORLD_SIZE is 0"));
+    options = options_of(listener, 1, 2);
+    options.master_port = 0;
+    CHECK_THROWS_WITH(Bootstrap::join(options), Contains("MASTER_PORT is 0"));
+}

@@ -1,0 +1,173 @@
+// What hocket-bench's verdict rests on: inputs, expected results, guards, sizes and bandwidths.
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "tests/support/test.hpp"
+#include "tools/hocket_bench_data.hpp"
+#include "tools/hocket_bench_options.hpp"
+#include "tools/hocket_bench_report.hpp"
+
+using namespace hocket::bench;
+
+namespace {
+
+// The collective done the plain way, in an order of its own: ranks backwards.
+template <class T>
+std::vector<T> reference(const Layout& layout, std::uint64_t round) {
+    std::vector<std::vector<T>> inputs;
+    for (int rank = 0; rank < layout.ranks; ++rank) {
+        Layout theirs = layout;
+        theirs.rank = rank;
+        inputs.emplace_back(theirs.send_count());
+        fill_input(theirs, round, inputs.back().data());
+    }
+    std::vector<T> result;
+    if (layout.collective == HKT_BROADCAST) return inputs[layout.root];
+    if (layout.collective == HKT_ALL_GATHER) {
+        for (const auto& input : inputs) result.insert(result.end(), input.begin(), input.end());
+        return result;
+    }
+    result = inputs.back();
+    for (int rank = layout.ranks - 2; rank >= 0; --rank)
+        for (std::size_t i = 0; i < result.size(); ++i) {
+            const T a = result[i], b = inputs[rank][i];
+            if (layout.op == HKT_SUM)
+                result[i] = static_cast<T>(
+                    static_cast<std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>>(a) + b);
+            else
+                result[i] = layout.op == HKT_MAX ? (a > b ? a : b) : (a < b ? a : b);
+        }
+    if (layout.collective == HKT_REDUCE_SCATTER)
+        result = {result.begin() + layout.rank * layout.count,
+                  result.begin() + (layout.rank + 1) * layout.count};
+    return result;
+}
+
+template <class T>
+constexpr hkt_type type_of = std::is_same_v<T, float>    ? HKT_FLOAT32
+                             : std::is_same_v<T, double> ? HKT_FLOAT64
+                             : sizeof(T) == 4            ? HKT_INT32
+                                                         : HKT_INT64;
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("a right result has nothing wrong, and each wrong element counts", "", float, double,
+                   std::int32_t, std::int64_t) {
+    for (hkt_collective collective : {HKT_ALL_REDUCE, HKT_REDUCE_SCATTER, HKT_ALL_GATHER, HKT_BROADCAST})
+        for (hkt_op op : {HKT_SUM, HKT_MAX, HKT_MIN})
+            for (int ranks : {1, 2, 7}) {
+                CAPTURE(name_of(collective), name_of(op), ranks);
+                const Layout layout =
+                    layout_for(collective, type_of<TestType>, op, ranks - 1, ranks / 2, ranks, 5000);
+                auto result = reference<TestType>(layout, 3);
+                REQUIRE(result.size() == layout.recv_count());
+                CHECK(count_wrong(layout, 3, result.data()) == 0);
+                CHECK(count_wrong(layout, 4, result.data()) > result.size() / 2);  // another round's result
+                result[0] = result[0] == 0 ? 1 : 0;
+                result[result.size() / 2] = result[result.size() / 2] == 0 ? 1 : 0;
+                CHECK(count_wrong(layout, 3, result.data()) == 2);
+            }
+}
+
+TEST_CASE("NaN is wrong") {
+    const Layout layout = layout_for(HKT_BROADCAST, HKT_FLOAT32, HKT_SUM, 0, 0, 1, 400);
+    auto result = reference<float>(layout, 1);
+    result[7] = std::numeric_limits<float>::quiet_NaN();
+    CHECK(count_wrong(layout, 1, result.data()) == 1);
+}
+
+TEST_CASE("a changed input is noticed, but for the part that recv covers") {
+    const Layout layout = layout_for(HKT_REDUCE_SCATTER, HKT_INT32, HKT_SUM, 0, 1, 3, 1200);
+    std::vector<std::int32_t> send(layout.send_count());
+    fill_input(layout, 5, send.data());
+    CHECK(count_overwritten(layout, 5, send.data(), 0, 0) == 0);
+    send[150] ^= 1;
+    send[10] ^= 1;
+    CHECK(count_overwritten(layout, 5, send.data(), 0, 0) == 2);
+    CHECK(count_overwritten(layout, 5, send.data(), 100, 200) == 1);
+}
+
+TEST_CASE("a write beside the buffer is noticed") {
+    GuardedBuffer buffer(1001);
+    std::memset(buffer.data(), 1, 1001);
+    CHECK(buffer.overwritten_guards() == 0);
+    static_cast<unsigned char*>(buffer.data())[1001] = 1;
+    static_cast<unsigned char*>(buffer.data())[-1] = 1;
+    CHECK(buffer.overwritten_guards() == 2);
+}
+
+TEST_CASE("sizes are rounded down to whole elements of all ranks") {
+    CHECK(layout_for(HKT_ALL_REDUCE, HKT_FLOAT64, HKT_SUM, 0, 0, 3, 23).count == 2);
+    CHECK(layout_for(HKT_ALL_GATHER, HKT_FLOAT32, HKT_SUM, 0, 0, 3, 100).count == 8);
+    CHECK(layout_for(HKT_ALL_GATHER, HKT_FLOAT32, HKT_SUM, 0, 0, 3, 100).larger_bytes() == 96);
+    CHECK(layout_for(HKT_REDUCE_SCATTER, HKT_FLOAT32, HKT_SUM, 0, 0, 6, 4).count == 0);
+}
+
+TEST_CASE("bytes are read with their suffix, or refused") {
+    CHECK(parse_bytes("0") == 0);
+    CHECK(parse_bytes("7") == 7);
+    CHECK(parse_bytes("256K") == 256 << 10);
+    CHECK(parse_bytes("4M") == 4 << 20);
+    CHECK(parse_bytes("1.5g") == 3ull << 29);
+    for (const char* text : {"", "K", "-4", "4X", "4 M", "4MB", "nan", "1e300"}) {
+        CAPTURE(text);
+        CHECK_THROWS_AS(parse_bytes(text), std::invalid_argument);
+    }
+}
+
+TEST_CASE("sizes go by a factor or by steps, and always end") {
+    Options options;
+    options.min_bytes = 4;
+    options.max_bytes = 256 << 10;
+    options.factor = 7;
+    CHECK(sizes_of(options) == std::vector<std::size_t>{4, 28, 196, 1372, 9604, 67228});
+    options.min_bytes = 0;
+    options.max_bytes = 50;
+    CHECK(sizes_of(options) == std::vector<std::size_t>{0, 1, 7, 49});
+    options.step_bytes = 20;
+    CHECK(sizes_of(options) == std::vector<std::size_t>{0, 20, 40});
+    options.min_bytes = 51;
+    CHECK(sizes_of(options).empty());
+}
+
+TEST_CASE("bandwidths are nccl-tests'") {
+    auto layout = [](hkt_collective c) { return layout_for(c, HKT_FLOAT32, HKT_SUM, 0, 0, 4, 4'000'000); };
+    CHECK(algorithm_bandwidth(layout(HKT_ALL_REDUCE), 1000) == Approx(4.0));
+    CHECK(bus_bandwidth(layout(HKT_ALL_REDUCE), 1000) == Approx(6.0));
+    CHECK(bus_bandwidth(layout(HKT_REDUCE_SCATTER), 1000) == Approx(3.0));
+    CHECK(bus_bandwidth(layout(HKT_ALL_GATHER), 1000) == Approx(3.0));
+    CHECK(bus_bandwidth(layout(HKT_BROADCAST), 1000) == Approx(4.0));
+    CHECK(median({3, 1, 2}) == 2);
+    CHECK(median({4, 1, 2, 3}) == 2.5);
+}
+
+TEST_CASE("the command line is nccl-tests'") {
+    auto parse = [](std::vector<std::string> words) {
+        words.insert(words.begin(), "hocket-bench");
+        std::vector<char*> argv;
+        for (auto& word : words) argv.push_back(word.data());
+        int exit_code = 0;
+        auto options = parse_options(static_cast<int>(argv.size()), argv.data(), true, exit_code);
+        CHECK((options.has_value() || exit_code == 2));
+        return options;
+    };
+    const auto defaults = parse({"all_reduce"});
+    REQUIRE(defaults);
+    CHECK(defaults->min_bytes == 8);
+    CHECK(defaults->max_bytes == 4 << 20);
+    CHECK(defaults->check);
+    const auto all = parse({"broadcast", "-b", "4", "-e", "1G", "-i", "3", "-n", "9", "-w", "0", "-c", "0",
+                            "-d", "double", "-r", "2", "--executor", "both"});
+    REQUIRE(all);
+    CHECK(all->collective == HKT_BROADCAST);
+    CHECK(all->step_bytes == 3);
+    CHECK_FALSE(all->check);
+    CHECK(all->types == std::vector<hkt_type>{HKT_FLOAT64});
+    CHECK(all->executors.size() == 2);
+    CHECK_FALSE(parse({}));
+    CHECK_FALSE(parse({"all_reduce", "-f", "1"}));
+    CHECK_FALSE(parse({"all_reduce", "-f", "2", "-i", "4"}));
+    CHECK_FALSE(parse({"all_reduce", "-d", "float8"}));
+    CHECK_FALSE(parse({"gather"}));
+}

@@ -1,0 +1,68 @@
+// The benchmark's data: inputs that tell rank, position and round apart, the results that must come of them,
+// and buffers that notice writes outside them.
+//
+// Values are chosen so that results are exact in every type and order of summation: integers take all their
+// bits (sums wrap), floats are whole numbers so small that no sum of all ranks is rounded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "capi/hocket.h"
+
+namespace hocket::bench {
+
+std::size_t element_size(hkt_type type);
+
+// Where a collective's parts lie, in elements. `count` is what its function takes.
+struct Layout {
+    hkt_collective collective;
+    hkt_type type;
+    hkt_op op;
+    int root;
+    int rank, ranks;
+    std::size_t count;
+
+    std::size_t send_count() const { return collective == HKT_REDUCE_SCATTER ? count * ranks : count; }
+    std::size_t recv_count() const { return collective == HKT_ALL_GATHER ? count * ranks : count; }
+    std::size_t larger_count() const {
+        return collective == HKT_BROADCAST || collective == HKT_ALL_REDUCE ? count : count * ranks;
+    }
+    // In place, both buffers are parts of one of larger_count() elements; this is where they begin in it.
+    std::size_t send_offset_in_place() const { return collective == HKT_ALL_GATHER ? rank * count : 0; }
+    std::size_t recv_offset_in_place() const { return collective == HKT_REDUCE_SCATTER ? rank * count : 0; }
+    std::size_t larger_bytes() const { return larger_count() * element_size(type); }
+    bool sends() const { return collective != HKT_BROADCAST || rank == root; }
+};
+
+// The layout whose larger buffer has `bytes` bytes, rounded down to whole elements of all ranks.
+Layout layout_for(hkt_collective collective, hkt_type type, hkt_op op, int root, int rank, int ranks,
+                  std::size_t bytes);
+
+// What this rank sends in a round.
+void fill_input(const Layout& layout, std::uint64_t round, void* send);
+
+// The number of elements of recv that are not what the round's inputs must give on this rank.
+std::size_t count_wrong(const Layout& layout, std::uint64_t round, const void* recv);
+
+// The number of elements of send that are no longer this round's input. In place, the part that recv covers
+// is left out (skip_begin, skip_end in elements).
+std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const void* send,
+                              std::size_t skip_begin, std::size_t skip_end);
+
+// Memory between two guard zones.
+class GuardedBuffer {
+  public:
+    explicit GuardedBuffer(std::size_t bytes);
+    void* data() { return memory_.data() + guard_bytes; }
+    void* at(std::size_t offset) { return memory_.data() + guard_bytes + offset; }
+    void poison();                           // so that a result left over from before can't pass
+    std::size_t overwritten_guards() const;  // bytes
+
+  private:
+    static constexpr std::size_t guard_bytes = 4096;
+    std::vector<unsigned char> memory_;
+};
+
+}  // namespace hocket::bench

@@ -1,0 +1,66 @@
+// What hocket-bench prints and writes: nccl-tests' table, and the same as JSON.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/hocket_bench_data.hpp"
+#include "tools/hocket_bench_options.hpp"
+
+namespace hocket::bench {
+
+// One executor's figures for one way (out of place or in place) of one size, equal on all ranks.
+struct Measurement {
+    double time_us = 0;      // median over the iterations of the slowest rank's time
+    double fastest_us = 0;   // least over the iterations of the same
+    std::int64_t wrong = 0;  // elements, summed over the ranks
+    std::int64_t out_of_bounds = 0;
+};
+
+struct Row {
+    Layout layout;
+    hkt_executor executor;
+    Measurement out_of_place, in_place;
+};
+
+// Decimal GB/s: of the larger buffer, and what of it a link must carry (nccl-tests' bus bandwidth).
+double algorithm_bandwidth(const Layout& layout, double time_us);
+double bus_bandwidth(const Layout& layout, double time_us);
+
+double median(std::vector<double> values);  // 0 for none
+
+class Report {
+  public:
+    struct About {  // the job, for the header and the JSON
+        std::string version, host, provider, topology, schedule, executor;
+        int ranks;
+    };
+    // speaks: this rank prints; the others only keep count.
+    Report(const Options& options, About about, bool speaks)
+        : options_(options), about_(std::move(about)), speaks_(speaks) {}
+
+    void print_header() const;
+    void add(const Row& row);  // keeps and prints it
+    void print_footer() const;
+    void write_json(const std::string& file) const;  // throws std::runtime_error
+
+    std::int64_t wrong() const;
+    std::int64_t out_of_bounds() const;
+
+  private:
+    struct Comparison {
+        double ratio;  // median of JIT time / interpreter time
+        std::size_t sizes, from_bytes;
+    };
+    Comparison compare_executors() const;
+    double average_bus_bandwidth() const;
+
+    const Options& options_;
+    About about_;
+    bool speaks_;
+    std::vector<Row> rows_;
+};
+
+}  // namespace hocket::bench

@@ -1,0 +1,53 @@
+// The processes of a job: starting one rank, and the guard that outlives hocket-run.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace hocket::tools {
+
+// What every rank of the job has in common.
+struct JobSpec {
+    std::vector<std::string> command;  // program and arguments
+    int ranks = 1;
+    bool captured = true;           // the ranks' output goes through hocket-run; else they inherit its own
+    bool terminal = false;          // hocket-run's stdout is a terminal: rank 0 may draw a progress bar
+    std::string secret;             // HOCKET_SECRET
+    int listen_fd = -1, port = -1;  // rank 0's socket, already listening
+};
+
+struct Process {
+    pid_t pid = -1;
+    int output[2] = {-1, -1};  // read ends of its stdout and stderr; -1 if not captured
+};
+
+// A listening socket on a free loopback port; fills in listen_fd and port. Throws std::runtime_error.
+void listen_on_loopback(JobSpec& job);
+
+// 32 hexadecimal digits from the kernel's random source.
+std::string random_secret();
+
+// Starts one rank in a process group of its own, which the kernel kills when hocket-run dies. Throws
+// std::runtime_error (with errno's text) if the program cannot be started.
+Process start_rank(const JobSpec& job, int rank);
+
+// The kernel's parent-death signal reaches the ranks but not the processes that they started. This small
+// process waits for the end of hocket-run, however it comes, and kills what is left of the ranks' groups.
+class Guard {
+  public:
+    Guard();
+    ~Guard();
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    void watch(pid_t group) { tell(group); }
+    void forget(pid_t group) { tell(-group); }
+
+  private:
+    void tell(pid_t message);
+    pid_t pid_ = -1;
+    int pipe_ = -1;
+};
+
+}  // namespace hocket::tools
