@@ -42,17 +42,17 @@ extern "C" {
 
 typedef enum hkt_status {
     HKT_SUCCESS = 0,
-    HKT_IN_PROGRESS = 1,              /* hkt_test: not finished yet */
-    HKT_ERROR_INVALID_ARGUMENT = -1,  /* a null handle, an unknown type, a rank out of range ... */
-    HKT_ERROR_SCHEDULE = -2,          /* a .sched file was refused: syntax, meaning or verification */
-    HKT_ERROR_NOT_FOUND = -3,         /* no such schedule, topology or file */
-    HKT_ERROR_BOOTSTRAP = -4,         /* the job could not be joined: address, secret, duplicate rank */
-    HKT_ERROR_TRANSPORT = -5,         /* the fabric provider reported a failure */
-    HKT_ERROR_PEER_LOST = -6,         /* a rank of the communicator died or fell silent */
-    HKT_ERROR_TIMEOUT = -7,           /* a deadline passed */
-    HKT_ERROR_MISMATCH = -8,          /* ranks started different operations */
+    HKT_IN_PROGRESS = 1,             /* hkt_test: not finished yet */
+    HKT_ERROR_INVALID_ARGUMENT = -1, /* a null handle, an unknown type, a rank out of range ... */
+    HKT_ERROR_SCHEDULE = -2,         /* a .sched file was refused: syntax, meaning or verification */
+    HKT_ERROR_NOT_FOUND = -3,        /* no such schedule, topology or file */
+    HKT_ERROR_BOOTSTRAP = -4,        /* the job could not be joined: address, secret, duplicate rank */
+    HKT_ERROR_TRANSPORT = -5,        /* the fabric provider reported a failure */
+    HKT_ERROR_PEER_LOST = -6,        /* a rank of the communicator died or fell silent */
+    HKT_ERROR_TIMEOUT = -7,          /* a deadline passed */
+    HKT_ERROR_MISMATCH = -8,         /* ranks started different operations */
     HKT_ERROR_OUT_OF_MEMORY = -9,
-    HKT_ERROR_INTERNAL = -10          /* a defect in Hocket: please report it */
+    HKT_ERROR_INTERNAL = -10 /* a defect in Hocket: please report it */
 } hkt_status;
 
 typedef enum hkt_type { HKT_FLOAT32 = 0, HKT_FLOAT64 = 1, HKT_INT32 = 2, HKT_INT64 = 3 } hkt_type;
@@ -69,9 +69,9 @@ typedef enum hkt_collective {
 
 /* What executes a plan's local work. */
 typedef enum hkt_executor {
-    HKT_EXECUTOR_DEFAULT = 0,     /* HOCKET_EXECUTOR (jit|interpreter); else the JIT where it is built in */
+    HKT_EXECUTOR_DEFAULT = 0, /* HOCKET_EXECUTOR (jit|interpreter); else the JIT where it is built in */
     HKT_EXECUTOR_JIT = 1,
-    HKT_EXECUTOR_INTERPRETER = 2  /* the oracle: the same plan, walked step by step */
+    HKT_EXECUTOR_INTERPRETER = 2 /* the oracle: the same plan, walked step by step */
 } hkt_executor;
 
 typedef struct hkt_comm hkt_comm;
@@ -103,26 +103,27 @@ HKT_API size_t hkt_type_size(hkt_type type);
 /* Everything has a default: start from HKT_COMM_OPTIONS_INIT and change what you need. A field left at
  * 0 or null is taken from the environment variable named beside it, then from the default. */
 typedef struct hkt_comm_options {
-    size_t size;              /* sizeof(hkt_comm_options) */
-    int32_t rank;             /* RANK; -1: environment */
-    int32_t world_size;       /* WORLD_SIZE; 0: environment. Neither set: a world of one */
-    const char* master_addr;  /* MASTER_ADDR; 127.0.0.1 */
-    int32_t master_port;      /* MASTER_PORT; 0: environment */
-    const char* secret;       /* HOCKET_SECRET: what a process must know to join. Required if world_size > 1 */
-    const char* provider;     /* HOCKET_PROVIDER: "shm", "tcp" or another libfabric provider with
-                                 reliable-datagram endpoints; shm where all ranks share a host, else tcp */
-    const char* topology;     /* HOCKET_TOPOLOGY: "2x3" (innermost first), "bcube(3,2)", a .sched file or
-                                 "FILE:NAME(ARGS)"; one level of all ranks */
-    const char* schedule;     /* HOCKET_SCHEDULE: the schedule that hkt_all_reduce and the others take;
-                                 see hkt_plan_create. Default: Hocket's choice */
-    const char* schedule_path;/* HOCKET_SCHEDULE_PATH: folders of .sched files, separated by ':', searched
-                                 before the library that Hocket was built with */
-    int32_t executor;         /* hkt_executor; HOCKET_EXECUTOR */
-    int64_t timeout_ms;       /* HOCKET_TIMEOUT_MS; 60000: the longest that joining, or one operation, may
-                                 take before it fails with HKT_ERROR_TIMEOUT */
+    size_t size;             /* sizeof(hkt_comm_options) */
+    int32_t rank;            /* RANK; -1: environment */
+    int32_t world_size;      /* WORLD_SIZE; 0: environment. Neither set: a world of one */
+    const char* master_addr; /* MASTER_ADDR; 127.0.0.1 */
+    int32_t master_port;     /* MASTER_PORT; 0: environment */
+    const char* secret;      /* HOCKET_SECRET: what a process must know to join. Required if world_size > 1 */
+    const char* provider;    /* HOCKET_PROVIDER: "shm", "tcp" or another libfabric provider with
+                                reliable-datagram endpoints; shm where all ranks share a host, else tcp */
+    const char* topology;    /* HOCKET_TOPOLOGY: "2x3" (innermost first), "bcube(3,2)", a .sched file or
+                                "FILE:NAME(ARGS)"; one level of all ranks */
+    const char* schedule;    /* HOCKET_SCHEDULE: the schedule that hkt_all_reduce and the others take;
+                                see hkt_plan_create. Default: Hocket's choice */
+    const char* schedule_path; /* HOCKET_SCHEDULE_PATH: folders of .sched files, separated by ':', searched
+                                  before the library that Hocket was built with */
+    int32_t executor;          /* hkt_executor; HOCKET_EXECUTOR */
+    int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: the longest that joining, or one operation, may
+                                  take before it fails with HKT_ERROR_TIMEOUT */
 } hkt_comm_options;
 
-#define HKT_COMM_OPTIONS_INIT { sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0 }
+#define HKT_COMM_OPTIONS_INIT \
+    { sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 
 /* Joins the job: all world_size processes call this; it returns when all have joined or the deadline has
  * passed. options may be null (all from the environment). On success *comm is the caller's, to be given
@@ -189,15 +190,16 @@ HKT_API hkt_status hkt_test(hkt_request* request);
 
 /* Options of a plan; start from HKT_PLAN_OPTIONS_INIT. */
 typedef struct hkt_plan_options {
-    size_t size;           /* sizeof(hkt_plan_options) */
-    const char* schedule;  /* null: the communicator's choice. A name in the library ("blueconnect"),
-                              one with arguments ("flat(ring, doubling)"), a file with one schedule of
-                              the collective ("my.sched"), or "FILE:NAME(ARGS)" */
-    int32_t root;          /* broadcast only */
-    int32_t executor;      /* hkt_executor */
+    size_t size;          /* sizeof(hkt_plan_options) */
+    const char* schedule; /* null: the communicator's choice. A name in the library ("blueconnect"),
+                             one with arguments ("flat(ring, doubling)"), a file with one schedule of
+                             the collective ("my.sched"), or "FILE:NAME(ARGS)" */
+    int32_t root;         /* broadcast only */
+    int32_t executor;     /* hkt_executor */
 } hkt_plan_options;
 
-#define HKT_PLAN_OPTIONS_INIT { sizeof(hkt_plan_options), NULL, 0, 0 }
+#define HKT_PLAN_OPTIONS_INIT \
+    { sizeof(hkt_plan_options), NULL, 0, 0 }
 
 /* Reads the schedule, verifies it against the communicator's topology, projects it onto this rank and
  * compiles it for the type and operator (op is ignored by all_gather and broadcast). Local: doesn't wait

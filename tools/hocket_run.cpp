@@ -86,6 +86,7 @@ class Job {
     Clock::time_point stage_end_ = Clock::time_point::max();
     std::optional<int> result_;  // the first failure's
     std::optional<std::size_t> first_failed_;
+    Clock::time_point cause_until_{};  // until when a killed rank takes the first failure's place
     int interrupts_ = 0;
 };
 
@@ -213,15 +214,23 @@ void Job::finish(std::size_t index) {
     }
 }
 
-// Ranks found dead in one look have no known order: one that was killed is more likely the cause than one
-// that ended because a peer was gone.
+// A rank that was killed is more likely the cause than one that ended because a peer was gone; but it takes
+// the kernel longer to end it than the others to notice. So for a moment a killed rank still takes the first
+// place.
 void Job::note_failures(std::vector<std::size_t> exited) {
-    std::stable_partition(exited.begin(), exited.end(),
-                          [&](std::size_t i) { return ranks_[i].how.si_code != CLD_EXITED; });
+    const auto killed = [&](std::size_t i) { return ranks_[i].how.si_code != CLD_EXITED; };
+    std::stable_partition(exited.begin(), exited.end(), killed);
     for (std::size_t i : exited) {
-        if (ranks_[i].exit_code() == 0 || first_failed_) continue;
+        if (ranks_[i].exit_code() == 0) continue;
+        if (first_failed_) {
+            const bool is_cause = killed(i) && !killed(*first_failed_) && Clock::now() < cause_until_;
+            if (!is_cause || stage_ != Stage::grace || interrupts_ > 0) continue;
+            result_ = ranks_[i].exit_code();
+        } else {
+            cause_until_ = Clock::now() + std::chrono::milliseconds(300);
+            if (!result_) result_ = ranks_[i].exit_code();
+        }
         first_failed_ = i;
-        if (!result_) result_ = ranks_[i].exit_code();
         if (stage_ == Stage::running) enter(Stage::grace);
     }
 }
@@ -272,7 +281,7 @@ void Job::summarise() {
     std::map<std::string, std::string> others;  // how they ended -> who
     for (std::size_t i = 0; i < ranks_.size(); ++i)
         if (i != *first_failed_ && ranks_[i].exited) others[ranks_[i].ending()] += fmt::format(" {}", i);
-    for (const auto& [ending, who] : others) say(fmt::format("afterwards each of rank{} {}", who, ending));
+    for (const auto& [ending, who] : others) say(fmt::format("then rank{} {}", who, ending));
 }
 
 int main_of(int argc, char** argv) {
