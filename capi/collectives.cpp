@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "capi/handles.hpp"
 #include "dsl/compile.hpp"
@@ -22,14 +23,25 @@ void check_comm(const hkt_comm* comm, const char* function) {
     if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
 }
 
-DataType type_of(int type) {
+// C callers may pass any number as an enum; C++ must not even look at such a value.
+template <typename Enum>
+int number_of(const Enum& value) {
+    static_assert(sizeof(Enum) == sizeof(int));
+    int number;
+    std::memcpy(&number, &value, sizeof number);
+    return number;
+}
+
+DataType type_of(const hkt_type& given) {
+    const int type = number_of(given);
     if (type < HKT_FLOAT32 || type > HKT_INT64)
         capi::refuse(
             fmt::format("the type is {}; it must be HKT_FLOAT32, HKT_FLOAT64, HKT_INT32 or HKT_INT64", type));
     return static_cast<DataType>(type);
 }
 
-ReduceOp op_of(int op) {
+ReduceOp op_of(const hkt_op& given) {
+    const int op = number_of(given);
     if (op < HKT_SUM || op > HKT_MIN)
         capi::refuse(fmt::format("the operator is {}; it must be HKT_SUM, HKT_MAX or HKT_MIN", op));
     return static_cast<ReduceOp>(op);
@@ -147,11 +159,11 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
         check_comm(comm, "hkt_plan_create");
         if (plan == nullptr) capi::refuse("hkt_plan_create: plan is null; give it a place for the plan");
         *plan = nullptr;
-        if (collective < HKT_ALL_REDUCE || collective > HKT_BROADCAST)
-            capi::refuse(fmt::format("the collective is {}; it must be an hkt_collective", int{collective}));
-        engine::PlanChoice choice{.collective = static_cast<Collective>(collective), .type = type_of(type)};
-        const bool reduces = collective == HKT_ALL_REDUCE || collective == HKT_REDUCE_SCATTER;
-        if (reduces) choice.op = op_of(op);
+        const int which = number_of(collective);
+        if (which < HKT_ALL_REDUCE || which > HKT_BROADCAST)
+            capi::refuse(fmt::format("the collective is {}; it must be an hkt_collective", which));
+        engine::PlanChoice choice{.collective = static_cast<Collective>(which), .type = type_of(type)};
+        if (which == HKT_ALL_REDUCE || which == HKT_REDUCE_SCATTER) choice.op = op_of(op);
         if (options != nullptr) {
             if (options->size < sizeof(hkt_plan_options) || options->size > 4096)
                 capi::refuse(fmt::format("hkt_plan_options.size is {}; start from HKT_PLAN_OPTIONS_INIT",

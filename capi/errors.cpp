@@ -113,7 +113,14 @@ const char* hkt_version(void) {
 }
 
 size_t hkt_type_size(hkt_type type) {
-    return type >= HKT_FLOAT32 && type <= HKT_INT64 ? element_size(static_cast<DataType>(type)) : 0;
+    switch (type) {
+        case HKT_FLOAT32:
+        case HKT_FLOAT64:
+        case HKT_INT32:
+        case HKT_INT64:
+            return element_size(static_cast<DataType>(type));
+    }
+    return 0;
 }
 
 }  // extern "C"

@@ -121,17 +121,22 @@ class Checked : public CheckedSchedule {
         check();
     }
 
-    // Algorithms first, each on the group it runs on: their faults are told in their own, small terms.
     void check() {
         std::set<std::pair<const ast::Algorithm*, Rank>> used;
         ElaborateOptions options{root_, std::nullopt, chooser_};
         options.on_use = [&](const ast::Algorithm& algorithm, Rank size, Span) {
-            if (used.insert({&algorithm, size}).second) verify_algorithm(algorithm, library_, size);
+            used.insert({&algorithm, size});
         };
         const StepGraph graph = elaborate(runnable_, library_, topology_, options);
         const std::string kind = runnable_.schedule ? "schedule" : "algorithm";
-        verify(graph, fmt::format("{} {} {} on {}", kind, runnable_.name, name_of(runnable_.collective()),
-                                  topology_.name));
+        try {
+            verify(graph, fmt::format("{} {} {} on {}", kind, runnable_.name, name_of(runnable_.collective()),
+                                      topology_.name));
+        } catch (const DiagnosticError&) {
+            // If an algorithm is wrong by itself, its fault is told in its own, smaller terms.
+            for (const auto& [algorithm, size] : used) verify_algorithm(*algorithm, library_, size);
+            throw;
+        }
         for (const Choice& choice : graph.choices)
             choices_.push_back(location_of(choice.call) + ": " + choice.text);
         fingerprint_ = fingerprint(graph);

@@ -56,8 +56,10 @@ void Gate::Visit::stop_visiting() {
     if (gate_.visitors_.fetch_sub(1) == 1 && gate_.driven_) gate_.changed_.notify_all();
 }
 
-void Gate::Visit::step_aside() {
-    if (gate_.visitors_.load() > 0) gate_.changed_.wait(lock_, [&] { return gate_.visitors_.load() == 0; });
+bool Gate::Visit::step_aside() {
+    if (gate_.visitors_.load() == 0) return false;
+    gate_.changed_.wait(lock_, [&] { return gate_.visitors_.load() == 0; });
+    return true;
 }
 
 }  // namespace hocket::engine

@@ -38,14 +38,14 @@ class Gate {
             return driving_ = gate_.driven_ = true;
         }
 
-        // For the driver, between two looks at the fabric: lets in whoever is at the gate.
-        void step_aside();
+        // For the driver, between two looks at the fabric: lets in whoever is at the gate. False: nobody was.
+        bool step_aside();
 
-        // For the driver: calls sleep() with the gate open. sleep must return when bell_fd() is readable, and
-        // must not throw.
+        // For the driver: calls sleep() with the gate open, unless somebody came in: then there may be no
+        // more reason to sleep. sleep must return when bell_fd() is readable, and must not throw.
         template <typename Sleep>
         void asleep(Sleep sleep) {
-            step_aside();
+            if (step_aside()) return;
             gate_.asleep_ = true;
             lock_.unlock();
             sleep();

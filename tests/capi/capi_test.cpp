@@ -236,7 +236,7 @@ TEST_CASE("after a kill every call says so, everywhere, within a second") {
                 const std::string text = error_of(comm);
                 expect(status == HKT_ERROR_PEER_LOST, text);
                 expect(elapsed < 1000, "known after " + std::to_string(elapsed) + " ms");
-                for (const char* part : {"rank 1 was lost", "all_reduce #30", "step ", "ring.sched:"})
+                for (const char* part : {"rank 1 was lost", "was in all_reduce #", "step ", "ring.sched:"})
                     expect(text.find(part) != std::string::npos, text);
                 expect(hkt_comm_status(comm) == HKT_ERROR_PEER_LOST, "status");
                 expect(hkt_barrier(comm) == HKT_ERROR_PEER_LOST, "barrier");

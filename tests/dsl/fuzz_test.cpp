@@ -8,6 +8,7 @@
 #include "tests/support/test.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+extern int parsed_inputs, right_definitions;
 
 namespace {
 
@@ -110,8 +111,10 @@ TEST_CASE("mutated schedules are accepted or refused, and never crash the compil
     const std::vector<std::string> texts = corpus();
     REQUIRE(texts.size() >= 8);
     std::mt19937 random(20);
-    for (int round = 0; round < 4000; ++round) {
+    for (int round = 0; round < 40000; ++round) {
         const std::string text = mutate(texts[random() % texts.size()], texts, random);
         CHECK(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()) == 0);
     }
+    CHECK(parsed_inputs > 1000);
+    CHECK(right_definitions > 1000);
 }

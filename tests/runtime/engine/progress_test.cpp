@@ -30,16 +30,20 @@ thread_local std::size_t allocations = 0;
 
 }  // namespace
 
-// Counts what C++ code of this thread allocates; libfabric's own memory is its own affair.
-void* operator new(std::size_t bytes) {
+// Counts what C++ code of this thread allocates; libfabric's own memory is its own affair. (Not inlined: the
+// compiler would take free for a mismatch with new.)
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
     ++allocations;
-    if (void* memory = std::malloc(bytes)) return memory;
+    return std::malloc(bytes);
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+    if (void* memory = operator new(bytes, std::nothrow)) return memory;
     throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
     std::free(memory);
 }
-void operator delete(void* memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
     std::free(memory);
 }
 

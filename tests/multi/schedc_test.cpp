@@ -1,0 +1,122 @@
+// schedc as its users run it: what it says, and how it ends.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "tests/multi/process.hpp"
+#include "tests/support/test.hpp"
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+using hocket::test::Finished;
+
+Finished schedc(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), HOCKET_SCHEDC);
+    return hocket::test::run(arguments, 60s);
+}
+
+std::string library(const std::string& name) {
+    return std::string(HOCKET_SCHEDULES) + "/" + name;
+}
+
+// A copy of the library's ring with one thing changed.
+std::string changed_ring(const std::string& what, const std::string& by) {
+    std::ifstream stream(library("ring.sched"));
+    std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    const auto at = text.find(what);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, what.size(), by);
+    const std::string path = std::string(HOCKET_TEST_FOLDER) + "/changed_ring.sched";
+    std::ofstream(path) << text;
+    return path;
+}
+
+}  // namespace
+
+TEST_CASE("check passes the library, with a line for each definition") {
+    std::vector<std::string> arguments{"check"};
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(HOCKET_SCHEDULES))
+        if (entry.path().extension() == ".sched") arguments.push_back(entry.path());
+    const Finished result = schedc(arguments);
+    INFO(result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(result.err.empty());
+    CHECK_THAT(result.out,
+               Contains("algorithm ring reduce_scatter") && Contains("groups of 1 to 17, 32, 64"));
+    CHECK_THAT(result.out,
+               Contains("algorithm halving reduce_scatter") && Contains("groups of 1, 2, 4, 8, 16, 32, 64"));
+    CHECK_THAT(result.out, Contains("schedule bml all_reduce") && Contains("4x2x3"));
+}
+
+TEST_CASE("check refuses a ring with one thing wrong, naming rank, chunk and line") {
+    const std::string transfer = "x[r - s] : r +> r + 1";
+    const auto refused = [](const std::string& path, const std::string& message) {
+        const Finished result = schedc({"check", path});
+        INFO(result.err);
+        CHECK(result.exit_code == 1);
+        CHECK_THAT(result.err, Contains("rank ") && Contains("chunk ") && Contains(message));
+        CHECK_THAT(result.err, Contains("2 of 3 definitions refused"));
+    };
+    const std::string place = "changed_ring.sched:6:13: error: algorithm ring reduce_scatter on ";
+    refused(changed_ring("each r in g\n", "each r in g where not (s == 1 and r == 2)\n"),
+            place + "3 ranks: rank 1 ends with chunk 1 of 3 missing");
+    refused(changed_ring(transfer, "{ " + transfer + "\n" + transfer + " }"), "a second time");
+    refused(changed_ring(transfer, "x[r - s + 1] : r +> r + 1"),
+            "rank 0 ends with chunk 0 of 2 missing the part of rank 1");
+    refused(changed_ring(transfer, "x[r - s] : r -> r + 1"),
+            place + "2 ranks: rank 0 ends with chunk 0 of 2 missing");
+}
+
+TEST_CASE("explain shows a rank's steps with their source lines") {
+    const Finished result = schedc({"explain", "ring", "-n", "4", "-r", "1"});
+    CHECK(result.exit_code == 0);
+    CHECK_THAT(
+        result.out,
+        StartsWith(
+            "rank 1 of 4: all_reduce by ring on 4, 15 operations\n    0  send     x[0, 1/4) of input to 2 "));
+    CHECK_THAT(result.out, Contains("ring.sched:6") && Contains("ring.sched:12") &&
+                               Contains("sends 1.5 x in 6 messages"));
+    const Finished chosen = schedc({"explain", "blueconnect", "-t", "2x3"});
+    CHECK_THAT(chosen.out, Contains("chosen: ") && Contains("reduce_scatter over l1 (3 ranks): direct"));
+}
+
+TEST_CASE("explain emits every stage") {
+    CHECK_THAT(schedc({"explain", "ring", "-e", "ast"}).out,
+               Contains("for s in 1 ..< g.size") && Contains("x[(r - s)] : r +> (r + 1)"));
+    CHECK_THAT(schedc({"explain", "ring", "-n", "2", "-e", "graph"}).out,
+               Contains("phase   0  x[1/2, 1): 0 +> 1"));
+    CHECK_THAT(schedc({"explain", "ring", "-n", "2", "-e", "dot"}).out,
+               StartsWith("digraph schedule {") && Contains("style=dashed"));
+    const auto json = nlohmann::json::parse(schedc({"explain", "bml", "-t", "bcube(3,2)", "-e", "json"}).out);
+    CHECK(json["ranks"] == 9);
+    CHECK(json["programs"].size() == 9);
+    CHECK(json["programs"][4]["ops"].size() == 36);
+    const Finished llvm =
+        schedc({"explain", "direct", "-n", "3", "-e", "llvm", "-d", "float64", "-o", "max"});
+    if (llvm.exit_code != 0) {
+        CHECK_THAT(llvm.err, Contains("this build has no JIT"));
+        HOCKET_SKIP("this build has no JIT, so there is no machine code to show");
+    }
+    CHECK_THAT(llvm.out, Contains("combine3_float64_max"));
+    CHECK_THAT(schedc({"explain", "direct", "-n", "3", "-e", "asm"}).out, Contains("combine3_float32_sum:"));
+}
+
+TEST_CASE("what is asked wrongly is answered in words, and with exit code 1") {
+    const auto answer = [](std::vector<std::string> arguments) {
+        const Finished result = schedc(std::move(arguments));
+        CHECK(result.exit_code == 1);
+        return result.err;
+    };
+    CHECK_THAT(answer({"explain", "rnig", "-n", "4"}), Contains("there is no schedule 'rnig'"));
+    CHECK_THAT(answer({"explain", "ring"}), Contains("how many ranks?"));
+    CHECK_THAT(answer({"explain", "ring", "-n", "4", "-r", "4"}),
+               Contains("there is no rank 4: ranks are 0 to 3"));
+    CHECK_THAT(answer({"explain", "ring", "-n", "4", "-t", "2x3"}), Contains("has 6 ranks"));
+    CHECK_THAT(answer({"explain", "halving", "-n", "6"}), Contains("cannot run on a group of 6 ranks"));
+}
