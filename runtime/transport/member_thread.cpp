@@ -167,35 +167,38 @@ void Member::take_part(int from, std::uint32_t number, std::string_view blob) {
             return;
         for (auto& part : parts_) whole.push_back(*std::exchange(part, std::nullopt));
         ++gather_number_;
-        result_ = whole;
-        changed_.notify_all();
     }
-    if (rank_ != 0) return;
-    for (std::size_t rank = 0; rank < whole.size(); ++rank)
-        tell_all(FrameType::gathered,
-                 PayloadWriter().u32(number).u32(static_cast<std::uint32_t>(rank)).bytes(whole[rank]).text());
+    // Rank 0 tells the others before it acts itself: its process may end as soon as its caller knows.
+    if (rank_ == 0)
+        for (std::size_t rank = 0; rank < whole.size(); ++rank)
+            tell_all(
+                FrameType::gathered,
+                PayloadWriter().u32(number).u32(static_cast<std::uint32_t>(rank)).bytes(whole[rank]).text());
+    const std::lock_guard lock(mutex_);
+    result_ = std::move(whole);
+    changed_.notify_all();
 }
 
 void Member::note_lost(int rank, const std::string& reason) {
+    if (loss()) return;
+    if (rank_ == 0)
+        tell_all(FrameType::lost, PayloadWriter().u32(static_cast<std::uint32_t>(rank)).bytes(reason).text());
     {
         const std::lock_guard lock(mutex_);
-        if (loss_) return;
         loss_ = Loss{rank, reason};
         changed_.notify_all();
     }
     event_.raise();
-    if (rank_ == 0)
-        tell_all(FrameType::lost, PayloadWriter().u32(static_cast<std::uint32_t>(rank)).bytes(reason).text());
 }
 
 void Member::note_left(int rank) {
+    if (rank_ == 0) tell_all(FrameType::left, PayloadWriter().u32(static_cast<std::uint32_t>(rank)).text());
     {
         const std::lock_guard lock(mutex_);
         left_[rank] = true;
         changed_.notify_all();
     }
     event_.raise();
-    if (rank_ == 0) tell_all(FrameType::left, PayloadWriter().u32(static_cast<std::uint32_t>(rank)).text());
 }
 
 void Member::tell_all(FrameType type, std::string_view payload) {
