@@ -135,6 +135,7 @@ struct Schedule {
     Name buffer;
     std::optional<Name> root;
     std::vector<Parameter> parameters;
+    std::optional<Expression> where;
     std::vector<Statement> body;
 };
 

@@ -128,8 +128,9 @@ std::string print(const File& file) {
         const std::string parameters = text_of(s.parameters);
         printer.line(
             0, s.span,
-            fmt::format("schedule {} {}({}{}{})", s.name.text, name_of(s.collective), s.buffer.text,
-                        s.root ? ", " + s.root->text : "", parameters.empty() ? "" : "; " + parameters));
+            fmt::format("schedule {} {}({}{}{}){}", s.name.text, name_of(s.collective), s.buffer.text,
+                        s.root ? ", " + s.root->text : "", parameters.empty() ? "" : "; " + parameters,
+                        s.where ? " where " + text_of(*s.where) : ""));
         printer.statements(1, s.body);
     }
     for (const TopologyDefinition& t : file.topologies) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -30,6 +31,14 @@ const Definition* only_one(const std::vector<Definition>& definitions, Collectiv
     return found;
 }
 
+template <typename Definition>
+const Definition* named(const std::vector<Definition>& definitions, const std::string& name,
+                        Collective collective) {
+    for (const Definition& definition : definitions)
+        if (definition.name.text == name && definition.collective == collective) return &definition;
+    return nullptr;
+}
+
 Runnable schedule_runnable(const ast::Schedule& schedule, const ast::Expression& call) {
     Runnable runnable;
     runnable.schedule = &schedule;
@@ -55,6 +64,11 @@ Topology find_topology(Library& library, const std::string& text, Rank ranks) {
             definition = &reference.file->topologies[0];
         } else {
             definition = library.find_topology(reference.call.text);
+            const auto is_named = [&](const auto& other) { return other.name.text == reference.call.text; };
+            if (reference.file &&
+                std::none_of(reference.file->topologies.begin(), reference.file->topologies.end(), is_named))
+                throw NotFoundError(
+                    fmt::format("{} defines no topology '{}'", reference.path, reference.call.text));
         }
         if (!definition)
             throw NotFoundError(fmt::format("there is no topology '{}'; {}", text, library.where_looked()));
@@ -63,8 +77,8 @@ Topology find_topology(Library& library, const std::string& text, Rank ranks) {
     if (ranks > 0 && topology.ranks() != ranks)
         throw DiagnosticError(
             Span(),
-            fmt::format("topology {} has {} ranks, but the communicator has {}", topology.name,
-                        topology.ranks(), ranks),
+            fmt::format("topology {} has {} ranks, but the job has {}", topology.name, topology.ranks(),
+                        ranks),
             "levels are given innermost first, as 2x3, and their sizes multiply to the number of ranks");
     return topology;
 }
@@ -79,10 +93,16 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
         throw NotFoundError(fmt::format("{} has not exactly one schedule for {}: name it, as {}:NAME",
                                         reference.path, name_of(collective), reference.path));
     }
-    if (const auto* schedule = library.find_schedule(reference.call.text, collective))
-        return schedule_runnable(*schedule, reference.call);
-    if (const auto* algorithm = library.find_algorithm(reference.call.text, collective))
-        return {nullptr, algorithm, {}, algorithm->name.text};
+    const auto* schedule = reference.file ? named(reference.file->schedules, reference.call.text, collective)
+                                          : library.find_schedule(reference.call.text, collective);
+    if (schedule) return schedule_runnable(*schedule, reference.call);
+    const auto* algorithm = reference.file
+                                ? named(reference.file->algorithms, reference.call.text, collective)
+                                : library.find_algorithm(reference.call.text, collective);
+    if (algorithm) return {nullptr, algorithm, {}, algorithm->name.text};
+    if (reference.file)
+        throw NotFoundError(fmt::format("{} defines no '{}' for {}", reference.path, reference.call.text,
+                                        name_of(collective)));
     std::string known;
     std::set<std::string> all;
     for (const auto* schedule : library.schedules(collective)) all.insert(schedule->name.text);
@@ -127,7 +147,7 @@ class Checked : public CheckedSchedule {
         options.on_use = [&](const ast::Algorithm& algorithm, Rank size, Span) {
             used.insert({&algorithm, size});
         };
-        const StepGraph graph = elaborate(runnable_, library_, topology_, options);
+        const StepGraph graph = lay_out(options);
         const std::string kind = runnable_.schedule ? "schedule" : "algorithm";
         try {
             verify(graph, fmt::format("{} {} {} on {}", kind, runnable_.name, name_of(runnable_.collective()),
@@ -140,6 +160,22 @@ class Checked : public CheckedSchedule {
         for (const Choice& choice : graph.choices)
             choices_.push_back(location_of(choice.call) + ": " + choice.text);
         fingerprint_ = fingerprint(graph);
+    }
+
+    // What is wrong may be so on this topology only: the message says which.
+    StepGraph lay_out(const ElaborateOptions& options) const {
+        try {
+            return elaborate(runnable_, library_, topology_, options);
+        } catch (const ConditionError&) {
+            throw;
+        } catch (const DiagnosticError& error) {
+            Diagnostic diagnostic = error.diagnostic();
+            std::string levels;
+            for (const Level& level : topology_.levels) levels += " " + level.name;
+            diagnostic.notes.push_back(
+                {Span(), fmt::format("on topology {} (levels:{})", topology_.name, levels)});
+            throw DiagnosticError(std::move(diagnostic));
+        }
     }
 
     RankProgram project(Rank rank) const override {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "dsl/bind.hpp"
 #include "dsl/diagnostic.hpp"
@@ -24,6 +25,7 @@ class Elaborator {
     StepGraph run();
 
   private:
+    void check_header(const ast::Schedule& schedule) const;
     void statements(const std::vector<ast::Statement>& list, Scope& scope, Arena* arena);
     void statement(const ast::Statement& statement, Scope& scope, Arena* arena);
     void for_loop(const ast::For& loop, Scope& scope, Arena* arena);
@@ -42,7 +44,7 @@ class Elaborator {
     const Topology& topology_;
     const ElaborateOptions& options_;
     StepGraph graph_;
-    std::vector<View> views_;
+    std::deque<View> views_;  // stay at their addresses while parts are added
     Transfers transfers_;
     std::uint32_t blocks_ = 0;
 };
@@ -53,34 +55,57 @@ View initial_view(const Topology& topology, Collective collective) {
     return View();
 }
 
+void check_root(Collective collective, bool has_root, Span header) {
+    if (has_root == (collective == Collective::broadcast)) return;
+    throw DiagnosticError(header, has_root ? "only a broadcast has a root" : "a broadcast needs a root",
+                          "a broadcast's header names the buffer and the root: broadcast(x, root)");
+}
+
+void Elaborator::check_header(const ast::Schedule& schedule) const {
+    check_root(schedule.collective, schedule.root.has_value(), schedule.span);
+    if (!schedule.where || Evaluator(runnable_.arguments, &topology_).truth(*schedule.where)) return;
+    throw ConditionError(
+        Diagnostic{schedule.span,
+                   fmt::format("{} cannot run on topology {}", schedule.name.text, topology_.name),
+                   {{schedule.where->span, "because of this condition"}},
+                   "choose another schedule or topology"});
+}
+
 StepGraph Elaborator::run() {
     graph_.collective = runnable_.collective();
     graph_.ranks = topology_.ranks();
     graph_.root = options_.root;
     const View own = View::by_rank(topology_, true);
     const Rank first = options_.only.value_or(0), last = options_.only ? first + 1 : graph_.ranks;
-    for (Rank rank = first; rank < last; ++rank) graph_.owned.push_back(own.held(topology_, rank));
+    if (graph_.collective == Collective::reduce_scatter || graph_.collective == Collective::all_gather)
+        for (Rank rank = first; rank < last; ++rank) graph_.owned.push_back(own.held(topology_, rank));
 
     views_.push_back(initial_view(topology_, graph_.collective));
     if (runnable_.schedule) {
         graph_.header = runnable_.schedule->span;
+        check_header(*runnable_.schedule);
         Scope scope = runnable_.arguments;
         scope.add(runnable_.schedule->buffer.text, ViewRef{0});
         if (runnable_.schedule->root) scope.add(runnable_.schedule->root->text, std::int64_t{options_.root});
         statements(runnable_.schedule->body, scope, nullptr);
+        const std::string scattered = views_[0].scattered_over(topology_);
+        if (graph_.collective != Collective::reduce_scatter && !scattered.empty())
+            graph_.hint = fmt::format("{} is still scattered over {} at the end: all_gather it",
+                                      runnable_.schedule->buffer.text, scattered);
     } else {
         graph_.header = runnable_.algorithm->span;
         const Group world = world_group(topology_);
-        views_[0].divide(topology_, world);
+        views_[0].divide(topology_, world, graph_.header);
         if (world.size > 1) run_algorithm(*runnable_.algorithm, world, 0, options_.root, {0}, Span());
     }
     return std::move(graph_);
 }
 
 void Elaborator::statements(const std::vector<ast::Statement>& list, Scope& scope, Arena* arena) {
-    const std::size_t mark = scope.size();
+    const std::size_t mark = scope.size(), views = views_.size();
     for (const ast::Statement& item : list) statement(item, scope, arena);
     scope.shrink(mark);
+    views_.resize(views);
 }
 
 void Elaborator::statement(const ast::Statement& statement, Scope& scope, Arena* arena) {
@@ -105,8 +130,8 @@ void Elaborator::statement(const ast::Statement& statement, Scope& scope, Arena*
 void Elaborator::own_transfers(const ast::Statement& statement, Scope& scope) {
     Arena world{world_group(topology_), {}, Span(), false};
     world.members = members_of(topology_, world.group, 0);
-    const std::vector<View> undivided = views_;
-    for (View& view : views_) view.divide(topology_, world.group);
+    const std::deque<View> undivided = views_;
+    for (View& view : views_) view.divide(topology_, world.group, statement.span);
     this->statement(statement, scope, &world);
     views_ = undivided;
 }
@@ -137,7 +162,7 @@ void Elaborator::parallel(const ast::Parallel& loop, Span span, Scope& scope, Ar
 void Elaborator::let(const ast::Let& let, Scope& scope, Arena* arena) {
     Value value = transfers_.evaluator(scope, arena).evaluate(let.value);
     if (const auto* part = std::get_if<PartOf>(&value)) {
-        views_.push_back(views_[part->view].part(part->index, part->parts));
+        views_.push_back(views_[part->view].part(part->index, part->parts, let.value.span));
         value = ViewRef{static_cast<int>(views_.size() - 1)};
     }
     scope.add(let.name.text, std::move(value));
@@ -212,7 +237,7 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
         throw DiagnosticError(span, "a broadcast needs its root", "write: broadcast x over l from root");
     if (!broadcasts && compose.from) throw DiagnosticError(compose.from->span, "only a broadcast has a root");
     const Rank root = broadcasts ? static_cast<Rank>(wrap(evaluate.integer(*compose.from), graph_.ranks)) : 0;
-    view.divide(topology_, group);
+    view.divide(topology_, group, span);
     std::vector<Rank> taking_part;
     for (const Rank rank : anchors(group)) {
         if (broadcasts && !view.reached(topology_, group, root, rank)) continue;
@@ -233,14 +258,11 @@ void Elaborator::run_algorithm(const ast::Algorithm& algorithm, const Group& gro
     if (!is_allowed(algorithm, group))
         throw ConditionError(
             Diagnostic{call.file ? call : algorithm.span,
-                       fmt::format("{} cannot run on a group of {} ranks ({})", algorithm.name.text,
+                       fmt::format("{} cannot run on a group of {} ranks (over {})", algorithm.name.text,
                                    group.size, name_of(topology_, group)),
                        {{algorithm.where->span, "because of this condition"}},
                        "choose another algorithm, or leave `using` out to let the compiler choose"});
-    if (algorithm.root.has_value() != (algorithm.collective == Collective::broadcast))
-        throw DiagnosticError(algorithm.span,
-                              algorithm.root ? "only a broadcast has a root" : "a broadcast needs a root",
-                              "write: algorithm name broadcast(x, root) over g { ... }");
+    check_root(algorithm.collective, algorithm.root.has_value(), algorithm.span);
     if (options_.on_use) options_.on_use(algorithm, group.size, call);
     for (const Rank anchor : anchors) {
         Arena arena{group, members_of(topology_, group, anchor), call};

@@ -5,6 +5,7 @@
 #include <boost/spirit/home/x3.hpp>
 
 #include <array>
+#include <charconv>
 #include <functional>
 
 #include "dsl/ast.hpp"
@@ -35,6 +36,12 @@ struct FileTag;
 
 // located(parser) sets the span of the rule's value. (X3 hands no attribute to on_success of a rule with
 // actions.)
+template <typename Context>
+Span span_of(const Context& context, const char* first, const char* last) {
+    const SourceFile& file = x3::get<FileTag>(context).get();
+    const char* base = file.text.data();
+    return {&file, static_cast<std::uint32_t>(first - base), static_cast<std::uint32_t>(last - base)};
+}
 template <typename Context>
 std::uint32_t offset_of(const Context& context) {
     const SourceFile& file = x3::get<FileTag>(context).get();
@@ -125,8 +132,6 @@ const auto apply_tail = [](auto& context) {
 
 template <Expression::Kind kind>
 const auto set_kind = [](auto& context) { x3::_val(context).kind = kind; };
-
-const auto set_number = [](auto& context) { x3::_val(context).number = x3::_attr(context); };
 
 // One expression in parentheses is itself; several are a product of groups.
 const auto finish_parentheses = [](auto& context) {
@@ -264,12 +269,13 @@ const auto prefixed_def = (*minus >> power)[fold_prefixes];
 const auto power_def = (postfix % "**")[fold_powers];
 const auto postfix_def = (number[set] | named[set] | parentheses[set]) >>
                          *(index_tail[apply_tail] | part_tail[apply_tail] | member_tail[apply_tail]);
-const auto number_def = located(x3::lexeme[x3::ulong_long >> !(ascii::alpha | '_')][([](auto& context) {
-    if (x3::_attr(context) > static_cast<unsigned long long>(INT64_MAX))
-        x3::_pass(context) = false;
-    else
-        x3::_val(context).number = static_cast<std::int64_t>(x3::_attr(context));
-})]);
+const auto set_number = [](auto& context) {
+    const auto& digits = x3::_attr(context);
+    const char *first = &*digits.begin(), *last = first + digits.size();
+    if (std::from_chars(first, last, x3::_val(context).number).ec != std::errc())
+        throw DiagnosticError(span_of(context, first, last), "this number is larger than 2^63 - 1");
+};
+const auto number_def = located(x3::lexeme[x3::raw[+ascii::digit][set_number] >> !(ascii::alpha | '_')]);
 const auto named_def = located(x3::eps[set_kind<Expression::Kind::name>] >> identifier[set_text] >>
                                -('(' > (expression[add_argument] % ',') > x3::lit(')')[finish_call]));
 const auto parentheses_def =
@@ -375,7 +381,8 @@ const auto algorithm_def = algorithm_head[set] > block[to(&ast::Algorithm::body)
 const auto schedule_head_def = located(
     keyword("schedule") > name[to(&ast::Schedule::name)] > collective[to(&ast::Schedule::collective)] > '(' >
     name[to(&ast::Schedule::buffer)] > -(',' > name[to(&ast::Schedule::root)]) >
-    -(';' > (parameter[append_to(&ast::Schedule::parameters)] % ',')) > ')');
+    -(';' > (parameter[append_to(&ast::Schedule::parameters)] % ',')) > ')' >
+    -(keyword("where") > expression[to(&ast::Schedule::where)]));
 const auto schedule_def = schedule_head[set] > block[to(&ast::Schedule::body)];
 
 const auto time_value_def = x3::lexeme[x3::double_ >> time_units >> word_end][scaled];

@@ -1,27 +1,6 @@
 #include "dsl/op_builder.hpp"
 
-#include <algorithm>
-
 namespace hocket::dsl {
-
-OpBuilder::OpBuilder(const std::vector<Region>& regions) : boundaries_{Rational(0), Rational(1)} {
-    for (const Region& region : regions)
-        for (const Interval& interval : region) {
-            boundaries_.push_back(interval.begin);
-            boundaries_.push_back(interval.end);
-        }
-    std::sort(boundaries_.begin(), boundaries_.end());
-    boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
-    atoms_.resize(atoms());
-}
-
-AtomRange OpBuilder::atoms_of(const Interval& interval) const {
-    const auto index = [&](Rational boundary) {
-        return static_cast<std::uint32_t>(std::lower_bound(boundaries_.begin(), boundaries_.end(), boundary) -
-                                          boundaries_.begin());
-    };
-    return {index(interval.begin), index(interval.end)};
-}
 
 void OpBuilder::begin_phase(std::uint32_t phase) {
     phase_ = phase;
@@ -73,7 +52,7 @@ bool OpBuilder::read_in_phase(AtomRange atoms) const {
 
 RankProgram OpBuilder::finish() {
     RankProgram program;
-    program.boundaries = boundaries_;
+    program.boundaries = division_.boundaries();
     program.scratch = slots_;
     for (const Op& op : ops_) {
         program.uses_work |= op.area == work_area;

@@ -5,22 +5,17 @@
 
 #include <vector>
 
+#include "dsl/atoms.hpp"
 #include "dsl/rank_program.hpp"
-#include "dsl/region.hpp"
 
 namespace hocket::dsl {
 
-// Half-open; atom i lies between boundaries i and i + 1.
-struct AtomRange {
-    std::uint32_t begin = 0, end = 0;
-};
-
 class OpBuilder {
   public:
-    explicit OpBuilder(const std::vector<Region>& regions);
+    explicit OpBuilder(Atoms division) : division_(std::move(division)), atoms_(division_.count()) {}
 
-    std::uint32_t atoms() const { return static_cast<std::uint32_t>(boundaries_.size() - 1); }
-    AtomRange atoms_of(const Interval& interval) const;
+    std::uint32_t atoms() const { return division_.count(); }
+    AtomRange atoms_of(const Interval& interval) const { return division_.of(interval); }
 
     void begin_phase(std::uint32_t phase);
 
@@ -44,7 +39,7 @@ class OpBuilder {
         std::vector<OpId> readers;  // since it was written
     };
 
-    std::vector<Rational> boundaries_;
+    Atoms division_;
     std::vector<Atom> atoms_;
     std::vector<Op> ops_;
     std::vector<ScratchSlot> slots_;

@@ -7,7 +7,7 @@ namespace {
 
 using namespace grammar;
 
-const auto skipper = ascii::space | '#' >> *(x3::char_ - x3::eol) >> (x3::eol | x3::eoi);
+const auto skipper = ascii::space | '#' >> *(x3::char_ - '\n') >> ('\n' | x3::eoi);
 
 // The grammar descends recursively: bounds what could make it descend without end.
 void bound_nesting(const SourceFile& file) {
@@ -49,7 +49,8 @@ void bound_size(const SourceFile& file) {
 std::string readable(std::string expected) {
     if (expected.size() >= 2 && expected.front() == '"') expected = expected.substr(1, expected.size() - 2);
     const bool is_word = reserved_words.find(expected) != nullptr || expected == "medium" || expected == "by";
-    const bool is_mark = !std::isalpha(static_cast<unsigned char>(expected[0])) && expected.size() <= 3;
+    const bool is_mark =
+        !std::isalpha(static_cast<unsigned char>(expected[0])) && expected[0] != '\'' && expected.size() <= 3;
     return is_word || is_mark ? "'" + expected + "'" : expected;
 }
 
@@ -68,7 +69,9 @@ void run(const SourceFile& file, const Rule& rule, Attribute& result, const char
     try {
         x3::phrase_parse(first, last, grammar, skipper, result);
     } catch (const x3::expectation_failure<Iterator>& failure) {
-        throw DiagnosticError(at(failure.where()), "expected " + readable(failure.which()) + " here");
+        const bool dots = std::string_view(failure.where(), last - failure.where()).starts_with("..");
+        throw DiagnosticError(at(failure.where()), "expected " + readable(failure.which()) + " here",
+                              dots ? "a range is 'first ..< end', or 'end >.. last' to count down" : "");
     }
     if (first != last) throw DiagnosticError(at(first), std::string("expected ") + wanted + " here");
 }

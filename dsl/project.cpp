@@ -57,17 +57,18 @@ class Projector {
     std::vector<Landed> landed_;                     // of the current phase, to be combined
 };
 
-std::vector<Region> all_regions(const StepGraph& graph) {
-    std::vector<Region> regions = graph.regions;
-    regions.insert(regions.end(), graph.owned.begin(), graph.owned.end());
-    return regions;
+Atoms atoms_of(const StepGraph& graph) {
+    Atoms atoms;
+    atoms.add(graph.regions);
+    atoms.add(graph.owned);
+    atoms.settle();
+    return atoms;
 }
 
 Projector::Projector(const StepGraph& graph, Rank rank)
-    : graph_(graph), rank_(rank), builder_(all_regions(graph)) {
-    const std::size_t at = graph.owned.size() == 1 ? 0 : rank;
-    own_ = builder_.atoms_of(graph.owned[at].front());
+    : graph_(graph), rank_(rank), builder_(atoms_of(graph)) {
     const AtomRange all{0, builder_.atoms()};
+    own_ = graph.owned.empty() ? all : builder_.atoms_of(graph.owned_by(rank).front());
     output_ = graph.collective == Collective::reduce_scatter ? own_ : all;
     set_initial_places();
 }

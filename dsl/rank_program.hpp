@@ -82,8 +82,7 @@ struct RankProgram {
     Rank rank = 0;
     Rank ranks = 1;
     Rank root = 0;
-    std::uint64_t fingerprint =
-        0;  // of the schedule's text, topology, collective and root: equal on all ranks
+    std::uint64_t fingerprint = 0;  // of all ranks' steps: equal where all do the same
 
     std::vector<Rational> boundaries;  // ascending, distinct
     BoundaryId input_origin = 0, output_origin = 0;

@@ -27,11 +27,6 @@ class Rational {
         return static_cast<std::uint64_t>(static_cast<unsigned __int128>(num_) * count / den_);
     }
 
-    // part of [0, 1) laid over [begin, end)
-    static constexpr Rational lerp(Rational begin, Rational end, std::int64_t index, std::int64_t parts) {
-        return begin + (end - begin) * Rational(index, parts);
-    }
-
     friend constexpr Rational operator+(Rational a, Rational b) {
         return from_wide(Wide(a.num_) * b.den_ + Wide(b.num_) * a.den_, Wide(a.den_) * b.den_);
     }

@@ -34,9 +34,10 @@ View View::by_rank(const Topology& topology, bool scattered) {
     return view;
 }
 
-View View::part(std::int64_t index, std::int64_t parts) const {
+View View::part(std::int64_t index, std::int64_t parts, Span at) const {
     View view = *this;
     view.digits_.push_back({.size = parts, .value = index, .scattered = true, .permanent = true});
+    view.bound_pieces(at);
     return view;
 }
 
@@ -52,12 +53,22 @@ View::Division View::division(const Group& group) const {
     return scattered == static_cast<int>(group.levels.size()) ? Division::scattered : Division::mixed;
 }
 
-void View::divide(const Topology& topology, const Group& group) {
+void View::divide(const Topology& topology, const Group& group, Span at) {
     for (auto level = group.levels.rbegin(); level != group.levels.rend(); ++level) {
         const auto same = [&](const Digit& digit) { return digit.level == *level; };
         if (std::none_of(digits_.begin(), digits_.end(), same))
             digits_.push_back({.level = *level, .size = topology.levels[*level].size});
     }
+    bound_pieces(at);
+}
+
+void View::bound_pieces(Span at) const {
+    // Differences of two boundaries then stay within 63 bits.
+    constexpr std::int64_t limit = std::int64_t{1} << 31;
+    std::int64_t pieces = 1;
+    for (const Digit& digit : digits_)
+        if (__builtin_mul_overflow(pieces, digit.size, &pieces) || pieces > limit)
+            throw DiagnosticError(at, "this divides the buffer into more than 2^31 pieces");
 }
 
 void View::scatter(const Group& group) {
@@ -70,6 +81,14 @@ void View::gather(const Group& group) {
         if (std::binary_search(group.levels.begin(), group.levels.end(), digit.level))
             digit.scattered = false;
     while (!digits_.empty() && !digits_.back().scattered && !digits_.back().permanent) digits_.pop_back();
+}
+
+std::string View::scattered_over(const Topology& topology) const {
+    std::string names;
+    for (const Digit& digit : digits_)
+        if (digit.level >= 0 && digit.scattered)
+            names += (names.empty() ? "" : ", ") + topology.levels[digit.level].name;
+    return names;
 }
 
 bool View::reached(const Topology& topology, const Group& group, Rank root, Rank rank) const {
@@ -87,9 +106,7 @@ void View::reach(const Group& group) {
 
 Region View::intervals(const std::vector<Digit>& digits) {
     std::int64_t units = 1;  // the buffer's length in the finest pieces
-    for (const Digit& digit : digits)
-        if (__builtin_mul_overflow(units, digit.size, &units) || units > (std::int64_t{1} << 40))
-            throw DiagnosticError(Span(), "a buffer is divided into more than 2^40 pieces");
+    for (const Digit& digit : digits) units *= digit.size;
     std::size_t fixed = digits.size();  // digits from here on are free: they make no gaps
     while (fixed > 0 && !digits[fixed - 1].scattered) --fixed;
 

@@ -31,13 +31,14 @@ class View {
     // rank holds its own piece: all_gather) or whole (reduce_scatter).
     static View by_rank(const Topology& topology, bool scattered);
 
-    View part(std::int64_t index, std::int64_t parts) const;
+    // `at` is for the error if the pieces become too small.
+    View part(std::int64_t index, std::int64_t parts, Span at) const;
 
     enum class Division { none, whole, scattered, mixed };
     Division division(const Group& group) const;  // of this group's levels
 
     // Divides by the group's levels that do not divide it yet (outermost first).
-    void divide(const Topology& topology, const Group& group);
+    void divide(const Topology& topology, const Group& group, Span at);
     void scatter(const Group& group);
     void gather(const Group& group);
 
@@ -45,6 +46,9 @@ class View {
     // that `reach` was called for.
     bool reached(const Topology& topology, const Group& group, Rank root, Rank rank) const;
     void reach(const Group& group);
+
+    // Names of the levels that it is scattered over: "l0, l1".
+    std::string scattered_over(const Topology& topology) const;
 
     // What the ranks that share `rank`'s coordinates outside of the group call chunks [first, last) of the
     // group's; the view is divided by the group.
@@ -61,6 +65,7 @@ class View {
         bool permanent = false;  // stays when it is whole again
     };
     static Region intervals(const std::vector<Digit>& digits);
+    void bound_pieces(Span at) const;
 
     std::vector<Digit> digits_;
     std::vector<int> reached_;  // levels

@@ -11,6 +11,8 @@ namespace {
 using ast::Expression;
 using ast::Operator;
 
+constexpr std::int64_t limit = std::int64_t{1} << 40;  // larger numbers are not solved for: far from overflow
+
 std::optional<std::size_t> variable_of(const Expression& expression, const std::vector<Domain>& domains) {
     if (expression.kind == Expression::Kind::name)
         for (std::size_t i = domains.size(); i-- > 0;)
@@ -42,7 +44,6 @@ std::optional<Congruence> linear(const Expression& expression, const std::vector
     auto result = linear(expression.args[left ? 0 : 1], domains, evaluator);
     if (!result) return std::nullopt;
     const std::int64_t constant = evaluator.integer(expression.args[left ? 1 : 0]);
-    constexpr std::int64_t limit = std::int64_t{1} << 40;  // far from overflow
     if (constant > limit || constant < -limit || result->offset > limit || result->offset < -limit)
         return std::nullopt;
     const std::int64_t minus = expression.op == Operator::subtract ? -1 : 1;
@@ -83,6 +84,12 @@ std::optional<Solution> solve_xor(const Expression& expression, Rank member, Ran
 
 std::optional<Solution> solve(const Expression& endpoint, Rank member, Rank size,
                               const std::vector<Domain>& domains, const Evaluator& evaluator) {
+    for (const Domain& domain : domains)
+        if (domain.begin < -limit || domain.end > limit) return std::nullopt;
+    // The endpoint is wrapped around the group anyway.
+    if (endpoint.kind == Expression::Kind::operation && endpoint.op == Operator::modulo &&
+        !depends(endpoint.args[1], domains) && evaluator.integer(endpoint.args[1]) == size)
+        return solve(endpoint.args[0], member, size, domains, evaluator);
     if (auto solution = solve_xor(endpoint, member, size, domains, evaluator)) return solution;
     const auto form = linear(endpoint, domains, evaluator);
     if (!form) return std::nullopt;

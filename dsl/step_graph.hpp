@@ -50,9 +50,11 @@ struct StepGraph {
     std::vector<StepOrigin> origins;
     std::vector<Strand> strands{{}};
     std::vector<Choice> choices;
-    Span header;                // of the schedule or algorithm
-    std::vector<Region> owned;  // by rank: the piece that is the rank's own in reduce_scatter and all_gather;
-                                // projected graphs hold that of one rank at index 0
+    Span header;       // of the schedule or algorithm
+    std::string hint;  // what is likely to be wrong if the result is; may be empty
+    // reduce_scatter and all_gather: the piece that is each rank's own. Of one rank alone where the graph is.
+    std::vector<Region> owned;
+    const Region& owned_by(Rank rank) const { return owned[owned.size() == 1 ? 0 : rank]; }
 };
 
 }  // namespace hocket::dsl

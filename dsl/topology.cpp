@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <regex>
 
 #include "dsl/bind.hpp"
@@ -13,11 +14,25 @@ namespace hocket::dsl {
 namespace {
 
 constexpr std::int64_t rank_limit = 1 << 20;
+constexpr std::size_t level_limit = 64;
+constexpr int round_limit = 10000;
 
 class Builder {
   public:
     Builder(Topology& topology, Scope& scope)
         : topology_(topology), scope_(scope), evaluator_(scope, nullptr) {}
+
+    // Once all levels are there.
+    void check_names(const std::vector<ast::TopologyStatement>& statements) const {
+        for (const ast::TopologyStatement& statement : statements) {
+            if (const auto* loop = std::get_if<ast::TopologyFor>(&statement.node)) check_names(loop->body);
+            const auto* level = std::get_if<ast::Level>(&statement.node);
+            for (const ast::Property& property : level ? level->properties : std::vector<ast::Property>())
+                if (property.kind == ast::Property::Kind::shared_by && !is_taken(property.text))
+                    throw DiagnosticError(property.span,
+                                          fmt::format("there is no level '{}'", property.text));
+        }
+    }
 
     void run(const std::vector<ast::TopologyStatement>& statements) {
         for (const ast::TopologyStatement& statement : statements) {
@@ -33,18 +48,25 @@ class Builder {
         Level level;
         level.name = definition.name.text;
         const std::int64_t size = evaluator_.integer(definition.size);
-        if (size < 1 || size * topology_.ranks() > rank_limit)
+        if (size < 1 || size > rank_limit / topology_.ranks())
             throw DiagnosticError(
                 definition.size.span,
                 fmt::format("a level of {} ranks: a level has at least 1, a topology at most {}", size,
                             rank_limit));
         level.size = static_cast<Rank>(size);
         for (const ast::Property& property : definition.properties) apply(property, level);
+        if (topology_.levels.size() == level_limit)
+            throw DiagnosticError(definition.name.span,
+                                  fmt::format("a topology of more than {} levels", level_limit));
         // Levels made in a loop are told apart by their number.
-        const auto same = [&](const Level& other) { return other.name == level.name; };
-        if (std::any_of(topology_.levels.begin(), topology_.levels.end(), same))
-            level.name += std::to_string(topology_.levels.size());
+        for (std::size_t number = topology_.levels.size(); is_taken(level.name); ++number)
+            level.name = definition.name.text + std::to_string(number);
         topology_.levels.push_back(std::move(level));
+    }
+
+    bool is_taken(const std::string& name) const {
+        const auto same = [&](const Level& other) { return other.name == name; };
+        return std::any_of(topology_.levels.begin(), topology_.levels.end(), same);
     }
 
     void apply(const ast::Property& property, Level& level) const {
@@ -57,11 +79,13 @@ class Builder {
                 level.medium = property.text;
                 break;
             case ast::Property::Kind::latency:
+                if (!(property.value >= 0) || std::isinf(property.value))
+                    throw DiagnosticError(property.span, "a latency is a time of 0 or more");
                 level.latency = property.value;
                 break;
             case ast::Property::Kind::bandwidth:
-                if (!(property.value > 0))
-                    throw DiagnosticError(property.span, "a bandwidth must be more than 0");
+                if (!(property.value > 0) || std::isinf(property.value))
+                    throw DiagnosticError(property.span, "a bandwidth is a rate of more than 0");
                 level.bandwidth = property.value;
                 break;
             case ast::Property::Kind::shared_by:
@@ -72,6 +96,10 @@ class Builder {
 
     void loop(const ast::TopologyFor& loop) {
         for (Value& value : values_of(loop.binding.range, evaluator_)) {
+            if (++rounds_ > round_limit)
+                throw DiagnosticError(
+                    loop.binding.range.span,
+                    fmt::format("this topology makes more than {} loop rounds", round_limit));
             const std::size_t mark = scope_.size();
             scope_.add(loop.binding.name.text, std::move(value));
             run(loop.body);
@@ -82,6 +110,7 @@ class Builder {
     Topology& topology_;
     Scope& scope_;
     Evaluator evaluator_;
+    int rounds_ = 0;
 };
 
 }  // namespace
@@ -99,20 +128,20 @@ Rank Topology::stride(int level) const {
 Topology flat_topology(Rank ranks) {
     Topology result;
     result.name = std::to_string(ranks);
-    result.levels.push_back({.name = "rank", .size = ranks});
+    result.levels.push_back({.name = "world", .size = ranks});
     return result;
 }
 
 Topology grid_topology(const std::string& text) {
     Topology result;
     static const std::regex form("[0-9]{1,6}(x[0-9]{1,6})*");
-    if (!std::regex_match(text, form)) return result;
+    if (text.size() > 200 || !std::regex_match(text, form)) return result;  // regex recurses
     std::int64_t ranks = 1;
     for (std::size_t begin = 0; begin < text.size();) {
         const std::size_t end = std::min(text.find('x', begin), text.size());
         const std::int64_t size = std::stol(text.substr(begin, end - begin));
         ranks *= size;
-        if (size < 1 || ranks > rank_limit)
+        if (size < 1 || ranks > rank_limit || result.levels.size() == level_limit)
             throw DiagnosticError(
                 Span(), fmt::format("topology {}: a level has at least 1 rank, a topology at most {}", text,
                                     rank_limit));
@@ -128,7 +157,9 @@ Topology build_topology(const ast::TopologyDefinition& definition, const ast::Ex
     Topology topology;
     Scope scope;
     topology.name = bind_parameters(definition.name.text, definition.parameters, reference, scope);
-    Builder(topology, scope).run(definition.body);
+    Builder builder(topology, scope);
+    builder.run(definition.body);
+    builder.check_names(definition.body);
     if (topology.levels.empty()) throw DiagnosticError(definition.span, "this topology has no level");
     return topology;
 }

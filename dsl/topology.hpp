@@ -28,7 +28,7 @@ struct Topology {
     Rank coordinate(Rank rank, int level) const { return rank / stride(level) % levels[level].size; }
 };
 
-// One level named "rank".
+// One level named "world".
 Topology flat_topology(Rank ranks);
 
 // "2x3": levels named l0, l1, ... Null-like (no levels) if the text is not of this form.

@@ -80,7 +80,8 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
     const Rank source = arena.members[source_member], destination = arena.members[destination_member];
     if (only_ && source != *only_ && destination != *only_) return;
     if (source == destination)
-        throw DiagnosticError(span, fmt::format("rank {} sends to itself", source_member),
+        throw DiagnosticError(span,
+                              fmt::format("member {} of a group of {} sends to itself", source_member, size),
                               "exclude it: each ... where a != b");
     const std::uint32_t region = region_index(arena, chunk_range(transfer.region, evaluate, arena));
     graph_.steps.push_back({graph_.phases, region, source, destination, origin_index(span, arena.call),
@@ -97,7 +98,11 @@ class EachRunner {
           arena_(arena),
           mark_(scope.size()),
           evaluator_(transfers.evaluator(scope, &arena)) {
-        for (const ast::Binding& binding : each.bindings) domains_.push_back(domain(binding));
+        for (const ast::Binding& binding : each.bindings) {
+            refuse_dependent(binding.range.first);
+            if (binding.range.last) refuse_dependent(*binding.range.last);
+            domains_.push_back(domain(binding));
+        }
     }
 
     void run() {
@@ -115,6 +120,17 @@ class EachRunner {
     }
 
   private:
+    // The iterations of an each are a product: no range may depend on another variable of it.
+    void refuse_dependent(const ast::Expression& expression) const {
+        for (const ast::Binding& binding : each_.bindings)
+            if (expression.kind == ast::Expression::Kind::name && expression.text == binding.name.text)
+                throw DiagnosticError(
+                    expression.span,
+                    fmt::format("a range of this each depends on its variable '{}'", expression.text),
+                    "range over all values, and use where");
+        for (const ast::Expression& arg : expression.args) refuse_dependent(arg);
+    }
+
     Domain domain(const ast::Binding& binding) const {
         const ast::Range& range = binding.range;
         if (range.kind == ast::Range::Kind::items)
@@ -136,13 +152,22 @@ class EachRunner {
         for (const ast::Statement& statement : each_.body) {
             const auto& transfer = std::get<ast::Transfer>(statement.node);
             for (const ast::Expression* endpoint : {&transfer.source, &transfer.destination}) {
-                const auto solution = solve(*endpoint, member, arena_.group.size, domains_, evaluator_);
+                const auto solution = solution_of(*endpoint, member);
                 if (!solution) return false;
                 std::vector<std::int64_t> values(domains_.size());
                 all(values, 0, *solution, &tuples);
             }
         }
         return true;
+    }
+
+    // A constant part that has no value may stand where `where` keeps it from being looked at.
+    std::optional<Solution> solution_of(const ast::Expression& endpoint, Rank member) const {
+        try {
+            return solve(endpoint, member, arena_.group.size, domains_, evaluator_);
+        } catch (const DiagnosticError&) {
+            return std::nullopt;
+        }
     }
 
     // Walks the product of the domains, one of them narrowed to the solution; runs the iterations, or

@@ -1,6 +1,7 @@
 // The transfers of algorithms, and of schedules themselves, laid out as steps.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <vector>
@@ -30,7 +31,7 @@ struct Arena {
 class Transfers {
   public:
     // Lays out into the graph; with `only`, the steps of that rank alone. All references must outlive it.
-    Transfers(StepGraph& graph, const Topology& topology, const std::vector<View>& views,
+    Transfers(StepGraph& graph, const Topology& topology, const std::deque<View>& views,
               std::optional<Rank> only)
         : graph_(graph), topology_(topology), views_(views), only_(only) {}
 
@@ -58,7 +59,7 @@ class Transfers {
 
     StepGraph& graph_;
     const Topology& topology_;
-    const std::vector<View>& views_;
+    const std::deque<View>& views_;
     std::optional<Rank> only_;
     std::map<std::pair<const char*, const char*>, std::uint32_t> origin_numbers_;  // by the statements' texts
     std::int64_t work_ = 0;

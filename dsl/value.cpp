@@ -116,11 +116,13 @@ Value Evaluator::name(const Expression& expression) const {
         for (int level = 0; level < static_cast<int>(topology_->levels.size()); ++level)
             if (topology_->levels[level].name == text) return make_group(*topology_, {level});
     }
-    throw DiagnosticError(
-        expression.span, fmt::format("'{}' is not known here", text),
-        topology_ ? "known are the names bound by for, each, let and the header, and levels, world, "
-                    "ranks and the topology's level names"
-                  : "known are the names bound by for, each, let and the header");
+    std::string known = scope_.names();
+    if (topology_) {
+        known += (known.empty() ? "" : ", ") + std::string("levels, world, ranks");
+        for (const Level& level : topology_->levels) known += ", " + level.name;
+    }
+    throw DiagnosticError(expression.span, fmt::format("'{}' is not known here", text),
+                          known.empty() ? "no names are known here" : "known here: " + known);
 }
 
 Value Evaluator::index(const Expression& expression) const {

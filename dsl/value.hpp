@@ -39,7 +39,11 @@ class Scope {
             if (entry->name == name) return &entry->value;
         return nullptr;
     }
-    Value& last() { return entries_.back().value; }
+    std::string names() const {  // "x, g, s"
+        std::string text;
+        for (const Entry& entry : entries_) text += (text.empty() ? "" : ", ") + std::string(entry.name);
+        return text;
+    }
     std::size_t size() const { return entries_.size(); }
     void shrink(std::size_t size) { entries_.resize(size, {{}, Value()}); }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "dsl/atoms.hpp"
 #include "dsl/contributions.hpp"
 #include "dsl/diagnostic.hpp"
 
@@ -12,10 +13,8 @@ namespace {
 
 constexpr std::uint32_t nothing = ~std::uint32_t{0};
 
-// Half-open range of atoms: the finest pieces that the schedule ever divides the buffer into.
-struct AtomRange {
-    std::uint32_t begin, end;
-};
+constexpr std::size_t place_limit = std::size_t{1} << 27;     // ranks x atoms: memory
+constexpr std::uint64_t work_limit = std::uint64_t{1} << 32;  // steps x atoms: time
 
 class Verifier {
   public:
@@ -23,8 +22,8 @@ class Verifier {
     void run();
 
   private:
-    void divide_into_atoms();
-    std::vector<AtomRange> atoms_of(const Region& region) const;
+    std::vector<AtomRange> atoms_of(const Region& region) const { return division_.of(region); }
+    void bound_size() const;
     void set_initial_state();
     void run_phase(std::size_t begin, std::size_t end);
     void read(const Step& step);
@@ -46,7 +45,7 @@ class Verifier {
     const StepGraph& graph_;
     const std::string& subject_;
     Contributions sets_;
-    std::vector<Rational> boundaries_;
+    Atoms division_;
     std::uint32_t atoms_ = 1;
     std::vector<std::vector<AtomRange>> regions_;
 
@@ -60,11 +59,13 @@ class Verifier {
 
 Verifier::Verifier(const StepGraph& graph, const std::string& subject)
     : graph_(graph), subject_(subject), sets_(graph.ranks) {
-    divide_into_atoms();
+    division_.add(graph.regions);
+    division_.add(graph.owned);
+    division_.settle();
+    atoms_ = division_.count();
+    for (const Region& region : graph.regions) regions_.push_back(division_.of(region));
+    bound_size();
     const std::size_t places = std::size_t(graph.ranks) * atoms_;
-    if (places > (std::size_t{1} << 30))
-        throw DiagnosticError(graph.header, fmt::format("{}: too large to verify: {} ranks x {} pieces",
-                                                        subject, graph.ranks, atoms_));
     state_.assign(places, Contributions::undefined);
     writer_.assign(places, nothing);
     if (graph.strands.size() > 1) {
@@ -73,37 +74,23 @@ Verifier::Verifier(const StepGraph& graph, const std::string& subject)
     }
 }
 
-void Verifier::divide_into_atoms() {
-    boundaries_ = {Rational(0), Rational(1)};
-    const auto add = [&](const Region& region) {
-        for (const Interval& interval : region) {
-            boundaries_.push_back(interval.begin);
-            boundaries_.push_back(interval.end);
-        }
-    };
-    for (const Region& region : graph_.regions) add(region);
-    for (const Region& region : graph_.owned) add(region);
-    std::sort(boundaries_.begin(), boundaries_.end());
-    boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
-    atoms_ = static_cast<std::uint32_t>(boundaries_.size() - 1);
-    for (const Region& region : graph_.regions) regions_.push_back(atoms_of(region));
-}
-
-std::vector<AtomRange> Verifier::atoms_of(const Region& region) const {
-    std::vector<AtomRange> ranges;
-    const auto index = [&](Rational boundary) {
-        return static_cast<std::uint32_t>(std::lower_bound(boundaries_.begin(), boundaries_.end(), boundary) -
-                                          boundaries_.begin());
-    };
-    for (const Interval& interval : region) ranges.push_back({index(interval.begin), index(interval.end)});
-    return ranges;
+void Verifier::bound_size() const {
+    std::uint64_t work = 0;
+    for (const Step& step : graph_.steps)
+        for (const AtomRange range : regions_[step.region]) work += range.end - range.begin;
+    if (std::size_t(graph_.ranks) * atoms_ > place_limit || work > work_limit)
+        throw DiagnosticError(
+            graph_.header,
+            fmt::format("{}: too large to verify: {} ranks x {} pieces of the buffer, {} steps", subject_,
+                        graph_.ranks, atoms_, graph_.steps.size()),
+            "schedules over levels need far fewer steps than flat ones");
 }
 
 void Verifier::set_initial_state() {
     for (Rank rank = 0; rank < graph_.ranks; ++rank) {
         const SetId own = sets_.single(rank);
         std::vector<AtomRange> held{{0, atoms_}};
-        if (graph_.collective == Collective::all_gather) held = atoms_of(graph_.owned[rank]);
+        if (graph_.collective == Collective::all_gather) held = atoms_of(graph_.owned_by(rank));
         if (graph_.collective == Collective::broadcast && rank != graph_.root) held.clear();
         for (const AtomRange range : held)
             for (std::uint32_t atom = range.begin; atom < range.end; ++atom) state_[place(rank, atom)] = own;
@@ -254,15 +241,16 @@ void Verifier::check_result() {
         } else {
             diagnostic.notes.push_back({Span(), "no transfer ever writes there"});
         }
+        diagnostic.hint = graph_.hint;
         throw DiagnosticError(std::move(diagnostic));
     };
     for (Rank rank = 0; rank < graph_.ranks; ++rank) {
         if (graph_.collective == Collective::reduce_scatter) {
-            for (const AtomRange range : atoms_of(graph_.owned[rank]))
+            for (const AtomRange range : atoms_of(graph_.owned_by(rank)))
                 for (std::uint32_t atom = range.begin; atom < range.end; ++atom) check(rank, atom, everyone);
         } else if (graph_.collective == Collective::all_gather) {
             for (Rank owner = 0; owner < graph_.ranks; ++owner)
-                for (const AtomRange range : atoms_of(graph_.owned[owner]))
+                for (const AtomRange range : atoms_of(graph_.owned_by(owner)))
                     for (std::uint32_t atom = range.begin; atom < range.end; ++atom)
                         check(rank, atom, sets_.single(owner));
         } else {
@@ -278,7 +266,7 @@ void Verifier::check_result() {
 // The atom's place in the buffer, as "chunk 2 of 6" where it is one of equal chunks.
 std::string Verifier::chunk_text(std::size_t place) const {
     const auto atom = static_cast<std::uint32_t>(place % atoms_);
-    const Rational begin = boundaries_[atom], end = boundaries_[atom + 1];
+    const Rational begin = division_.boundaries()[atom], end = division_.boundaries()[atom + 1];
     const Rational length = end - begin;
     if (length.num() == 1 && length.den() % begin.den() == 0 && length.den() > 1)
         return fmt::format("chunk {} of {}", begin.num() * (length.den() / begin.den()), length.den());

@@ -62,7 +62,11 @@ class Checker {
         if (file.algorithms.empty() && file.schedules.empty() && file.topologies.empty())
             throw NotFoundError(path + ": error: the file defines nothing");
         for (const ast::Algorithm& algorithm : file.algorithms) check(path, algorithm, library);
-        for (const ast::Schedule& schedule : file.schedules) check(path, schedule);
+        std::vector<std::string> topologies = options_.topologies;
+        if (topologies.empty())
+            for (const ast::TopologyDefinition& topology : file.topologies)
+                topologies.push_back(path + ":" + topology.name.text);
+        for (const ast::Schedule& schedule : file.schedules) check(path, schedule, topologies);
         for (const ast::TopologyDefinition& topology : file.topologies) check(path, topology, library);
     }
 
@@ -83,18 +87,19 @@ class Checker {
         });
     }
 
-    void check(const std::string& path, const ast::Schedule& schedule) {
+    // On the topologies that the user or the file names, else on a set of small ones.
+    void check(const std::string& path, const ast::Schedule& schedule,
+               const std::vector<std::string>& named) {
         guarded([&] {
             std::string done;
             std::string refusal;
-            for (const std::string& topology :
-                 options_.topologies.empty() ? small_topologies : options_.topologies) {
+            for (const std::string& topology : named.empty() ? small_topologies : named) {
                 try {
                     check_on(path, schedule, topology);
                     done += (done.empty() ? "" : " ") + topology;
                 } catch (const ConditionError& error) {
                     // An algorithm that the schedule names doesn't run on such a group: nothing to check.
-                    if (!options_.topologies.empty()) throw;
+                    if (!named.empty()) throw;
                     refusal = error.what();
                 }
             }

@@ -33,6 +33,8 @@ inline const std::vector<Case>& cases() {
         {all_reduce, "flat(direct, ring)", any},
         {all_reduce, "flat(halving, ring)", pow2},
         {all_reduce, "flat(direct, doubling)", pow2},
+        {all_reduce, "exchange", any},
+        {all_reduce, "butterfly", pow2},
         {all_reduce, "blueconnect", any},
         {all_reduce, "bml", {"1", "3", "bcube(3, 2)", "bcube(2, 3)", "2x3", "3x2", "2x2x3"}},
         {all_reduce, "", any},

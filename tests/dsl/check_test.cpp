@@ -40,12 +40,10 @@ TEST_CASE("what does not exist is named, with what does") {
         test::error_of([] { dsl::check_schedule(test::request(Collective::broadcast, "", "4", 4, 4)); }),
         Contains("no root 4"));
     CHECK_THAT(error(Collective::all_reduce, "halving", "6"),
-               Contains("halving cannot run on a group of 6 ranks") && Contains("halving.sched:3:50: note"));
+               Contains("halving cannot run on topology 6") && Contains("halving.sched:15:38: note"));
 }
 
-TEST_CASE(
-    "a file goes before the library, and a broken file in the library is only named when something is "
-    "missing") {
+TEST_CASE("a file goes before the library, and a reference to a file is to that file alone") {
     const test::TemporarySchedule file(
         "algorithm ring all_gather(x) over g { each r in g, q in g where q != r x[r] : r -> q }\n"
         "schedule mine all_reduce(x) { reduce_scatter x over world using ring all_gather x over world using "
@@ -55,6 +53,27 @@ TEST_CASE(
     int messages = 0;
     for (const dsl::Op& op : program.ops) messages += op.kind == dsl::Op::Kind::send && op.phase >= 3;
     CHECK(messages == 3);  // the file's ring sends all at once
+    const auto error = [&](const std::string& name) {
+        return test::error_of([&] {
+            dsl::check_schedule(test::request(Collective::all_reduce, file.path() + ":" + name, "4"));
+        });
+    };
+    CHECK(error("mine") == "");
+    CHECK_THAT(error("ring"), Contains("defines no 'ring' for all_reduce"));  // the library does
+}
+
+TEST_CASE("a broken file in a folder of schedules is only named when something is missing") {
+    const test::TemporaryFolder folder;
+    folder.write("broken.sched", "algorithm {");
+    folder.write("good.sched",
+                 "schedule good all_reduce(x) { reduce_scatter x over world using ring all_gather x over "
+                 "world using ring }");
+    dsl::PlanRequest request = test::request(Collective::all_reduce, "good", "4");
+    request.search_path.insert(request.search_path.begin(), folder.path());
+    CHECK(dsl::check_schedule(request)->name() == "good");
+    request.schedule = "missing";
+    CHECK_THAT(test::error_of([&] { dsl::check_schedule(request); }),
+               Contains("passed over: ") && Contains("broken.sched:1:11: error: expected a name"));
 }
 
 TEST_CASE("composition keeps account of what each rank holds") {
@@ -79,14 +98,18 @@ TEST_CASE("composition keeps account of what each rank holds") {
     CHECK_THAT(schedule("broadcast x over l0"), Contains("a broadcast needs its root"));
     CHECK_THAT(schedule("reduce_scatter x over l0 from 1"), Contains("only a broadcast has a root"));
     CHECK_THAT(schedule("let y = x.part(2 of 2)"), Contains("no part 2 of 2"));
-    CHECK_THAT(schedule("reduce_scatter x over l0"), Contains("rank 0 ends with"));
+    CHECK_THAT(schedule("reduce_scatter x over l0"),
+               Contains("rank 0 ends with") && Contains("hint: x is still scattered over l0 at the end"));
+    CHECK_THAT(schedule("reduce_scatter x over chip"),
+               Contains("known here: x, levels, world, ranks, l0, l1") &&
+                   Contains("on topology 2x3 (levels: l0 l1)"));
 }
 
 TEST_CASE("transfers are checked where they stand") {
     const auto algorithm = [](const std::string& body) {
         return check_error("algorithm a all_gather(x) over g {" + body + "}", Collective::all_gather);
     };
-    CHECK_THAT(algorithm("each r in g x[r] : r -> r"), Contains("rank 0 sends to itself"));
+    CHECK_THAT(algorithm("each r in g x[r] : r -> r"), Contains("member 0 of a group of 4 sends to itself"));
     CHECK_THAT(algorithm("each r in g g[r] : r -> r + 1"),
                Contains("expected a buffer here, but this is a group"));
     CHECK_THAT(algorithm("each r in g x[2 ..< 5] : r -> r + 1"),
@@ -100,6 +123,11 @@ TEST_CASE("transfers are checked where they stand") {
     CHECK_THAT(algorithm("all_gather x over g"), Contains("an algorithm consists of transfers"));
     CHECK_THAT(check_error("algorithm a broadcast(x) over g { }", Collective::broadcast),
                Contains("a broadcast needs a root"));
+    CHECK_THAT(check_error("schedule s all_gather(x, y) { }", Collective::all_gather),
+               Contains("only a broadcast has a root"));
+    CHECK_THAT(algorithm("each r in g, q in 0 ..< r x[r] : r -> q"), Contains("depends on its variable 'r'"));
+    CHECK_THAT(algorithm("let a = x.part(0 of 2**20) let b = a.part(0 of 2**20) b : 0 -> 1"),
+               Contains("more than 2^31 pieces") && Contains(":1:"));
     CHECK_THAT(check_error("algorithm a all_gather(x) over g { } algorithm a all_gather(x) over g { }",
                            Collective::all_gather),
                Contains("'a' is defined twice") && Contains("first here"));
@@ -112,4 +140,67 @@ TEST_CASE("without using, the compiler chooses what fits the group, and says why
     CHECK_THAT(few->choices()[0], !Contains("halving"));  // not on 6
     const auto many = dsl::check_schedule(test::request(Collective::all_reduce, "blueconnect", "64"));
     CHECK_THAT(many->choices()[0], Contains("(64 ranks): halving"));
+}
+
+TEST_CASE("the choice is by the time of the whole, and of what is right only") {
+    const test::TemporarySchedule file(
+        "algorithm chain broadcast(x, root) over g { for s in 0 ..< g.size - 1 x : root + s -> root + s + 1 "
+        "}\n"
+        "algorithm nothing broadcast(x, root) over g { }\n"
+        "schedule s broadcast(x, root) { broadcast x over world from root }");
+    const auto checked = dsl::check_schedule(test::request(Collective::broadcast, file.path(), "16"));
+    REQUIRE(checked->choices().size() == 1);
+    CHECK_THAT(checked->choices()[0], Contains("nothing 0 us (wrong on this group), binomial"));
+}
+
+TEST_CASE("parts inside an algorithm are parts of each of its chunks") {
+    const std::string text =
+        "algorithm two all_reduce(x) over g { let y = x.part(0 of 2) let z = x.part(1 of 2)\n"
+        " each r in g, q in g where q != r y : r +> q\n each r in g, q in g where q != r z : r +> q }\n"
+        "schedule s all_reduce(x) { all_reduce x over l0 using two all_reduce x over l1 }";
+    CHECK(check_error(text, Collective::all_reduce, "2x3") == "");
+}
+
+TEST_CASE("a schedule's where decides on which topologies it runs") {
+    const std::string text =
+        "schedule s all_reduce(x) where pow2(ranks) and levels.count == 1 { for k in 0 ..< log2(ranks) each "
+        "r in world x : r +> r xor 2**k }";
+    CHECK(check_error(text) == "");
+    CHECK_THAT(check_error(text, Collective::all_reduce, "6"),
+               Contains("s cannot run on topology 6") && Contains("because of this condition"));
+    CHECK_THAT(check_error(text, Collective::all_reduce, "2x2"), Contains("s cannot run on topology 2x2"));
+}
+
+TEST_CASE("what verification lets pass, projection lays out") {
+    // The endpoint's constant part has no value where `where` keeps the steps from being looked at.
+    const test::TemporarySchedule file(
+        "algorithm a all_gather(x) over g { for k in 0 ..< g.size\n"
+        " each r in g where k > 0 x[r] : r -> r + k * (g.size / k) / (g.size / k) }");
+    const auto checked = dsl::check_schedule(test::request(Collective::all_gather, file.path(), "4"));
+    for (dsl::Rank rank = 0; rank < 4; ++rank) CHECK(checked->project(rank).ops.size() == 7);
+    // Numbers near the ends of their range.
+    const test::TemporarySchedule large(
+        "algorithm a all_gather(x) over g { for s in 0 ..< g.size - 1\n"
+        " each r in 9223372036854775803 ..< 9223372036854775807 x[r - s] : r -> r + 1 }");
+    const auto far = dsl::check_schedule(test::request(Collective::all_gather, large.path(), "4"));
+    for (dsl::Rank rank = 0; rank < 4; ++rank) CHECK(far->project(rank).ops.size() == 7);
+}
+
+TEST_CASE("topologies are bounded, and their figures are figures") {
+    const auto topology = [](const std::string& body) {
+        const test::TemporarySchedule file("topology t {" + body + "}");
+        return test::error_of([&] {
+            dsl::Library library({});
+            dsl::find_topology(library, file.path(), 0);
+        });
+    };
+    CHECK(topology("level a[2] { shared by b } level b[3] {}") == "");
+    CHECK_THAT(topology("level a[4] {} level b[4611686018427387904] {}"),
+               Contains("a level of 4611686018427387904 ranks"));
+    CHECK_THAT(topology("for i in 0 ..< 4000000 level a[1] {}"), Contains("more than 64 levels"));
+    CHECK_THAT(topology("for i in 0 ..< 4000000 for j in 0 ..< 0 level a[1] {}"), Contains("loop rounds"));
+    CHECK_THAT(topology("level a[2] { latency -3us }"), Contains("a latency is a time of 0 or more"));
+    CHECK_THAT(topology("level a[2] { bandwidth infB/s }"), Contains("a bandwidth is a rate of more than 0"));
+    CHECK_THAT(topology("level a[2] { shared by nobody }"), Contains("there is no level 'nobody'"));
+    CHECK_THAT(topology(""), Contains("has no level"));
 }

@@ -38,6 +38,18 @@ class TemporarySchedule {
     std::string path_;
 };
 
+// An empty folder, removed at the end.
+class TemporaryFolder {
+  public:
+    TemporaryFolder();
+    ~TemporaryFolder();
+    const std::string& path() const { return path_; }
+    void write(const std::string& name, const std::string& text) const;
+
+  private:
+    std::string path_;
+};
+
 inline std::string check_error(const std::string& text,
                                dsl::Collective collective = dsl::Collective::all_reduce,
                                const std::string& topology = "4") {

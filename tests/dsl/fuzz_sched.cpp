@@ -1,11 +1,13 @@
 // Entry for coverage-guided fuzzers, and of the seeded test beside it: any text is either accepted or refused
 // with a diagnostic; nothing else may come out, and nothing may crash or run for ever.
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 
 #include "dsl/compile.hpp"
 #include "dsl/diagnostic.hpp"
 #include "dsl/parse.hpp"
+#include "dsl/project.hpp"
 #include "dsl/verify.hpp"
 
 using namespace hocket::dsl;
@@ -23,6 +25,14 @@ void check_everything(const ast::File& tree, const Library& library) {
             } catch (const DiagnosticError&) {
             }
         }
+    for (const ast::TopologyDefinition& definition : tree.topologies) {
+        try {
+            ast::Expression reference;
+            build_topology(definition, reference);
+            ++right_definitions;
+        } catch (const DiagnosticError&) {
+        }
+    }
     const Topology topology = grid_topology("2x2");
     for (const ast::Schedule& schedule : tree.schedules) {
         try {
@@ -34,8 +44,19 @@ void check_everything(const ast::File& tree, const Library& library) {
                     if (algorithm.collective == collective) return algorithm;
                 throw DiagnosticError(call, "none");
             };
-            verify(elaborate(runnable, library, topology, options), "fuzzed");
+            const StepGraph whole = elaborate(runnable, library, topology, options);
+            verify(whole, "fuzzed");
             ++right_definitions;
+            // What has passed can be projected, onto the steps that the whole has for the rank.
+            for (Rank rank = 0; rank < topology.ranks(); ++rank) {
+                options.only = rank;
+                const StepGraph own = elaborate(runnable, library, topology, options);
+                std::size_t expected = 0;
+                for (const Step& step : whole.steps)
+                    expected += step.source == rank || step.destination == rank;
+                if (own.steps.size() != expected) std::abort();
+                project(own, rank);
+            }
         } catch (const DiagnosticError&) {
         }
     }

@@ -93,15 +93,22 @@ TEST_CASE("syntax errors say where and what was expected") {
                StartsWith("t.sched:1:57: error: expected '->' or '+>' here"));
     CHECK_THAT(parse_error("algorithm a all_gather(x) over g {\n  for s of 3\n}"),
                StartsWith("t.sched:2:9: error: expected 'in' here"));
+    CHECK_THAT(parse_error("algorithm a all_gather(x) over g { for s in 1..3 x : 0 -> 1 }"),
+               Contains("hint: a range is 'first ..< end'"));
     CHECK_THAT(parse_error("algorithm a sum(x) over g {}"), Contains("expected a collective"));
     CHECK_THAT(parse_error("algorithm for all_gather(x) over g {}"), Contains("expected a name here"));
     CHECK_THAT(parse_error("nonsense"),
                StartsWith("t.sched:1:1: error: expected algorithm, schedule or topology here"));
-    CHECK_THAT(parse_error("algorithm a all_gather(x) over g {"), Contains("t.sched:1:35"));
+    CHECK_THAT(parse_error("algorithm a all_gather(x) over g {"),
+               Contains("t.sched:1:35: error: expected '}' here"));
     CHECK_THAT(parse_error("topology t { level a[2] { latency 3 parsecs } }"),
                Contains("expected a time such as 3us here"));
     CHECK_THAT(parse_error("algorithm a all_gather(x) over g where 99999999999999999999 {}"),
-               Contains("expected an expression"));
+               Contains("t.sched:1:40: error: this number is larger than 2^63 - 1"));
+    CHECK_THAT(parse_error("algorithm a all_gather(x over g {}"), Contains("expected ')' here"));
+    CHECK_THAT(parse_error("topology t { level a[2] { bandwith 1GB/s } }"), Contains("expected '}' here"));
+    // A comment ends with its line, not with a carriage return.
+    CHECK(parse_error("# a comment \r algorithm ( \n") == "");
 }
 
 TEST_CASE("a syntax error shows its line with a caret") {

@@ -38,10 +38,10 @@ TEST_CASE("reduce-scatter narrows a view, all-gather widens it, in any order of 
     const Group inner = make_group(topology, {0}), outer = make_group(topology, {1});
     View view;
     CHECK(text_of(view.held(topology, 5)) == "[0, 1)");
-    view.divide(topology, inner);
+    view.divide(topology, inner, {});
     view.scatter(inner);
     CHECK(text_of(view.held(topology, 5)) == "[1/2, 1)");
-    view.divide(topology, outer);
+    view.divide(topology, outer, {});
     CHECK(text_of(view.chunks(topology, outer, 5, 0, 1)) == "[1/2, 2/3)");
     CHECK(text_of(view.chunks(topology, outer, 5, 0, 3)) == "[1/2, 1)");
     view.scatter(outer);
@@ -59,8 +59,8 @@ TEST_CASE("a view by rank gives rank r the r-th piece, and parts divide each pie
     const View own = View::by_rank(topology, true);
     for (Rank rank = 0; rank < 6; ++rank)
         CHECK(own.held(topology, rank) == Region{{Rational(rank, 6), Rational(rank + 1, 6)}});
-    CHECK(text_of(own.part(1, 2).held(topology, 2)) == "[5/12, 1/2)");
-    CHECK(text_of(View().part(1, 2).held(topology, 2)) == "[1/2, 1)");
+    CHECK(text_of(own.part(1, 2, {}).held(topology, 2)) == "[5/12, 1/2)");
+    CHECK(text_of(View().part(1, 2, {}).held(topology, 2)) == "[1/2, 1)");
     const Group world = world_group(topology);
     CHECK(text_of(View::by_rank(topology, false).chunks(topology, world, 0, 2, 5)) == "[1/3, 5/6)");
 }
@@ -74,7 +74,7 @@ TEST_CASE("solving an endpoint finds exactly the iterations that trial finds") {
     const std::vector<Domain> domains = {{"r", 0, 6}, {"q", -3, 9}};
     int solved = 0;
     for (const char* text : {"r", "q", "r + 1", "r - s", "s - r", "1 + q - 2", "r xor 2**2", "s xor r",
-                             "-3 - q", "r * 2", "r + q", "q xor 1"}) {
+                             "-3 - q", "r * 2", "r + q", "q xor 1", "(r + 1) mod g.size", "(r + 1) mod 5"}) {
         const SourceFile file{"t", "algorithm a all_gather(x) over g where " + std::string(text) + " {}"};
         const ast::File tree = parse(file);
         const ast::Expression& endpoint = *tree.algorithms[0].where;
@@ -93,5 +93,5 @@ TEST_CASE("solving an endpoint finds exactly the iterations that trial finds") {
             CHECK(solution->values == tried);
         }
     }
-    CHECK(solved == 9 * size);  // all but r * 2, r + q, and xor over negative numbers
+    CHECK(solved == 10 * size);  // all but r * 2, r + q, xor over negative numbers, and mod 5
 }

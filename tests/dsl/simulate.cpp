@@ -173,4 +173,58 @@ std::string simulate(const std::vector<RankProgram>& programs, const SimulationO
     return "";
 }
 
+namespace {
+
+// How far each rank is, with the operations that could go on.
+class Meeting {
+  public:
+    explicit Meeting(const std::vector<RankProgram>& programs)
+        : programs_(programs), waits_(programs.size()) {
+        for (std::size_t rank = 0; rank < programs.size(); ++rank)
+            for (const Op& op : programs[rank].ops) waits_[rank].push_back(op.waits_for), ++left_;
+        for (std::size_t rank = 0; rank < programs.size(); ++rank)
+            for (OpId id = 0; id < waits_[rank].size(); ++id)
+                if (programs[rank].ops[id].waits_for == 0) offer(rank, id);
+    }
+
+    std::size_t left() const { return left_; }
+
+  private:
+    // Local work is done at once; a send or receive waits for its other half.
+    void offer(std::size_t rank, OpId id) {
+        const Op& op = programs_[rank].ops[id];
+        if (op.kind == Op::Kind::copy || op.kind == Op::Kind::combine) return finish(rank, id);
+        const bool sends = op.kind == Op::Kind::send;
+        const auto self = static_cast<Rank>(rank);
+        const MessageKey key{sends ? self : op.peer, sends ? op.peer : self, op.message};
+        const auto other = offered_.find(key);
+        if (other == offered_.end()) {
+            offered_[key] = {rank, id};
+            return;
+        }
+        const auto [peer, peer_id] = other->second;
+        offered_.erase(other);
+        finish(rank, id);
+        finish(peer, peer_id);
+    }
+
+    void finish(std::size_t rank, OpId id) {
+        --left_;
+        for (const OpId successor : programs_[rank].ops[id].successors)
+            if (--waits_[rank][successor] == 0) offer(rank, successor);
+    }
+
+    const std::vector<RankProgram>& programs_;
+    std::vector<std::vector<std::uint32_t>> waits_;
+    std::map<MessageKey, std::pair<std::size_t, OpId>> offered_;
+    std::size_t left_ = 0;
+};
+
+}  // namespace
+
+std::string rendezvous(const std::vector<RankProgram>& programs) {
+    const std::size_t left = Meeting(programs).left();
+    return left == 0 ? "" : fmt::format("{} operations wait for each other", left);
+}
+
 }  // namespace hocket::test

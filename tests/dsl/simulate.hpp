@@ -20,4 +20,8 @@ struct SimulationOptions {
 // untouched; else what went wrong. The sum of elements is checked; each rank's data differ in every element.
 std::string simulate(const std::vector<dsl::RankProgram>& programs, const SimulationOptions& options);
 
+// "" if all ranks can end when a send completes only together with the receive that waits for it, as large
+// messages do; else how many operations are stuck. Moves no data.
+std::string rendezvous(const std::vector<dsl::RankProgram>& programs);
+
 }  // namespace hocket::test

@@ -91,7 +91,7 @@ TEST_CASE("topologies of the library are built with their arguments") {
     CHECK(cloud.levels[1].bandwidth == Approx(25e9 / 8));
     CHECK(cloud.levels[1].shared_by == "gpu");
     CHECK_THAT(test::error_of([&] { dsl::find_topology(library, "bcube(4, 3)", 63); }),
-               Contains("has 64 ranks, but the communicator has 63"));
+               Contains("has 64 ranks, but the job has 63"));
     CHECK_THAT(test::error_of([&] { dsl::find_topology(library, "torus", 4); }),
                Contains("there is no topology 'torus'"));
     CHECK_THAT(test::error_of([&] { dsl::find_topology(library, "bcube(1, 2, 3)", 1); }),

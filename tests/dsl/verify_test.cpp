@@ -69,7 +69,8 @@ TEST_CASE("every transfer of the library, got wrong in every way, is refused wit
                 INFO(name << ":" << line_of(text, offset) << " " << mutation.name << "\n"
                           << mutation.transfer << "\n"
                           << error);
-                CHECK_THAT(error, Contains("rank "));
+                CHECK((error.find("rank ") != std::string::npos ||
+                       error.find("sends to itself") != std::string::npos));
                 CHECK((error.find("chunk ") != std::string::npos ||
                        error.find("the buffer") != std::string::npos ||
                        error.find("sends to itself") != std::string::npos));
@@ -77,7 +78,9 @@ TEST_CASE("every transfer of the library, got wrong in every way, is refused wit
                 const auto says = [&](int n) {
                     return error.find(file.path() + ":" + std::to_string(n) + ":") != std::string::npos;
                 };
-                CHECK((says(line) || says(line + 1) || says(line_of(text, head))));
+                // Where nothing was ever written, no transfer can be to blame.
+                const bool unwritten = error.find("no transfer ever writes there") != std::string::npos;
+                CHECK((says(line) || says(line + 1) || (unwritten && says(line_of(text, head)))));
                 ++checked;
             }
         }

@@ -118,5 +118,5 @@ TEST_CASE("what is asked wrongly is answered in words, and with exit code 1") {
     CHECK_THAT(answer({"explain", "ring", "-n", "4", "-r", "4"}),
                Contains("there is no rank 4: ranks are 0 to 3"));
     CHECK_THAT(answer({"explain", "ring", "-n", "4", "-t", "2x3"}), Contains("has 6 ranks"));
-    CHECK_THAT(answer({"explain", "halving", "-n", "6"}), Contains("cannot run on a group of 6 ranks"));
+    CHECK_THAT(answer({"explain", "halving", "-n", "6"}), Contains("cannot run on topology 6"));
 }
