@@ -11,8 +11,19 @@
  *   In place    A collective is in place when send and recv point at the same elements: all_reduce and
  *               broadcast with recv == send; all_gather with send == recv + rank * send_count;
  *               reduce_scatter with recv == send + rank * recv_count. Other overlaps are undefined.
- *   Order       All ranks of a communicator start the same collectives in the same order. A difference
- *               in collective, count, type, operator or schedule is detected and reported.
+ *   Order       All ranks of a communicator start the same collectives in the same order, with the same
+ *               count, type, operator, schedule and root. Every message carries a checksum of all that its
+ *               sender has started, so a difference is noticed with the first message that a rank receives
+ *               from one that differs; then all ranks fail with HKT_ERROR_MISMATCH, and the text names both
+ *               operations. Where no message is received, nothing is noticed yet: a rank that started with
+ *               count 0 (the others with n), or that takes itself for the root of a broadcast, waits for
+ *               nobody and returns HKT_SUCCESS, with results that mean nothing. Ranks that wait for its
+ *               messages end with HKT_ERROR_TIMEOUT; else the next operation that exchanges messages ends
+ *               with HKT_ERROR_MISMATCH on all ranks (hkt_barrier always does; hkt_comm_destroy says so on
+ *               stderr).
+ *   Failures    What one rank notices (a lost rank, a mismatch, a deadline that passed, a failure of the
+ *               fabric) ends the operations of all ranks with the same status; the others' text begins
+ *               with "rank R reported:" and goes on with where they were themselves.
  *   Results     Reductions combine in rank order wherever a schedule leaves a choice, so a result does
  *               not depend on the arrival of messages: same inputs, same schedule, same bits.
  *   Threads     Handles of different communicators are independent. Calls on one communicator may
@@ -113,8 +124,10 @@ typedef struct hkt_comm_options {
                                 reliable-datagram endpoints; shm where all ranks share a host, else tcp */
     const char* topology;    /* HOCKET_TOPOLOGY: "2x3" (innermost first), "bcube(3,2)", a .sched file or
                                 "FILE:NAME(ARGS)"; one level of all ranks */
-    const char* schedule;    /* HOCKET_SCHEDULE: the schedule that hkt_all_reduce and the others take;
-                                see hkt_plan_create. Default: Hocket's choice */
+    const char* schedule;    /* HOCKET_SCHEDULE: the schedule of those collectives that it exists for (as
+                                schedule or as algorithm); the others take Hocket's choice: "ring" has no
+                                broadcast. A name that exists for no collective is an error (NOT_FOUND) at
+                                the first use. Spelling: see hkt_plan_create. Default: Hocket's choice */
     const char* schedule_path; /* HOCKET_SCHEDULE_PATH: folders of .sched files, separated by ':', searched
                                   before the library that Hocket was built with */
     int32_t executor;          /* hkt_executor; HOCKET_EXECUTOR */
@@ -129,7 +142,8 @@ typedef struct hkt_comm_options {
  * passed. options may be null (all from the environment). On success *comm is the caller's, to be given
  * to hkt_comm_destroy. Errors: INVALID_ARGUMENT, BOOTSTRAP, TRANSPORT, TIMEOUT, PEER_LOST, MISMATCH (the
  * ranks' topologies, schedules, providers or versions differ), SCHEDULE and NOT_FOUND (the topology); the
- * text is in hkt_last_error(). */
+ * text is in hkt_last_error(). A rank that fails tells the others, who fail with the same status. libfabric
+ * is loaded here, and only if world_size > 1; the process's signal handlers stay as they are. */
 HKT_API hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm);
 
 /* Leaves the job and frees the communicator; its plans must have been destroyed before, and its
@@ -191,9 +205,10 @@ HKT_API hkt_status hkt_test(hkt_request* request);
 /* Options of a plan; start from HKT_PLAN_OPTIONS_INIT. */
 typedef struct hkt_plan_options {
     size_t size;          /* sizeof(hkt_plan_options) */
-    const char* schedule; /* null: the communicator's choice. A name in the library ("blueconnect"),
-                             one with arguments ("flat(ring, doubling)"), a file with one schedule of
-                             the collective ("my.sched"), or "FILE:NAME(ARGS)" */
+    const char* schedule; /* null: the communicator's choice. Else it must exist for this very
+                             collective, or making the plan fails with NOT_FOUND. A name in the library
+                             ("blueconnect"), one with arguments ("flat(ring, doubling)"), a file with one
+                             schedule of the collective ("my.sched"), or "FILE:NAME(ARGS)" */
     int32_t root;         /* broadcast only */
     int32_t executor;     /* hkt_executor */
 } hkt_plan_options;

@@ -162,11 +162,15 @@ static int whole_number(const char* text) {
     return (int)value;
 }
 
+static const char usage[] =
+    "options: --schedule S --topology T --words FILE --epochs N --steps N --batch N --hidden N --seed N\n"
+    "         --max-words N --rate R --help";
+
 static void parse_options(int argc, char** argv) {
     static const struct option names[] = {
         {"schedule", 1, 0, 0},  {"topology", 1, 0, 0}, {"words", 1, 0, 0},  {"epochs", 1, 0, 0},
         {"steps", 1, 0, 0},     {"batch", 1, 0, 0},    {"hidden", 1, 0, 0}, {"seed", 1, 0, 0},
-        {"max-words", 1, 0, 0}, {"rate", 1, 0, 0},     {0, 0, 0, 0}};
+        {"max-words", 1, 0, 0}, {"rate", 1, 0, 0},     {"help", 0, 0, 'h'}, {0, 0, 0, 0}};
     const char** texts[] = {&options.schedule, &options.topology, &options.words};
     int* numbers[] = {&options.epochs, &options.steps, &options.batch,
                       &options.hidden, &options.seed,  &options.max_words};
@@ -178,11 +182,12 @@ static void parse_options(int argc, char** argv) {
             *numbers[index - 3] = whole_number(optarg);
         else
             options.rate = strtof(optarg, NULL);
-    if (answer != -1 || optind < argc)
-        fail(
-            "options: --schedule S --topology T --words FILE --epochs N --steps N --batch N --hidden N "
-            "--seed N\n"
-            "                --max-words N --rate R");
+    if (answer == 'h') {
+        printf("Trains a small language model, data-parallel.\n    hocket-run -n 4 words OPTIONS\n%s\n",
+               usage);
+        exit(0);
+    }
+    if (answer != -1 || optind < argc) fail(usage);
     if (options.epochs < 1 || options.batch < 1 || options.hidden < 1 || options.hidden > 4096 ||
         !(options.rate > 0))
         fail("epochs, batch, hidden (up to 4096) and rate must be positive");

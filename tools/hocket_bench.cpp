@@ -3,55 +3,22 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <cerrno>
 #include <cstdlib>
-#include <memory>
+#include <cstring>
+#include <fstream>
 #include <stdexcept>
+#include <thread>
 
 #include "capi/hocket.h"
+#include "tools/hocket_bench_comm.hpp"
 #include "tools/hocket_bench_data.hpp"
 #include "tools/hocket_bench_options.hpp"
 #include "tools/hocket_bench_report.hpp"
+#include "tools/hocket_bench_time.hpp"
 
 namespace hocket::bench {
 namespace {
-
-struct Closer {
-    void operator()(hkt_comm* comm) const { hkt_comm_destroy(comm); }
-    void operator()(hkt_plan* plan) const { hkt_plan_destroy(plan); }
-};
-using Comm = std::unique_ptr<hkt_comm, Closer>;
-using Plan = std::unique_ptr<hkt_plan, Closer>;
-
-void check(hkt_status status, hkt_comm* comm, const char* what) {
-    if (status != HKT_SUCCESS)
-        throw std::runtime_error(fmt::format("{}: {}", what, hkt_comm_last_error(comm)));
-}
-
-const char* null_if_empty(const std::string& text) {
-    return text.empty() ? nullptr : text.c_str();
-}
-
-Comm join(const Options& options) {
-    hkt_comm_options how = HKT_COMM_OPTIONS_INIT;
-    how.topology = null_if_empty(options.topology);
-    how.provider = null_if_empty(options.provider);
-    if (options.executors.size() == 1) how.executor = options.executors[0];
-    hkt_comm* comm = nullptr;
-    check(hkt_comm_create(&how, &comm), nullptr, "cannot join the job");
-    return Comm(comm);
-}
-
-Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root,
-               hkt_executor executor) {
-    hkt_plan_options how = HKT_PLAN_OPTIONS_INIT;
-    how.schedule = null_if_empty(options.schedule);
-    how.root = root;
-    how.executor = executor;
-    hkt_plan* plan = nullptr;
-    check(hkt_plan_create(comm, options.collective, type, op, &how, &plan), comm, "cannot make the plan");
-    return Plan(plan);
-}
 
 // The buffers of one size, out of place (two) or in place (one).
 class Buffers {
@@ -96,16 +63,18 @@ class Buffers {
 
 class Bench {
   public:
-    Bench(const Options& options, hkt_comm* comm) : options_(options), comm_(comm) {}
+    Bench(const Options& options, hkt_comm* comm, Method method)
+        : options_(options), comm_(comm), loop_{method, options.warmup, options.iterations} {}
 
-    // One measurement for each plan; the plans take turns, so that they meet the same conditions.
+    // One measurement for each plan.
     std::vector<Measurement> measure(const Layout& layout, const std::vector<Plan>& plans, bool in_place) {
         Buffers buffers(layout, in_place);
-        std::vector<Measurement> results(plans.size());
-        const auto times = time(layout, plans, buffers);
+        buffers.prepare(++round_);
+        const auto timings = bench::measure(comm_, loop_, static_cast<int>(plans.size()),
+                                            [&](int plan) { run(plans[plan].get(), layout, buffers); });
+        std::vector<Measurement> results;
         for (std::size_t p = 0; p < plans.size(); ++p) {
-            results[p].time_us = median(times[p]);
-            results[p].fastest_us = *std::min_element(times[p].begin(), times[p].end());
+            results.push_back({timings[p]});
             if (options_.check) check_results(layout, plans[p].get(), buffers, results[p]);
         }
         return results;
@@ -114,27 +83,6 @@ class Bench {
   private:
     void run(hkt_plan* plan, const Layout& layout, Buffers& buffers) {
         check(hkt_plan_start(plan, buffers.send(), buffers.recv(), layout.count, nullptr), comm_, "failed");
-    }
-
-    // Microseconds of the slowest rank, for each plan and iteration.
-    std::vector<std::vector<double>> time(const Layout& layout, const std::vector<Plan>& plans,
-                                          Buffers& buffers) {
-        using Clock = std::chrono::steady_clock;
-        std::vector<std::vector<double>> times(plans.size(), std::vector<double>(options_.iterations));
-        buffers.prepare(++round_);
-        for (int i = -options_.warmup; i < options_.iterations; ++i)
-            for (std::size_t p = 0; p < plans.size(); ++p) {
-                check(hkt_barrier(comm_), comm_, "barrier failed");
-                const auto start = Clock::now();
-                run(plans[p].get(), layout, buffers);
-                if (i >= 0)
-                    times[p][i] = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-            }
-        for (auto& of_plan : times)
-            check(hkt_all_reduce(of_plan.data(), of_plan.data(), of_plan.size(), HKT_FLOAT64, HKT_MAX, comm_,
-                                 nullptr),
-                  comm_, "collecting the times failed");
-        return times;
     }
 
     void check_results(const Layout& layout, hkt_plan* plan, Buffers& buffers, Measurement& result) {
@@ -150,19 +98,21 @@ class Bench {
 
     const Options& options_;
     hkt_comm* comm_;
+    const Loop loop_;
     std::uint64_t round_ = 0;  // each has inputs of its own: an earlier result can't pass for this one
 };
 
-void run_table(const Options& options, hkt_comm* comm, hkt_type type, hkt_op op, int root, Report& report) {
+void run_table(const Options& options, hkt_comm* comm, Method method, hkt_type type, hkt_op op, int root,
+               Report& report) {
     const int rank = hkt_comm_rank(comm), ranks = hkt_comm_size(comm);
     std::vector<Plan> plans;
     for (hkt_executor executor : options.executors) {
         plans.push_back(make_plan(comm, options, type, op, root, executor));
         if (options.verbose && rank == 0) fmt::print(stderr, "{}\n", hkt_plan_explain(plans.back().get()));
     }
-    Bench bench(options, comm);
-    for (std::size_t bytes : sizes_of(options)) {
-        const Layout layout = layout_for(options.collective, type, op, root, rank, ranks, bytes);
+    Bench bench(options, comm, method);
+    for (const Layout& layout :
+         layouts_for(options.collective, type, op, root, rank, ranks, sizes_of(options))) {
         const auto out_of_place = bench.measure(layout, plans, false),
                    in_place = bench.measure(layout, plans, true);
         for (std::size_t p = 0; p < plans.size(); ++p)
@@ -176,37 +126,58 @@ std::string host_name() {
     return name;
 }
 
-Report::About describe(const Options& options, hkt_comm* comm) {
-    auto info = [&](const char* key) {
-        const char* value = hkt_comm_info(comm, key);
-        return std::string(value != nullptr ? value : "?");
-    };
+Report::About describe(const Options& options, hkt_comm* comm, Method method, int root) {
+    const Plan plan = make_plan(comm, options, options.types[0], options.ops[0], root, options.executors[0]);
     return {hkt_version(),
             host_name(),
-            info("provider"),
-            info("topology"),
-            options.schedule.empty() ? "(Hocket's choice)" : options.schedule,
-            options.executors.size() > 1 ? "both" : info("executor"),
-            hkt_comm_size(comm)};
+            info(comm, "provider"),
+            info(comm, "topology"),
+            schedule_of(plan.get()),
+            options.executors.size() > 1 ? "both" : name_of(options.executors[0]),
+            hkt_comm_size(comm),
+            std::thread::hardware_concurrency(),
+            method};
 }
 
-int run(const Options& options) {
+// Rank 0 opens it before anything is measured; all ranks fail if it cannot.
+std::ofstream open_json(const std::string& file, hkt_comm* comm) {
+    std::ofstream stream;
+    const bool writes = hkt_comm_rank(comm) == 0 && !file.empty();
+    if (writes) stream.open(file);
+    const std::string reason = std::strerror(errno);
+    if (!all_agree(comm, !writes || stream.is_open()))
+        throw std::runtime_error(
+            fmt::format("rank 0 cannot write '{}'{}", file, writes ? ": " + reason : ""));
+    return stream;
+}
+
+int run(Options options) {
     const Comm comm = join(options);
     const int ranks = hkt_comm_size(comm.get());
     const bool speaks = hkt_comm_rank(comm.get()) == 0;
     if (options.root < -1 || options.root >= ranks)
         throw std::runtime_error(fmt::format("root {} is not one of the {} ranks", options.root, ranks));
+    if (options.executors[0] == HKT_EXECUTOR_DEFAULT)
+        options.executors[0] =
+            info(comm.get(), "executor") == "jit" ? HKT_EXECUTOR_JIT : HKT_EXECUTOR_INTERPRETER;
+    std::ofstream json = open_json(options.json_file, comm.get());
+    const Method method =
+        options.back_to_back || !share_clock(comm.get()) ? Method::back_to_back : Method::span;
     const bool all_roots = has_root(options.collective) && options.root == -1;
-    Report report(options, describe(options, comm.get()), speaks);
+    const int first_root = std::max(options.root, 0);
+    Report report(options, describe(options, comm.get(), method, first_root), speaks);
     report.print_header();
     for (hkt_type type : options.types)
         for (hkt_op op : options.ops)
-            for (int root = all_roots ? 0 : std::max(options.root, 0); root < ranks; ++root) {
-                run_table(options, comm.get(), type, op, root, report);
-                if (!all_roots) break;
-            }
+            for (int root = first_root; root < (all_roots ? ranks : first_root + 1); ++root)
+                run_table(options, comm.get(), method, type, op, root, report);
+    if (report.empty())
+        throw std::runtime_error(
+            fmt::format("no size up to {} B has an element for each of the {} ranks: "
+                        "raise --maxbytes, or begin at 0",
+                        options.max_bytes, ranks));
     report.print_footer();
-    if (speaks && !options.json_file.empty()) report.write_json(options.json_file);
+    if (json.is_open()) report.write_json(json);
     return report.wrong() == 0 && report.out_of_bounds() == 0 ? 0 : 1;
 }
 

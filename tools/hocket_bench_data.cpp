@@ -80,6 +80,18 @@ Layout layout_for(hkt_collective collective, hkt_type type, hkt_op op, int root,
     return {collective, type, op, root, rank, ranks, count};
 }
 
+std::vector<Layout> layouts_for(hkt_collective collective, hkt_type type, hkt_op op, int root, int rank,
+                                int ranks, const std::vector<std::size_t>& bytes) {
+    const bool nothing_too = std::find(bytes.begin(), bytes.end(), 0) != bytes.end();
+    std::vector<Layout> layouts;
+    for (std::size_t size : bytes) {
+        const Layout layout = layout_for(collective, type, op, root, rank, ranks, size);
+        const bool repeated = !layouts.empty() && layouts.back().count == layout.count;
+        if (!repeated && (layout.count > 0 || nothing_too)) layouts.push_back(layout);
+    }
+    return layouts;
+}
+
 void fill_input(const Layout& layout, std::uint64_t round, void* send) {
     with_type(layout.type, [&](auto zero) {
         using T = decltype(zero);

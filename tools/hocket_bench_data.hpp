@@ -40,6 +40,11 @@ struct Layout {
 Layout layout_for(hkt_collective collective, hkt_type type, hkt_op op, int root, int rank, int ranks,
                   std::size_t bytes);
 
+// The layouts of `bytes`, in their order, those that rounding makes equal once. One without elements only if
+// bytes holds a 0.
+std::vector<Layout> layouts_for(hkt_collective collective, hkt_type type, hkt_op op, int root, int rank,
+                                int ranks, const std::vector<std::size_t>& bytes);
+
 // What this rank sends in a round.
 void fill_input(const Layout& layout, std::uint64_t round, void* send);
 

@@ -108,10 +108,18 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     app.add_option("--executor", executor, "what runs the plan")
         ->check(one_of(executors))
         ->capture_default_str();
+    app.add_flag("--back-to-back", options.back_to_back,
+                 "time a loop without barriers, as always where ranks share no clock");
     app.add_option("--json", options.json_file, "write everything to this file too");
     app.add_flag("-v,--verbose", options.verbose, "print rank 0's steps");
     try {
         app.parse(argc, argv);
+        options.min_bytes = parse_bytes(min);
+        options.max_bytes = parse_bytes(max);
+        options.step_bytes = parse_bytes(step);
+        if (options.min_bytes > options.max_bytes)
+            throw CLI::ValidationError("--minbytes " + min + " is above --maxbytes " + max +
+                                       ": no size to run");
     } catch (const CLI::ParseError& error) {
         std::ostringstream out, err;
         exit_code = app.exit(error, out, err) == 0 ? 0 : 2;
@@ -119,9 +127,6 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         return std::nullopt;
     }
     options.collective = collectives.at(collective);
-    options.min_bytes = parse_bytes(min);
-    options.max_bytes = parse_bytes(max);
-    options.step_bytes = parse_bytes(step);
     options.check = check == 1;
     options.types = types.at(type);
     options.ops = has_op(options.collective) ? ops.at(op) : std::vector<hkt_op>{HKT_SUM};

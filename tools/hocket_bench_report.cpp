@@ -6,16 +6,21 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <stdexcept>
+
+#include "tools/hocket_bench_statistics.hpp"
 
 namespace hocket::bench {
 namespace {
 
 constexpr std::size_t large_size = 64 << 10;  // from here on local work shows beside latency
-constexpr const char* statistic =
-    "median over the iterations of the slowest rank's time; each iteration starts at a barrier";
+
+const char* statistic_of(Method method) {
+    return method == Method::span ? "median of first rank's start to last rank's end, each after a barrier"
+                                  : "slowest rank's mean of a loop without barriers";
+}
 
 const char* op_name(const Layout& layout) {
     return has_op(layout.collective) ? name_of(layout.op) : "none";
@@ -32,16 +37,23 @@ std::string time_text(double us) {
 }
 
 std::string columns(const Layout& layout, const Measurement& m, bool checked) {
-    return fmt::format("  {:>7}  {:6.2f}  {:6.2f}  {:>5}", time_text(m.time_us),
-                       algorithm_bandwidth(layout, m.time_us), bus_bandwidth(layout, m.time_us),
+    return fmt::format("  {:>7}  {:6.2f}  {:6.2f}  {:>5}", time_text(m.timing.time_us),
+                       algorithm_bandwidth(layout, m.timing.time_us), bus_bandwidth(layout, m.timing.time_us),
                        checked ? std::to_string(m.wrong) : "N/A");
 }
 
 nlohmann::ordered_json json_of(const Layout& layout, const Measurement& m, bool checked) {
-    nlohmann::ordered_json json{{"time_us", m.time_us},
-                                {"fastest_us", m.fastest_us},
-                                {"algbw_gbs", algorithm_bandwidth(layout, m.time_us)},
-                                {"busbw_gbs", bus_bandwidth(layout, m.time_us)}};
+    const auto& spans = m.timing.spans_us;
+    const auto of_spans = [&](double value) {
+        return spans.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+    };
+    nlohmann::ordered_json json{{"time_us", m.timing.time_us},
+                                {"min_us", of_spans(percentile(spans, 0))},
+                                {"p50_us", of_spans(median(spans))},
+                                {"p99_us", of_spans(percentile(spans, 99))},
+                                {"start_skew_us", of_spans(m.timing.start_skew_us)},
+                                {"algbw_gbs", algorithm_bandwidth(layout, m.timing.time_us)},
+                                {"busbw_gbs", bus_bandwidth(layout, m.timing.time_us)}};
     json["wrong"] = checked ? nlohmann::ordered_json(m.wrong) : nullptr;
     json["out_of_bounds"] = checked ? nlohmann::ordered_json(m.out_of_bounds) : nullptr;
     return json;
@@ -61,13 +73,6 @@ double bus_bandwidth(const Layout& layout, double time_us) {
     return factor * algorithm_bandwidth(layout, time_us);
 }
 
-double median(std::vector<double> values) {
-    if (values.empty()) return 0;
-    std::sort(values.begin(), values.end());
-    const std::size_t middle = values.size() / 2;
-    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 void Report::print_header() const {
     if (!speaks_) return;
     fmt::print("# hocket-bench {}: {}, {} rank{} on {}\n", about_.version, name_of(options_.collective),
@@ -75,7 +80,7 @@ void Report::print_header() const {
     fmt::print("# provider {}, topology {}, schedule {}, executor {}\n", about_.provider, about_.topology,
                about_.schedule, about_.executor);
     fmt::print("# {} iterations after {} to warm up; time: {}\n#\n", options_.iterations, options_.warmup,
-               statistic);
+               statistic_of(about_.method));
     fmt::print("#{:61}{:^32}{:^32}\n", "", "out-of-place", "in-place");
     fmt::print("#{:>11}  {:>12}  {:>8}  {:>6}  {:>6}", "size", "count", "type", "redop", "root");
     for (int way = 0; way < 2; ++way)
@@ -104,7 +109,9 @@ void Report::print_footer() const {
     if (options_.check)
         fmt::print("# Out of bounds values : {} {}\n", out_of_bounds(),
                    out_of_bounds() == 0 ? "OK" : "FAILED");
-    fmt::print("# Avg bus bandwidth    : {:g}\n", average_bus_bandwidth());
+    for (hkt_executor executor : options_.executors)
+        fmt::print("# Avg bus bandwidth    : {:g}{}\n", average_bus_bandwidth(executor),
+                   options_.executors.size() > 1 ? fmt::format("  # {}", name_of(executor)) : "");
     if (options_.executors.size() > 1) {
         const Comparison comparison = compare_executors();
         fmt::print("# JIT / interpreter    : {:.3f} of the time (median of {} size{} from {} B)\n",
@@ -127,12 +134,17 @@ std::int64_t Report::out_of_bounds() const {
     return sum;
 }
 
-double Report::average_bus_bandwidth() const {
+double Report::average_bus_bandwidth(hkt_executor executor) const {
     double sum = 0;
-    for (const Row& row : rows_)
-        for (const Measurement& way : {row.out_of_place, row.in_place})
-            sum += bus_bandwidth(row.layout, way.time_us);
-    return rows_.empty() ? 0 : sum / (2 * rows_.size());
+    int count = 0;
+    for (const Row& row : rows_) {
+        if (row.executor != executor) continue;
+        for (const Measurement& way : {row.out_of_place, row.in_place}) {
+            sum += bus_bandwidth(row.layout, way.timing.time_us);
+            ++count;
+        }
+    }
+    return count == 0 ? 0 : sum / count;
 }
 
 // Rows come in pairs: the JIT's, then the interpreter's of the same size.
@@ -144,18 +156,19 @@ Report::Comparison Report::compare_executors() const {
     for (std::size_t i = 0; i + 1 < rows_.size(); i += 2) {
         const Row &jit = rows_[i], &interpreter = rows_[i + 1];
         if (jit.layout.larger_bytes() < from) continue;
-        ratios.push_back((jit.out_of_place.time_us + jit.in_place.time_us) /
-                         (interpreter.out_of_place.time_us + interpreter.in_place.time_us));
+        ratios.push_back((jit.out_of_place.timing.time_us + jit.in_place.timing.time_us) /
+                         (interpreter.out_of_place.timing.time_us + interpreter.in_place.timing.time_us));
     }
     return {median(ratios), ratios.size(), from};
 }
 
-void Report::write_json(const std::string& file) const {
+void Report::write_json(std::ostream& stream) const {
     nlohmann::ordered_json json{
         {"program", "hocket-bench"},
         {"version", about_.version},
         {"date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
         {"host", about_.host},
+        {"cores", about_.cores},
         {"collective", name_of(options_.collective)},
         {"ranks", about_.ranks},
         {"provider", about_.provider},
@@ -164,7 +177,7 @@ void Report::write_json(const std::string& file) const {
         {"executor", about_.executor},
         {"iterations", options_.iterations},
         {"warmup", options_.warmup},
-        {"statistic", statistic}};
+        {"statistic", statistic_of(about_.method)}};
     json["rows"] = nlohmann::ordered_json::array();
     for (const Row& row : rows_)
         json["rows"].push_back({{"size_bytes", row.layout.larger_bytes()},
@@ -179,17 +192,16 @@ void Report::write_json(const std::string& file) const {
         json["wrong"] = wrong();
         json["out_of_bounds"] = out_of_bounds();
     }
-    json["avg_busbw_gbs"] = average_bus_bandwidth();
+    for (hkt_executor executor : options_.executors)
+        json["avg_busbw_gbs"][name_of(executor)] = average_bus_bandwidth(executor);
     if (options_.executors.size() > 1) {
         const Comparison comparison = compare_executors();
         json["jit_over_interpreter"] = {{"median_time_ratio", comparison.ratio},
                                         {"sizes", comparison.sizes},
                                         {"from_bytes", comparison.from_bytes}};
     }
-    std::ofstream stream(file);
-    stream << json.dump(2) << '\n';
-    stream.close();
-    if (!stream) throw std::runtime_error("cannot write '" + file + "': check that its folder exists");
+    stream << json.dump(2) << std::endl;
+    if (!stream) throw std::runtime_error("the JSON could not be written: check that its disk is not full");
 }
 
 }  // namespace hocket::bench

@@ -3,18 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
 #include "tools/hocket_bench_data.hpp"
 #include "tools/hocket_bench_options.hpp"
+#include "tools/hocket_bench_time.hpp"
 
 namespace hocket::bench {
 
 // One executor's figures for one way (out of place or in place) of one size, equal on all ranks.
 struct Measurement {
-    double time_us = 0;      // median over the iterations of the slowest rank's time
-    double fastest_us = 0;   // least over the iterations of the same
+    Timing timing;
     std::int64_t wrong = 0;  // elements, summed over the ranks
     std::int64_t out_of_bounds = 0;
 };
@@ -29,13 +30,13 @@ struct Row {
 double algorithm_bandwidth(const Layout& layout, double time_us);
 double bus_bandwidth(const Layout& layout, double time_us);
 
-double median(std::vector<double> values);  // 0 for none
-
 class Report {
   public:
     struct About {  // the job, for the header and the JSON
         std::string version, host, provider, topology, schedule, executor;
         int ranks;
+        unsigned cores;  // of rank 0's host
+        Method method;
     };
     // speaks: this rank prints; the others only keep count.
     Report(const Options& options, About about, bool speaks)
@@ -44,8 +45,9 @@ class Report {
     void print_header() const;
     void add(const Row& row);  // keeps and prints it
     void print_footer() const;
-    void write_json(const std::string& file) const;  // throws std::runtime_error
+    void write_json(std::ostream& stream) const;  // throws std::runtime_error
 
+    bool empty() const { return rows_.empty(); }
     std::int64_t wrong() const;
     std::int64_t out_of_bounds() const;
 
@@ -55,7 +57,7 @@ class Report {
         std::size_t sizes, from_bytes;
     };
     Comparison compare_executors() const;
-    double average_bus_bandwidth() const;
+    double average_bus_bandwidth(hkt_executor executor) const;
 
     const Options& options_;
     About about_;

@@ -41,14 +41,20 @@ struct Rank {
     Process process;
     LineReader readers[2];
     bool exited = false, finished = false;
+    bool told_to_end = false;          // by us, not by a signal that was passed on
     siginfo_t how{};                   // valid once exited
     Clock::time_point output_until{};  // once exited: how long its descendants may still write
 
     int exit_code() const { return how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status; }
     bool writes() const { return process.output[0] >= 0 || process.output[1] >= 0; }
+    bool ended_by_us() const {
+        return told_to_end && how.si_code != CLD_EXITED &&
+               (how.si_status == SIGTERM || how.si_status == SIGKILL);
+    }
     std::string ending() const {
+        if (ended_by_us()) return "ended by hocket-run";
         if (how.si_code == CLD_EXITED) return fmt::format("exited with code {}", how.si_status);
-        return fmt::format("was killed by signal {} ({})", how.si_status, strsignal(how.si_status));
+        return fmt::format("killed by signal {} ({})", how.si_status, strsignal(how.si_status));
     }
 };
 
@@ -118,7 +124,7 @@ int Job::run() {
     }
     while (!finished()) poll_once();
     stage_end_ = Clock::time_point::max();
-    if (first_failed_) summarise();
+    summarise();
     // A reader that stalls is waited for, until it goes or a second signal comes.
     while ((console_.pending(1) || console_.pending(2)) && interrupts_ < 2) poll_once();
     return result_.value_or(0);
@@ -221,7 +227,7 @@ void Job::note_failures(std::vector<std::size_t> exited) {
     const auto killed = [&](std::size_t i) { return ranks_[i].how.si_code != CLD_EXITED; };
     std::stable_partition(exited.begin(), exited.end(), killed);
     for (std::size_t i : exited) {
-        if (ranks_[i].exit_code() == 0) continue;
+        if (ranks_[i].exit_code() == 0 || ranks_[i].ended_by_us()) continue;
         if (first_failed_) {
             const bool is_cause = killed(i) && !killed(*first_failed_) && Clock::now() < cause_until_;
             if (!is_cause || stage_ != Stage::grace || interrupts_ > 0) continue;
@@ -257,6 +263,8 @@ void Job::check_deadlines() {
 void Job::enter(Stage stage) {
     stage_ = stage;
     if (stage == Stage::grace) stage_end_ = after(limits_.grace);
+    if (stage == Stage::terminating || stage == Stage::killed)
+        for (Rank& rank : ranks_) rank.told_to_end |= !rank.exited;
     if (stage == Stage::terminating) {
         signal_all(SIGTERM);
         stage_end_ = after(kill_wait);
@@ -276,12 +284,20 @@ bool Job::finished() const {
     return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.finished; });
 }
 
+// How each rank ended, if not all ended well; those with the same ending on one line.
 void Job::summarise() {
-    say(fmt::format("rank {} {}", *first_failed_, ranks_[*first_failed_].ending()));
     std::map<std::string, std::string> others;  // how they ended -> who
-    for (std::size_t i = 0; i < ranks_.size(); ++i)
-        if (i != *first_failed_ && ranks_[i].exited) others[ranks_[i].ending()] += fmt::format(" {}", i);
-    for (const auto& [ending, who] : others) say(fmt::format("then rank{} {}", who, ending));
+    bool any_ended_by_us = false;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+        if (i != first_failed_ && ranks_[i].exited) others[ranks_[i].ending()] += fmt::format(" {}", i);
+        any_ended_by_us |= ranks_[i].ended_by_us();
+    }
+    if (first_failed_)
+        say(fmt::format("rank {} {}", *first_failed_, ranks_[*first_failed_].ending()));
+    else if (!any_ended_by_us)
+        return;
+    for (const auto& [ending, who] : others)
+        say(fmt::format("{} {} {}", first_failed_ ? "then rank" : "rank", who.substr(1), ending));
 }
 
 int main_of(int argc, char** argv) {

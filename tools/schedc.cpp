@@ -26,6 +26,21 @@ const std::map<std::string, DataType> types = {{"float32", DataType::float32},
 const std::map<std::string, ReduceOp> ops = {
     {"sum", ReduceOp::sum}, {"max", ReduceOp::max}, {"min", ReduceOp::min}};
 
+// CLI11 would show the enumerators' bytes beside the names, in the help and in its errors.
+template <class Map>
+CLI::Validator one_of(const Map& map) {
+    std::string names;
+    for (const auto& [name, value] : map) names += (names.empty() ? "{" : ",") + name;
+    return CLI::Validator(
+        [&map, names](std::string& text) -> std::string {
+            const auto found = map.find(text);
+            if (found == map.end()) return "'" + text + "' is not one of " + names + "}";
+            text = std::to_string(static_cast<int>(found->second));
+            return "";
+        },
+        names + "}");
+}
+
 void describe_check(CLI::App& app, tools::CheckOptions& options) {
     app.add_option("files", options.files, "schedules to check")->required()->check(CLI::ExistingFile);
     app.add_option(
@@ -44,17 +59,14 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
         ->check(CLI::Range(1, 1 << 20));
     app.add_option("-r,--rank", options.rank,
                    "the rank to explain (graph, dot and json: all ranks without it)");
-    app.add_option("-c,--collective", options.collective,
-                   "all_reduce, reduce_scatter, all_gather or broadcast")
-        ->transform(CLI::CheckedTransformer(collectives));
+    app.add_option("-c,--collective", options.collective, "what the schedule is to do")
+        ->transform(one_of(collectives));
     app.add_option("--root", options.root, "of a broadcast");
     app.add_option("-e,--emit", options.emit, "steps, ast, graph, dot, json, llvm or asm")
         ->check(CLI::IsMember({"steps", "ast", "graph", "dot", "json", "llvm", "asm"}))
         ->capture_default_str();
-    app.add_option("-d,--dtype", options.type, "llvm, asm: float32, float64, int32 or int64")
-        ->transform(CLI::CheckedTransformer(types));
-    app.add_option("-o,--op", options.op, "llvm, asm: sum, max or min")
-        ->transform(CLI::CheckedTransformer(ops));
+    app.add_option("-d,--dtype", options.type, "llvm, asm: element type")->transform(one_of(types));
+    app.add_option("-o,--op", options.op, "llvm, asm: reduction")->transform(one_of(ops));
 }
 
 }  // namespace

@@ -46,6 +46,17 @@ transport::BootstrapOptions bootstrap_options(const Options& options) {
     return result;
 }
 
+// What fails here on one rank would leave the others waiting for it. Where it failed because of another's
+// report, that is the error.
+void tell_others(transport::Bootstrap& bootstrap, const Error& error) {
+    const auto report = bootstrap.reported();
+    if (report && error.status() == Status::bootstrap) {
+        const Notice notice = decode_notice(report->text);
+        throw Error(notice.status, fmt::format("rank {} reported: {}", report->rank, notice.text));
+    }
+    if (error.status() != Status::peer_lost) bootstrap.report(encode({error.status(), -1, "", error.what()}));
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> Communicator::create(const Options& options) {
@@ -56,17 +67,24 @@ Communicator::Communicator(const Options& options)
     : options_(options), schedule_path_(joined(options.schedule_path)), executor_(name_of(options.executor)) {
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
     const bool one_host = agree(*bootstrap_, options_);
-    // Before the fabric is opened, and after the topologies were compared: it fails on all ranks alike.
-    in_dsl([&] { dsl::check_topology(options_.topology, options_.schedule_path, options_.world_size); });
-    if (options_.topology.empty()) options_.topology = std::to_string(options_.world_size);
-    if (options_.world_size > 1) {
-        const std::string by_hosts = one_host ? "shm" : "tcp";
-        fabric_ = transport::Fabric::open(options_.provider.empty() ? by_hosts : options_.provider,
-                                          one_host ? "127.0.0.1" : "");
-        connect_all(*bootstrap_, *fabric_, options_);
-        provider_ = fabric_->provider();
+    try {
+        // After the topologies were compared, so that it fails on all ranks alike.
+        in_dsl([&] { dsl::check_topology(options_.topology, options_.schedule_path, options_.world_size); });
+        if (options_.topology.empty()) options_.topology = std::to_string(options_.world_size);
+        if (options_.world_size > 1) open_fabric(one_host);
+    } catch (const Error& error) {
+        tell_others(*bootstrap_, error);
+        throw;
     }
     progress_ = std::make_unique<Progress>(*bootstrap_, fabric_.get(), options_.timeout);
+}
+
+void Communicator::open_fabric(bool one_host) {
+    const std::string by_hosts = one_host ? "shm" : "tcp";
+    fabric_ = transport::Fabric::open(options_.provider.empty() ? by_hosts : options_.provider,
+                                      one_host ? "127.0.0.1" : "");
+    connect_all(*bootstrap_, *fabric_, options_);
+    provider_ = fabric_->provider();
 }
 
 Communicator::~Communicator() {
@@ -81,12 +99,33 @@ void Communicator::say_goodbye() {
     try {
         if (progress_->failure()) return;
         std::int32_t here = 1, all = 0;
-        progress_->wait(progress_->start(barrier_plan(), 1, &here, &all, goodbye_limit));
+        progress_->wait(progress_->start(meeting("destroy"), 1, &here, &all, goodbye_limit));
     } catch (const Error& error) {
         // The caller can be told no more, but wrong results must not pass unseen.
         if (error.status() == Status::mismatch) std::fprintf(stderr, "hocket: %s\n", error.what());
     } catch (const std::exception&) {  // no memory for it: leave at once
     }
+}
+
+// The communicator's schedule, for the collectives that it exists for: "ring" has no broadcast, and a program
+// that all_reduces by it may broadcast all the same.
+std::string Communicator::own_schedule(dsl::Collective collective) const {
+    using dsl::Collective;
+    if (options_.schedule.empty()) return "";
+    dsl::Library library(options_.schedule_path);
+    const auto exists_for = [&](Collective which) {
+        try {
+            dsl::find_runnable(library, options_.schedule, which);
+            return true;
+        } catch (const dsl::NotFoundError&) {
+            return false;
+        }
+    };
+    if (in_dsl([&] { return exists_for(collective); })) return options_.schedule;
+    for (const auto other :
+         {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast})
+        if (in_dsl([&] { return exists_for(other); })) return "";
+    return options_.schedule;  // exists for none: an error that says where it was looked for
 }
 
 std::shared_ptr<Plan> Communicator::make_plan(const PlanChoice& choice) const {
@@ -95,18 +134,19 @@ std::shared_ptr<Plan> Communicator::make_plan(const PlanChoice& choice) const {
                     fmt::format("the root is {}; it must be a rank, 0 to {}", choice.root, size() - 1));
     dsl::PlanRequest request;
     request.collective = choice.collective;
-    request.schedule = choice.schedule.value_or(options_.schedule);
+    request.schedule = choice.schedule ? *choice.schedule : own_schedule(choice.collective);
     request.topology = options_.topology;
     request.search_path = options_.schedule_path;
     request.ranks = size();
     request.root = choice.root;
     auto program = in_dsl([&] { return dsl::check_schedule(request)->project(rank()); });
     const auto executor = choice.executor == ExecutorKind::automatic ? options_.executor : choice.executor;
-    return Plan::make(std::move(program), choice.type, choice.op, executor);
+    return Plan::make(std::move(program), choice.type, choice.op, executor, choice.purpose);
 }
 
 std::shared_ptr<Plan> Communicator::cached_plan(const PlanChoice& choice) {
-    const Key key{choice.collective, choice.type, choice.op, choice.root, choice.schedule, choice.executor};
+    const Key key{choice.collective, choice.type,     choice.op,     choice.root,
+                  choice.schedule,   choice.executor, choice.purpose};
     const std::lock_guard lock(plans_mutex_);
     std::shared_ptr<Plan>& plan = plans_[key];
     if (!plan) plan = make_plan(choice);
@@ -123,12 +163,15 @@ Execution& Communicator::start(const std::shared_ptr<Plan>& plan, const void* se
 // operations in flight that others wait for.
 void Communicator::barrier() {
     std::int32_t here = 1, all = 0;
-    progress_->wait(progress_->start(barrier_plan(), 1, &here, &all));
+    progress_->wait(progress_->start(meeting("barrier"), 1, &here, &all));
 }
 
-// By the library's own choice: the communicator's schedule may not know all_reduce.
-std::shared_ptr<Plan> Communicator::barrier_plan() {
-    return cached_plan({.type = DataType::int32, .schedule = "", .executor = ExecutorKind::interpreter});
+// By the library's own choice, whatever the communicator's is.
+std::shared_ptr<Plan> Communicator::meeting(std::string purpose) {
+    return cached_plan({.type = DataType::int32,
+                        .schedule = "",
+                        .executor = ExecutorKind::interpreter,
+                        .purpose = std::move(purpose)});
 }
 
 }  // namespace hocket::engine

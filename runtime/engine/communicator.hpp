@@ -23,6 +23,7 @@ struct PlanChoice {
     int root = 0;                                        // broadcast only
     std::optional<std::string> schedule = std::nullopt;  // none: the communicator's
     ExecutorKind executor = ExecutorKind::automatic;     // automatic: the communicator's
+    std::string purpose = "";                            // see Plan::make
 };
 
 // All functions are thread-safe and throw hocket::Error. Executions are handed out as in Progress.
@@ -52,11 +53,13 @@ class Communicator {
 
   private:
     explicit Communicator(const Options& options);
-    std::shared_ptr<Plan> barrier_plan();
+    void open_fabric(bool one_host);
+    std::string own_schedule(dsl::Collective collective) const;
+    std::shared_ptr<Plan> meeting(std::string purpose);
     void say_goodbye();
 
-    using Key =
-        std::tuple<dsl::Collective, DataType, ReduceOp, int, std::optional<std::string>, ExecutorKind>;
+    using Key = std::tuple<dsl::Collective, DataType, ReduceOp, int, std::optional<std::string>, ExecutorKind,
+                           std::string>;
 
     Options options_;
     std::string provider_ = "none", schedule_path_, executor_;

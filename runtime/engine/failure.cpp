@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace hocket::engine {
 namespace {
 
@@ -42,11 +44,30 @@ std::string where(int this_rank, InFlight in_flight) {
     return text;
 }
 
+// with_place: what happened, and where this rank was.
+Failure make(Status status, std::string with_place, const std::string& hint, const Execution* execution) {
+    Failure failure{status, fmt::format("{}\n  hint: {}; {}", with_place, hint, only_destroy)};
+    failure.notice = {status, -1, "", std::move(with_place)};
+    if (execution != nullptr) {
+        failure.notice.number = static_cast<std::int64_t>(execution->number());
+        failure.notice.operation = describe(*execution);
+    }
+    return failure;
+}
+
+Failure make(Status status, const std::string& what, const std::string& hint, int this_rank,
+             InFlight in_flight) {
+    return make(status, fmt::format("{}\n{}", what, where(this_rank, in_flight)), hint,
+                in_flight.empty() ? nullptr : in_flight.front());
+}
+
 }  // namespace
 
 std::string describe(const Execution& execution) {
     const Plan& plan = execution.plan();
     const dsl::RankProgram& program = plan.program();
+    if (!plan.purpose().empty())
+        return fmt::format("{} #{} ({} ranks)", plan.purpose(), execution.number(), program.ranks);
     std::string type(name_of(plan.type()));
     if (plan.reduces()) type += fmt::format(" {}", name_of(plan.op()));
     if (program.collective == dsl::Collective::broadcast) type += fmt::format(" from rank {}", program.root);
@@ -66,50 +87,71 @@ std::string describe(const Execution& execution, dsl::OpId id) {
 }
 
 Failure rank_was_lost(int rank, const std::string& reason, int this_rank, InFlight in_flight) {
-    return {Status::peer_lost,
-            fmt::format("rank {} was lost: {}\n{}\n  hint: look at the output of rank {} first; {}", rank,
-                        reason, where(this_rank, in_flight), rank, only_destroy)};
+    return make(Status::peer_lost, fmt::format("rank {} was lost: {}", rank, reason),
+                fmt::format("look at the output of rank {} first", rank), this_rank, in_flight);
 }
 
 Failure rank_has_left(int rank, int this_rank, InFlight in_flight) {
-    return {Status::peer_lost,
-            fmt::format(
-                "rank {} has left the job: it destroyed its communicator while others still needed it\n{}\n"
-                "  hint: all ranks must start the same operations; see whether rank {} failed before, or "
-                "started fewer; {}",
-                rank, where(this_rank, in_flight), rank, only_destroy)};
+    return make(
+        Status::peer_lost,
+        fmt::format("rank {} has left the job: it destroyed its communicator while others still needed it",
+                    rank),
+        fmt::format("all ranks must start the same operations; see whether rank {} failed before, or started "
+                    "fewer",
+                    rank),
+        this_rank, in_flight);
 }
 
 Failure fabric_failed(const std::string& reason, int this_rank, InFlight in_flight) {
-    return {Status::transport,
-            fmt::format("the fabric failed: {}\n{}\n  hint: try another provider (HOCKET_PROVIDER=tcp), or "
-                        "FI_LOG_LEVEL=warn for libfabric's own words; {}",
-                        reason, where(this_rank, in_flight), only_destroy)};
+    return make(Status::transport, fmt::format("the fabric failed: {}", reason),
+                "try another provider (HOCKET_PROVIDER=tcp), or FI_LOG_LEVEL=warn for libfabric's own words",
+                this_rank, in_flight);
 }
 
 Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight) {
-    return {Status::timeout,
-            fmt::format(
-                "the operation did not finish within {} ms\n{}\n  hint: see what that rank is doing: it may "
-                "be slow (raise HOCKET_TIMEOUT_MS), stuck, or have started another operation or count; {}",
-                limit.count(), where(this_rank, in_flight), only_destroy)};
+    return make(Status::timeout, fmt::format("the operation did not finish within {} ms", limit.count()),
+                "see what that rank is doing: it may be slow (raise HOCKET_TIMEOUT_MS), stuck, or have "
+                "started another operation or count",
+                this_rank, in_flight);
 }
 
-Failure ranks_disagree(const Execution& execution, dsl::OpId id, std::int64_t agreed, int this_rank) {
+Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in_flight) {
+    // The operation that the other one speaks of, where this rank is in it too, tells most.
+    const auto same = std::find_if(in_flight.begin(), in_flight.end(), [&](const Execution* execution) {
+        return static_cast<std::int64_t>(execution->number()) == notice.number;
+    });
+    if (same != in_flight.end()) in_flight = InFlight(same, in_flight.end());
+    const char* hint = notice.status == Status::mismatch
+                           ? "all ranks must start the same collectives in the same order, with the same "
+                             "count, type, operator, root and schedule text"
+                           : "see what the ranks named above were doing";
+    return make(notice.status, fmt::format("rank {} reported: {}", rank, notice.text), hint, this_rank,
+                in_flight);
+}
+
+Failure ranks_disagree(const Execution& execution, dsl::OpId id, std::int64_t agreed, int this_rank,
+                       const std::optional<Notice>& theirs) {
     const int peer = execution.plan().program().ops[id].peer;
     const auto number = static_cast<std::int64_t>(execution.number());
-    const std::string difference =
-        agreed == number - 1 ? fmt::format("rank {} started something else as #{}", peer, number)
-        : agreed < 0
-            ? fmt::format("rank {} started something else as #{} or earlier", peer, number)
-            : fmt::format("rank {} started something else between #{} and #{}", peer, agreed + 1, number);
-    return {Status::mismatch,
-            fmt::format(
-                "ranks {} and {} started different operations\n  rank {} started {}; {}\n  noticed in {}\n"
-                "  hint: all ranks must start the same collectives in the same order, with the same count, "
-                "type, operator, root and schedule text; compare those calls on both ranks; {}",
-                std::min(this_rank, peer), std::max(this_rank, peer), this_rank, describe(execution),
-                difference, describe(execution, id), only_destroy)};
+    std::string difference = fmt::format("rank {} started ", peer);
+    // Where both call it the same, they differed in an earlier one, or in what the words don't tell.
+    if (theirs && theirs->number == number && theirs->operation != describe(execution))
+        difference += theirs->operation;
+    else if (agreed == number - 1)
+        difference += fmt::format("something else as #{}", number);
+    else if (agreed < 0)
+        difference += fmt::format("something else as #{} or earlier", number);
+    else
+        difference += fmt::format("something else between #{} and #{}", agreed + 1, number);
+    return make(
+        Status::mismatch,
+        fmt::format(
+            "ranks {} and {} started different operations\n  rank {} started {}\n  {}\n  noticed in {}",
+            std::min(this_rank, peer), std::max(this_rank, peer), this_rank, describe(execution), difference,
+            describe(execution, id)),
+        "all ranks must start the same collectives in the same order, with the same count, type, operator, "
+        "root and schedule text; compare those calls on both ranks",
+        &execution);
 }
 
 }  // namespace hocket::engine

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "runtime/engine/execution.hpp"
+#include "runtime/engine/notice.hpp"
 #include "runtime/error.hpp"
 
 namespace hocket::engine {
@@ -13,9 +15,10 @@ namespace hocket::engine {
 struct Failure {
     Status status;
     std::string text;
+    Notice notice = {};  // what the other ranks are told
 };
 
-// "all_reduce #153 (ring on 4, float32 sum, 1000 elements)"
+// "all_reduce #153 (ring on 4, float32 sum, 1000 elements)", "barrier #154 (4 ranks)"
 std::string describe(const Execution& execution);
 
 // "step 5 of 12: waiting for x[1/4, 1/2) (elements 250 to 499) from rank 1\n  at schedules/ring.sched:5: ..."
@@ -29,8 +32,12 @@ Failure rank_has_left(int rank, int this_rank, InFlight in_flight);
 Failure fabric_failed(const std::string& reason, int this_rank, InFlight in_flight);
 Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight);
 
+// Another rank has noticed that something is wrong.
+Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in_flight);
+
 // A message of another operation came from the peer of `op`. agreed: number of the last start on which both
-// are known to have agreed; -1 if there is none.
-Failure ranks_disagree(const Execution& execution, dsl::OpId op, std::int64_t agreed, int this_rank);
+// are known to have agreed; -1 if there is none. theirs: what the peer has reported, if it has.
+Failure ranks_disagree(const Execution& execution, dsl::OpId op, std::int64_t agreed, int this_rank,
+                       const std::optional<Notice>& theirs = std::nullopt);
 
 }  // namespace hocket::engine

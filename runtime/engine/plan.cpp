@@ -53,15 +53,17 @@ void check(const dsl::RankProgram& program) {
 
 }  // namespace
 
-std::shared_ptr<Plan> Plan::make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind) {
+std::shared_ptr<Plan> Plan::make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind,
+                                 std::string purpose) {
     check(program);
-    return std::shared_ptr<Plan>(new Plan(std::move(program), type, op, kind));
+    return std::shared_ptr<Plan>(new Plan(std::move(program), type, op, kind, std::move(purpose)));
 }
 
-Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind)
+Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, std::string purpose)
     : program_(std::move(program)),
       type_(type),
       op_(op),
+      purpose_(std::move(purpose)),
       executor_(Executor::create(kind, program_, type, op)) {}
 
 Plan::~Plan() = default;
@@ -130,7 +132,7 @@ std::shared_ptr<const Binding> Plan::bind(std::uint64_t count) {
 std::uint64_t Plan::identity(std::uint64_t count) const {
     std::uint64_t hash = mix(program_.fingerprint, static_cast<std::uint64_t>(type_));
     hash = mix(hash, reduces() ? static_cast<std::uint64_t>(op_) : 0);
-    return mix(hash, count);
+    return mix(mix(hash, purpose_.empty() ? 0 : 1), count);
 }
 
 Execution& Plan::take_execution() {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dsl/rank_program.hpp"
@@ -27,18 +28,21 @@ struct Binding {
     static constexpr std::uint32_t complete = UINT32_MAX;  // in waits: nothing to do for this count
 };
 
-// Not thread-safe (the communicator's gate serialises), but for the const parts: program(), type(), op().
+// Not thread-safe (the communicator's gate serialises), but for the const parts: program(), type(), op(),
+// purpose().
 class Plan : public std::enable_shared_from_this<Plan> {
   public:
-    // Throws hocket::Error (internal: the program breaks one of its rules; or what the executor throws).
-    static std::shared_ptr<Plan> make(dsl::RankProgram program, DataType type, ReduceOp op,
-                                      ExecutorKind kind);
+    // purpose: what the plan is called where its collective is only a means ("barrier"). Throws hocket::Error
+    // (internal: the program breaks one of its rules; or what the executor throws).
+    static std::shared_ptr<Plan> make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind,
+                                      std::string purpose = "");
     ~Plan();
 
     const dsl::RankProgram& program() const { return program_; }
     const Executor& executor() const { return *executor_; }
     DataType type() const { return type_; }
     ReduceOp op() const { return op_; }
+    const std::string& purpose() const { return purpose_; }
     bool reduces() const;
 
     // Elements of x when the collective's function is given `count`. Throws hocket::Error
@@ -48,7 +52,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
     // For x of `count` elements; the last few are kept.
     std::shared_ptr<const Binding> bind(std::uint64_t count);
 
-    // What all ranks must agree on before they exchange messages: schedule, type, operator and count.
+    // What all ranks must agree on before they exchange messages: schedule, type, operator, count, and
+    // whether there is a purpose (not which: a rank that leaves meets the others' barrier).
     std::uint64_t identity(std::uint64_t count) const;
 
     // Executions are used again, with their memory: a warm start allocates nothing.
@@ -56,11 +61,12 @@ class Plan : public std::enable_shared_from_this<Plan> {
     void give_back(Execution& execution);
 
   private:
-    Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind);
+    Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, std::string purpose);
 
     dsl::RankProgram program_;
     DataType type_;
     ReduceOp op_;
+    std::string purpose_;
     std::unique_ptr<Executor> executor_;
     std::array<std::shared_ptr<const Binding>, 4> bindings_;  // most recent first
     std::vector<std::unique_ptr<Execution>> idle_, busy_;

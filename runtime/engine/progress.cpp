@@ -63,6 +63,7 @@ Execution& Progress::start(const std::shared_ptr<Plan>& plan, std::uint64_t coun
     }
     lent_.push_back(&execution);
     in_flight_.push_back(&execution);
+    is_leaving_ = limit.has_value();
     history_ = history;
     ++started_;
     try {
@@ -102,8 +103,7 @@ void Progress::wait(Execution& execution) {
 std::optional<Failure> Progress::failure() {
     Gate::Visit visit(gate_);
     if (!failure_ && fabric_ != nullptr)
-        if (const auto loss = bootstrap_.loss())
-            fail(rank_was_lost(loss->rank, loss->reason, bootstrap_.rank(), in_flight_));
+        if (auto news = bad_news()) fail(std::move(*news));
     return failure_;
 }
 
@@ -138,8 +138,7 @@ void Progress::arrived(const transport::Completion& completion) {
         std::int64_t& agreed = agreed_[static_cast<std::size_t>(op.peer)];
         const bool foreign =
             completion.checksum != execution.checksum() || completion.bytes != execution.bytes_of(op);
-        if (completion.truncated || (completion.ok && foreign))
-            return fail_mismatch(ranks_disagree(execution, transfer.op, agreed, bootstrap_.rank()));
+        if (completion.truncated || (completion.ok && foreign)) return fail_mismatch(execution, transfer.op);
         if (completion.ok) agreed = std::max(agreed, static_cast<std::int64_t>(execution.number()));
     }
     if (!completion.ok) return fail_fabric(completion.error, op.peer);
@@ -206,8 +205,7 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
 // What can keep an operation from ever ending.
 void Progress::watch(Clock::time_point now) {
     if (failure_ || fabric_ == nullptr) return;
-    if (const auto loss = bootstrap_.loss())
-        return fail(rank_was_lost(loss->rank, loss->reason, bootstrap_.rank(), in_flight_));
+    if (auto news = bad_news()) return fail(std::move(*news));
     watch_departures(now);
     for (const Execution* execution : in_flight_)
         if (!failure_ && now - away_ >= execution->deadline())
@@ -238,8 +236,7 @@ void Progress::fail_fabric(const std::string& reason, int peer) {
     if (failure_) return;
     const auto until = Clock::now() + loss_follows_within;
     while (Clock::now() < until) {
-        if (const auto loss = bootstrap_.loss())
-            return fail(rank_was_lost(loss->rank, loss->reason, bootstrap_.rank(), in_flight_));
+        if (auto news = bad_news()) return fail(std::move(*news));
         if (peer >= 0 && bootstrap_.has_left(peer))
             return fail(rank_has_left(peer, bootstrap_.rank(), in_flight_));
         std::this_thread::sleep_for(5ms);
@@ -248,21 +245,43 @@ void Progress::fail_fabric(const std::string& reason, int peer) {
     fail(fabric_failed(whole, bootstrap_.rank(), in_flight_));
 }
 
-// The other side should notice as well, and say what *it* started: that needs this rank to move the messages
-// that are already on their way, whatever they are.
-void Progress::fail_mismatch(Failure failure) {
+// A report is the cause where there is one: whoever reported may have been lost, or left, since.
+std::optional<Failure> Progress::bad_news() const {
+    const auto report = bootstrap_.reported();
+    if (report && report->rank != bootstrap_.rank())
+        return rank_reported(report->rank, decode_notice(report->text), bootstrap_.rank(), in_flight_);
+    if (const auto loss = bootstrap_.loss())
+        return rank_was_lost(loss->rank, loss->reason, bootstrap_.rank(), in_flight_);
+    return std::nullopt;
+}
+
+// Losses need no telling: all ranks learn of them in the same way.
+void Progress::tell_others(const Failure& failure) {
+    if (failure.status == Status::peer_lost || (failure.status == Status::timeout && is_leaving_)) return;
+    bootstrap_.report(encode(failure.notice));
+}
+
+// The other side is told at once, and given a moment to say what *it* started. Meanwhile this rank moves the
+// messages that are already on their way, so that the other side can notice by itself.
+void Progress::fail_mismatch(const Execution& execution, dsl::OpId op) {
+    const int peer = execution.plan().program().ops[op].peer;
+    const std::int64_t agreed = agreed_[static_cast<std::size_t>(peer)];
+    tell_others(ranks_disagree(execution, op, agreed, bootstrap_.rank()));
     const auto until = Clock::now() + mismatch_lingers;
+    std::optional<transport::Report> theirs;
     try {
-        while (Clock::now() < until)
+        while (!(theirs = bootstrap_.reported_by(peer)) && Clock::now() < until)
             if (fabric_->poll(completions_) == 0) fabric_->wait({}, 1ms);
     } catch (const Error&) {  // the mismatch came first
     }
-    fail(std::move(failure));
+    const auto notice = theirs ? std::optional(decode_notice(theirs->text)) : std::nullopt;
+    fail(ranks_disagree(execution, op, agreed, bootstrap_.rank(), notice));
 }
 
 void Progress::fail(Failure failure) {
     if (failure_) return;
     failure_ = std::move(failure);
+    tell_others(*failure_);
     fabric_->abandon();  // before anybody may touch the buffers again
     for (Execution* execution : in_flight_) execution->end(failure_->status);
     in_flight_.clear();

@@ -25,7 +25,8 @@ class Progress {
     ~Progress();
 
     // The caller gets the execution back to wait() or test() for it. `limit` instead of the communicator's
-    // timeout. Throws hocket::Error.
+    // timeout: for a rank that is about to leave, so that other ranks aren't told when it passes. Throws
+    // hocket::Error.
     Execution& start(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send, void* recv,
                      std::optional<std::chrono::milliseconds> limit = std::nullopt);
 
@@ -49,8 +50,10 @@ class Progress {
     void watch(Clock::time_point now);
     void watch_departures(Clock::time_point now);
     std::optional<int> departed_peer() const;
+    std::optional<Failure> bad_news() const;  // from the other ranks
+    void tell_others(const Failure& failure);
     void fail(Failure failure);
-    void fail_mismatch(Failure failure);
+    void fail_mismatch(const Execution& execution, dsl::OpId op);
     void fail_fabric(const std::string& reason, int peer);
     void come_in();
     void go_out();
@@ -67,7 +70,7 @@ class Progress {
     std::uint64_t history_ = 0;         // of all starts: ranks that once differed never agree again
     std::vector<std::int64_t> agreed_;  // by peer: the last start on which its messages agreed; -1
     std::optional<Failure> failure_;
-    bool somebody_left_ = false;
+    bool somebody_left_ = false, is_leaving_ = false;
     std::optional<Clock::time_point> stranded_since_;  // waiting for a rank that has left
 
     int waits_without_yield_ = 0;

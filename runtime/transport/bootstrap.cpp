@@ -17,6 +17,9 @@ class WorldOfOne : public Bootstrap {
         return {std::string(mine)};
     }
     std::optional<Loss> loss() const override { return std::nullopt; }
+    void report(std::string_view) override {}
+    std::optional<Report> reported() const override { return std::nullopt; }
+    std::optional<Report> reported_by(int) const override { return std::nullopt; }
     bool has_left(int) const override { return left_; }
     int event_fd() const override { return -1; }
     void leave() override { left_ = true; }

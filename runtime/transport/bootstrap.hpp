@@ -29,6 +29,14 @@ struct Loss {
     std::string reason;  // "its connection closed (the process ended)", "no heartbeat for 10.0 s"
 };
 
+// What a rank found to be wrong with the job, in words that only the ranks' callers understand.
+struct Report {
+    int rank;
+    std::string text;
+};
+
+inline constexpr std::size_t max_report_size = 4096;
+
 class Bootstrap {
   public:
     // Returns when all ranks have joined. A world of one opens no socket. Throws hocket::Error: bootstrap
@@ -52,8 +60,21 @@ class Bootstrap {
     // True once `rank` has said goodbye.
     virtual bool has_left(int rank) const = 0;
 
-    // Readable (and stays so) from the first loss or goodbye on: for the poll set of whoever waits. -1 in a
-    // world of one.
+    // Tells all ranks that something is wrong; once, later calls are ignored. At most max_report_size bytes
+    // are passed on. Returns at once; the report is on its way before a leave() that follows. A rank that has
+    // learnt of a loss is past hearing reports.
+    virtual void report(std::string_view text) = 0;
+
+    // The report that came first, on all ranks the same one. all_gather ends when it comes. Thread-safe, as
+    // report() is; never blocks.
+    virtual std::optional<Report> reported() const = 0;
+
+    // What `rank` has reported, where that is known: all get the first report, the later ones reach rank 0
+    // and the rank whose report was first.
+    virtual std::optional<Report> reported_by(int rank) const = 0;
+
+    // Readable (and stays so) from the first loss, report or goodbye on: for the poll set of whoever waits.
+    // -1 in a world of one.
     virtual int event_fd() const = 0;
 
     // Says goodbye and closes. Idempotent; waits no longer than 500 ms.

@@ -11,6 +11,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/transport/endpoint_objects.hpp"
+#include "runtime/transport/libfabric.hpp"
 #include "runtime/transport/provider.hpp"
 #include "runtime/transport/shm_locks.hpp"
 #include "runtime/transport/shm_names.hpp"
@@ -40,6 +41,19 @@ constexpr std::uint64_t envelope_of(std::size_t bytes, std::uint32_t checksum) {
 constexpr std::size_t length_in_envelope(std::uint64_t data) {
     return data >> 32;
 }  // 0: none
+
+// libfabric 1.17's tcp provider reports an answer to a remote read, cut off when its connection ends, as a
+// cancelled operation without a context, and rxm follows that null pointer: a peer's death, or closing the
+// endpoint, in the middle of a long message would end this process. By default rxm moves long messages with
+// such reads; with writes it has no answers to lose. rxm asks the environment alone, once, when the process
+// first uses libfabric. Who has set the variable decides.
+void move_long_messages_with_writes() {
+    static const int done = setenv("FI_OFI_RXM_USE_RNDV_WRITE", "1", 0);
+    if (done != 0)
+        throw Error(Status::out_of_memory,
+                    "no memory to set the environment variable FI_OFI_RXM_USE_RNDV_WRITE, which keeps "
+                    "libfabric from crashing when a peer dies");
+}
 
 class Endpoint : public Fabric {
   public:
@@ -266,15 +280,16 @@ void Endpoint::require_open() const {
 
 std::unique_ptr<Fabric> Fabric::open(const std::string& provider, const std::string& source_address) {
     const SignalHandlersKept guard;
-    const char* from_environment = std::getenv("HOCKET_FABRIC_ADDR");
-    const std::string source = from_environment && *from_environment ? from_environment : source_address;
+    move_long_messages_with_writes();
+    load_libfabric();
+    const char* chosen = std::getenv("HOCKET_FABRIC_ADDR");
+    if (chosen == nullptr || *chosen == '\0') return std::make_unique<Endpoint>(provider, source_address);
     try {
-        return std::make_unique<Endpoint>(provider, source);
+        return std::make_unique<Endpoint>(provider, chosen);
     } catch (const Error& error) {
-        if (source.empty()) throw;
         throw Error(error.status(), fmt::format("{}; the source address {} (HOCKET_FABRIC_ADDR) must be an "
                                                 "address of this host",
-                                                error.what(), source));
+                                                error.what(), chosen));
     }
 }
 

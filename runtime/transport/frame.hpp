@@ -28,7 +28,9 @@ enum class FrameType : std::uint8_t {
     gathered,  // from rank 0: number, rank, blob
     lost,      // from rank 0: rank, reason
     left,      // from rank 0: rank
-    last_ = left,
+    report,    // to rank 0: text
+    reported,  // from rank 0: rank, text
+    last_ = reported,
 };
 
 struct Frame {

@@ -76,6 +76,8 @@ void Member::throw_if_hopeless() const {
         throw Error(Status::peer_lost,
                     fmt::format("rank {} was lost: {}; look at the output of rank {} first", loss_->rank,
                                 loss_->reason, loss_->rank));
+    if (!reports_.empty())
+        throw Error(Status::bootstrap, fmt::format("rank {} reported a failure", reports_.front().rank));
     for (int rank = 0; rank < world_size_; ++rank)
         if (left_[rank] && !(rank_ == 0 && parts_[rank]))
             throw Error(Status::peer_lost,
@@ -87,6 +89,26 @@ void Member::throw_if_hopeless() const {
 std::optional<Loss> Member::loss() const {
     const std::lock_guard lock(mutex_);
     return loss_;
+}
+
+void Member::report(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(has_reported_, true)) return;
+    pending_report_ = std::string(text.substr(0, max_report_size));
+    wake_.raise();
+}
+
+std::optional<Report> Member::reported() const {
+    const std::lock_guard lock(mutex_);
+    if (reports_.empty()) return std::nullopt;
+    return reports_.front();
+}
+
+std::optional<Report> Member::reported_by(int rank) const {
+    const std::lock_guard lock(mutex_);
+    for (const Report& report : reports_)
+        if (report.rank == rank) return report;
+    return std::nullopt;
 }
 
 bool Member::has_left(int rank) const {

@@ -22,6 +22,9 @@ class Member : public Bootstrap {
     int world_size() const override { return world_size_; }
     std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds timeout) override;
     std::optional<Loss> loss() const override;
+    void report(std::string_view text) override;
+    std::optional<Report> reported() const override;
+    std::optional<Report> reported_by(int rank) const override;
     bool has_left(int rank) const override;
     int event_fd() const override { return event_.fd(); }
     void leave() override;
@@ -35,6 +38,7 @@ class Member : public Bootstrap {
     void say_goodbye();
     void judge_silence();
     void send_pending_blob();
+    void send_pending_report();
     void listen_to(std::size_t index);
     void handle(int from, const Frame& frame);
     void handle_at_host(int from, const Frame& frame);
@@ -42,6 +46,7 @@ class Member : public Bootstrap {
     void take_part(int from, std::uint32_t number, std::string_view blob);
     void note_lost(int rank, const std::string& reason);
     void note_left(int rank);
+    void note_report(int rank, std::string_view text);
     void tell_all(FrameType type, std::string_view payload);
     int rank_of(std::size_t link) const { return rank_ == 0 ? static_cast<int>(link) : 0; }
 
@@ -52,6 +57,9 @@ class Member : public Bootstrap {
     mutable std::mutex mutex_;  // for all that follows, up to links_
     std::condition_variable changed_;
     std::optional<Loss> loss_;
+    std::vector<Report> reports_;                // as they came; on all ranks the same one first
+    std::optional<std::string> pending_report_;  // given by the caller, not yet taken by the thread
+    bool has_reported_ = false;
     std::vector<bool> left_;
     bool leaving_ = false;
     std::uint32_t gather_number_ = 0;                 // of the all_gather that is being collected

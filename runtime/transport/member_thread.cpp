@@ -34,6 +34,7 @@ void Member::run() {
 
 void Member::step() {
     send_pending_blob();
+    send_pending_report();
     std::vector<pollfd> set{{wake_.fd(), POLLIN, 0}};
     for (const Link& link : links_)
         set.push_back({link.fd(), static_cast<short>(link.has_output() ? POLLIN | POLLOUT : POLLIN), 0});
@@ -52,6 +53,7 @@ void Member::step() {
 
 void Member::say_goodbye() {
     const auto deadline = Clock::now() + goodbye_time;
+    send_pending_report();
     tell_all(FrameType::goodbye, {});
     std::vector<bool> stopped(links_.size());
     // Until the peer has closed its side too: closing earlier could reset the connection and lose what the
@@ -101,6 +103,16 @@ void Member::send_pending_blob() {
     }
 }
 
+void Member::send_pending_report() {
+    std::optional<std::string> text;
+    {
+        const std::lock_guard lock(mutex_);
+        text = std::exchange(pending_report_, std::nullopt);
+    }
+    if (!text) return;
+    rank_ == 0 ? note_report(0, *text) : tell_all(FrameType::report, *text);
+}
+
 void Member::listen_to(std::size_t index) {
     Link& link = links_[index];
     if (!link.is_open()) return;
@@ -127,6 +139,7 @@ void Member::handle(int from, const Frame& frame) {
 }
 
 void Member::handle_at_host(int from, const Frame& frame) {
+    if (frame.type == FrameType::report) return note_report(from, frame.payload);
     if (frame.type != FrameType::gather) throw ProtocolError("it sent a message that only rank 0 may send");
     PayloadReader reader(frame.payload);
     const std::uint32_t number = reader.u32();
@@ -151,6 +164,8 @@ void Member::handle_at_guest(const Frame& frame) {
             return note_lost(named_rank(first), std::string(reader.rest()));
         case FrameType::left:
             return note_left(named_rank(first));
+        case FrameType::reported:
+            return note_report(named_rank(first), reader.rest());
         default:
             throw ProtocolError("it sent a message that has no place here");
     }
@@ -196,6 +211,28 @@ void Member::note_left(int rank) {
     {
         const std::lock_guard lock(mutex_);
         left_[rank] = true;
+        changed_.notify_all();
+    }
+    event_.raise();
+}
+
+// Rank 0 decides which report is the first. The later ones tell its author how the others saw it.
+void Member::note_report(int rank, std::string_view text) {
+    if (text.size() > max_report_size) throw ProtocolError("its report is longer than reports may be");
+    if (loss() || reported_by(rank)) return;
+    if (rank_ == 0) {
+        const auto first = reported();
+        const std::string payload = PayloadWriter().u32(static_cast<std::uint32_t>(rank)).bytes(text).text();
+        if (!first) tell_all(FrameType::reported, payload);
+        if (first && first->rank != 0) {
+            Link& author = links_[static_cast<std::size_t>(first->rank)];
+            author.queue(FrameType::reported, payload);
+            author.flush();
+        }
+    }
+    {
+        const std::lock_guard lock(mutex_);
+        reports_.push_back({rank, std::string(text)});
         changed_.notify_all();
     }
     event_.raise();

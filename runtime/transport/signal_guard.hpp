@@ -1,12 +1,13 @@
-// libfabric's shm provider installs handlers for some signals while it is loaded and opened. Those signals
-// are the embedder's; what the provider's handlers would clean up, shm_names does. Restores the handlers that
-// were in place when it was made.
+// libfabric, and libraries that it loads, install signal handlers while they are loaded and opened. Signals
+// are the embedder's; what the shm provider's handlers would clean up, shm_names does. Restores the handlers
+// that were in place when it was made.
 #pragma once
 
 #include <signal.h>
 
 #include <array>
 #include <cstddef>
+#include <mutex>
 
 namespace hocket::transport {
 
@@ -21,7 +22,12 @@ class SignalHandlersKept {
     SignalHandlersKept(const SignalHandlersKept&) = delete;
 
   private:
-    static constexpr std::array signals{SIGINT, SIGTERM, SIGSEGV, SIGBUS, SIGABRT, SIGQUIT};
+    static constexpr std::array signals{SIGHUP, SIGINT,  SIGQUIT, SIGILL,  SIGABRT, SIGBUS,
+                                        SIGFPE, SIGSEGV, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2};
+
+    // Of two at the same time, one would take the other's intruders for the embedder's handlers.
+    static inline std::mutex one_at_a_time;
+    const std::lock_guard<std::mutex> lock_{one_at_a_time};
     std::array<struct sigaction, signals.size()> before_{};
 };
 

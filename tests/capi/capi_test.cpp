@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <sstream>
 #include <string>
@@ -212,6 +214,75 @@ TEST_CASE("a schedule that is wrong is refused with the compiler's words") {
     });
     unlink(path.c_str());
     CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("the communicator's schedule rules the collectives that it exists for") {
+    const auto outcomes = run_ranks({3, {{"HOCKET_SCHEDULE", "ring"}}}, [](int rank) {
+        const Comm comm;
+        std::vector<float> x(100, static_cast<float>(rank));
+        hkt_plan* plan = nullptr;
+        must(hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, nullptr, &plan), comm);
+        expect(std::strstr(hkt_plan_explain(plan), "ring.sched:") != nullptr, hkt_plan_explain(plan));
+        hkt_plan_destroy(plan);
+        must(hkt_plan_create(comm, HKT_BROADCAST, HKT_FLOAT32, HKT_SUM, nullptr, &plan), comm);
+        expect(std::strstr(hkt_plan_explain(plan), "ring.sched:") == nullptr, hkt_plan_explain(plan));
+        hkt_plan_destroy(plan);
+        must(hkt_broadcast(x.data(), x.data(), x.size(), HKT_FLOAT32, 2, comm, nullptr), comm);
+        expect(x[0] == 2 && x[99] == 2, "broadcast");
+        must(hkt_all_reduce(x.data(), x.data(), x.size(), HKT_FLOAT32, HKT_SUM, comm, nullptr), comm);
+        expect(x[0] == 6 && x[99] == 6, "all_reduce");
+
+        hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;  // a plan's own schedule is strict
+        options.schedule = "ring";
+        expect(hkt_plan_create(comm, HKT_BROADCAST, HKT_FLOAT32, HKT_SUM, &options, &plan) ==
+                   HKT_ERROR_NOT_FOUND,
+               "a plan got another schedule than it was to have");
+        expect(error_of(comm).find("no schedule 'ring' for broadcast") != std::string::npos, error_of(comm));
+        must(hkt_barrier(comm), comm);
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("a schedule that exists for no collective is an error at first use") {
+    const auto outcomes = run_ranks({2, {{"HOCKET_SCHEDULE", "rnig"}}}, [](int) {
+        const Comm comm;
+        float x = 1;
+        expect(hkt_all_reduce(&x, &x, 1, HKT_FLOAT32, HKT_SUM, comm, nullptr) == HKT_ERROR_NOT_FOUND,
+               "all_reduce");
+        expect(error_of(comm).find("no schedule 'rnig' for all_reduce") != std::string::npos, error_of(comm));
+        expect(hkt_broadcast(&x, &x, 1, HKT_FLOAT32, 0, comm, nullptr) == HKT_ERROR_NOT_FOUND, "broadcast");
+        must(hkt_barrier(comm), comm);
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("differences that send no message are noticed as hocket.h says") {
+    const std::map<std::string, std::string> soon = {{"HOCKET_TIMEOUT_MS", "1000"}};
+    const auto count_0 = run_ranks({3, soon}, [](int rank) {
+        const Comm comm;
+        std::vector<float> x(100);
+        const std::size_t count = rank == 1 ? 0 : x.size();
+        const hkt_status status =
+            hkt_all_reduce(x.data(), x.data(), count, HKT_FLOAT32, HKT_SUM, comm, nullptr);
+        if (rank != 1) return expect(status == HKT_ERROR_TIMEOUT, error_of(comm));
+        must(status, comm);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        expect(hkt_barrier(comm) == HKT_ERROR_TIMEOUT, error_of(comm));
+        expect(error_of(comm).find(" reported: the operation did not finish") != std::string::npos,
+               error_of(comm));
+    });
+    CHECK(problems(count_0) == "");
+
+    const auto roots = run_ranks({2, soon}, [](int rank) {
+        const Comm comm;
+        std::vector<float> x(100);
+        must(hkt_broadcast(x.data(), x.data(), x.size(), HKT_FLOAT32, rank, comm, nullptr), comm);
+        expect(hkt_barrier(comm) == HKT_ERROR_MISMATCH, error_of(comm));
+        const std::string text = error_of(comm);
+        for (const char* part : {"ranks 0 and 1 started different operations", "barrier #1 (2 ranks)"})
+            expect(text.find(part) != std::string::npos, text);
+    });
+    CHECK(problems(roots) == "");
 }
 
 TEST_CASE("after a kill every call says so, everywhere, within a second") {

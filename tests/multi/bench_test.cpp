@@ -42,6 +42,10 @@ nlohmann::json bench(int ranks, const std::string& collective, Words options) {
         for (const char* way : {"out_of_place", "in_place"}) {
             CHECK(row[way]["wrong"] == 0);
             CHECK(row[way]["time_us"] > 0);
+            if (row[way]["min_us"].is_null()) continue;  // back to back
+            CHECK(row[way]["min_us"] <= row[way]["p50_us"]);
+            CHECK(row[way]["p50_us"] <= row[way]["p99_us"]);
+            CHECK(row[way]["start_skew_us"] <= row[way]["p99_us"]);
         }
     return json;
 }
@@ -62,11 +66,15 @@ TEST_CASE("all_reduce is right on sizes that don't divide, with both executors")
     CHECK(json["rows"][1]["executor"] == "interpreter");
     CHECK(json["rows"][5]["size_bytes"] == 196);
     CHECK(json["topology"] == one.topology);
+    CHECK(json["schedule"].get<std::string>().rfind(one.schedule, 0) == 0);
+    CHECK(json["cores"] > 0);
+    CHECK(json["avg_busbw_gbs"]["jit"] > 0);
+    CHECK(json["avg_busbw_gbs"]["interpreter"] > 0);
 }
 
 TEST_CASE("all types and operators are right") {
     const auto json = bench(3, "all_reduce", {"-b", "0", "-e", "4K", "-f", "9", "-d", "all", "-o", "all"});
-    CHECK(json["rows"].size() == 4 * 3 * 5);  // 0, 1, 9, 81, 729 bytes
+    CHECK(json["rows"].size() == 4 * 3 * 4);  // 0, 8, 80 and 728 bytes of 0, 1, 9, 81, 729
 }
 
 TEST_CASE("the other collectives are right, in and out of place") {
@@ -74,6 +82,32 @@ TEST_CASE("the other collectives are right, in and out of place") {
     CAPTURE(collective);
     bench(5, collective, {"-b", "4", "-e", "300K", "-f", "11", "-d", "all"});
     bench(1, collective, {"-b", "4", "-e", "1K", "-f", "11"});
+}
+
+TEST_CASE("back to back is right too, and has no figures of single iterations") {
+    const auto json = bench(3, "broadcast", {"-b", "4", "-e", "64K", "-f", "16", "--back-to-back"});
+    CHECK(json["statistic"].get<std::string>().find("without barriers") != std::string::npos);
+    for (const auto& row : json["rows"]) CHECK(row["in_place"]["min_us"].is_null());
+}
+
+TEST_CASE("sizes that round to the same are one row, those that round to nothing none") {
+    const auto json = bench(3, "all_gather", {"-b", "4", "-e", "40", "-i", "4"});
+    std::vector<int> sizes;
+    for (const auto& row : json["rows"]) sizes.push_back(row["size_bytes"]);
+    CHECK(sizes == std::vector<int>{12, 24, 36});
+    const auto result = hocket::test::run(
+        {HOCKET_RUN, "-n", "3", "--timeout", "30", HOCKET_BENCH, "all_gather", "-b", "4", "-e", "8"}, 40s);
+    CHECK(result.exit_code == 1);
+    CHECK(result.err.find("raise --maxbytes") != std::string::npos);
+}
+
+TEST_CASE("a JSON file that cannot be written ends the run before it measures") {
+    const auto result = hocket::test::run({HOCKET_RUN, "-n", "2", "--timeout", "30", HOCKET_BENCH,
+                                           "all_reduce", "--json", "/no/such/folder/x.json"},
+                                          40s);
+    CHECK(result.exit_code == 1);
+    CHECK(result.err.find("/no/such/folder/x.json': No such file") != std::string::npos);
+    CHECK(result.out.empty());
 }
 
 TEST_CASE("broadcast is right from each root") {
@@ -103,4 +137,7 @@ TEST_CASE("a wrong flag is refused once, before anything starts") {
     CHECK(result.exit_code == 2);
     CHECK(result.err.find("many") != std::string::npos);
     CHECK(result.err.find("[1] ") == std::string::npos);
+    const auto upside_down = hocket::test::run({HOCKET_BENCH, "all_reduce", "-b", "1M", "-e", "1K"}, 20s);
+    CHECK(upside_down.exit_code == 2);
+    CHECK(upside_down.err.find("above --maxbytes 1K") != std::string::npos);
 }

@@ -41,7 +41,7 @@ TEST_CASE("kill -9 of a rank: the others end within a second, and name it") {
     INFO(result.out << result.err);
     CHECK(result.in_time);
     CHECK(result.exit_code == 128 + SIGKILL);
-    CHECK(result.err.find("hocket-run: rank " + std::to_string(victim) + " was killed by signal 9") !=
+    CHECK(result.err.find("hocket-run: rank " + std::to_string(victim) + " killed by signal 9") !=
           std::string::npos);
     for (int rank = 0; rank < 4; ++rank) {
         if (rank == victim) continue;

@@ -133,7 +133,21 @@ TEST_CASE("the first failure's code is the job's, and the others are ended after
     CHECK(result.err.find("rank 2 exited with code 7") != std::string::npos);
     result = run_job({"-n", "3", "--grace", "0.3"}, "if [ $RANK = 1 ]; then kill -SEGV $$; fi; sleep 60");
     CHECK(result.exit_code == 128 + SIGSEGV);
-    CHECK(result.err.find("rank 1 was killed by signal 11") != std::string::npos);
+    CHECK(result.err.find("rank 1 killed by signal 11") != std::string::npos);
+}
+
+TEST_CASE("ranks that hocket-run ends are not reported as killed by somebody") {
+    auto result = run_job({"-n", "4", "--grace", "0.3"},
+                          "[ $RANK != 2 ] || exit 7; [ $RANK != 1 ] || trap '' TERM; sleep 4; sleep 60");
+    CHECK(result.exit_code == 7);
+    CHECK(lines_with_prefix(result.err, "hocket-run: ") ==
+          std::vector<std::string>{"rank 2 exited with code 7", "then rank 0 1 3 ended by hocket-run"});
+    result = run_job({"-n", "2", "--timeout", "0.3"}, "sleep 60");
+    CHECK(lines_with_prefix(result.err, "hocket-run: ").back() == "rank 0 1 ended by hocket-run");
+    result = run_job({"-n", "2", "--grace", "0.3"}, "[ $RANK = 0 ] || kill -KILL $$; sleep 60");
+    CHECK(result.exit_code == 128 + SIGKILL);
+    CHECK(lines_with_prefix(result.err, "hocket-run: ") ==
+          std::vector<std::string>{"rank 1 killed by signal 9 (Killed)", "then rank 0 ended by hocket-run"});
 }
 
 TEST_CASE("survivors may finish their words within the grace") {

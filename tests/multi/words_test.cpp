@@ -65,3 +65,10 @@ TEST_CASE("a missing word list is an error that says what to do") {
     CHECK(result.err.find("/no/such/list") != std::string::npos);
     CHECK(result.err.find("wamerican") != std::string::npos);
 }
+
+TEST_CASE("--help is no mistake") {
+    const auto help = hocket::test::run({HOCKET_WORDS, "--help"}, 20s);
+    CHECK(help.exit_code == 0);
+    CHECK(help.out.find("--max-words N") != std::string::npos);
+    CHECK(hocket::test::run({HOCKET_WORDS, "--no-such-option"}, 20s).exit_code == 1);
+}

@@ -7,6 +7,7 @@
 #include "tools/hocket_bench_data.hpp"
 #include "tools/hocket_bench_options.hpp"
 #include "tools/hocket_bench_report.hpp"
+#include "tools/hocket_bench_statistics.hpp"
 
 using namespace hocket::bench;
 
@@ -104,6 +105,19 @@ TEST_CASE("sizes are rounded down to whole elements of all ranks") {
     CHECK(layout_for(HKT_REDUCE_SCATTER, HKT_FLOAT32, HKT_SUM, 0, 0, 6, 4).count == 0);
 }
 
+TEST_CASE("layouts that rounding makes equal come once, and an empty one only if asked for") {
+    auto counts = [](hkt_collective collective, std::vector<std::size_t> bytes) {
+        std::vector<std::size_t> counts;
+        for (const Layout& layout : layouts_for(collective, HKT_FLOAT32, HKT_SUM, 0, 0, 4, bytes))
+            counts.push_back(layout.count);
+        return counts;
+    };
+    using Counts = std::vector<std::size_t>;
+    CHECK(counts(HKT_ALL_GATHER, {4, 17, 30, 43, 56}) == Counts{1, 2, 3});
+    CHECK(counts(HKT_ALL_REDUCE, {0, 1, 7, 49}) == Counts{0, 1, 12});
+    CHECK(counts(HKT_REDUCE_SCATTER, {4, 8}).empty());
+}
+
 TEST_CASE("bytes are read with their suffix, or refused") {
     CHECK(parse_bytes("0") == 0);
     CHECK(parse_bytes("7") == 7);
@@ -138,8 +152,19 @@ TEST_CASE("bandwidths are nccl-tests'") {
     CHECK(bus_bandwidth(layout(HKT_REDUCE_SCATTER), 1000) == Approx(3.0));
     CHECK(bus_bandwidth(layout(HKT_ALL_GATHER), 1000) == Approx(3.0));
     CHECK(bus_bandwidth(layout(HKT_BROADCAST), 1000) == Approx(4.0));
+}
+
+TEST_CASE("medians and percentiles") {
+    CHECK(median({}) == 0);
     CHECK(median({3, 1, 2}) == 2);
     CHECK(median({4, 1, 2, 3}) == 2.5);
+    std::vector<double> values;
+    CHECK(percentile(values, 99) == 0);
+    for (int i = 1; i <= 200; ++i) values.push_back(i);
+    CHECK(percentile(values, 0) == 1);
+    CHECK(percentile(values, 50) == 100);
+    CHECK(percentile(values, 99) == 198);
+    CHECK(percentile(values, 100) == 200);
 }
 
 TEST_CASE("the command line is nccl-tests'") {
@@ -170,4 +195,5 @@ TEST_CASE("the command line is nccl-tests'") {
     CHECK_FALSE(parse({"all_reduce", "-f", "2", "-i", "4"}));
     CHECK_FALSE(parse({"all_reduce", "-d", "float8"}));
     CHECK_FALSE(parse({"gather"}));
+    CHECK_FALSE(parse({"all_reduce", "-b", "1M", "-e", "1K"}));
 }

@@ -271,6 +271,80 @@ TEST_CASE("a rank that is done serves those that are late") {
     }
 }
 
+TEST_CASE("a mismatch that two ranks notice is told to all, though the others wait for somebody else") {
+    for (const char* provider : {"shm", "tcp"})
+        for (const bool leaves : {false, true}) {
+            const auto outcomes =
+                run_ranks({5, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int rank) {
+                    auto comm = join();
+                    comm->barrier();
+                    const std::uint64_t count = rank == 2 ? 1001 : 1000;
+                    auto data = values<float>(rank, count);
+                    const auto plan = comm->cached_plan({});
+                    const double begin = test::now_ms();
+                    const auto text =
+                        failure_of([&] { comm->wait(comm->start(plan, data.data(), data.data(), count)); });
+                    const auto own =
+                        fmt::format("all_reduce #1 (ring on 5, float32 sum, {} elements)", count);
+                    expect_contains(text, {"-8:", "started different operations", own.c_str(), "ring.sched:",
+                                           "all_reduce #1 (ring on 5, float32 sum, 1001 elements)"});
+                    expect(test::now_ms() - begin < 1500, "known too late");
+                    const auto status = comm->failure();
+                    expect(status && status->status == Status::mismatch, "the communicator's status");
+                    if (!leaves) std::this_thread::sleep_for(200ms);
+                });
+            INFO(provider);
+            CHECK(test::problems(outcomes) == "");
+        }
+}
+
+TEST_CASE("a deadline that passes on one rank ends the operation on all") {
+    const auto outcomes = run_ranks({4}, [](int rank) {
+        if (rank == 1) setenv("HOCKET_TIMEOUT_MS", "500", 1);
+        auto comm = join();
+        comm->barrier();
+        if (rank == 3) return std::this_thread::sleep_for(1500ms);  // never comes
+        auto data = values<float>(rank, 1000);
+        const double begin = test::now_ms();
+        const auto text = failure_of([&] {
+            comm->wait(comm->start(comm->cached_plan({.schedule = "ring"}), data.data(), data.data(), 1000));
+        });
+        const double elapsed = test::now_ms() - begin;
+        expect_contains(text,
+                        {"-7:", "did not finish within 500 ms", "rank 1 was in all_reduce #1 (ring on 4",
+                         fmt::format("rank {} was in all_reduce #1", rank).c_str()});
+        if (rank != 1) expect_contains(text, {"-7: rank 1 reported: the operation did not"});
+        expect(elapsed > 350 && elapsed < 1300, fmt::format("it took {} ms", elapsed));
+        if (rank == 1) comm.reset();  // at once: the report goes ahead of the goodbye
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
+TEST_CASE("a rank that leaves does not end what the others still do") {
+    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+        auto comm = join();
+        comm->barrier();
+        if (rank == 2) return comm.reset();  // its goodbye finds nobody within its half second
+        std::this_thread::sleep_for(900ms);
+        expect(!comm->failure(), "the communicator is broken");
+        const auto text = failure_of([&] { comm->barrier(); });
+        expect_contains(text, {"-6:", "rank 2 has left the job", "was in barrier #1 (3 ranks)"});
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
+TEST_CASE("a rank that cannot open its fabric tells the others why") {
+    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+        if (rank == 1) setenv("HOCKET_FABRIC_ADDR", "203.0.113.7", 1);
+        const double begin = test::now_ms();
+        const auto text = failure_of([] { join(); });
+        expect_contains(text, {"-5:", "203.0.113.7", "must be an address of this host"});
+        if (rank != 1) expect_contains(text, {"-5: rank 1 reported: libfabric's provider"});
+        expect(test::now_ms() - begin < 3000, "known too late");
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
 TEST_CASE("a silent rank is found by its missing heartbeat") {
     auto* stopped = static_cast<double*>(test::shared_memory(2 * sizeof(double)));
     auto* pid = reinterpret_cast<pid_t*>(stopped + 1);

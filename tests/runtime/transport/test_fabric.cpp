@@ -55,6 +55,7 @@ TEST_CASE("messages arrive whole, with their checksum, at every size") {
 TEST_CASE("many messages in flight, unexpected and out of order") {
     const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp");
     const bool reversed = GENERATE(false, true);
+    INFO(provider << (reversed ? ", reversed" : ", in order"));
     require_success(run_job(
         2,
         [&](Rank rank) {
@@ -158,16 +159,20 @@ TEST_CASE("waiting ends with a message, with another descriptor's event, and wit
 
 TEST_CASE("an unknown provider is refused with the names of those that exist") {
     Processes processes;
-    processes.start([] { return Fabric::open("carrier-pigeon")->provider(); });
+    processes.start([] { return Fabric::open("carrier-pigeon", "127.0.0.1")->provider(); });
     const Outcome outcome = processes.wait().front();
     CHECK(outcome.exit_code == 1);
+    CHECK_THAT(outcome.text, !Catch::Contains("127.0.0.1"));  // nobody chose it: it explains nothing
     CHECK_THAT(outcome.text, Catch::Contains("status -5") && Catch::Contains("carrier-pigeon") &&
                                  Catch::Contains("shm") && Catch::Contains("tcp;ofi_rxm"));
 }
 
 TEST_CASE("an address that is not this host's is refused") {
     Processes processes;
-    processes.start([] { return Fabric::open("tcp", "203.0.113.7")->provider(); });
+    processes.start([] {
+        setenv("HOCKET_FABRIC_ADDR", "203.0.113.7", 1);
+        return Fabric::open("tcp", "127.0.0.1")->provider();
+    });
     const Outcome outcome = processes.wait().front();
     CHECK(outcome.exit_code == 1);
     CHECK_THAT(outcome.text, Catch::Contains("203.0.113.7") && Catch::Contains("HOCKET_FABRIC_ADDR"));

@@ -1,0 +1,53 @@
+// The programs as users meet them first: their help, and installed in another place.
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/multi/process.hpp"
+#include "tests/support/test.hpp"
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using Words = std::vector<std::string>;
+
+TEST_CASE("help is text alone, and no mistake") {
+    for (const Words& command :
+         {Words{HOCKET_RUN}, {HOCKET_BENCH}, {HOCKET_SCHEDC}, {HOCKET_SCHEDC, "explain"}}) {
+        Words asking = command;
+        asking.push_back("--help");
+        const auto help = hocket::test::run(asking, 20s);
+        CAPTURE(asking, help.out);
+        CHECK(help.exit_code == 0);
+        CHECK(help.err.empty());
+        CHECK_THAT(help.out, Contains("--help"));
+        CHECK(std::all_of(help.out.begin(), help.out.end(),
+                          [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); }));
+    }
+}
+
+TEST_CASE("schedc names the types and operators there are") {
+    const auto help = hocket::test::run({HOCKET_SCHEDC, "explain", "--help"}, 20s);
+    CHECK_THAT(help.out, Contains("{float32,float64,int32,int64}") && Contains("{max,min,sum}"));
+    const auto wrong = hocket::test::run({HOCKET_SCHEDC, "explain", "ring", "-n", "2", "-d", "float8"}, 20s);
+    CHECK(wrong.exit_code != 0);
+    CHECK_THAT(wrong.err, Contains("'float8' is not one of {float32,float64,int32,int64}"));
+}
+
+TEST_CASE("the installed programs run") {
+    namespace fs = std::filesystem;
+    const fs::path stage = fs::path(HOCKET_TEST_FOLDER) / "installed";
+    fs::remove_all(stage);
+    const auto install = hocket::test::run(
+        {"meson", "install", "-C", HOCKET_BUILD, "--no-rebuild", "--quiet", "--destdir", stage}, 60s);
+    if (install.exit_code == 127) HOCKET_SKIP("no meson in PATH to install with");
+    INFO(install.out << install.err);
+    REQUIRE(install.exit_code == 0);
+    const fs::path bin = stage.string() + HOCKET_BINDIR;
+    CHECK(hocket::test::run({bin / "schedc", "explain", "ring", "-n", "2"}, 20s).exit_code == 0);
+    const auto bench = hocket::test::run({bin / "hocket-run", "-n", "2", "--timeout", "30",
+                                          bin / "hocket-bench", "all_reduce", "-b", "1K", "-e", "1K"},
+                                         40s);
+    INFO(bench.out << bench.err);
+    CHECK(bench.exit_code == 0);
+    CHECK_THAT(bench.out, Contains("Out of bounds values : 0 OK"));
+    fs::remove_all(stage);
+}
