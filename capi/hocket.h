@@ -155,7 +155,7 @@ HKT_API int32_t hkt_comm_rank(const hkt_comm* comm);
 HKT_API int32_t hkt_comm_size(const hkt_comm* comm);
 
 /* HKT_SUCCESS while the communicator is usable; else the error that broke it (PEER_LOST, TRANSPORT, ...),
- * which every later call on it returns too. Never blocks. */
+ * which every later start and wait on it returns too. Does not wait for other ranks. */
 HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
 
 /* Facts of the communicator, for logs: "provider", "topology", "schedule_path", "executor". Null for an

@@ -42,6 +42,7 @@ class Execution {
 
     // In progress until the last operation is complete, or end() says otherwise.
     Status status() const { return status_; }
+    std::size_t messages() const { return transfers_.size(); }  // at most: for some counts there are fewer
     void end(Status status) { status_ = status; }
 
     const Plan& plan() const { return *plan_; }

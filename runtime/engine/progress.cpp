@@ -18,7 +18,12 @@ using namespace std::chrono_literals;
 constexpr auto spin_time = 40us;  // of looking before sleeping: about the cost of a sleep
 constexpr auto long_yield = 500us;
 constexpr int waits_after_long_yield = 200;
-constexpr auto away_after = 100ms;           // a longer absence of the application is not counted
+constexpr int away_share = 4;          // an absence of more than this part of the timeout is not counted
+constexpr auto watch_interval = 10ms;  // how often health is looked at while messages flow
+
+// Messages that may be in flight at once: providers have queues of about a thousand, and one that is full of
+// messages which nobody asks for yet can block those that somebody waits for.
+constexpr std::size_t window_messages = 256;
 constexpr auto stranded_grace = 200ms;       // a rank that left may have sent what we need just before
 constexpr auto loss_follows_within = 500ms;  // a broken connection is often the first sign of a lost rank
 constexpr auto mismatch_lingers = 100ms;
@@ -68,7 +73,8 @@ Execution& Progress::start(const std::shared_ptr<Plan>& plan, std::uint64_t coun
     ++started_;
     try {
         // With a fabric the waiting thread goes on; without, there is nobody to wait for.
-        do execution.advance(fabric_);
+        do
+            if (window() == in_flight_.size()) execution.advance(fabric_);
         while (fabric_ == nullptr && execution.status() == Status::in_progress);
     } catch (const Error& error) {
         fail_fabric(error.what(), -1);
@@ -80,6 +86,7 @@ Execution& Progress::start(const std::shared_ptr<Plan>& plan, std::uint64_t coun
 
 bool Progress::test(Execution& execution) {
     Gate::Visit visit(gate_);
+    require_lent(execution);
     come_in();
     if (execution.status() == Status::in_progress && !gate_.driven()) {
         step();
@@ -93,6 +100,7 @@ bool Progress::test(Execution& execution) {
 
 void Progress::wait(Execution& execution) {
     Gate::Visit visit(gate_);
+    require_lent(execution);
     come_in();
     const auto ended = [&] { return execution.status() != Status::in_progress; };
     if (!ended() && visit.become_driver(ended)) drive(visit, execution);
@@ -105,6 +113,16 @@ std::optional<Failure> Progress::failure() {
     if (!failure_ && fabric_ != nullptr)
         if (auto news = bad_news()) fail(std::move(*news));
     return failure_;
+}
+
+// A request is gone once it was waited for. Its execution is kept for the next start, so that asking again
+// can be told.
+void Progress::require_lent(const Execution& execution) const {
+    if (std::find(lent_.begin(), lent_.end(), &execution) == lent_.end())
+        throw Error(
+            Status::invalid_argument,
+            "this request is not in flight: was it waited for before? A request ends with hkt_wait, or with "
+            "an hkt_test that does not return HKT_IN_PROGRESS");
 }
 
 // Ended, and asked for: the execution goes back to its plan.
@@ -120,7 +138,7 @@ bool Progress::step() {
         const std::size_t arrivals = fabric_->poll(completions_);
         for (std::size_t i = 0; i < arrivals && !failure_; ++i) arrived(completions_[i]);
         bool moved = arrivals > 0;
-        for (std::size_t i = 0; i < in_flight_.size(); ++i) moved |= in_flight_[i]->advance(fabric_);
+        for (std::size_t i = 0, end = window(); i < end; ++i) moved |= in_flight_[i]->advance(fabric_);
         if (moved) stranded_since_.reset();
         retire();
         return moved;
@@ -128,6 +146,18 @@ bool Progress::step() {
         fail_fabric(error.what(), -1);
         return true;
     }
+}
+
+// How many executions may move: the oldest, as far as their messages fit. All ranks start the same operations
+// in the same order, so the oldest that any rank waits for is among them everywhere.
+std::size_t Progress::window() const {
+    std::size_t messages = 0, end = 0;
+    while (end < in_flight_.size()) {
+        messages += in_flight_[end]->messages();
+        if (end > 0 && messages > window_messages) break;
+        ++end;
+    }
+    return end;
 }
 
 void Progress::arrived(const transport::Completion& completion) {
@@ -154,15 +184,20 @@ void Progress::retire() {
 }
 
 void Progress::drive(Gate::Visit& visit, Execution& execution) {
-    auto quiet_since = Clock::time_point::max();
+    auto quiet_since = Clock::time_point::max(), watched = Clock::now();
     while (execution.status() == Status::in_progress) {
         visit.step_aside();
         if (execution.status() != Status::in_progress) return;  // a visitor may have finished it
-        if (step()) {
+        const bool moved = step();
+        const auto now = Clock::now();
+        if (now - watched > watch_interval) {
+            watch(now);
+            watched = now;
+        }
+        if (moved) {
             quiet_since = Clock::time_point::max();
             continue;
         }
-        const auto now = Clock::now();
         quiet_since = std::min(quiet_since, now);
         if (now - quiet_since < spin_time && spin(now)) continue;
         watch(now);
@@ -291,7 +326,7 @@ void Progress::fail(Failure failure) {
 void Progress::come_in() {
     if (in_flight_.empty() || gate_.driven()) return;
     const auto absence = Clock::now() - last_seen_;
-    if (absence > away_after) away_ += absence;
+    if (absence > timeout_ / away_share) away_ += absence;
 }
 
 void Progress::go_out() {

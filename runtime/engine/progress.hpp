@@ -42,6 +42,8 @@ class Progress {
 
     bool step();  // true if anything moved
     void arrived(const transport::Completion& completion);
+    std::size_t window() const;
+    void require_lent(const Execution& execution) const;
     void retire();
     void finish(Execution& execution);
     void drive(Gate::Visit& visit, Execution& execution);

@@ -5,6 +5,9 @@
 #include <rdma/fi_errno.h>
 
 #include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <utility>
 
 #include "runtime/error.hpp"
 
@@ -84,6 +87,14 @@ void EndpointObjects::close() {
     addresses.reset();
     domain.reset();
     fabric.reset();
+}
+
+void EndpointObjects::keep_for_ever() {
+    static std::mutex mutex;
+    static auto& kept = *new std::deque<EndpointObjects>;  // never destroyed: that would close them
+    const std::lock_guard lock(mutex);
+    kept.push_back(std::move(*this));
+    wait_fd = -1;
 }
 
 }  // namespace hocket::transport

@@ -26,7 +26,8 @@ struct EndpointObjects {
     int wait_fd = -1;           // of the completion queue, where the provider has one
     std::string local_address;  // in the provider's own form
 
-    void close();  // in the order that libfabric asks for
+    void close();          // in the order that libfabric asks for
+    void keep_for_ever();  // instead of close(): nobody calls the provider for them any more. Thread-safe.
 };
 
 // name: what the endpoint is to be called, for providers whose addresses are names; "": the provider's

@@ -42,19 +42,6 @@ constexpr std::size_t length_in_envelope(std::uint64_t data) {
     return data >> 32;
 }  // 0: none
 
-// libfabric 1.17's tcp provider reports an answer to a remote read, cut off when its connection ends, as a
-// cancelled operation without a context, and rxm follows that null pointer: a peer's death, or closing the
-// endpoint, in the middle of a long message would end this process. By default rxm moves long messages with
-// such reads; with writes it has no answers to lose. rxm asks the environment alone, once, when the process
-// first uses libfabric. Who has set the variable decides.
-void move_long_messages_with_writes() {
-    static const int done = setenv("FI_OFI_RXM_USE_RNDV_WRITE", "1", 0);
-    if (done != 0)
-        throw Error(Status::out_of_memory,
-                    "no memory to set the environment variable FI_OFI_RXM_USE_RNDV_WRITE, which keeps "
-                    "libfabric from crashing when a peer dies");
-}
-
 class Endpoint : public Fabric {
   public:
     Endpoint(const std::string& provider, const std::string& source_address);
@@ -86,10 +73,11 @@ class Endpoint : public Fabric {
     void require_open() const;
 
     std::string provider_;
-    bool uses_shm_ = false;
+    bool uses_shm_ = false, uses_rxm_ = false;
     EndpointObjects objects_;
     ShmLocks locks_;  // of nothing where the provider is another one
     std::vector<fi_addr_t> peers_;
+    std::size_t in_flight_ = 0;
     std::deque<Announced> announced_;  // messages to be asked for, as soon as there is room
     std::chrono::microseconds nap_ = shortest_nap;
     std::vector<pollfd> wait_set_;
@@ -99,6 +87,7 @@ Endpoint::Endpoint(const std::string& provider, const std::string& source_addres
     const Info info = choose_provider(provider, source_address);
     provider_ = info->fabric_attr->prov_name;
     uses_shm_ = provider_ == "shm";
+    uses_rxm_ = provider_.find("ofi_rxm") != provider_.npos;
     if (uses_shm_) remove_dead_shm_names();
     const std::string name = uses_shm_ ? fresh_shm_name() : "";
     objects_ = open_endpoint(*info, name);
@@ -134,7 +123,10 @@ bool Endpoint::send(int peer, std::uint64_t tag, std::uint32_t checksum, const v
     const bool done = posted("send to", peer,
                              fi_tsenddata(objects_.endpoint.get(), data, bytes, nullptr, checksum,
                                           peers_[peer], tag, message.provider_context));
-    if (done) message.announced = false;
+    if (done) {
+        message.announced = false;
+        ++in_flight_;
+    }
     return done;
 }
 
@@ -151,9 +143,11 @@ bool Endpoint::receive(int peer, std::uint64_t tag, void* data, std::size_t byte
     message.data = data;
     message.room = bytes;
     message.peer = peer;
-    return posted("receive from", peer,
-                  fi_trecv(objects_.endpoint.get(), data, bytes, nullptr, peers_[peer], tag, 0,
-                           message.provider_context));
+    const bool done = posted("receive from", peer,
+                             fi_trecv(objects_.endpoint.get(), data, bytes, nullptr, peers_[peer], tag, 0,
+                                      message.provider_context));
+    if (done) ++in_flight_;
+    return done;
 }
 
 bool Endpoint::posted(const char* what, int peer, ssize_t code) const {
@@ -175,6 +169,7 @@ std::size_t Endpoint::poll(std::span<Completion> completions) {
     nap_ = shortest_nap;
     if (n == -FI_EAVAIL) {
         completions[0] = failed_completion();
+        --in_flight_;
         return 1;
     }
     check_fabric(provider_, "cannot read the completion queue", n);
@@ -192,6 +187,7 @@ std::size_t Endpoint::poll(std::span<Completion> completions) {
             continue;
         ++taken;
     }
+    in_flight_ -= taken;
     ask_for_announced();
     return taken;
 }
@@ -266,7 +262,11 @@ void Endpoint::sleep(std::chrono::microseconds at_most) {
 void Endpoint::close() {
     announced_.clear();
     locks_.release();
-    objects_.close();
+    if (uses_rxm_ && in_flight_ > 0)
+        objects_.keep_for_ever();  // rxm of libfabric 1.17 can crash when it is closed in the middle of a
+                                   // long message
+    else
+        objects_.close();
     if (uses_shm_) remove_dead_shm_names();
 }
 
@@ -280,7 +280,6 @@ void Endpoint::require_open() const {
 
 std::unique_ptr<Fabric> Fabric::open(const std::string& provider, const std::string& source_address) {
     const SignalHandlersKept guard;
-    move_long_messages_with_writes();
     load_libfabric();
     const char* chosen = std::getenv("HOCKET_FABRIC_ADDR");
     if (chosen == nullptr || *chosen == '\0') return std::make_unique<Endpoint>(provider, source_address);

@@ -41,9 +41,6 @@ class Fabric {
     // its own). Throws hocket::Error(transport) naming the providers that exist when there is none.
     // source_address: a numeric address of this host to be reached at, for providers over IP; "": an address
     // that other hosts can reach, loopback if there is none. HOCKET_FABRIC_ADDR goes before both.
-    // The process's first call sets FI_OFI_RXM_USE_RNDV_WRITE=1 unless it is set: libfabric 1.17 survives a
-    // broken connection only so. A process that has used libfabric by itself before must set it first, and
-    // the ranks must agree on it.
     static std::unique_ptr<Fabric> open(const std::string& provider, const std::string& source_address = {});
     virtual ~Fabric() = default;
 
@@ -71,7 +68,9 @@ class Fabric {
     virtual void wait(std::span<pollfd> others, std::chrono::microseconds at_most) = 0;
 
     // After a failure: gives up all messages in flight. On return the provider touches no buffer any more,
-    // and nothing but destruction may follow.
+    // and nothing but destruction may follow. Bounded. Over rxm (tcp) with messages in flight the provider's
+    // objects stay in memory, with their sockets, until the process ends: libfabric 1.17 cannot close them
+    // safely. Nobody drives them any more (FI_PROGRESS_MANUAL), so nothing is moved.
     virtual void abandon() = 0;
 };
 

@@ -40,6 +40,8 @@ CATCH_REGISTER_LISTENER(CountListener)
 
 }  // namespace
 
-void note_skip(const std::string& why) { skip_reason = why.empty() ? "no reason given" : why; }
+void note_skip(const std::string& why) {
+    skip_reason = why.empty() ? "no reason given" : why;
+}
 
 }  // namespace hocket::test

@@ -288,6 +288,62 @@ TEST_CASE("a rank that does not come is a timeout, with the step and its source 
     }
 }
 
+TEST_CASE("many operations in flight do not block each other, however late a rank is") {
+    for (const char* provider : providers) {
+        const auto outcomes =
+            run_ranks({2, {{"HOCKET_PROVIDER", provider}, {"HOCKET_TIMEOUT_MS", "20000"}}}, [](int rank) {
+                Station station;
+                const auto plan = station.ring();
+                constexpr int starts = 1500;  // with more messages than any queue of a provider holds
+                std::vector<decltype(numbers(10, rank))> values;
+                std::vector<Execution*> started;
+                if (rank == 1) std::this_thread::sleep_for(300ms);
+                for (int i = 0; i < starts; ++i) values.push_back(numbers(10, rank));
+                for (auto& value : values)
+                    started.push_back(&station.progress->start(plan, 10, value.data(), value.data()));
+                for (Execution* execution : started) station.progress->wait(*execution);
+                for (const auto& value : values) expect_sum(value, 2, "one of many");
+                station.meet();
+            });
+        INFO(provider);
+        CHECK(test::problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("a request that is waited for twice is refused, and does no harm") {
+    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+        Station station;
+        auto values = numbers(100, rank);
+        Execution& execution = station.progress->start(station.ring(), 100, values.data(), values.data());
+        station.progress->wait(execution);
+        expect_contains(failure_of([&] { station.progress->wait(execution); }), {"-1:", "not in flight"});
+        expect_contains(failure_of([&] { station.progress->test(execution); }), {"-1:", "not in flight"});
+        station.meet();
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
+TEST_CASE("a program that computes a bit and tests a bit runs into its deadline too") {
+    const auto outcomes =
+        run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}, {"HOCKET_TIMEOUT_MS", "1000"}}}, [](int rank) {
+            Station station;
+            auto values = numbers(100, rank);
+            if (rank == 1) {
+                std::this_thread::sleep_for(3s);
+                return;
+            }
+            Execution& execution = station.progress->start(station.ring(), 100, values.data(), values.data());
+            const auto text = failure_of([&] {
+                for (int i = 0; i < 20; ++i) {
+                    if (station.progress->test(execution)) return;
+                    std::this_thread::sleep_for(150ms);
+                }
+            });
+            expect_contains(text, {"-7:"});
+        });
+    CHECK(test::problems(outcomes) == "");
+}
+
 TEST_CASE("the deadline's clock stands still while the application is away") {
     const auto outcomes =
         run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}, {"HOCKET_TIMEOUT_MS", "300"}}}, [](int rank) {
