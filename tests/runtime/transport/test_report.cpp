@@ -34,8 +34,8 @@ TEST_CASE("a report reaches all ranks, at once, though its author leaves right a
     const int author = GENERATE(0, 2);
     const bool leaves = GENERATE(false, true);
     require_success(run_job(4, [&](Rank rank) {
-        rank.job.all_gather("", 5s);
         expect(!rank.job.reported(), "no report yet");
+        rank.job.all_gather("", 5s);
         const double start = now();
         if (rank.rank == author) {
             rank.job.report("the words\nof " + std::to_string(author));
