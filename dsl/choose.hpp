@@ -1,19 +1,27 @@
-// Which algorithm a statement without `using` takes: the one with the lowest estimate on its group.
+// What is run where nothing is named: of what the library has, that with the lowest estimate.
 #pragma once
 
 #include "dsl/elaborate.hpp"
 
 namespace hocket::dsl {
 
-// Seconds until the last rank of the group is done, if a message takes the level's latency, a fifth of it
-// more for each other message that its sender sends at the same time, and its bytes over the level's
-// bandwidth. `bytes` is the size of the buffer that the group works on. Level properties are those of the
-// group's slowest level.
-double estimate(const ast::Algorithm& algorithm, const Library& library, const Topology& topology,
-                const Group& group, double bytes);
+struct Chosen {
+    std::string name;      // for PlanRequest::schedule: "direct", "flat(ring, ring)"
+    std::string why;       // a line: the candidates and their estimates
+    double seconds = 0.0;  // its estimate
+};
 
-// Chooses among the library's algorithms that allow the group and are right on it, by their estimate at 1
-// MiB; the same on all ranks. Keeps what it has found. The references must outlive it.
-Chooser make_chooser(const Library& library, const Topology& topology);
+// A schedule for the topology: of all schedules of the collective in the library that run on it, with their
+// parameters' defaults, and of all its algorithms over all ranks, the one with the lowest estimate for
+// `bytes` of x (0: 1 MiB) that is right. The same on all ranks. Throws DiagnosticError if there is none.
+Chosen choose_schedule(Library& library, const Topology& topology, Collective collective, Rank root,
+                       std::uint64_t bytes);
+
+// Algorithms for the statements without `using` of a schedule on `bytes` of x (0: 1 MiB): for each, among the
+// library's algorithms that allow the group and are right on it, that with the lowest estimate for the part
+// of x that the group works on. The same on all ranks. Keeps what it has found. Library and topology must
+// outlive it; the runnable's definition, too.
+Chooser make_chooser(const Library& library, const Topology& topology, const Runnable& runnable, Rank root,
+                     std::uint64_t bytes);
 
 }  // namespace hocket::dsl

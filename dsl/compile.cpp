@@ -18,7 +18,6 @@ namespace hocket::dsl {
 namespace {
 
 constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
-constexpr const char* default_schedule = "default";
 
 template <typename Definition>
 const Definition* only_one(const std::vector<Definition>& definitions, Collective collective) {
@@ -84,7 +83,7 @@ Topology find_topology(Library& library, const std::string& text, Rank ranks) {
 }
 
 Runnable find_runnable(Library& library, const std::string& text, Collective collective) {
-    const Library::Reference reference = library.resolve(text.empty() ? default_schedule : text);
+    const Library::Reference reference = library.resolve(text);
     if (reference.file && reference.call.text.empty()) {
         if (const auto* schedule = only_one(reference.file->schedules, collective))
             return schedule_runnable(*schedule, reference.call);
@@ -131,13 +130,27 @@ namespace {
 
 class Checked : public CheckedSchedule {
   public:
-    explicit Checked(const PlanRequest& request) : library_(request.search_path), root_(request.root) {
+    explicit Checked(const PlanRequest& request)
+        : library_(request.search_path),
+          root_(request.root),
+          hosts_(request.hosts),
+          economy_(request.economy) {
         topology_ = find_topology(library_, request.topology, request.ranks);
-        runnable_ = find_runnable(library_, request.schedule, request.collective);
-        chooser_ = make_chooser(library_, topology_);
+        if (!hosts_.empty() && hosts_.size() != static_cast<std::size_t>(topology_.ranks()))
+            throw DiagnosticError(
+                Span(), fmt::format("hosts are given for {} ranks of {}", hosts_.size(), topology_.ranks()));
         if (root_ < 0 || root_ >= topology_.ranks())
             throw DiagnosticError(
                 Span(), fmt::format("there is no root {}: ranks are 0 to {}", root_, topology_.ranks() - 1));
+        std::string schedule = request.schedule;
+        if (schedule.empty()) {
+            const Chosen chosen =
+                choose_schedule(library_, topology_, request.collective, root_, request.bytes);
+            schedule = chosen.name;
+            choices_.push_back(chosen.why);
+        }
+        runnable_ = find_runnable(library_, schedule, request.collective);
+        chooser_ = make_chooser(library_, topology_, runnable_, root_, request.bytes);
         check();
     }
 
@@ -178,9 +191,15 @@ class Checked : public CheckedSchedule {
         }
     }
 
+    // A rank's neighbours have to be laid out with it: where their pieces are depends on all that they do.
     RankProgram project(Rank rank) const override {
-        ElaborateOptions options{root_, rank, chooser_};
-        RankProgram program = dsl::project(elaborate(runnable_, library_, topology_, options), rank);
+        std::vector<Rank> host;
+        for (Rank other = 0; other < topology_.ranks(); ++other)
+            if (other == rank || (!hosts_.empty() && hosts_[other] == hosts_[rank])) host.push_back(other);
+        const ElaborateOptions options{root_, rank, chooser_};
+        RankProgram program = host.size() == 1
+                                  ? dsl::project(elaborate(runnable_, library_, topology_, options), rank)
+                                  : dsl::project(graph(), rank, host, economy_);
         program.schedule = runnable_.name;
         program.topology = topology_.name;
         program.fingerprint = fingerprint_;
@@ -212,6 +231,8 @@ class Checked : public CheckedSchedule {
 
     Library library_;
     Rank root_;
+    std::vector<int> hosts_;
+    Economy economy_;
     Topology topology_;
     Runnable runnable_;
     Chooser chooser_;

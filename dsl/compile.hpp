@@ -8,6 +8,7 @@
 
 #include "dsl/elaborate.hpp"
 #include "dsl/library.hpp"
+#include "dsl/project.hpp"
 #include "dsl/rank_program.hpp"
 #include "dsl/step_graph.hpp"
 
@@ -16,10 +17,10 @@ namespace hocket::dsl {
 // What a schedule is asked for. Names are looked up in search_path (folders of .sched files), in order.
 //   schedule: "blueconnect", "flat(ring, doubling)", "my.sched" (the one schedule of this collective in the
 //   file),
-//             "my.sched:name(args)", or "" for the library's choice for the topology.
-//   topology: "2x3" (innermost first), "bcube(3,2)", "file.sched", "file.sched:name(args)", or "" for one
-//   level
-//             of all ranks.
+//             "my.sched:name(args)", or "" for the library's choice for the topology and
+//             the size (dsl/choose.hpp).
+//   topology: "2x3" (innermost first; "2mx3h": dsl/topology.hpp), "bcube(3,2)", "file.sched",
+//             "file.sched:name(args)", or "" for one level of all ranks.
 struct PlanRequest {
     Collective collective = Collective::all_reduce;
     std::string schedule;
@@ -27,6 +28,9 @@ struct PlanRequest {
     std::vector<std::string> search_path;
     Rank ranks = 1;
     Rank root = 0;
+    std::vector<int> hosts = {};       // by rank: ranks with the same number share memory. Empty: none do
+    Economy economy = Economy::bytes;  // where they do
+    std::uint64_t bytes = 0;           // of x: the size that choices are made for. 0: 1 MiB
 };
 
 // A schedule that has passed verification on a topology. Immutable, thread-safe.

@@ -9,11 +9,20 @@ std::string area_text(const RankProgram& program, AreaId area) {
     if (area == input_area) return "input";
     if (area == output_area) return "output";
     if (area == work_area) return "work";
-    const OpId slot = area - first_scratch_area;
+    if (area < program.first_scratch())
+        return fmt::format("{} of {}", area_text(program, area % areas_of_a_rank),
+                           program.neighbours[area / areas_of_a_rank - 1]);
+    const OpId slot = area - program.first_scratch();
     for (const Op& op : program.ops)
         if (op.kind == Op::Kind::receive && op.area == area)
             return fmt::format("message {} from {}", op.message, op.peer);
     return fmt::format("scratch {}", slot);
+}
+
+std::string targets_text(const RankProgram& program, const Op& op) {
+    std::string text = area_text(program, op.area);
+    for (const AreaId area : op.also) text += ", " + area_text(program, area);
+    return text;
 }
 
 std::string operation_text(const RankProgram& program, const Op& op) {
@@ -23,18 +32,24 @@ std::string operation_text(const RankProgram& program, const Op& op) {
         case Op::Kind::send:
             return fmt::format("send     {} of {} to {}", region, area_text(program, op.area), op.peer);
         case Op::Kind::receive:
-            return fmt::format("receive  {} from {}{}", region, op.peer,
-                               op.area >= first_scratch_area ? "" : " into " + area_text(program, op.area));
+            return fmt::format(
+                "receive  {} from {}{}", region, op.peer,
+                op.area >= program.first_scratch() ? "" : " into " + area_text(program, op.area));
         case Op::Kind::copy:
             return fmt::format("copy     {} of {} to {}", region, area_text(program, op.operands[0]),
-                               area_text(program, op.area));
+                               targets_text(program, op));
+        case Op::Kind::signal:
+            return op.message == 1 ? "signal   1: entered" : fmt::format("signal   {}", op.message);
+        case Op::Kind::await:
+            return fmt::format("await    signal {} of {}{}", op.message, op.peer,
+                               op.guards_buffers ? ", which then is done with this rank's buffers" : "");
         case Op::Kind::combine:
             break;
     }
     std::string operands;
     for (const AreaId operand : op.operands)
         operands += (operands.empty() ? "" : " + ") + area_text(program, operand);
-    return fmt::format("combine  {} of {} = {}", region, area_text(program, op.area), operands);
+    return fmt::format("combine  {} of {} = {}", region, targets_text(program, op), operands);
 }
 
 }  // namespace

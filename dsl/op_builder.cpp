@@ -1,64 +1,285 @@
 #include "dsl/op_builder.hpp"
 
+#include <algorithm>
+#include <stdexcept>
+
 namespace hocket::dsl {
 
-void OpBuilder::begin_phase(std::uint32_t phase) {
+OpBuilder::OpBuilder(Atoms division, std::vector<Rank> members, bool copied_inputs)
+    : division_(std::move(division)),
+      ranks_(std::move(members)),
+      copied_inputs_(copied_inputs),
+      members_(ranks_.size()) {
+    for (MemberOps& member : members_)
+        for (auto& hazards : member.hazards) hazards.resize(division_.count());
+}
+
+void OpBuilder::begin_stage(Stage stage, std::uint32_t phase) {
+    stage_ = stage;
     phase_ = phase;
-    phase_start_ = static_cast<OpId>(ops_.size());
 }
 
-OpId OpBuilder::add(Op op) {
+OpRef OpBuilder::add(Member member, Op op) {
     op.phase = phase_;
-    ops_.push_back(std::move(op));
-    return static_cast<OpId>(ops_.size() - 1);
+    MemberOps& own = members_[member];
+    own.ops.push_back(std::move(op));
+    own.stages.push_back(stage_);
+    own.remote.emplace_back();
+    return {member, static_cast<OpId>(own.ops.size() - 1)};
 }
 
-AreaId OpBuilder::new_slot(AtomRange atoms) {
-    slots_.push_back({atoms.begin, atoms.end});
-    return static_cast<AreaId>(first_scratch_area + slots_.size() - 1);
+AreaId OpBuilder::new_slot(Member member, AtomRange atoms) {
+    std::vector<ScratchSlot>& slots = members_[member].slots;
+    slots.push_back({atoms.begin, atoms.end});
+    return static_cast<AreaId>(RankProgram::neighbour_area(ranks_.size() - 1, 0) + slots.size() - 1);
 }
 
-void OpBuilder::after(OpId op, OpId earlier) {
-    if (earlier == none || earlier == op) return;
-    std::vector<OpId>& successors = ops_[earlier].successors;
-    if (!successors.empty() && successors.back() == op) return;  // edges to one operation are added together
-    successors.push_back(op);
-    ++ops_[op].waits_for;
+AreaId OpBuilder::area_for(Member member, Member owner, AreaId area) const {
+    if (member == owner) return area;
+    return RankProgram::neighbour_area(owner < member ? owner : owner - 1, area);
 }
 
-void OpBuilder::reads(OpId op, AtomRange atoms) {
+void OpBuilder::after(OpRef ref, OpRef earlier) {
+    if (earlier == no_op || earlier == ref) return;
+    if (earlier.member != ref.member) {
+        if (stage_of(earlier) >= stage_of(ref))
+            throw std::logic_error("an operation would wait for a neighbour's of the same stage");
+        members_[ref.member].remote[ref.op].push_back({earlier.member, stage_of(earlier)});
+        return;
+    }
+    std::vector<Op>& ops = members_[ref.member].ops;
+    std::vector<OpId>& successors = ops[earlier.op].successors;
+    // Edges to one operation are mostly added together.
+    if (!successors.empty() && successors.back() == ref.op) return;
+    successors.push_back(ref.op);
+    ++ops[ref.op].waits_for;
+}
+
+void OpBuilder::touch(OpRef op, Memory memory, bool guards_buffers) {
+    if (op.member == memory.member) return;
+    members_[op.member].remote[op.op].push_back({memory.member, 0});
+    members_[memory.member].touches.push_back({op, guards_buffers});
+}
+
+void OpBuilder::reads(OpRef op, Memory memory, AtomRange atoms) {
+    touch(op, memory, memory.area != work_area);
     for (std::uint32_t i = atoms.begin; i < atoms.end; ++i) {
-        after(op, atoms_[i].writer);
-        atoms_[i].readers.push_back(op);
+        Hazard& hazard = hazards(memory)[i];
+        after(op, hazard.writer);
+        hazard.readers.push_back(op);
     }
 }
 
-void OpBuilder::writes(OpId op, AtomRange atoms) {
+void OpBuilder::writes(OpRef op, Memory memory, AtomRange atoms) {
+    touch(op, memory, false);
     for (std::uint32_t i = atoms.begin; i < atoms.end; ++i) {
-        Atom& atom = atoms_[i];
-        after(op, atom.writer);
-        for (const OpId reader : atom.readers) after(op, reader);
-        atom.writer = op;
-        atom.readers.clear();
+        Hazard& hazard = hazards(memory)[i];
+        after(op, hazard.writer);
+        for (const OpRef reader : hazard.readers) after(op, reader);
+        hazard.writer = op;
+        hazard.readers.clear();
     }
 }
 
-bool OpBuilder::read_in_phase(AtomRange atoms) const {
+bool OpBuilder::can_write_too(OpRef op, Memory memory, AtomRange atoms) const {
+    const auto in_order = [&](OpRef other) {
+        return other == no_op || other == op || stage_of(other) < stage_of(op);
+    };
+    for (std::uint32_t i = atoms.begin; i < atoms.end; ++i) {
+        const Hazard& hazard = hazards(memory)[i];
+        if (!in_order(hazard.writer)) return false;
+        if (!std::all_of(hazard.readers.begin(), hazard.readers.end(), in_order)) return false;
+    }
+    return true;
+}
+
+void OpBuilder::write_too(OpRef ref, Member owner, AreaId area, AtomRange atoms) {
+    members_[ref.member].ops[ref.op].also.push_back(area_for(ref.member, owner, area));
+    writes(ref, {owner, area}, atoms);
+}
+
+bool OpBuilder::read_since(Memory memory, AtomRange atoms, Stage stage) const {
     for (std::uint32_t i = atoms.begin; i < atoms.end; ++i)
-        for (const OpId reader : atoms_[i].readers)
-            if (reader >= phase_start_) return true;
+        for (const OpRef reader : hazards(memory)[i].readers)
+            if (stage_of(reader) >= stage) return true;
     return false;
 }
 
-RankProgram OpBuilder::finish() {
+// ---- Signals ------------------------------------------------------------------------------------
+
+// Up to which stage of each neighbour a member's operations wait.
+std::map<Member, Stage> OpBuilder::awaited(Member member) const {
+    std::map<Member, Stage> until;
+    for (const auto& edges : members_[member].remote)
+        for (const RemoteEdge& edge : edges) {
+            Stage& stage = until[edge.member];
+            stage = std::max(stage, edge.stage);
+        }
+    return until;
+}
+
+// Up to which stage each neighbour is busy with a member's memory.
+std::map<Member, Stage> OpBuilder::touched_until(Member member, bool guards_buffers) const {
+    std::map<Member, Stage> until;
+    for (const Touch& touch : members_[member].touches) {
+        if (touch.guards_buffers != guards_buffers) continue;
+        Stage& stage = until[touch.op.member];
+        stage = std::max(stage, stage_of(touch.op));
+    }
+    return until;
+}
+
+void OpBuilder::find_signals() {
+    if (signals_found_) return;
+    signals_found_ = true;
+    if (members_.size() == 1) return;
+    for (Member member = 0; member < members_.size(); ++member) {
+        members_[member].signals.insert(0);
+        for (const auto& edges : members_[member].remote)
+            for (const RemoteEdge& edge : edges) members_[edge.member].signals.insert(edge.stage);
+        auto until = awaited(member);
+        for (const bool guards : {false, true})
+            for (const auto& [neighbour, stage] : touched_until(member, guards)) {
+                const auto known = until.find(neighbour);
+                if (known != until.end() && known->second >= stage) continue;
+                members_[neighbour].signals.insert(stage);
+                until[neighbour] = stage;
+            }
+    }
+}
+
+// Lays out one member's final list of operations.
+class OpBuilder::Emitter {
+  public:
+    Emitter(const OpBuilder& builder, Member member, RankProgram& program)
+        : builder_(builder), member_(member), own_(builder.members_[member]), program_(program) {}
+
+    void run(std::uint32_t end_origin) {
+        new_ids_.resize(own_.ops.size());
+        if (own_.signals.contains(0)) signal(end_origin, 0);
+        for (OpId begin = 0, end = 0; begin < own_.ops.size(); begin = end) {
+            while (end < own_.ops.size() && own_.stages[end] == own_.stages[begin]) ++end;
+            stage(begin, end);
+        }
+        for (OpId old = 0; old < own_.ops.size(); ++old)
+            for (const OpId successor : own_.ops[old].successors)
+                program_.ops[new_ids_[old]].successors.push_back(new_ids_[successor]);
+        for (Op& op : program_.ops) std::sort(op.successors.begin(), op.successors.end());
+        const Op nothing{.kind = Op::Kind::await,
+                         .begin = 0,
+                         .end = 0,
+                         .area = 0,
+                         .origin = end_origin,
+                         .phase = last_phase()};
+        for (const bool guards : {false, true})
+            for (const auto& [neighbour, last] : builder_.touched_until(member_, guards))
+                await(neighbour, last, nothing, guards);
+    }
+
+  private:
+    void stage(OpId begin, OpId end) {
+        struct Need {
+            Stage stage;
+            OpId first;  // operation that needs it
+        };
+        std::map<Member, Need> needs;
+        for (OpId id = begin; id < end; ++id)
+            for (const RemoteEdge& edge : own_.remote[id]) {
+                Need& need = needs.emplace(edge.member, Need{edge.stage, id}).first->second;
+                need.stage = std::max(need.stage, edge.stage);
+            }
+        for (const auto& [neighbour, need] : needs) await(neighbour, need.stage, own_.ops[need.first], false);
+        for (OpId id = begin; id < end; ++id) {
+            Op op = own_.ops[id];
+            op.successors.clear();
+            new_ids_[id] = push(std::move(op));
+            for (const RemoteEdge& edge : own_.remote[id]) order(last_await_[edge.member], new_ids_[id]);
+        }
+        if (!own_.signals.contains(own_.stages[begin])) return;
+        const OpId id = signal(own_.ops[end - 1].origin, own_.ops[end - 1].phase);
+        for (OpId old = begin; old < end; ++old) order(new_ids_[old], id);
+    }
+
+    OpId signal(std::uint32_t origin, std::uint32_t phase) {
+        Op op{.kind = Op::Kind::signal, .begin = 0, .end = 0, .area = 0};
+        op.message = ++signals_;
+        op.origin = origin;
+        op.phase = phase;
+        const OpId id = push(std::move(op));
+        if (signals_ > 1) order(last_signal_, id);
+        return last_signal_ = id;
+    }
+
+    std::uint32_t last_phase() const { return program_.ops.empty() ? 0 : program_.ops.back().phase; }
+
+    // what_for: the operation that it comes before.
+    void await(Member neighbour, Stage stage, const Op& what_for, bool guards) {
+        const auto known = awaited_.find(neighbour);
+        if (known != awaited_.end() && known->second >= stage) return;
+        awaited_[neighbour] = stage;
+        const auto& signals = builder_.members_[neighbour].signals;
+        Op op{.kind = Op::Kind::await, .begin = what_for.begin, .end = what_for.end, .area = 0};
+        op.peer = builder_.ranks_[neighbour];
+        op.message = static_cast<std::uint32_t>(std::distance(signals.begin(), signals.find(stage)) + 1);
+        op.guards_buffers = guards;
+        op.origin = what_for.origin;
+        op.phase = what_for.phase;
+        last_await_[neighbour] = push(std::move(op));
+    }
+
+    OpId push(Op op) {
+        program_.ops.push_back(std::move(op));
+        return static_cast<OpId>(program_.ops.size() - 1);
+    }
+
+    void order(OpId earlier, OpId later) {
+        std::vector<OpId>& successors = program_.ops[earlier].successors;
+        if (!successors.empty() && successors.back() == later) return;
+        successors.push_back(later);
+        ++program_.ops[later].waits_for;
+    }
+
+    const OpBuilder& builder_;
+    Member member_;
+    const MemberOps& own_;
+    RankProgram& program_;
+    std::vector<OpId> new_ids_;
+    std::map<Member, Stage> awaited_;
+    std::map<Member, OpId> last_await_;
+    std::uint32_t signals_ = 0;
+    OpId last_signal_ = 0;
+};
+
+RankProgram OpBuilder::finish(Member member, std::uint32_t origin) {
+    find_signals();
     RankProgram program;
     program.boundaries = division_.boundaries();
-    program.scratch = slots_;
-    for (const Op& op : ops_) {
+    program.scratch = members_[member].slots;
+    for (const Rank rank : ranks_)
+        if (rank != ranks_[member]) program.neighbours.push_back(rank);
+    for (const MemberOps& other : members_)
+        program.signals = std::max(program.signals, static_cast<std::uint32_t>(other.signals.size()));
+    Emitter(*this, member, program).run(origin);
+    for (const Op& op : program.ops) {
         program.uses_work |= op.area == work_area;
-        for (const AreaId operand : op.operands) program.uses_work |= operand == work_area;
+        for (const auto* areas : {&op.operands, &op.also})
+            for (const AreaId area : *areas) program.uses_work |= area == work_area;
     }
-    program.ops = std::move(ops_);
+    for (Member other = 0; other < members_.size(); ++other) {
+        if (other == member) continue;
+        const auto is_used = [&](AreaId kind) {
+            const AreaId area = area_for(other, member, kind);
+            const auto uses = [&](const Op& op) {
+                return op.area == area || std::count(op.operands.begin(), op.operands.end(), area) > 0 ||
+                       std::count(op.also.begin(), op.also.end(), area) > 0;
+            };
+            return std::any_of(members_[other].ops.begin(), members_[other].ops.end(), uses);
+        };
+        program.shares_input |= is_used(input_area);
+        program.shares_output |= is_used(output_area);
+        program.shares_work |= is_used(work_area);
+    }
+    program.uses_work |= program.shares_work;
     return program;
 }
 

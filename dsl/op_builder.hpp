@@ -1,8 +1,14 @@
-// Collects a rank's operations and finds their order: an operation waits for those that wrote what it reads,
-// and for those that read or wrote what it writes. Pieces are counted in atoms: the finest that any region
-// divides x into.
+// Collects the operations of the ranks of one host and finds their order: an operation waits for those that
+// wrote what it reads, and for those that read or wrote what it writes. Between operations of one rank that
+// is an edge; between those of neighbours it becomes a signal of one and an await of the other. Pieces are
+// counted in atoms: the finest that any region divides x into.
+//
+// Operations come in *stages*, the same on all members. A member waits for neighbours only for what they do
+// in earlier stages, so members that go through their stages in order never wait in a circle.
 #pragma once
 
+#include <map>
+#include <set>
 #include <vector>
 
 #include "dsl/atoms.hpp"
@@ -10,41 +16,104 @@
 
 namespace hocket::dsl {
 
+using Member = std::uint32_t;  // of the host: index into its ranks
+using Stage = std::uint32_t;
+
+struct OpRef {
+    Member member = ~Member{0};
+    OpId op = 0;
+    friend bool operator==(const OpRef&, const OpRef&) = default;
+};
+inline constexpr OpRef no_op{};
+
+// Where pieces of a member's lie: its input, output or work.
+struct Memory {
+    Member member;
+    AreaId area;
+};
+
 class OpBuilder {
   public:
-    explicit OpBuilder(Atoms division) : division_(std::move(division)), atoms_(division_.count()) {}
+    // members: the host's ranks, ascending. copied_inputs: inputs are copies of the callers' buffers; else an
+    // input and its output count as one memory, as they may be one.
+    OpBuilder(Atoms division, std::vector<Rank> members, bool copied_inputs);
 
     std::uint32_t atoms() const { return division_.count(); }
     AtomRange atoms_of(const Interval& interval) const { return division_.of(interval); }
+    const std::vector<Rational>& boundaries() const { return division_.boundaries(); }
 
-    void begin_phase(std::uint32_t phase);
+    void begin_stage(Stage stage, std::uint32_t phase);  // ascending, from 1
+    Stage stage_of(OpRef ref) const { return members_[ref.member].stages[ref.op]; }
+    const Op& op(OpRef ref) const { return members_[ref.member].ops[ref.op]; }
 
-    OpId add(Op op);
-    AreaId new_slot(AtomRange atoms);  // a scratch slot for a message of these atoms
+    OpRef add(Member member, Op op);
+    AreaId new_slot(Member member, AtomRange atoms);  // a scratch slot for a message of these atoms
+    // `owner`'s input, output or work as operations of `member` name it.
+    AreaId area_for(Member member, Member owner, AreaId area) const;
 
     // Order. reads before writes, if an operation does both.
-    void reads(OpId op, AtomRange atoms);
-    void writes(OpId op, AtomRange atoms);
-    void after(OpId op, OpId earlier);
+    void reads(OpRef op, Memory memory, AtomRange atoms);
+    void writes(OpRef op, Memory memory, AtomRange atoms);
+    void after(OpRef op, OpRef earlier);
 
-    // Whether an operation of the current phase reads one of the atoms.
-    bool read_in_phase(AtomRange atoms) const;
+    // An operation's `also` gets one more area, in which nothing must have happened since the operation.
+    bool can_write_too(OpRef op, Memory memory, AtomRange atoms) const;
+    void write_too(OpRef op, Member owner, AreaId area, AtomRange atoms);
 
-    RankProgram finish();  // operations, boundaries, scratch
+    bool read_since(Memory memory, AtomRange atoms, Stage stage) const;
+    OpRef writer(Memory memory, std::uint32_t atom) const { return hazards(memory)[atom].writer; }
+    const std::vector<OpRef>& readers(Memory memory, std::uint32_t atom) const {
+        return hazards(memory)[atom].readers;
+    }
+
+    // Once all members have all their operations: one member's operations with its signals and awaits,
+    // boundaries, neighbours, scratch. origin: of what waits at the end.
+    RankProgram finish(Member member, std::uint32_t origin);
 
   private:
-    static constexpr OpId none = ~OpId{0};
-    struct Atom {
-        OpId writer = none;
-        std::vector<OpId> readers;  // since it was written
+    struct Hazard {
+        OpRef writer = no_op;
+        std::vector<OpRef> readers;  // since it was written
     };
+    struct RemoteEdge {
+        Member member;  // who must have come through
+        Stage stage;    // this stage; 0: entered
+    };
+    // A neighbour's operation that reads or writes a member's memory.
+    struct Touch {
+        OpRef op;
+        bool guards_buffers;
+    };
+    struct MemberOps {
+        std::vector<Op> ops;
+        std::vector<Stage> stages;
+        std::vector<std::vector<RemoteEdge>> remote;
+        std::vector<ScratchSlot> slots;
+        std::vector<Hazard> hazards[areas_of_a_rank];  // by atom
+        std::vector<Touch> touches;
+        std::set<Stage> signals;  // the stages after which somebody waits for this member
+    };
+    class Emitter;
+
+    AreaId apart(AreaId area) const { return area == output_area && !copied_inputs_ ? input_area : area; }
+    std::vector<Hazard>& hazards(Memory memory) {
+        return members_[memory.member].hazards[apart(memory.area)];
+    }
+    const std::vector<Hazard>& hazards(Memory memory) const {
+        return members_[memory.member].hazards[apart(memory.area)];
+    }
+    void touch(OpRef op, Memory memory, bool guards_buffers);
+    void find_signals();
+    std::map<Member, Stage> awaited(Member member) const;
+    std::map<Member, Stage> touched_until(Member member, bool guards_buffers) const;
 
     Atoms division_;
-    std::vector<Atom> atoms_;
-    std::vector<Op> ops_;
-    std::vector<ScratchSlot> slots_;
+    std::vector<Rank> ranks_;
+    bool copied_inputs_;
+    std::vector<MemberOps> members_;
+    Stage stage_ = 0;
     std::uint32_t phase_ = 0;
-    OpId phase_start_ = 0;
+    bool signals_found_ = false;
 };
 
 }  // namespace hocket::dsl

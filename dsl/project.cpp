@@ -3,277 +3,541 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "dsl/op_builder.hpp"
 
 namespace hocket::dsl {
 namespace {
 
-// A message to this rank that is not received in place: where it lands, and who wrote it.
-struct Landed {
+// Every phase has three stages: pieces are brought together to be sent; everything is read, combined and
+// written; what could not be written where it belongs, because others were reading there, follows.
+constexpr Stage stages_of_a_phase = 3;
+
+// What comes to a member in a phase and is combined there: from a neighbour's memory, or a message in a slot.
+struct Arrival {
     Rank source;
     AtomRange atoms;
-    AreaId slot;
-    OpId receive;
+    std::optional<Member> neighbour;
+    AreaId slot = 0;
+    OpRef receive = no_op;
+    std::uint32_t origin = 0;
+};
+
+// What overwrites, among neighbours.
+struct Overwrite {
+    Member source, destination;
+    AtomRange atoms;
     std::uint32_t origin;
+};
+
+// A rank of the host, and where its pieces are.
+struct Side {
+    Rank rank;
+    AtomRange own{}, output{};                     // its piece of x; what its output has room for
+    std::vector<AreaId> place;                     // by atom: the area that holds its current value
+    std::vector<bool> lent[areas_of_a_rank];       // by atom: whether neighbours read it in this phase
+    std::map<Rank, std::uint32_t> sent, received;  // messages so far, by peer
+    std::vector<Arrival> arrivals;                 // of the current phase
 };
 
 class Projector {
   public:
-    Projector(const StepGraph& graph, Rank rank);
-    RankProgram run();
+    Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy);
+    RankProgram run(Rank rank);
 
   private:
-    void set_initial_places();
-    void run_phase(std::size_t begin, std::size_t end);
-    void send(const Step& step, AtomRange atoms);
-    AreaId gather_for_sending(AtomRange atoms, std::uint32_t origin);
-    void receive(const Step& step, AtomRange atoms);
-    void combine_landed();
-    void combine(AtomRange atoms, AreaId target, const std::vector<const Landed*>& messages);
-    void complete_output();
+    using Call = std::function<void(AtomRange)>;
+
+    void set_initial_places(Side& side);
+    std::optional<Member> member_of(Rank rank) const;
+    void run_phase(std::size_t begin, std::size_t end, std::uint32_t phase);
+    void for_intervals(const Step& step, const Call& call) const;
+
+    void bring_together(Member member, AtomRange atoms, std::uint32_t origin);
+    void send(Member member, const Step& step, AtomRange atoms);
+    void receive(Member member, const Step& step, AtomRange atoms);
+    void lend(Member member, AtomRange atoms);
+    void combine_arrivals(Member member);
+    void combine(Member member, AtomRange atoms, const std::vector<const Arrival*>& arrivals);
+    void overwrite(std::vector<Overwrite> overwrites);
+    bool prefers_push(const std::vector<Overwrite>& overwrites) const;
+    bool push(const Overwrite& overwrite);
+    void pull(const Overwrite& overwrite);
+    bool extend(Member member, AtomRange atoms, Member destination);
+    OpRef extendable(Member member, AtomRange atoms) const;
+    void complete_output(Member member);
 
     // Where new values of these atoms are written: the output where it has room for all of them, else the
     // work area.
-    AreaId home(AtomRange atoms) const {
-        return output_.begin <= atoms.begin && atoms.end <= output_.end ? output_area : work_area;
+    AreaId home(Member member, AtomRange atoms) const {
+        const AtomRange output = sides_[member].output;
+        return output.begin <= atoms.begin && atoms.end <= output.end ? output_area : work_area;
     }
-    // Calls for each maximal run of atoms in which `key` is the same.
-    template <typename Key>
-    void for_runs(AtomRange atoms, Key key, const std::function<void(AtomRange)>& call) const;
-    void set_place(AtomRange atoms, AreaId area) {
-        std::fill(place_.begin() + atoms.begin, place_.begin() + atoms.end, area);
+    // Input and output may be one, unless the input is a copy.
+    AreaId apart(AreaId area) const {
+        return area == output_area && economy_ == Economy::bytes ? input_area : area;
     }
-    void copy(AtomRange atoms, AreaId from, AreaId to, std::uint32_t origin);
+    bool is_lent(Member member, AreaId area, AtomRange atoms) const;
+    std::optional<AreaId> free_home(Member member, AtomRange atoms) const;
+    void write(OpRef op, Member member, AreaId area, AtomRange atoms);
+    void write_late(Member member, AtomRange atoms, AreaId slot, OpRef writer, std::uint32_t origin);
+    OpRef copy(Member member, AtomRange atoms, AreaId from, AreaId to, std::uint32_t origin);
+
+    // Calls for each maximal run of atoms for which `same` holds between neighbouring ones.
+    template <typename Same>
+    static void for_runs(AtomRange atoms, Same same, const Call& call) {
+        for (std::uint32_t begin = atoms.begin; begin < atoms.end;) {
+            std::uint32_t end = begin + 1;
+            while (end < atoms.end && same(begin, end)) ++end;
+            call({begin, end});
+            begin = end;
+        }
+    }
+    void for_places(Member member, AtomRange atoms, const Call& call) const {
+        const auto& place = sides_[member].place;
+        for_runs(
+            atoms, [&](std::uint32_t a, std::uint32_t b) { return place[a] == place[b]; }, call);
+    }
+    void set_place(Member member, AtomRange atoms, AreaId area) {
+        auto& place = sides_[member].place;
+        std::fill(place.begin() + atoms.begin, place.begin() + atoms.end, area);
+    }
 
     static constexpr AreaId nowhere = ~AreaId{0};
 
     const StepGraph& graph_;
-    Rank rank_;
+    std::vector<Rank> host_;
+    Economy economy_;
     OpBuilder builder_;
-    AtomRange own_{}, output_{};                     // this rank's piece; what the output has room for
-    std::vector<AreaId> place_;                      // by atom: the area that holds its current value
-    std::map<Rank, std::uint32_t> sent_, received_;  // messages so far, by peer
-    std::vector<Landed> landed_;                     // of the current phase, to be combined
+    std::vector<Side> sides_;
+    Stage phase_stage_ = 0;
+    std::vector<std::function<void()>> new_places_, late_;  // at the end of the phase, in its last stage
 };
 
-Atoms atoms_of(const StepGraph& graph) {
+Atoms atoms_of(const StepGraph& graph, const std::vector<Rank>& host) {
+    const auto is_here = [&](Rank rank) { return std::binary_search(host.begin(), host.end(), rank); };
+    std::vector<bool> used(graph.regions.size(), false);
+    for (const Step& step : graph.steps)
+        if (is_here(step.source) || is_here(step.destination)) used[step.region] = true;
+    std::vector<Region> regions;
+    for (std::size_t i = 0; i < used.size(); ++i)
+        if (used[i]) regions.push_back(graph.regions[i]);
+    if (!graph.owned.empty())
+        for (const Rank rank : host) regions.push_back(graph.owned_by(rank));
     Atoms atoms;
-    atoms.add(graph.regions);
-    atoms.add(graph.owned);
+    atoms.add(regions);
     atoms.settle();
     return atoms;
 }
 
-Projector::Projector(const StepGraph& graph, Rank rank)
-    : graph_(graph), rank_(rank), builder_(atoms_of(graph)) {
+Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy)
+    : graph_(graph),
+      host_(std::move(host)),
+      economy_(host_.size() == 1 ? Economy::bytes : economy),
+      builder_(atoms_of(graph, host_), host_, economy_ == Economy::waits) {
     const AtomRange all{0, builder_.atoms()};
-    own_ = graph.owned.empty() ? all : builder_.atoms_of(graph.owned_by(rank).front());
-    output_ = graph.collective == Collective::reduce_scatter ? own_ : all;
-    set_initial_places();
-}
-
-void Projector::set_initial_places() {
-    place_.assign(builder_.atoms(), input_area);
-    if (graph_.collective == Collective::broadcast && rank_ != graph_.root)
-        place_.assign(builder_.atoms(), nowhere);
-    if (graph_.collective == Collective::all_gather) {
-        place_.assign(builder_.atoms(), nowhere);
-        set_place(own_, input_area);
+    for (const Rank rank : host_) {
+        Side& side = sides_.emplace_back();
+        side.rank = rank;
+        side.own = graph.owned.empty() ? all : builder_.atoms_of(graph.owned_by(rank).front());
+        side.output = graph.collective == Collective::reduce_scatter ? side.own : all;
+        for (auto& lent : side.lent) lent.assign(all.end, false);
+        set_initial_places(side);
     }
 }
 
-RankProgram Projector::run() {
-    for (std::size_t begin = 0; begin < graph_.steps.size();) {
+void Projector::set_initial_places(Side& side) {
+    side.place.assign(builder_.atoms(), input_area);
+    if (graph_.collective == Collective::broadcast && side.rank != graph_.root)
+        side.place.assign(builder_.atoms(), nowhere);
+    if (graph_.collective == Collective::all_gather) {
+        side.place.assign(builder_.atoms(), nowhere);
+        std::fill(side.place.begin() + side.own.begin, side.place.begin() + side.own.end, input_area);
+    }
+}
+
+std::optional<Member> Projector::member_of(Rank rank) const {
+    const auto found = std::lower_bound(host_.begin(), host_.end(), rank);
+    if (found == host_.end() || *found != rank) return std::nullopt;
+    return static_cast<Member>(found - host_.begin());
+}
+
+RankProgram Projector::run(Rank rank) {
+    std::uint32_t phase = 0;
+    for (std::size_t begin = 0; begin < graph_.steps.size(); ++phase) {
         std::size_t end = begin;
         while (end < graph_.steps.size() && graph_.steps[end].phase == graph_.steps[begin].phase) ++end;
-        run_phase(begin, end);
+        run_phase(begin, end, phase);
         begin = end;
     }
-    complete_output();
+    builder_.begin_stage(1 + phase * stages_of_a_phase, graph_.phases);
+    for (Member member = 0; member < sides_.size(); ++member) complete_output(member);
 
-    RankProgram program = builder_.finish();
+    // What completes the output has no line of its own.
+    const auto end_origin = static_cast<std::uint32_t>(graph_.origins.size());
+    const Member self = *member_of(rank);
+    RankProgram program = builder_.finish(self, end_origin);
     program.collective = graph_.collective;
-    program.rank = rank_;
+    program.rank = rank;
     program.ranks = graph_.ranks;
     program.root = graph_.root;
-    program.input_origin = graph_.collective == Collective::all_gather ? own_.begin : 0;
-    program.output_origin = output_.begin;
+    program.economy = economy_;
+    program.input_origin = graph_.collective == Collective::all_gather ? sides_[self].own.begin : 0;
+    program.output_origin = sides_[self].output.begin;
     for (const StepOrigin& origin : graph_.origins)
         program.origins.push_back(
             {location_of(origin.transfer), folded_text(origin.transfer),
              origin.call.file ? folded_text(origin.call) + " (" + location_of(origin.call) + ")" : ""});
-    // The copy that completes the output has no line of its own.
     program.origins.push_back({location_of(graph_.header), folded_text(graph_.header), ""});
     return program;
 }
 
-// Sends read what was there before the phase, so they come first.
-void Projector::run_phase(std::size_t begin, std::size_t end) {
-    builder_.begin_phase(graph_.steps[begin].phase);
-    for (std::size_t i = begin; i < end; ++i)
-        if (graph_.steps[i].source == rank_)
-            for (const Interval& interval : graph_.regions[graph_.steps[i].region])
-                send(graph_.steps[i], builder_.atoms_of(interval));
-    landed_.clear();
-    for (std::size_t i = begin; i < end; ++i)
-        if (graph_.steps[i].destination == rank_)
-            for (const Interval& interval : graph_.regions[graph_.steps[i].region])
-                receive(graph_.steps[i], builder_.atoms_of(interval));
-    combine_landed();
+void Projector::for_intervals(const Step& step, const Call& call) const {
+    for (const Interval& interval : graph_.regions[step.region]) call(builder_.atoms_of(interval));
 }
 
-template <typename Key>
-void Projector::for_runs(AtomRange atoms, Key key, const std::function<void(AtomRange)>& call) const {
-    for (std::uint32_t begin = atoms.begin; begin < atoms.end;) {
-        std::uint32_t end = begin + 1;
-        while (end < atoms.end && key(end) == key(begin)) ++end;
-        call({begin, end});
-        begin = end;
-    }
+// Everything reads what was there before the phase, so places change at its end.
+void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phase) {
+    phase_stage_ = 1 + phase * stages_of_a_phase;
+    const auto for_steps = [&](const std::function<void(const Step&, std::optional<Member> source,
+                                                        std::optional<Member> destination)>& call) {
+        for (std::size_t i = begin; i < end; ++i) {
+            const Step& step = graph_.steps[i];
+            call(step, member_of(step.source), member_of(step.destination));
+        }
+    };
+    builder_.begin_stage(phase_stage_, graph_.steps[begin].phase);
+    for_steps([&](const Step& step, auto source, auto destination) {
+        if (source && !destination)
+            for_intervals(step, [&](AtomRange atoms) { bring_together(*source, atoms, step.origin); });
+    });
+    builder_.begin_stage(phase_stage_ + 1, graph_.steps[begin].phase);
+    for_steps([&](const Step& step, auto source, auto destination) {
+        if (source && !destination) for_intervals(step, [&](AtomRange atoms) { send(*source, step, atoms); });
+        if (source && destination) for_intervals(step, [&](AtomRange atoms) { lend(*source, atoms); });
+    });
+    std::vector<Overwrite> overwrites;
+    for_steps([&](const Step& step, auto source, auto destination) {
+        if (!destination) return;
+        for_intervals(step, [&](AtomRange atoms) {
+            if (!source)
+                receive(*destination, step, atoms);
+            else if (step.combines)
+                sides_[*destination].arrivals.push_back({step.source, atoms, source, 0, no_op, step.origin});
+            else
+                overwrites.push_back({*source, *destination, atoms, step.origin});
+        });
+    });
+    overwrite(std::move(overwrites));
+    for (Member member = 0; member < sides_.size(); ++member) combine_arrivals(member);
+
+    builder_.begin_stage(phase_stage_ + 2, graph_.steps[begin].phase);
+    for (const auto& change : new_places_) change();
+    for (const auto& operation : late_) operation();
+    new_places_.clear();
+    late_.clear();
+    for (Side& side : sides_)
+        for (auto& lent : side.lent) lent.assign(lent.size(), false);
 }
 
-void Projector::copy(AtomRange atoms, AreaId from, AreaId to, std::uint32_t origin) {
-    const OpId op = builder_.add({.kind = Op::Kind::copy,
-                                  .begin = atoms.begin,
-                                  .end = atoms.end,
-                                  .area = to,
-                                  .operands = {from},
-                                  .origin = origin});
-    builder_.reads(op, atoms);
-    builder_.writes(op, atoms);
-    set_place(atoms, to);
+// ---- Where things are written -------------------------------------------------------------------
+
+void Projector::lend(Member member, AtomRange atoms) {
+    Side& side = sides_[member];
+    for (std::uint32_t i = atoms.begin; i < atoms.end; ++i) side.lent[apart(side.place[i])][i] = true;
 }
+
+bool Projector::is_lent(Member member, AreaId area, AtomRange atoms) const {
+    const auto& lent = sides_[member].lent[apart(area)];
+    return std::find(lent.begin() + atoms.begin, lent.begin() + atoms.end, true) != lent.begin() + atoms.end;
+}
+
+// Where a new value can be written while neighbours read the old one.
+std::optional<AreaId> Projector::free_home(Member member, AtomRange atoms) const {
+    for (const AreaId area : {home(member, atoms), work_area})
+        if (!is_lent(member, area, atoms)) return area;
+    return std::nullopt;
+}
+
+void Projector::write(OpRef op, Member member, AreaId area, AtomRange atoms) {
+    builder_.writes(op, Memory{member, area}, atoms);
+    new_places_.push_back([this, member, area, atoms] { set_place(member, atoms, area); });
+}
+
+// The value is in a slot of the member's, and goes home when nobody reads there any more.
+void Projector::write_late(Member member, AtomRange atoms, AreaId slot, OpRef writer, std::uint32_t origin) {
+    late_.push_back([=, this] {
+        const AreaId target = home(member, atoms);
+        const OpRef op = builder_.add(member, {.kind = Op::Kind::copy,
+                                               .begin = atoms.begin,
+                                               .end = atoms.end,
+                                               .area = target,
+                                               .operands = {slot},
+                                               .origin = origin});
+        builder_.after(op, writer);
+        builder_.writes(op, Memory{member, target}, atoms);
+        set_place(member, atoms, target);
+    });
+}
+
+OpRef Projector::copy(Member member, AtomRange atoms, AreaId from, AreaId to, std::uint32_t origin) {
+    const OpRef op = builder_.add(member, {.kind = Op::Kind::copy,
+                                           .begin = atoms.begin,
+                                           .end = atoms.end,
+                                           .area = to,
+                                           .operands = {from},
+                                           .origin = origin});
+    builder_.reads(op, Memory{member, from}, atoms);
+    builder_.writes(op, Memory{member, to}, atoms);
+    set_place(member, atoms, to);
+    return op;
+}
+
+// ---- Messages -----------------------------------------------------------------------------------
 
 // A message leaves from one area. Where its pieces live in several, they are brought to their common home
 // first (if that is the output, it needs them anyway).
-AreaId Projector::gather_for_sending(AtomRange atoms, std::uint32_t origin) {
-    bool together = true;
-    for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom)
-        together &= place_[atom] == place_[atoms.begin];
-    if (together) return place_[atoms.begin];
-    const AreaId target = home(atoms);
-    for_runs(
-        atoms, [&](std::uint32_t atom) { return place_[atom]; },
-        [&](AtomRange run) {
-            if (place_[run.begin] != target) copy(run, place_[run.begin], target, origin);
-        });
-    return target;
+void Projector::bring_together(Member member, AtomRange atoms, std::uint32_t origin) {
+    const AreaId target = home(member, atoms);
+    bool is_one_run = true;
+    for_places(member, atoms, [&](AtomRange run) { is_one_run &= run.begin == atoms.begin; });
+    for_places(member, atoms, [&](AtomRange run) {
+        const AreaId place = sides_[member].place[run.begin];
+        if (!is_one_run && place != target) copy(member, run, place, target, origin);
+    });
 }
 
-void Projector::send(const Step& step, AtomRange atoms) {
-    const AreaId area = gather_for_sending(atoms, step.origin);
-    const OpId op = builder_.add({.kind = Op::Kind::send,
-                                  .begin = atoms.begin,
-                                  .end = atoms.end,
-                                  .area = area,
-                                  .operands = {},
-                                  .peer = step.destination,
-                                  .message = sent_[step.destination]++,
-                                  .origin = step.origin});
-    builder_.reads(op, atoms);
+void Projector::send(Member member, const Step& step, AtomRange atoms) {
+    Side& side = sides_[member];
+    const AreaId area = side.place[atoms.begin];
+    const OpRef op = builder_.add(member, {.kind = Op::Kind::send,
+                                           .begin = atoms.begin,
+                                           .end = atoms.end,
+                                           .area = area,
+                                           .peer = step.destination,
+                                           .message = side.sent[step.destination]++,
+                                           .origin = step.origin});
+    builder_.reads(op, Memory{member, area}, atoms);
 }
 
-void Projector::receive(const Step& step, AtomRange atoms) {
-    const std::uint32_t message = received_[step.source]++;
+// What this phase sends must be sent before it is overwritten; but a receive that waited for a send of its
+// own phase could wait for ever (the peer may do the same). So the message lands beside its place.
+void Projector::receive(Member member, const Step& step, AtomRange atoms) {
     Op op{.kind = Op::Kind::receive,
           .begin = atoms.begin,
           .end = atoms.end,
-          .area = 0,
-          .operands = {},
+          .area = home(member, atoms),
           .peer = step.source,
-          .message = message,
+          .message = sides_[member].received[step.source]++,
           .origin = step.origin};
-    // What this phase sends must be sent before it is overwritten; but a receive that waited for a send of
-    // its own phase could wait for ever (the peer may do the same). So the message lands beside its place.
-    const bool in_place = !step.combines && !builder_.read_in_phase(atoms);
+    const bool in_place = !step.combines && !is_lent(member, op.area, atoms) &&
+                          !builder_.read_since(Memory{member, op.area}, atoms, phase_stage_ + 1);
     if (in_place) {
-        op.area = home(atoms);
-        const OpId receive = builder_.add(op);
-        builder_.writes(receive, atoms);
-        return set_place(atoms, op.area);
+        const AreaId area = op.area;
+        return write(builder_.add(member, std::move(op)), member, area, atoms);
     }
-    op.area = builder_.new_slot(atoms);
-    const OpId receive = builder_.add(op);
-    if (step.combines) {
-        landed_.push_back({step.source, atoms, op.area, receive, step.origin});
-        return;
-    }
-    const AreaId target = home(atoms);
-    const OpId copy = builder_.add({.kind = Op::Kind::copy,
-                                    .begin = atoms.begin,
-                                    .end = atoms.end,
-                                    .area = target,
-                                    .operands = {op.area},
-                                    .origin = step.origin});
-    builder_.after(copy, receive);
-    builder_.writes(copy, atoms);
-    set_place(atoms, target);
+    const AreaId slot = op.area = builder_.new_slot(member, atoms);
+    const OpRef receive = builder_.add(member, std::move(op));
+    if (step.combines)
+        sides_[member].arrivals.push_back({step.source, atoms, std::nullopt, slot, receive, step.origin});
+    else
+        write_late(member, atoms, slot, receive, step.origin);
 }
 
-// All messages of the phase that combine into one place do so in one operation, in the order of ranks.
-void Projector::combine_landed() {
-    if (landed_.empty()) return;
-    std::stable_sort(landed_.begin(), landed_.end(),
-                     [](const Landed& a, const Landed& b) { return a.source < b.source; });
+// ---- Combining ----------------------------------------------------------------------------------
+
+// All that a phase combines into one place is combined by one operation, in the order of ranks.
+void Projector::combine_arrivals(Member member) {
+    std::vector<Arrival>& arrivals = sides_[member].arrivals;
+    std::stable_sort(arrivals.begin(), arrivals.end(),
+                     [](const Arrival& a, const Arrival& b) { return a.source < b.source; });
     std::vector<std::uint32_t> cuts;
-    for (const Landed& message : landed_) {
-        cuts.push_back(message.atoms.begin);
-        cuts.push_back(message.atoms.end);
+    for (const Arrival& arrival : arrivals) {
+        cuts.push_back(arrival.atoms.begin);
+        cuts.push_back(arrival.atoms.end);
     }
     std::sort(cuts.begin(), cuts.end());
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
         const AtomRange atoms{cuts[i], cuts[i + 1]};
-        std::vector<const Landed*> messages;
-        for (const Landed& message : landed_)
-            if (message.atoms.begin <= atoms.begin && atoms.end <= message.atoms.end)
-                messages.push_back(&message);
-        if (messages.empty()) continue;
-        const AreaId target = home(atoms);
-        for_runs(
-            atoms, [&](std::uint32_t atom) { return place_[atom]; },
-            [&](AtomRange run) { combine(run, target, messages); });
-        set_place(atoms, target);
+        std::vector<const Arrival*> here;
+        for (const Arrival& arrival : arrivals)
+            if (arrival.atoms.begin <= atoms.begin && atoms.end <= arrival.atoms.end)
+                here.push_back(&arrival);
+        if (here.empty()) continue;
+        const auto same_places = [&](std::uint32_t a, std::uint32_t b) {
+            const auto same = [&](Member side) { return sides_[side].place[a] == sides_[side].place[b]; };
+            return same(member) && std::all_of(here.begin(), here.end(), [&](const Arrival* arrival) {
+                       return !arrival->neighbour || same(*arrival->neighbour);
+                   });
+        };
+        for_runs(atoms, same_places, [&](AtomRange run) { combine(member, run, here); });
     }
+    arrivals.clear();
 }
 
-void Projector::combine(AtomRange atoms, AreaId target, const std::vector<const Landed*>& messages) {
+void Projector::combine(Member member, AtomRange atoms, const std::vector<const Arrival*>& arrivals) {
+    const Side& side = sides_[member];
+    const AreaId own_place = side.place[atoms.begin];
+    const auto place_at = [&](const Arrival& arrival) {
+        return sides_[*arrival.neighbour].place[atoms.begin];
+    };
     Op op{.kind = Op::Kind::combine,
           .begin = atoms.begin,
           .end = atoms.end,
-          .area = target,
-          .operands = {},
-          .origin = messages[0]->origin};
+          .area = 0,
+          .origin = arrivals[0]->origin};
     bool own_added = false;
-    for (const Landed* message : messages) {
-        if (!own_added && message->source > rank_) {
-            op.operands.push_back(place_[atoms.begin]);
+    for (const Arrival* arrival : arrivals) {
+        if (!own_added && arrival->source > side.rank) {
+            op.operands.push_back(own_place);
             own_added = true;
         }
-        op.operands.push_back(message->slot);
+        op.operands.push_back(arrival->neighbour
+                                  ? builder_.area_for(member, *arrival->neighbour, place_at(*arrival))
+                                  : arrival->slot);
     }
-    if (!own_added) op.operands.push_back(place_[atoms.begin]);
-    const OpId combine = builder_.add(std::move(op));
-    for (const Landed* message : messages) builder_.after(combine, message->receive);
-    builder_.reads(combine, atoms);
-    builder_.writes(combine, atoms);
+    if (!own_added) op.operands.push_back(own_place);
+    const std::optional<AreaId> target = free_home(member, atoms);
+    const AreaId area = op.area = target ? *target : builder_.new_slot(member, atoms);
+    const OpRef combine = builder_.add(member, std::move(op));
+    for (const Arrival* arrival : arrivals) {
+        if (arrival->neighbour)
+            builder_.reads(combine, Memory{*arrival->neighbour, place_at(*arrival)}, atoms);
+        else
+            builder_.after(combine, arrival->receive);
+    }
+    builder_.reads(combine, Memory{member, own_place}, atoms);
+    if (target)
+        write(combine, member, area, atoms);
+    else
+        write_late(member, atoms, area, combine, arrivals[0]->origin);
 }
 
-void Projector::complete_output() {
-    builder_.begin_phase(graph_.phases);
-    const auto origin = static_cast<std::uint32_t>(graph_.origins.size());
-    for_runs(
-        output_, [&](std::uint32_t atom) { return place_[atom]; },
-        [&](AtomRange run) {
-            if (place_[run.begin] != output_area) copy(run, place_[run.begin], output_area, origin);
+// ---- Overwriting among neighbours ---------------------------------------------------------------
+
+void Projector::overwrite(std::vector<Overwrite> overwrites) {
+    std::vector<Overwrite> runs;
+    for (const Overwrite& whole : overwrites)
+        for_places(whole.source, whole.atoms, [&](AtomRange run) {
+            runs.push_back({whole.source, whole.destination, run, whole.origin});
         });
+    const bool pushes = prefers_push(runs);
+    for (const Overwrite& run : runs) {
+        // Cheapest is what another operation writes in passing.
+        if (economy_ == Economy::bytes && extend(run.source, run.atoms, run.destination)) continue;
+        if (pushes && push(run)) continue;
+        pull(run);
+    }
+}
+
+// The sender reads once for all its receivers; but if few send to many, the receivers are more hands.
+bool Projector::prefers_push(const std::vector<Overwrite>& overwrites) const {
+    if (economy_ == Economy::waits) return false;
+    std::vector<double> pushed(sides_.size(), 0), pulled(sides_.size(), 0);
+    for (const Overwrite& overwrite : overwrites) {
+        const auto& boundaries = builder_.boundaries();
+        const Rational width = boundaries[overwrite.atoms.end] - boundaries[overwrite.atoms.begin];
+        const double length = static_cast<double>(width.num()) / static_cast<double>(width.den());
+        pushed[overwrite.source] += length;
+        pulled[overwrite.destination] += length;
+    }
+    return *std::max_element(pushed.begin(), pushed.end()) <= *std::max_element(pulled.begin(), pulled.end());
+}
+
+bool Projector::push(const Overwrite& overwrite) {
+    const auto [source, destination, atoms, origin] = overwrite;
+    const std::optional<AreaId> target = free_home(destination, atoms);
+    if (!target) return false;
+    const AreaId place = sides_[source].place[atoms.begin];
+    const OpRef op = builder_.add(source, {.kind = Op::Kind::copy,
+                                           .begin = atoms.begin,
+                                           .end = atoms.end,
+                                           .area = builder_.area_for(source, destination, *target),
+                                           .operands = {place},
+                                           .origin = origin});
+    builder_.reads(op, Memory{source, place}, atoms);
+    write(op, destination, *target, atoms);
+    return true;
+}
+
+void Projector::pull(const Overwrite& overwrite) {
+    const auto [source, destination, atoms, origin] = overwrite;
+    const AreaId place = sides_[source].place[atoms.begin];
+    const std::optional<AreaId> target = free_home(destination, atoms);
+    const AreaId area = target ? *target : builder_.new_slot(destination, atoms);
+    const OpRef op = builder_.add(destination, {.kind = Op::Kind::copy,
+                                                .begin = atoms.begin,
+                                                .end = atoms.end,
+                                                .area = area,
+                                                .operands = {builder_.area_for(destination, source, place)},
+                                                .origin = origin});
+    builder_.reads(op, Memory{source, place}, atoms);
+    if (target)
+        write(op, destination, area, atoms);
+    else
+        write_late(destination, atoms, area, op, origin);
+}
+
+// The member's operation that has these values in its registers: the one that wrote them, or a copy of them.
+OpRef Projector::extendable(Member member, AtomRange atoms) const {
+    const AreaId place = sides_[member].place[atoms.begin];
+    const Memory memory = Memory{member, place};
+    const auto is_candidate = [&](OpRef ref) {
+        if (ref == no_op || ref.member != member) return false;
+        const Op& op = builder_.op(ref);
+        return op.begin == atoms.begin && op.end == atoms.end &&
+               (op.kind == Op::Kind::combine || op.kind == Op::Kind::copy);
+    };
+    const auto holds_for_all = [&](const std::function<bool(std::uint32_t)>& holds) {
+        bool all = true;
+        for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) all &= holds(atom);
+        return all;
+    };
+    const OpRef writer = builder_.writer(memory, atoms.begin);
+    if (is_candidate(writer) &&
+        holds_for_all([&](std::uint32_t atom) { return builder_.writer(memory, atom) == writer; }))
+        return writer;
+    for (const OpRef reader : builder_.readers(memory, atoms.begin)) {
+        const auto reads = [&](std::uint32_t atom) {
+            const auto& readers = builder_.readers(memory, atom);
+            return std::find(readers.begin(), readers.end(), reader) != readers.end();
+        };
+        if (is_candidate(reader) && builder_.op(reader).kind == Op::Kind::copy &&
+            builder_.op(reader).operands[0] == place && holds_for_all(reads))
+            return reader;
+    }
+    return no_op;
+}
+
+bool Projector::extend(Member member, AtomRange atoms, Member destination) {
+    const OpRef op = extendable(member, atoms);
+    const AreaId target = home(destination, atoms);
+    if (op == no_op || is_lent(destination, target, atoms)) return false;
+    if (!builder_.can_write_too(op, Memory{destination, target}, atoms)) return false;
+    builder_.write_too(op, destination, target, atoms);
+    new_places_.push_back([this, destination, target, atoms] { set_place(destination, atoms, target); });
+    return true;
+}
+
+void Projector::complete_output(Member member) {
+    const auto origin = static_cast<std::uint32_t>(graph_.origins.size());
+    std::vector<AtomRange> runs;
+    for_places(member, sides_[member].output, [&](AtomRange run) { runs.push_back(run); });
+    for (const AtomRange run : runs) {
+        const AreaId place = sides_[member].place[run.begin];
+        if (place == output_area) continue;
+        if (economy_ == Economy::bytes && extend(member, run, member)) continue;
+        copy(member, run, place, output_area, origin);
+    }
+    new_places_.clear();
 }
 
 }  // namespace
 
-RankProgram project(const StepGraph& graph, Rank rank) {
-    return Projector(graph, rank).run();
+RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host, Economy economy) {
+    return Projector(graph, std::move(host), economy).run(rank);
 }
 
 }  // namespace hocket::dsl

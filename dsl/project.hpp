@@ -1,14 +1,23 @@
 // Step graph -> the program of one rank.
 #pragma once
 
+#include <vector>
+
 #include "dsl/rank_program.hpp"
 #include "dsl/step_graph.hpp"
 
 namespace hocket::dsl {
 
-// `graph` holds at least the steps of `rank`, and belongs to a verified schedule. Decides where each piece
-// lives (input, output, work, scratch), splits and merges transfers into operations, and finds what each must
-// wait for. Fills in everything but the names and the fingerprint.
-RankProgram project(const StepGraph& graph, Rank rank);
+// `graph` holds at least the steps of `host`'s ranks, and belongs to a verified schedule. Decides where each
+// piece lives (input, output, work, scratch), splits and merges transfers into operations, and finds what
+// each must wait for. Fills in everything but the names and the fingerprint.
+//
+// host: the ranks that share memory with `rank`, itself included, ascending. Among them a transfer is a load
+// of the receiver or a store of the sender; all of them must be projected with the same graph and arguments.
+RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host,
+                    Economy economy = Economy::bytes);
+inline RankProgram project(const StepGraph& graph, Rank rank) {
+    return project(graph, rank, {rank});
+}
 
 }  // namespace hocket::dsl

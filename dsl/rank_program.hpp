@@ -6,7 +6,9 @@
 //   area 0  input    the caller's send buffer, never written
 //   area 1  output   the caller's recv buffer
 //   area 2  work     private, as large as x: partial results that the output has no room for
-//   area 3+ scratch  one slot a message that is combined or staged: messages land there
+//   then    three for each of the rank's neighbours (ranks of the same host): its input, output and work,
+//           read and written where they are
+//   then    scratch  one slot a message that is combined or staged: messages land there; private
 //
 // Positions are given as *boundaries*: exact fractions of x, shared by all operations. For a count,
 // boundary b is at element floor(b * count). All areas are addressed by position in x: the runtime
@@ -17,6 +19,10 @@
 // Input and output of reduce_scatter and all_gather hold only a part of x; their virtual base is the
 // caller's pointer less the offset of boundary `input_origin` or `output_origin`. A scratch slot's
 // virtual base is its memory less the offset of the slot's own begin.
+//
+// Neighbours' memory is ordered by signals: each rank counts its own, and `await` lasts until a neighbour's
+// count is reached. The first signal says that the rank has entered, so that its areas may be used. Done one
+// after another in program order, the operations of neighbours never wait for each other in a circle.
 //
 // Operations are in program order. An operation may start when those it waits for (always earlier ones)
 // are complete: dependencies come from overlapping regions alone. Operations whose region is empty for
@@ -38,11 +44,17 @@ using Rank = std::int32_t;
 enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
 std::string_view name_of(Collective collective);
 
+// What counts most where ranks share memory: for large buffers, that every byte is moved as few times as
+// possible; for small ones, that ranks wait for each other as few times as possible.
+// Where waits count, the runtime shows neighbours a copy of the caller's input: `input` and `output` are then
+// never the same memory.
+enum class Economy : std::uint8_t { bytes, waits };
+
 using AreaId = std::uint32_t;
 using BoundaryId = std::uint32_t;
 using OpId = std::uint32_t;
 
-inline constexpr AreaId input_area = 0, output_area = 1, work_area = 2, first_scratch_area = 3;
+inline constexpr AreaId input_area = 0, output_area = 1, work_area = 2, areas_of_a_rank = 3;
 
 struct Op {
     enum class Kind : std::uint8_t {
@@ -50,14 +62,19 @@ struct Op {
         receive,  // from `peer` into x[begin, end) of `area`
         combine,  // area[i] = operands[0][i] op operands[1][i] op ..., left to right; 2 or more operands;
                   // one of them may be `area` itself
-        copy,     // area[i] = operands[0][i]
+        copy,     // area[i] = operands[0][i]; where both are one place there is nothing to do
+        signal,   // tells the neighbours: signal number `message`, counted from 1, has been reached
+        await,    // until the neighbour `peer` has reached its signal `message`
     };
     Kind kind;
     BoundaryId begin, end;
     AreaId area;
     std::vector<AreaId> operands = {};  // combine, copy
-    Rank peer = -1;                     // send, receive
+    std::vector<AreaId> also = {};      // combine, copy: further areas that get the same result
+    Rank peer = -1;                     // send, receive, await
     std::uint32_t message = 0;    // send, receive: running number of the messages from sender to receiver
+    bool guards_buffers = false;  // await: only keeps the caller's buffers lent until `peer` is done with
+                                  // them: needless where neighbours were shown copies of them
     std::uint32_t origin = 0;     // index into origins: where in the source this comes from
     std::uint32_t phase = 0;      // running number of the `each` it belongs to (for people)
     std::uint32_t waits_for = 0;  // number of earlier operations that list this one as successor
@@ -87,9 +104,21 @@ struct RankProgram {
     std::vector<Rational> boundaries;  // ascending, distinct
     BoundaryId input_origin = 0, output_origin = 0;
     bool uses_work = false;
-    std::vector<ScratchSlot> scratch;  // slot i is area first_scratch_area + i
+    Economy economy = Economy::bytes;
+    std::vector<Rank> neighbours;  // ascending: the other ranks of this host, if memory is shared with them
+    // Whether any neighbour reads or writes this rank's input, output or work.
+    std::uint32_t signals = 0;  // the most that any rank of this host gives
+    bool shares_input = false, shares_output = false, shares_work = false;
+    std::vector<ScratchSlot> scratch;  // slot i is area first_scratch() + i
     std::vector<Op> ops;
     std::vector<Origin> origins;
+
+    // Neighbour i's input, output or work.
+    static AreaId neighbour_area(std::size_t i, AreaId area) {
+        return static_cast<AreaId>(areas_of_a_rank * (1 + i)) + area;
+    }
+    AreaId first_scratch() const { return neighbour_area(neighbours.size(), 0); }
+    std::size_t areas() const { return first_scratch() + scratch.size(); }
 };
 
 }  // namespace hocket::dsl

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <regex>
 
@@ -132,25 +133,84 @@ Topology flat_topology(Rank ranks) {
     return result;
 }
 
+namespace {
+
+// Size; m, cores; or h, rate, prefix, unit.
+const std::regex short_level(
+    "([0-9]{1,6})(?:(m)(?:/([0-9]{1,6}))?|(h)(?:@([0-9]{1,15}(?:[.][0-9]{1,9})?)([kMGT]?)([bB])/s)?)?");
+
+// In whole bytes per second.
+double rate_of(const std::smatch& level) {
+    const std::string number = level[5], prefix = level[6];
+    double rate = 0;
+    std::from_chars(number.data(), number.data() + number.size(), rate);
+    if (!prefix.empty()) rate *= std::pow(1000, 1 + std::string("kMGT").find(prefix));
+    return std::round(level[7] == "b" ? rate / 8 : rate);
+}
+
+Level level_of(const std::smatch& text, std::size_t place) {
+    Level level;
+    level.name = fmt::format("l{}", place);
+    level.size = static_cast<Rank>(std::stol(text[1]));
+    if (text[2].matched) {
+        level = {.name = "local", .size = level.size, .medium = "memory"};
+        level.latency = memory_latency;
+        level.bandwidth = memory_bandwidth;
+        if (text[3].matched) level.cores = static_cast<Rank>(std::stol(text[3]));
+        if (text[3].matched && level.cores == 0)
+            throw DiagnosticError(Span(), fmt::format("topology level {}: no cores", text.str()),
+                                  "a host has at least one: 4m/2 are 4 ranks on 2 cores");
+    } else if (text[4].matched) {
+        level = {.name = "host", .size = level.size};
+        level.latency = fabric_latency;
+        level.bandwidth = text[5].matched ? rate_of(text) : fabric_bandwidth;
+        if (level.bandwidth == 0)
+            throw DiagnosticError(Span(), fmt::format("topology level {}: a rate of nothing", text.str()),
+                                  "a rate is at least 1B/s: 3h@1Gb/s");
+    }
+    return level;
+}
+
+}  // namespace
+
 Topology grid_topology(const std::string& text) {
     Topology result;
-    static const std::regex form("[0-9]{1,6}(x[0-9]{1,6})*");
-    if (text.size() > 200 || !std::regex_match(text, form)) return result;  // regex recurses
+    if (text.size() > 200) return {};  // regex recurses
     std::int64_t ranks = 1;
-    for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t end = std::min(text.find('x', begin), text.size());
-        const std::int64_t size = std::stol(text.substr(begin, end - begin));
-        ranks *= size;
-        if (size < 1 || ranks > rank_limit || result.levels.size() == level_limit)
+    std::string local;
+    for (std::size_t begin = 0, end = 0; end < text.size(); begin = end + 1) {
+        end = std::min(text.find('x', begin), text.size());
+        const std::string part = text.substr(begin, end - begin);
+        std::smatch match;
+        if (!std::regex_match(part, match, short_level)) return {};
+        Level level = level_of(match, result.levels.size());
+        ranks *= level.size;
+        if (level.size < 1 || ranks > rank_limit || result.levels.size() == level_limit)
             throw DiagnosticError(
                 Span(), fmt::format("topology {}: a level has at least 1 rank, a topology at most {}", text,
                                     rank_limit));
-        result.levels.push_back(
-            {.name = fmt::format("l{}", result.levels.size()), .size = static_cast<Rank>(size)});
-        begin = end + 1;
+        const auto same = [&](const Level& other) { return other.name == level.name; };
+        if (std::any_of(result.levels.begin(), result.levels.end(), same))
+            level.name += std::to_string(result.levels.size());
+        if (level.medium == "memory") local = level.name;
+        result.levels.push_back(std::move(level));
     }
+    // All ranks of a host use its links.
+    for (Level& level : result.levels)
+        if (level.name.starts_with("host")) level.shared_by = local;
     result.name = text;
     return result;
+}
+
+Topology host_topology(Rank local, Rank hosts, Rank cores, double rate) {
+    std::string text;
+    if (local > 1 || hosts == 1)
+        text = fmt::format("{}m{}", local, cores > 0 ? fmt::format("/{}", cores) : "");
+    if (hosts > 1) {
+        text += fmt::format("{}{}h", text.empty() ? "" : "x", hosts);
+        if (rate != fabric_bandwidth) text += fmt::format("@{}MB/s", std::round(rate) / 1e6);
+    }
+    return grid_topology(text);
 }
 
 Topology build_topology(const ast::TopologyDefinition& definition, const ast::Expression& reference) {

@@ -15,6 +15,7 @@ struct Level {
     double latency = 20e-6;         // seconds a message
     double bandwidth = 1.25e9;      // bytes per second and direction
     std::string shared_by = {};     // the level whose ranks share this link; empty: each has its own
+    Rank cores = 0;                 // medium memory: of the host; 0: one for each rank
 };
 
 // Levels, innermost first. A rank is the mixed radix number of its coordinates, the innermost level's
@@ -31,8 +32,22 @@ struct Topology {
 // One level named "world".
 Topology flat_topology(Rank ranks);
 
-// "2x3": levels named l0, l1, ... Null-like (no levels) if the text is not of this form.
+// The short form: levels, innermost first, joined by x. No levels in the result if the text is not of this
+// form.
+//   3           a level without figures, named l0, l1, ... by its place
+//   4m, 4m/2    `local`: ranks of one host, which share its memory (and, after the slash, its 2 cores)
+//   3h, 3h@1Gb/s  `host`: hosts, joined by a fabric; one link (of that rate) for all ranks of a host
+// "2x3", "4m", "2mx3h", "4m/2x2h@1Gb/s".
 Topology grid_topology(const std::string& text);
+
+// What is assumed of hosts of which nothing is known. Seconds; bytes per second.
+inline constexpr double memory_latency = 1e-6, memory_bandwidth = 8e9;
+inline constexpr double fabric_latency = 30e-6, fabric_bandwidth = 1.25e9;
+
+// `hosts` hosts with `local` ranks each, numbered host by host. A level of one is left out (of two, the
+// second). Its name is its short form: grid_topology(host_topology(2, 3).name) is the same again. `cores`:
+// of each host; 0: at least one for each rank. `rate`: of a host's link.
+Topology host_topology(Rank local, Rank hosts, Rank cores = 0, double rate = fabric_bandwidth);
 
 // Runs the definition with the arguments of the reference (positional, then the defaults).
 Topology build_topology(const ast::TopologyDefinition& definition, const ast::Expression& reference);

@@ -53,8 +53,12 @@ void describe_check(CLI::App& app, tools::CheckOptions& options) {
 }
 
 void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
-    app.add_option("schedule", options.schedule, "a name, name(arguments), file or file:name")->required();
-    app.add_option("-t,--topology", options.topology, "levels, innermost first: 2x3, bcube(3,2), a file");
+    app.add_option("schedule", options.schedule,
+                   "a name, name(arguments), file or file:name; without it: what is chosen for the topology");
+    app.add_option("-t,--topology", options.topology,
+                   "levels, innermost first: 2x3, 4mx2h (4 ranks in memory on 2 hosts), bcube(3,2), a file");
+    app.add_option("-b,--bytes", options.bytes, "the size that choices are made for: 64K")
+        ->transform(CLI::AsSizeValue(false));
     app.add_option("-n,--ranks", options.ranks, "without a topology: one level of so many ranks")
         ->check(CLI::Range(1, 1 << 20));
     app.add_option("-r,--rank", options.rank,

@@ -13,15 +13,18 @@ using namespace dsl;
 
 namespace {
 
-constexpr const char* kinds[] = {"send", "receive", "combine", "copy"};
+constexpr const char* kinds[] = {"send", "receive", "combine", "copy", "signal", "await"};
 
 const char* kind_of(const Op& op) {
     return kinds[static_cast<int>(op.kind)];
 }
 
-std::string area_name(AreaId area) {
+std::string area_name(const RankProgram& program, AreaId area) {
     constexpr const char* names[] = {"input", "output", "work"};
-    return area < first_scratch_area ? names[area] : fmt::format("scratch{}", area - first_scratch_area);
+    if (area >= program.first_scratch()) return fmt::format("scratch{}", area - program.first_scratch());
+    const std::string name = names[area % areas_of_a_rank];
+    if (area < areas_of_a_rank) return name;
+    return fmt::format("{} of {}", name, program.neighbours[area / areas_of_a_rank - 1]);
 }
 
 std::string region_of(const RankProgram& program, const Op& op) {
@@ -31,6 +34,7 @@ std::string region_of(const RankProgram& program, const Op& op) {
 std::string dot_label(const RankProgram& program, const Op& op) {
     const std::string peer = op.kind == Op::Kind::send      ? fmt::format(" to {}", op.peer)
                              : op.kind == Op::Kind::receive ? fmt::format(" from {}", op.peer)
+                             : op.kind == Op::Kind::await   ? fmt::format(" {} of {}", op.message, op.peer)
                                                             : "";
     return fmt::format("{} {}{}\\n{}", kind_of(op), region_of(program, op), peer,
                        program.origins[op.origin].location);
@@ -40,11 +44,12 @@ nlohmann::ordered_json json_of(const RankProgram& program, const Op& op) {
     nlohmann::ordered_json json{{"kind", kind_of(op)},
                                 {"begin", program.boundaries[op.begin].text()},
                                 {"end", program.boundaries[op.end].text()},
-                                {"area", area_name(op.area)}};
+                                {"area", area_name(program, op.area)}};
     if (!op.operands.empty()) {
-        for (const AreaId operand : op.operands) json["operands"].push_back(area_name(operand));
+        for (const AreaId operand : op.operands) json["operands"].push_back(area_name(program, operand));
+        for (const AreaId area : op.also) json["also"].push_back(area_name(program, area));
     } else {
-        json["peer"] = op.peer;
+        if (op.peer >= 0) json["peer"] = op.peer;
         json["message"] = op.message;
     }
     json["phase"] = op.phase;

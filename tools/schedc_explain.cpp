@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <memory>
 
+#include "dsl/choose.hpp"
 #include "dsl/compile.hpp"
 #include "dsl/diagnostic.hpp"
+#include "dsl/estimate.hpp"
 #include "runtime/error.hpp"
 #include "tools/schedc_emit.hpp"
 #ifdef HOCKET_HAVE_JIT
@@ -22,6 +24,7 @@ using namespace dsl;
 // The asked collective, or the first for which the library or file has the schedule.
 Collective collective_of(const ExplainOptions& options) {
     if (options.collective) return *options.collective;
+    if (options.schedule.empty()) return Collective::all_reduce;
     std::string first_error;
     for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
                                         Collective::all_gather, Collective::broadcast}) {
@@ -36,7 +39,24 @@ Collective collective_of(const ExplainOptions& options) {
     throw NotFoundError(first_error);
 }
 
+// What is chosen for each size, and how long that is thought to take.
+int print_choices(const PlanRequest& request) {
+    Library library(request.search_path);
+    const Topology topology = find_topology(library, request.topology, request.ranks);
+    fmt::print("{} on {} ({} ranks), by estimate:\n", name_of(request.collective), topology.name,
+               topology.ranks());
+    for (std::uint64_t bytes = 8; bytes <= std::uint64_t{1} << 30; bytes *= 8) {
+        const Chosen chosen = choose_schedule(library, topology, request.collective, request.root, bytes);
+        fmt::print("{:>8}  {:<20} {:>12}\n", text_of_size(double(bytes)), chosen.name,
+                   text_of_time(chosen.seconds));
+    }
+    fmt::print("--bytes SIZE says what was thought of the others\n");
+    return 0;
+}
+
 int print_tree(const ExplainOptions& options) {
+    if (options.schedule.empty())
+        throw NotFoundError("which schedule? Its tree is shown by name: schedc explain ring --emit ast");
     Library library(options.search_path);
     const auto reference = library.resolve(options.schedule);
     const ast::File* file = reference.file;
@@ -84,8 +104,11 @@ int run_explain(const ExplainOptions& options) {
     if (options.emit == "ast") return print_tree(options);
     PlanRequest request{collective_of(options), options.schedule, options.topology,
                         options.search_path,    options.ranks,    options.root};
+    request.bytes = options.bytes;
     if (request.topology.empty() && request.ranks == 0)
         throw NotFoundError("how many ranks? give --topology (levels, innermost first: 2x3) or --ranks");
+    if (options.schedule.empty() && options.bytes == 0 && options.emit == "steps" && !options.rank)
+        return print_choices(request);
     const Clock::time_point start = Clock::now();
     const auto checked = check_schedule(request);
     const Clock::time_point verified = Clock::now();

@@ -36,6 +36,8 @@ inline const std::vector<Case>& cases() {
         {all_reduce, "exchange", any},
         {all_reduce, "butterfly", pow2},
         {all_reduce, "blueconnect", any},
+        {all_reduce, "sharded", {"2x3", "3x2", "2x2x2", "4x4"}},
+        {all_reduce, "nested", {"2x3", "3x2", "2x2x2", "4x4"}},
         {all_reduce, "bml", {"1", "3", "bcube(3, 2)", "bcube(2, 3)", "2x3", "3x2", "2x2x3"}},
         {all_reduce, "", any},
         {reduce_scatter, "ring", any},
@@ -50,6 +52,9 @@ inline const std::vector<Case>& cases() {
         {all_gather, "", any},
         {broadcast, "binomial", any},
         {broadcast, "tree", any},
+        {broadcast, "direct", any},
+        {broadcast, "chain(4)", any},
+        {broadcast, "scatter", any},
         {broadcast, "", any},
     };
     return all;

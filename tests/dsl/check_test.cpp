@@ -17,7 +17,7 @@ TEST_CASE("schedules are found by name, by name with arguments, in files, and in
     CHECK(name("flat(halving, direct)") == "flat(halving, direct)");
     CHECK(name(folder + "/ring.sched") == "ring");
     CHECK(name(folder + "/flat.sched:flat(direct)") == "flat(direct, ring)");
-    CHECK(name("") == "default");
+    CHECK(name("") == "direct");  // the cheapest at 1 MiB
 }
 
 TEST_CASE("what does not exist is named, with what does") {

@@ -49,6 +49,80 @@ TEST_CASE("programs of all ranks together do what their collective promises") {
         }
 }
 
+// Rank by rank: which host it is on.
+std::vector<std::vector<int>> placements(dsl::Rank ranks) {
+    std::vector<std::vector<int>> all(4);
+    for (dsl::Rank rank = 0; rank < ranks; ++rank) {
+        all[0].push_back(0);                  // one host
+        all[1].push_back(rank / 2);           // pairs
+        all[2].push_back(rank % 2);           // dealt out in turn
+        all[3].push_back(rank == 1 ? 1 : 0);  // one rank by itself
+    }
+    return all;
+}
+
+TEST_CASE("ranks that share memory do what their collective promises, in any order of events") {
+    for (const test::Case& item : test::cases())
+        for (const char* topology : item.topologies) {
+            auto request = test::request(item.collective, item.schedule, topology);
+            const dsl::Rank ranks = dsl::check_schedule(request)->levels().ranks();
+            const bool by_rank =
+                item.collective == Collective::reduce_scatter || item.collective == Collective::all_gather;
+            for (const auto& hosts : placements(ranks))
+                for (const auto economy : {dsl::Economy::bytes, dsl::Economy::waits}) {
+                    request.root = item.collective == Collective::broadcast ? ranks / 2 : 0;
+                    request.hosts = hosts;
+                    request.economy = economy;
+                    const auto checked = dsl::check_schedule(request);
+                    const auto programs = programs_of(*checked);
+                    INFO(name_of(item.collective)
+                         << " by " << checked->name() << " on " << topology << ", hosts "
+                         << ::Catch::Detail::stringify(hosts) << ", economy " << int(economy));
+                    CHECK(test::rendezvous(programs) == "");
+                    for (const std::uint64_t count : {1, 5, 64})
+                        for (const bool in_place : {false, true})
+                            for (const unsigned seed : {1u, 2u, 3u}) {
+                                INFO("count " << count << ", in place " << in_place << ", seed " << seed);
+                                CHECK(test::simulate(programs,
+                                                     {by_rank ? count * ranks : count, in_place, seed,
+                                                      hosts == placements(ranks)[0] && seed == 3}) == "");
+                            }
+                }
+        }
+}
+
+TEST_CASE("direct all_reduce among neighbours is one pass over all memories, between two meetings") {
+    auto request = test::request(Collective::all_reduce, "direct", "4");
+    request.hosts = {0, 0, 0, 0};
+    const auto program = dsl::check_schedule(request)->project(2);
+    int passes = 0, signals = 0;
+    for (const dsl::Op& op : program.ops) {
+        signals += op.kind == dsl::Op::Kind::signal;
+        CHECK(op.kind != dsl::Op::Kind::copy);
+        CHECK(op.kind != dsl::Op::Kind::send);
+        if (op.kind != dsl::Op::Kind::combine) continue;
+        ++passes;
+        CHECK(op.operands.size() == 4);
+        CHECK(op.also.size() == 3);
+    }
+    CHECK(passes == 1);
+    CHECK(signals == 2);
+    CHECK(program.scratch.empty());
+    CHECK(!program.uses_work);
+}
+
+TEST_CASE("a small all_reduce by exchange waits once for each neighbour and guards nothing of its output") {
+    auto request = test::request(Collective::all_reduce, "exchange", "4");
+    request.hosts = {0, 0, 0, 0};
+    request.economy = dsl::Economy::waits;
+    const auto program = dsl::check_schedule(request)->project(1);
+    int awaits = 0;
+    for (const dsl::Op& op : program.ops) awaits += op.kind == dsl::Op::Kind::await && !op.guards_buffers;
+    CHECK(awaits == 3);
+    CHECK(program.shares_input);
+    CHECK(!program.shares_output);
+}
+
 TEST_CASE("a program with a missing dependency or a wrong operand is caught by the simulation") {
     const auto checked = dsl::check_schedule(test::request(Collective::all_reduce, "ring", "4"));
     auto programs = programs_of(*checked);
@@ -127,7 +201,7 @@ TEST_CASE("an exchange of one place between two ranks goes through scratch, and 
     CHECK(test::rendezvous(programs) == "");
     for (const dsl::Op& op : programs[0].ops)
         if (op.kind == dsl::Op::Kind::receive) {
-            CHECK(op.area >= dsl::first_scratch_area);
+            CHECK(op.area >= dsl::areas_of_a_rank);
             CHECK(op.waits_for == 0);
         }
 }

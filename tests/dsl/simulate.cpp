@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 #include <tuple>
+#include <utility>
 
 namespace hocket::test {
 namespace {
@@ -32,7 +33,7 @@ class Simulated {
         for (const dsl::Rational& boundary : program.boundaries)
             offsets_.push_back(boundary.offset(options.count));
         // All areas are as large as x here; what a rank must not touch is poisoned and checked.
-        areas_.assign(dsl::first_scratch_area + program.scratch.size(), Data(options.count, poison));
+        areas_.assign(program.areas(), Data(options.count, poison));
         for (std::uint64_t i = 0; i < options.count; ++i)
             if (holds_input(i)) areas_[dsl::input_area][i] = contribution(program.rank, i);
         input_ = areas_[dsl::input_area];
@@ -43,8 +44,11 @@ class Simulated {
 
     bool done() const { return finished_ == program_.ops.size(); }
 
+    void meet(std::vector<Simulated>& ranks) { ranks_ = &ranks; }
+
     // Runs one operation that can run; false if there is none.
     bool step(std::map<MessageKey, Data>& wire, std::mt19937& random) {
+        if (options_.in_order) return step_in_order(wire);
         std::shuffle(ready_.begin(), ready_.end(), random);
         for (std::size_t i = 0; i < ready_.size(); ++i) {
             const OpId id = ready_[i];
@@ -56,6 +60,13 @@ class Simulated {
             return true;
         }
         return false;
+    }
+
+    // As they stand in the program, without a look at dependencies.
+    bool step_in_order(std::map<MessageKey, Data>& wire) {
+        if (done() || !run(program_.ops[finished_], wire)) return false;
+        ++finished_;
+        return true;
     }
 
     std::string check() {
@@ -77,7 +88,12 @@ class Simulated {
   private:
     // In place, input and output are the same memory.
     Data& area(AreaId id) {
-        return areas_[id == dsl::input_area && options_.in_place ? dsl::output_area : id];
+        if (id >= dsl::areas_of_a_rank && id < program_.first_scratch()) {
+            const Rank owner = program_.neighbours[id / dsl::areas_of_a_rank - 1];
+            return (*ranks_)[owner].area(id % dsl::areas_of_a_rank);
+        }
+        const bool copied = program_.economy == dsl::Economy::waits;
+        return areas_[id == dsl::input_area && options_.in_place && !copied ? dsl::output_area : id];
     }
 
     bool owns(std::uint64_t i) const {
@@ -129,8 +145,15 @@ class Simulated {
                     std::int64_t sum = 0;
                     for (const AreaId operand : op.operands) sum += area(operand)[i];
                     target[i] = sum;
+                    for (const AreaId other : op.also) area(other)[i] = sum;
                 }
                 return true;
+            case Op::Kind::signal:
+                if (op.message != signals_ + 1) throw std::runtime_error("signals are out of order");
+                signals_ = op.message;
+                return true;
+            case Op::Kind::await:
+                return (*ranks_)[op.peer].signals_ >= op.message;
         }
         return false;
     }
@@ -143,6 +166,8 @@ class Simulated {
     std::vector<std::uint32_t> waits_;
     std::vector<OpId> ready_;
     std::size_t finished_ = 0;
+    std::uint32_t signals_ = 0;
+    std::vector<Simulated>* ranks_ = nullptr;
 
   public:
     void start_in_place() { areas_[dsl::output_area] = areas_[dsl::input_area]; }
@@ -158,6 +183,7 @@ std::string simulate(const std::vector<RankProgram>& programs, const SimulationO
         ranks.emplace_back(program, options);
         if (options.in_place) ranks.back().start_in_place();
     }
+    for (Simulated& rank : ranks) rank.meet(ranks);
     std::map<MessageKey, Data> wire;
     const auto done = [](const Simulated& rank) { return rank.done(); };
     while (!std::all_of(ranks.begin(), ranks.end(), done)) {
@@ -179,7 +205,7 @@ namespace {
 class Meeting {
   public:
     explicit Meeting(const std::vector<RankProgram>& programs)
-        : programs_(programs), waits_(programs.size()) {
+        : programs_(programs), waits_(programs.size()), signals_(programs.size(), 0) {
         for (std::size_t rank = 0; rank < programs.size(); ++rank)
             for (const Op& op : programs[rank].ops) waits_[rank].push_back(op.waits_for), ++left_;
         for (std::size_t rank = 0; rank < programs.size(); ++rank)
@@ -194,6 +220,17 @@ class Meeting {
     void offer(std::size_t rank, OpId id) {
         const Op& op = programs_[rank].ops[id];
         if (op.kind == Op::Kind::copy || op.kind == Op::Kind::combine) return finish(rank, id);
+        if (op.kind == Op::Kind::signal) {
+            signals_[rank] = op.message;
+            finish(rank, id);
+            for (const auto& [waiting, await] : std::exchange(awaiting_, {})) offer(waiting, await);
+            return;
+        }
+        if (op.kind == Op::Kind::await) {
+            if (signals_[op.peer] >= op.message) return finish(rank, id);
+            awaiting_.emplace_back(rank, id);
+            return;
+        }
         const bool sends = op.kind == Op::Kind::send;
         const auto self = static_cast<Rank>(rank);
         const MessageKey key{sends ? self : op.peer, sends ? op.peer : self, op.message};
@@ -217,6 +254,8 @@ class Meeting {
     const std::vector<RankProgram>& programs_;
     std::vector<std::vector<std::uint32_t>> waits_;
     std::map<MessageKey, std::pair<std::size_t, OpId>> offered_;
+    std::vector<std::uint32_t> signals_;  // by rank
+    std::vector<std::pair<std::size_t, OpId>> awaiting_;
     std::size_t left_ = 0;
 };
 

@@ -14,6 +14,7 @@ struct SimulationOptions {
     std::uint64_t count = 0;  // of x
     bool in_place = false;
     unsigned seed = 1;
+    bool in_order = false;  // operations as they stand in the program, instead of as dependencies allow
 };
 
 // "" if every rank ends with what its collective promises, no rank was stuck and the send buffers are

@@ -1,0 +1,40 @@
+// How long a step graph takes, by latency and bandwidth alone. A full simulator grows here later.
+#pragma once
+
+#include <optional>
+
+#include "dsl/step_graph.hpp"
+#include "dsl/topology.hpp"
+
+namespace hocket::dsl {
+
+// Seconds until the last rank is done, for `bytes` of x. Every rank has a clock, which the phases advance:
+//
+// - Two ranks are joined by the outermost level in which their coordinates differ, levels of medium memory
+//   counting only where no other differs.
+// - A message arrives after the level's latency, and after the time in which the busier of its two ends
+//   carries all its bytes of the phase. An end is one rank's, or that of all the ranks that share it. The
+//   sender is busy for a fifth of the latency a message, and until its bytes are out. So the clocks tell how
+//   the parts of a pipeline overlap.
+// - In memory messages cost nothing: the receiver fetches. A phase takes the latency once, and the bytes that
+//   the rank touches over the bandwidth: of a combine each source, its own operand and the result, of a copy
+//   both sides. Where a host has fewer cores than ranks, both take as many times longer.
+// - Strands, and groups of ranks that have nothing to do with each other, go side by side: what comes as the
+//   n-th phase of each shares the links.
+//
+// With `seen_from`, the graph holds the steps of that rank alone (ElaborateOptions::only), and stands for
+// all: others on its links carry as much as it does, and phases without it take no time.
+double estimate(const StepGraph& graph, const Topology& topology, double bytes,
+                std::optional<Rank> seen_from = std::nullopt);
+
+// The group's levels alone, as one group sees them: while all other groups do the same if `all_at_once`
+// (their part of shared links and cores is gone), else while the others rest.
+Topology restricted_to(const Group& group, const Topology& topology, bool all_at_once);
+
+// The part of x that the region covers.
+double length_of(const Region& region);
+
+std::string text_of_size(double bytes);    // "64 KiB"
+std::string text_of_time(double seconds);  // "0.8 us"
+
+}  // namespace hocket::dsl

@@ -1,0 +1,247 @@
+#include "dsl/choose.hpp"
+
+#include <chrono>
+#include <map>
+#include <set>
+
+#include "dsl/estimate.hpp"
+#include "tests/dsl/errors.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+using dsl::Collective;
+
+namespace {
+
+constexpr std::uint64_t KiB = 1024, MiB = 1024 * KiB;
+constexpr Collective all_collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                          Collective::all_gather, Collective::broadcast};
+
+dsl::Chosen chosen(const std::string& topology, std::uint64_t bytes,
+                   Collective collective = Collective::all_reduce, dsl::Rank root = 0) {
+    dsl::Library library({HOCKET_SCHEDULES_DIR});
+    return dsl::choose_schedule(library, dsl::find_topology(library, topology, 0), collective, root, bytes);
+}
+
+std::unique_ptr<dsl::CheckedSchedule> checked(const std::string& schedule, const std::string& topology,
+                                              std::uint64_t bytes,
+                                              Collective collective = Collective::all_reduce) {
+    dsl::PlanRequest request = test::request(collective, schedule, topology);
+    request.bytes = bytes;
+    return dsl::check_schedule(request);
+}
+
+// What the busiest host sends, as a multiple of x.
+double sent_by_a_host(const dsl::StepGraph& graph, dsl::Rank local) {
+    std::map<dsl::Rank, double> sent;
+    for (const dsl::Step& step : graph.steps)
+        if (step.source / local != step.destination / local)
+            sent[step.source / local] += dsl::length_of(graph.regions[step.region]);
+    double most = 0;
+    for (const auto& [host, length] : sent) most = std::max(most, length);
+    return most;
+}
+
+}  // namespace
+
+TEST_CASE("the choice goes from few waits to few bytes as the size grows") {
+    const std::set<std::string> few_waits = {"exchange", "butterfly"},
+                                few_bytes = {"direct", "ring", "halving"};
+    for (const char* topology : {"4", "8h", "4m", "4m/2", "16", "2m", "2h"}) {
+        int flips = 0;
+        bool small = true;
+        for (std::uint64_t bytes = 8; bytes <= 1024 * MiB; bytes *= 4) {
+            const dsl::Chosen choice = chosen(topology, bytes);
+            const bool now = few_waits.count(choice.name) > 0;
+            INFO(topology << " " << bytes << ": " << choice.why);
+            CHECK((now || few_bytes.count(choice.name)));
+            if (bytes == 8) CHECK(now);
+            flips += small != now;
+            small = now;
+        }
+        INFO(topology);
+        // Two hosts: an exchange sends no more than anything else would.
+        CHECK(flips == (std::string(topology) == "2h" ? 0 : 1));
+    }
+}
+
+TEST_CASE("on several hosts large buffers cross the links as few times as is possible") {
+    for (const auto& [topology, local, hosts] :
+         {std::tuple("2mx2h@1Gb/s", 2, 2), {"2mx4h@1Gb/s", 2, 4}, {"4mx3h@1Gb/s", 4, 3}}) {
+        const auto choice = checked("", topology, 64 * MiB);
+        INFO(topology << ": " << choice->choices()[0]);
+        CHECK(sent_by_a_host(choice->graph(), local) == Approx(2.0 * (hosts - 1) / hosts));
+        const auto gather = checked("", topology, 64 * MiB, Collective::all_gather);
+        CHECK(sent_by_a_host(gather->graph(), local) <= 1);
+        const auto broadcast = checked("", topology, 64 * MiB, Collective::broadcast);
+        CHECK(sent_by_a_host(broadcast->graph(), local) == Approx(1));
+    }
+    CHECK(chosen("2mx4h@1Gb/s", 64 * MiB).name == "blueconnect");
+    CHECK(chosen("2mx2h@1Gb/s", 64 * MiB).name == "sharded");  // one exchange across, as many bytes
+    CHECK_THAT(chosen("2mx4h@1Gb/s", 64 * MiB, Collective::broadcast).name, StartsWith("chain"));
+}
+
+TEST_CASE("what is chosen can be asked for by its name, and is the same") {
+    for (const Collective collective : all_collectives)
+        for (const char* topology : {"1", "2", "6", "4m", "3mx2h", "2mx3h@1Gb/s", "2x2x2", "bcube(3, 2)"})
+            for (const std::uint64_t bytes : {std::uint64_t{8}, 32 * KiB, 64 * MiB}) {
+                const dsl::Chosen choice = chosen(topology, bytes, collective);
+                const auto by_size = checked("", topology, bytes, collective);
+                const auto by_name = checked(choice.name, topology, bytes, collective);
+                INFO(choice.why);
+                CHECK(by_size->name() == choice.name);
+                CHECK(by_name->name() == choice.name);
+                REQUIRE(by_size->choices().size() == by_name->choices().size() + 1);
+                CHECK(by_size->choices()[0] == choice.why);
+                CHECK(dsl::estimate(by_size->graph(), by_size->levels(), double(bytes)) ==
+                      Approx(choice.seconds));
+                for (dsl::Rank rank = 0; rank < by_size->levels().ranks(); ++rank)
+                    CHECK(by_size->project(rank).fingerprint == by_name->project(rank).fingerprint);
+            }
+}
+
+TEST_CASE("all ranks choose the same, whatever they have chosen before") {
+    dsl::Library used({HOCKET_SCHEDULES_DIR});
+    const dsl::Topology topology = dsl::host_topology(3, 2);
+    for (const std::uint64_t bytes : {64 * MiB, std::uint64_t{8}, 64 * KiB, 1 * MiB}) {
+        const dsl::Chosen choice = dsl::choose_schedule(used, topology, Collective::all_reduce, 0, bytes);
+        const dsl::Chosen fresh = chosen("3mx2h", bytes);
+        CHECK(choice.name == fresh.name);
+        CHECK(choice.why == fresh.why);
+    }
+    CHECK(chosen("3mx2h", 0).why == chosen("3mx2h", MiB).why);
+}
+
+TEST_CASE("the reason lists those that can run, from the cheapest, at this size") {
+    const dsl::Chosen six = chosen("6", 64 * KiB);
+    CHECK_THAT(six.why, StartsWith("all_reduce of 64 KiB on 6 (6 ranks): " + six.name + " "));
+    CHECK_THAT(six.why, Contains(" ring ") && Contains(" flat(ring, ring) ") && Contains(" nested ") &&
+                            Contains(" us") && !Contains("halving") && !Contains("wrong"));
+    CHECK_THAT(chosen("8", 64 * KiB).why, Contains("halving"));
+    const dsl::Chosen gather = chosen("8", 64 * KiB, Collective::all_gather);
+    CHECK_THAT(gather.why, Contains(" doubling "));  // an algorithm that no schedule has the name of
+}
+
+TEST_CASE("only what is right is chosen") {
+    const test::TemporaryFolder folder;
+    folder.write("a.sched",
+                 "schedule nothing all_reduce(x) { }\n"
+                 "schedule asymmetric all_reduce(x) { each r in world where r > 0 x : r +> 0 }\n"
+                 "schedule elsewhere all_reduce(x) where ranks > 100 { }\n"
+                 "schedule gone all_reduce(x) { all_reduce x over world using missing }\n"
+                 "schedule slow all_reduce(x) { all_reduce x over world using slow }\n"
+                 "algorithm slow all_reduce(x) over g { each r in g where r > 0 x : r +> 0\n"
+                 " for r in 1 ..< g.size x : 0 -> r }\n");
+    dsl::Library library({folder.path()});
+    const dsl::Chosen choice =
+        dsl::choose_schedule(library, dsl::grid_topology("4h"), Collective::all_reduce, 0, KiB);
+    CHECK(choice.name == "slow");
+    CHECK_THAT(choice.why, Contains("nothing 0 us (wrong here), asymmetric ") &&
+                               Contains("us (wrong here), slow ") && !Contains("elsewhere") &&
+                               !Contains("gone"));
+    CHECK_THAT(
+        test::error_of(
+            [&] { dsl::choose_schedule(library, dsl::grid_topology("4h"), Collective::broadcast, 0, KiB); }),
+        Contains("there is no schedule for broadcast that runs on topology 4h") && Contains(folder.path()));
+}
+
+TEST_CASE("inside a schedule, the choice is for the part that the group works on") {
+    const auto sizes = [](const dsl::CheckedSchedule& schedule) {
+        std::vector<std::string> result;
+        for (const std::string& choice : schedule.choices())
+            result.push_back(choice.substr(choice.rfind("at ") + 3));
+        return result;
+    };
+    using Texts = std::vector<std::string>;
+    CHECK(sizes(*checked("blueconnect", "4x8x2", MiB)) ==
+          Texts{"1 MiB)", "256 KiB)", "32 KiB)", "32 KiB)", "256 KiB)", "1 MiB)"});
+    CHECK(sizes(*checked("blueconnect", "4x8x2", 0))[0] == "1 MiB)");
+    CHECK(sizes(*checked("blueconnect", "4x1x2", MiB)) ==
+          Texts{"1 MiB)", "256 KiB)", "256 KiB)", "1 MiB)"});  // nothing is chosen for one rank
+    CHECK(sizes(*checked("default", "4x2", MiB, Collective::all_gather)) == Texts{"256 KiB)", "1 MiB)"});
+    CHECK(sizes(*checked("default", "4x2", MiB, Collective::broadcast)) == Texts{"1 MiB)", "1 MiB)"});
+    // Parts, and statements that name their algorithm.
+    const test::TemporarySchedule file(
+        "schedule s all_reduce(x) {\n"
+        "  reduce_scatter x over levels[0] using ring\n"
+        "  parallel t in 0 ..< 2 { let y = x.part(t of 2) all_reduce y over levels[1] }\n"
+        "  all_gather x over levels[0] using ring }");
+    CHECK(sizes(*checked(file.path(), "4x2", MiB)) == Texts{"128 KiB)", "128 KiB)"});
+}
+
+TEST_CASE("inside a schedule, the choice goes with the size") {
+    const std::string level = "all_reduce over host (8 ranks): ";
+    CHECK_THAT(checked("sharded", "8h", 8)->choices()[0], Contains(level + "exchange"));
+    CHECK_THAT(checked("sharded", "8h", 64 * MiB)->choices()[0], Contains(level + "butterfly"));
+    // A link that eight ranks share is slow for each of them, so that bytes count sooner.
+    CHECK_THAT(checked("sharded", "8h", 4 * KiB)->choices()[0], Contains(level + "exchange"));
+    CHECK_THAT(checked("nested", "8mx8h", 4 * KiB)->choices()[1], Contains(level + "butterfly"));
+}
+
+TEST_CASE("the library's schedules for levels and pipelines are right") {
+    for (const char* topology : {"1", "2", "5", "2x3", "3x2x2", "2x1x3", "4mx2h"}) {
+        CHECK(checked("sharded", topology, KiB)->name() == "sharded");
+        CHECK(checked("nested", topology, KiB)->name() == "nested");
+        const dsl::Rank ranks = checked("ring", topology, KiB)->levels().ranks();
+        for (const char* name : {"chain", "chain(3)", "scatter", "direct", "binomial", "tree", "default"})
+            for (const dsl::Rank root : {0, ranks / 2, ranks - 1})
+                CHECK(test::error_of([&] {
+                          dsl::check_schedule(test::request(Collective::broadcast, name, topology, 0, root));
+                      }) == "");
+    }
+}
+
+TEST_CASE("large worlds are chosen for at once") {
+    for (const char* topology : {"8x16x8", "8mx128h", "2x512", "4mx250h"}) {
+        const auto start = std::chrono::steady_clock::now();
+        const dsl::Chosen choice = chosen(topology, MiB);
+        const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+        INFO(topology << ": " << choice.why);
+        CHECK(seconds.count() < 10);  // a fraction of a second where nothing slows it down
+    }
+}
+
+TEST_CASE("topologies of hosts, and their short form") {
+    const dsl::Topology both = dsl::host_topology(2, 3);
+    CHECK(both.name == "2mx3h");
+    REQUIRE(both.levels.size() == 2);
+    CHECK(both.levels[0].name == "local");
+    CHECK(both.levels[0].medium == "memory");
+    CHECK(both.levels[0].latency == 1e-6);
+    CHECK(both.levels[0].bandwidth == 8e9);
+    CHECK(both.levels[1].name == "host");
+    CHECK(both.levels[1].medium == "fabric");
+    CHECK(both.levels[1].latency == 30e-6);
+    CHECK(both.levels[1].bandwidth == 1.25e9);
+    CHECK(both.levels[1].shared_by == "local");
+    CHECK(dsl::host_topology(4, 1).name == "4m");
+    CHECK(dsl::host_topology(1, 4).name == "4h");
+    CHECK(dsl::host_topology(1, 4).levels[0].shared_by.empty());
+    CHECK(dsl::host_topology(1, 1).name == "1m");
+    CHECK(dsl::host_topology(4, 2, 2, 125e6).name == "4m/2x2h@125MB/s");
+    for (const dsl::Topology& topology :
+         {both, dsl::host_topology(4, 2, 2, 125e6), dsl::host_topology(8, 2, 0, 1e9 / 3)}) {
+        const dsl::Topology again = dsl::grid_topology(topology.name);
+        REQUIRE(again.levels.size() == 2);
+        CHECK(again.name == topology.name);
+        CHECK(again.levels[0].cores == topology.levels[0].cores);
+        CHECK(again.levels[1].bandwidth == topology.levels[1].bandwidth);
+    }
+    CHECK(dsl::host_topology(2, 2, 0, 1e9 / 3).levels[1].bandwidth == Approx(1e9 / 3));
+    CHECK(dsl::grid_topology("2h@1.5Gb/s").levels[0].bandwidth == 187.5e6);
+    CHECK(dsl::grid_topology("2h@10B/s").levels[0].bandwidth == 10);
+    CHECK(dsl::grid_topology("2x3").levels[1].medium == "fabric");  // no word of a medium: as ever
+    CHECK(dsl::grid_topology("2x3").levels[1].name == "l1");
+    CHECK(dsl::grid_topology("2mx3mx2h").levels[1].name == "local1");
+    CHECK(dsl::grid_topology("2mx3mx2h").levels[2].shared_by == "local1");
+    CHECK(dsl::grid_topology("3hx2m").levels[0].shared_by == "local");
+    for (const char* text : {"", "m", "2q", "2mx", "x2m", "2m/", "2h@", "2h@1", "2h@1Gb", "2h@-1Gb/s", "2h/2",
+                             "2m@1Gb/s", "2 m", "2h@1e3B/s"})
+        CHECK(dsl::grid_topology(text).levels.empty());
+    CHECK_THAT(test::error_of([] { dsl::grid_topology("4m/0"); }), Contains("no cores"));
+    CHECK_THAT(test::error_of([] { dsl::grid_topology("4h@0B/s"); }), Contains("a rate of nothing"));
+    CHECK_THAT(test::error_of([] { dsl::grid_topology("0mx2h"); }), Contains("at least 1 rank"));
+    CHECK(checked("blueconnect", "2mx3h", MiB)->topology() == "2mx3h");
+}

@@ -1,0 +1,176 @@
+#include "dsl/estimate.hpp"
+
+#include "tests/dsl/errors.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using dsl::Collective;
+
+namespace {
+
+constexpr double us = 1e-6;
+constexpr double bytes = 1 << 20;
+
+double estimated(const std::string& schedule, const std::string& topology,
+                 Collective collective = Collective::all_reduce, double size = bytes, dsl::Rank root = 0) {
+    const auto checked = dsl::check_schedule(test::request(collective, schedule, topology, 0, root));
+    return dsl::estimate(checked->graph(), checked->levels(), size);
+}
+
+Approx about(double seconds) {
+    return Approx(seconds).epsilon(1e-9);
+}
+
+}  // namespace
+
+TEST_CASE("messages: a latency, what else the sender sends, and the bytes of the busier end") {
+    const double rate = 1.25e9, alpha = 30 * us;  // of a host
+    const double fan = 1.4 * alpha;               // three messages at once: 0.8 + 3 x 0.2
+    CHECK(estimated("exchange", "4h") == about(fan + 3 * bytes / rate));
+    CHECK(estimated("direct", "4h") == about(2 * (fan + 0.75 * bytes / rate)));
+    CHECK(estimated("ring", "4h") == about(6 * (alpha + 0.25 * bytes / rate)));
+    CHECK(estimated("butterfly", "4h") == about(2 * (alpha + bytes / rate)));
+    CHECK(estimated("halving", "4h") == about(4 * alpha + 1.5 * bytes / rate));
+    CHECK(estimated("ring", "1") == 0);
+    CHECK(estimated("ring", "4") == about(6 * (20 * us + 0.25 * bytes / rate)));  // a level without figures
+    CHECK(estimated("ring", "4h@1Gb/s") == about(6 * (alpha + 0.25 * bytes / 125e6)));
+}
+
+TEST_CASE("a region in several pieces is several messages") {
+    const test::TemporarySchedule file(
+        "algorithm two reduce_scatter(x) over g { let y = x.part(0 of 2) let z = x.part(1 of 2)\n"
+        " each r in g, q in g where q != r { y : r +> q z : r +> q } }");
+    // Half of each of two chunks is in two pieces: four messages to the one peer.
+    const auto checked = dsl::check_schedule(test::request(Collective::reduce_scatter, file.path(), "2h"));
+    CHECK(dsl::estimate(checked->graph(), checked->levels(), bytes) ==
+          about(30 * us * (0.8 + 4 * 0.2) + bytes / 1.25e9));
+}
+
+TEST_CASE("clocks: who has the data sends on, who has sent goes on, and pipelines overlap") {
+    const double alpha = 30 * us, tile = bytes / 16 / 1.25e9, whole = bytes / 1.25e9;
+    CHECK(estimated("binomial", "4h", Collective::broadcast) == about(2 * (alpha + whole)));
+    CHECK(estimated("direct", "4h", Collective::broadcast) == about(1.4 * alpha + 3 * whole));
+    // The last of 16 tiles leaves after 15 others, and passes two links.
+    CHECK(estimated("chain", "3h", Collective::broadcast) ==
+          about(15 * (0.2 * alpha + tile) + 2 * (alpha + tile)));
+    CHECK(estimated("chain", "3h", Collective::broadcast, bytes, 2) ==
+          about(15 * (0.2 * alpha + tile) + 2 * (alpha + tile)));
+}
+
+TEST_CASE("memory: one synchronisation a phase, and one pass over all sources") {
+    const double rate = 8e9;
+    CHECK(estimated("exchange", "4m") == about(us + 5 * bytes / rate));  // 3 sources, its own, the result
+    CHECK(estimated("direct", "4m") == about(2 * us + (5.0 / 4 + 2 * 3.0 / 4) * bytes / rate));
+    CHECK(estimated("ring", "4m") == about(6 * us + (3 * 3.0 / 4 + 2 * 3.0 / 4) * bytes / rate));
+    CHECK(estimated("direct", "4m", Collective::broadcast) == about(us + 2 * bytes / rate));
+    // With half as many cores as ranks, everything takes twice as long; with more, nothing is gained.
+    CHECK(estimated("direct", "4m/2") == about(2 * estimated("direct", "4m")));
+    CHECK(estimated("direct", "4m/8") == about(estimated("direct", "4m")));
+    CHECK(estimated("exchange", "2mx2m") == about(estimated("exchange", "4m")));
+}
+
+TEST_CASE("hosts: a shared link carries the bytes of all its ranks") {
+    const double fabric = 125e6, memory = 8e9;
+    // Halves over the link, by both ranks of a host at once.
+    CHECK(estimated("sharded", "2mx2h@1Gb/s") ==
+          about(us + 1.5 * bytes / memory + 30 * us + bytes / fabric + us + bytes / memory));
+    // Everyone sends everything to the two ranks of the other host.
+    CHECK(estimated("exchange", "2mx2h@1Gb/s") == about(1.2 * 30 * us + 4 * bytes / fabric));
+    // Links of their own carry half as much.
+    const test::TemporarySchedule own(
+        "topology own(n = 2) { level local[n] { medium memory latency 1us bandwidth 8GB/s }\n"
+        " level host[2] { medium fabric latency 30us bandwidth 1Gb/s } }");
+    CHECK(estimated("exchange", own.path()) == about(1.2 * 30 * us + 2 * bytes / fabric));
+}
+
+TEST_CASE("ranks that are dealt to hosts in turn are joined by what is between their hosts") {
+    // Rank 0 is with 2: 1 and 3 are on the other host.
+    CHECK(estimated("direct", "2hx2m", Collective::broadcast) == about(1.2 * 30 * us + 2 * bytes / 1.25e9));
+}
+
+TEST_CASE("strands go side by side") {
+    // Two halves of x, on two ports in turn: two messages a step, and never two on one port.
+    CHECK(estimated("bml", "bcube(2, 2)") == about(4 * 1.2 * 20 * us + 0.75 * bytes / 1.25e9));
+    const test::TemporarySchedule file(
+        "schedule s all_reduce(x) {\n"
+        "  parallel t in 0 ..< 2 { let y = x.part(t of 2)\n"
+        "    parallel u in 0 ..< 2 { let z = y.part(u of 2) all_reduce z over world using exchange }\n"
+        "    all_reduce y over world using exchange }\n"
+        "}");
+    dsl::Library library({HOCKET_SCHEDULES_DIR});
+    const dsl::Runnable s = dsl::find_runnable(library, file.path(), Collective::all_reduce);
+    const dsl::Topology topology = dsl::grid_topology("2h");
+    // Not a right all-reduce, but as good for this: all quarters at once, then both halves at once.
+    CHECK(dsl::estimate(dsl::elaborate(s, library, topology, {0, std::nullopt, {}}), topology, bytes) ==
+          about(30 * us * (1.6 + 1.2) + 2 * bytes / 1.25e9));
+}
+
+TEST_CASE("groups that don't touch each other go side by side, and share what they share") {
+    // The level-wise schedule has the pairs of ranks across hosts one after the other in its text.
+    CHECK(estimated("nested", "4mx2h") == about(us + 5 * bytes / 8e9 + 30 * us + 4 * bytes / 1.25e9));
+}
+
+TEST_CASE("more bytes never take less time") {
+    for (const test::Case& item : test::cases())
+        for (const char* topology : {"4", "4m/2", "2mx2h@1Gb/s", "2x4", "8h"}) {
+            if (*item.schedule == '\0') continue;
+            dsl::Library library({HOCKET_SCHEDULES_DIR});
+            const auto checked = dsl::check_schedule(
+                test::request(item.collective, item.schedule, topology));  // all are powers of two
+            const dsl::StepGraph graph = checked->graph();
+            double before = 0;
+            for (double size = 8; size < 1 << 30; size *= 8) {
+                const double seconds = dsl::estimate(graph, checked->levels(), size);
+                INFO(item.schedule << " on " << topology << " at " << size);
+                CHECK(seconds > before);
+                before = seconds;
+            }
+        }
+}
+
+TEST_CASE("where all ranks do the same, one stands for all") {
+    dsl::Library library({HOCKET_SCHEDULES_DIR});
+    for (const char* name : {"ring", "direct", "halving", "exchange", "butterfly", "bml"})
+        for (const char* text : {"8", "16h", "8m", "2x4", "8m/2"}) {
+            const std::string schedule = name, topology_text = text;
+            if (schedule == "ring" && topology_text == "2x4") continue;  // only some of its messages go far
+            const dsl::Topology topology = dsl::grid_topology(text);
+            const dsl::Runnable runnable = dsl::find_runnable(library, name, Collective::all_reduce);
+            const double all =
+                dsl::estimate(dsl::elaborate(runnable, library, topology, {}), topology, bytes);
+            const double one =
+                dsl::estimate(dsl::elaborate(runnable, library, topology, {0, 0, {}}), topology, bytes, 0);
+            INFO(name << " on " << text);
+            CHECK(one == Approx(all).epsilon(0.01));
+        }
+}
+
+TEST_CASE("a group sees its own levels, and of what is shared its part") {
+    const dsl::Topology hosts = dsl::grid_topology("4m/2x3h@8GB/s");
+    const dsl::Topology inside = dsl::restricted_to(dsl::make_group(hosts, {0}), hosts, true);
+    REQUIRE(inside.levels.size() == 1);
+    CHECK(inside.levels[0].bandwidth == Approx(4e9));  // two ranks a core
+    CHECK(inside.levels[0].latency == Approx(2 * us));
+    CHECK(inside.levels[0].cores == 0);
+    const dsl::Topology across = dsl::restricted_to(dsl::make_group(hosts, {1}), hosts, true);
+    REQUIRE(across.levels.size() == 1);
+    CHECK(across.levels[0].bandwidth == Approx(2e9));  // a quarter of the link
+    CHECK(across.levels[0].shared_by.empty());
+    const dsl::Topology alone = dsl::restricted_to(dsl::make_group(hosts, {1}), hosts, false);
+    CHECK(alone.levels[0].bandwidth == Approx(8e9));
+    // Of three levels, the two that remain share among themselves, and with the third.
+    const dsl::Topology three = dsl::grid_topology("2mx4mx3h@8GB/s");
+    const dsl::Topology two = dsl::restricted_to(dsl::make_group(three, {0, 2}), three, true);
+    CHECK(two.levels[1].shared_by == two.levels[0].name);
+    CHECK(two.levels[1].bandwidth == Approx(2e9));
+}
+
+TEST_CASE("figures are told in units that people read") {
+    CHECK(dsl::text_of_size(8) == "8 B");
+    CHECK(dsl::text_of_size(65536) == "64 KiB");
+    CHECK(dsl::text_of_size(bytes / 3) == "341.3 KiB");
+    CHECK(dsl::text_of_size(3 * bytes * 1024) == "3 GiB");
+    CHECK(dsl::text_of_time(0) == "0 us");
+    CHECK(dsl::text_of_time(1.26e-6) == "1.3 us");
+    CHECK(dsl::text_of_time(1.5e-3) == "1500 us");
+}
