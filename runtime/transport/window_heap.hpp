@@ -1,0 +1,47 @@
+// Allocates ranges of a slice: best fit, neighbours merged. It knows offsets only and touches no memory, so
+// no peer can corrupt it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace hocket::transport {
+
+// Thread-safe.
+class WindowHeap {
+  public:
+    // [begin, end): what there is to allocate, a multiple of 64 each. discard(offset, bytes) is called for
+    // blocks of 1 MiB and more (whole pages) that come back, before they can be allocated again.
+    WindowHeap(std::uint64_t begin, std::uint64_t end,
+               std::function<void(std::uint64_t, std::uint64_t)> discard);
+
+    // Blocks of a page and more begin on a page and take whole pages; smaller ones begin on a multiple of 64.
+    // alignment: of the offset, a power of two. Nothing: no room.
+    std::optional<std::uint64_t> allocate(std::uint64_t bytes, std::uint64_t alignment);
+
+    // False: no block begins there.
+    bool release(std::uint64_t offset);
+
+    // Blocks that are released from now on are lost.
+    void quarantine();
+
+    std::uint64_t free_bytes() const;
+
+  private:
+    void insert_free(std::uint64_t offset, std::uint64_t bytes);
+    void erase_free(std::map<std::uint64_t, std::uint64_t>::iterator range);
+
+    const std::function<void(std::uint64_t, std::uint64_t)> discard_;
+    mutable std::mutex mutex_;
+    std::map<std::uint64_t, std::uint64_t> blocks_, free_;            // offset -> bytes
+    std::set<std::pair<std::uint64_t, std::uint64_t>> free_by_size_;  // (bytes, offset): the same ranges
+    std::uint64_t free_bytes_ = 0;
+    bool quarantined_ = false;
+};
+
+}  // namespace hocket::transport
