@@ -1,6 +1,5 @@
 #include "runtime/engine/executor.hpp"
 
-#include <cstring>
 #include <vector>
 
 #include "runtime/engine/address.hpp"
@@ -26,16 +25,16 @@ class Interpreter final : public Executor {
     void run(dsl::OpId id, std::byte* const* areas, const std::uint64_t* byte_offsets) const override {
         const dsl::Op& op = program_.ops[id];
         const std::uint64_t begin = byte_offsets[op.begin], bytes = byte_offsets[op.end] - begin;
-        std::byte* destination = address(areas[op.area], begin);
-        if (op.kind == dsl::Op::Kind::copy) {
-            const std::byte* source = address(areas[op.operands[0]], begin);
-            if (source != destination) std::memcpy(destination, source, bytes);  // equal: in place
-            return;
-        }
+        thread_local std::vector<std::byte*> destinations;
         thread_local std::vector<const std::byte*> operands;
+        destinations.assign(1, address(areas[op.area], begin));
+        for (const dsl::AreaId area : op.also) destinations.push_back(address(areas[area], begin));
         operands.clear();
         for (const dsl::AreaId area : op.operands) operands.push_back(address(areas[area], begin));
-        kernels::combine(type_, op_, destination, operands, bytes / element_size(type_));
+        if (op.kind == dsl::Op::Kind::copy)
+            kernels::copy(destinations, operands[0], bytes);
+        else
+            kernels::combine(type_, op_, destinations, operands, bytes / element_size(type_));
     }
 
   private:

@@ -13,6 +13,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/jit/module_builder.hpp"
+#include "runtime/jit/streaming.hpp"
 
 namespace hocket::jit {
 namespace {
@@ -59,14 +60,15 @@ void check_program(const dsl::RankProgram& program) {
                         fmt::format("JIT: boundary {} of {} for rank {} lies outside of 0 .. 1; "
                                     "please report it with the schedule",
                                     boundary.text(), program.schedule, program.rank));
-    const std::size_t areas = dsl::first_scratch_area + program.scratch.size();
+    const std::size_t areas = program.areas();
     for (std::size_t id = 0; id < program.ops.size(); ++id) {
         const dsl::Op& op = program.ops[id];
         const bool combine = op.kind == dsl::Op::Kind::combine, copy = op.kind == dsl::Op::Kind::copy;
         bool valid = op.begin < program.boundaries.size() && op.end < program.boundaries.size() &&
                      op.area < areas && (!combine || op.operands.size() >= 2) &&
                      (!copy || op.operands.size() == 1);
-        for (const dsl::AreaId area : op.operands) valid = valid && area < areas;
+        for (const auto* list : {&op.operands, &op.also})
+            for (const dsl::AreaId area : *list) valid = valid && area < areas;
         if (!valid)
             throw Error(
                 Status::internal,
@@ -139,6 +141,7 @@ class OrcProgram final : public CompiledProgram {
         check("define symbols", jit_->getMainJITDylib().define(orc::absoluteSymbols({
                                     {jit_->mangleAndIntern("memcpy"), symbol(static_cast<Copy>(std::memcpy))},
                                     {jit_->mangleAndIntern(wide_offset_symbol), symbol(&wide_offset)},
+                                    {jit_->mangleAndIntern(streaming_head_symbol), symbol(&streaming_head)},
                                 })));
     }
 

@@ -7,6 +7,7 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string>
@@ -173,30 +174,23 @@ void ModuleBuilder::emit_steps() {
 // Two loads and a call, with everything known folded in.
 llvm::Function* ModuleBuilder::emit_step(dsl::OpId id, KernelBuilder& kernels) {
     const dsl::Op& op = source_.ops[id];
+    const std::size_t operands = op.operands.size(), destinations = 1 + op.also.size();
     llvm::Function* step = declare(fmt::format("step_{}", id), llvm::Function::InternalLinkage,
                                    {ir_.getPtrTy(), ir_.getPtrTy()}, {"areas", "byte_offsets"});
     // There is nothing in a step to optimise, and there may be thousands: compiling them takes half the time
     // so.
     step->addFnAttr(llvm::Attribute::OptimizeNone);
     step->addFnAttr(llvm::Attribute::NoInline);
-    llvm::Value* areas = step->getArg(0);
     llvm::Value* begin = load_offset(step, op.begin);
     llvm::Value* bytes = ir_.CreateSub(load_offset(step, op.end), begin, "bytes");
-    if (op.kind == dsl::Op::Kind::copy) {
-        const llvm::Align align(element_size(source_.type));
-        const auto address = [&](dsl::AreaId area) {
-            llvm::Value* slot = ir_.CreateConstInBoundsGEP1_64(ir_.getPtrTy(), areas, area);
-            llvm::Value* base = ir_.CreateLoad(ir_.getPtrTy(), slot, fmt::format("area_{}", area));
-            return ir_.CreateGEP(ir_.getInt8Ty(), base, begin, fmt::format("in_area_{}", area));
-        };
-        ir_.CreateMemCpy(address(op.area), align, address(op.operands[0]), align, bytes)->setTailCall();
-    } else if (op.operands.size() <= KernelBuilder::max_unrolled_arity) {
-        llvm::Function* kernel = kernels.combine(op.operands.size());
-        ir_.CreateCall(kernel, {areas, area_ids(id), begin, bytes})->setTailCall();
-    } else {
-        llvm::Value* arity = ir_.getInt64(op.operands.size());
-        ir_.CreateCall(kernels.combine_any(), {areas, area_ids(id), arity, begin, bytes})->setTailCall();
-    }
+    if (std::max(operands, destinations) <= KernelBuilder::most_unrolled)
+        ir_.CreateCall(kernels.unrolled(operands, destinations),
+                       {step->getArg(0), area_ids(id), begin, bytes})
+            ->setTailCall();
+    else
+        ir_.CreateCall(kernels.any(), {step->getArg(0), area_ids(id), begin, bytes, ir_.getInt64(operands),
+                                       ir_.getInt64(destinations)})
+            ->setTailCall();
     ir_.CreateRetVoid();
     return step;
 }
@@ -206,10 +200,12 @@ llvm::Value* ModuleBuilder::load_offset(llvm::Function* step, dsl::BoundaryId bo
     return ir_.CreateLoad(ir_.getInt64Ty(), slot, fmt::format("offset_{}", boundary));
 }
 
-// The destination's and the operands', as the kernels take them.
+// The destinations' and the operands', as the kernels take them.
 llvm::Constant* ModuleBuilder::area_ids(dsl::OpId id) {
-    std::vector<std::uint32_t> ids{source_.ops[id].area};
-    ids.insert(ids.end(), source_.ops[id].operands.begin(), source_.ops[id].operands.end());
+    const dsl::Op& op = source_.ops[id];
+    std::vector<std::uint32_t> ids{op.area};
+    ids.insert(ids.end(), op.also.begin(), op.also.end());
+    ids.insert(ids.end(), op.operands.begin(), op.operands.end());
     return constant_list(ids, fmt::format("step_{}_areas", id));
 }
 

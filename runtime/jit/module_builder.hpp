@@ -25,10 +25,12 @@ struct CodeSource {
 // What the module defines and the runtime looks up.
 using Bind = void (*)(std::uint64_t count, std::uint64_t* byte_offsets);
 using Step = void (*)(std::byte* const* areas, const std::uint64_t* byte_offsets);
-inline constexpr llvm::StringRef bind_symbol = "bind";    // a Bind
-inline constexpr llvm::StringRef steps_symbol = "steps";  // Step[ops], null where the op is a send or receive
+inline constexpr llvm::StringRef bind_symbol = "bind";  // a Bind
+inline constexpr llvm::StringRef steps_symbol =
+    "steps";  // Step[ops], null where the op is no combine or copy
 
-// What it calls, beside memcpy: floor(num * count / den), for the fractions that 64 bits are not enough for.
+// What it calls, beside memcpy and streaming_head(): floor(num * count / den), for the fractions that 64 bits
+// are not enough for.
 inline constexpr llvm::StringRef wide_offset_symbol = "wide_offset";
 std::uint64_t wide_offset(std::uint64_t num, std::uint64_t den, std::uint64_t count);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 namespace hocket::kernels {
@@ -22,10 +23,11 @@ T apply(T a, T b) {
     }
 }
 
-// In strips that fit the cache: every operand is read before the strip is written, so the destination may be
+// In strips that fit the cache: every operand is read before the strip is written, so a destination may be
 // any of them.
 template <ReduceOp op, typename T>
-void combine_as(std::byte* destination, std::span<const std::byte* const> operands, std::size_t count) {
+void combine_as(std::span<std::byte* const> destinations, std::span<const std::byte* const> operands,
+                std::size_t count) {
     constexpr std::size_t strip = 512;
     T result[strip];
     for (std::size_t first = 0; first < count; first += strip) {
@@ -36,37 +38,48 @@ void combine_as(std::byte* destination, std::span<const std::byte* const> operan
             const T* next = operand(k);
             for (std::size_t i = 0; i < length; ++i) result[i] = apply<op>(result[i], next[i]);
         }
-        std::copy_n(result, length, reinterpret_cast<T*>(destination) + first);
+        for (std::byte* destination : destinations)
+            std::copy_n(result, length, reinterpret_cast<T*>(destination) + first);
     }
 }
 
 template <typename T>
-void combine_as(ReduceOp op, std::byte* destination, std::span<const std::byte* const> operands,
-                std::size_t count) {
+void combine_as(ReduceOp op, std::span<std::byte* const> destinations,
+                std::span<const std::byte* const> operands, std::size_t count) {
     switch (op) {
         case ReduceOp::sum:
-            return combine_as<ReduceOp::sum, T>(destination, operands, count);
+            return combine_as<ReduceOp::sum, T>(destinations, operands, count);
         case ReduceOp::max:
-            return combine_as<ReduceOp::max, T>(destination, operands, count);
+            return combine_as<ReduceOp::max, T>(destinations, operands, count);
         case ReduceOp::min:
-            return combine_as<ReduceOp::min, T>(destination, operands, count);
+            return combine_as<ReduceOp::min, T>(destinations, operands, count);
     }
 }
 
 }  // namespace
 
-void combine(DataType type, ReduceOp op, std::byte* destination, std::span<const std::byte* const> operands,
-             std::size_t count) {
+void combine(DataType type, ReduceOp op, std::span<std::byte* const> destinations,
+             std::span<const std::byte* const> operands, std::size_t count) {
     switch (type) {
         case DataType::float32:
-            return combine_as<float>(op, destination, operands, count);
+            return combine_as<float>(op, destinations, operands, count);
         case DataType::float64:
-            return combine_as<double>(op, destination, operands, count);
+            return combine_as<double>(op, destinations, operands, count);
         case DataType::int32:
-            return combine_as<std::int32_t>(op, destination, operands, count);
+            return combine_as<std::int32_t>(op, destinations, operands, count);
         case DataType::int64:
-            return combine_as<std::int64_t>(op, destination, operands, count);
+            return combine_as<std::int64_t>(op, destinations, operands, count);
     }
+}
+
+// In strips, so that with many destinations the source is read from memory once.
+void copy(std::span<std::byte* const> destinations, const std::byte* source, std::size_t bytes) {
+    constexpr std::size_t strip = 32 * 1024;
+    const std::size_t step = destinations.size() > 1 ? strip : bytes;
+    for (std::size_t first = 0; first < bytes; first += step)
+        for (std::byte* destination : destinations)
+            if (destination != source)
+                std::memcpy(destination + first, source + first, std::min(step, bytes - first));
 }
 
 }  // namespace hocket::kernels

@@ -1,4 +1,4 @@
-// The combine kernels in plain C++: what the interpreter runs, and the oracle for generated code.
+// The combine and copy kernels in plain C++: what the interpreter runs, and the oracle for generated code.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,22 @@
 
 namespace hocket::kernels {
 
-// destination[i] = ((operands[0][i] op operands[1][i]) op operands[2][i]) ..., i in 0 .. count - 1.
+// d[i] = ((operands[0][i] op operands[1][i]) op operands[2][i]) ..., i in 0 .. count - 1, for every d of the
+// destinations.
 //
-// At least one operand; `count` elements of `type` each, all pointers aligned to the element. The destination
-// may be exactly one of the operands; it must not overlap one in part. Thread-safe.
+// At least one operand; `count` elements of `type` each, all pointers aligned to the element. A destination
+// may be exactly one of the operands; it must not overlap one in part, nor another destination. Thread-safe.
 //
 // Integer sums wrap around. With a the result so far and b the next operand,
 //   max is  a if a is NaN, else a if a > b, else b
 //   min is  a if a is NaN, else a if a < b, else b
 // so that a NaN among the operands is the result, the first one with its bits unchanged, and of two zeros the
 // later one is taken. Which NaN a floating-point sum of several NaNs gives is not defined.
-void combine(DataType type, ReduceOp op, std::byte* destination, std::span<const std::byte* const> operands,
-             std::size_t count);
+void combine(DataType type, ReduceOp op, std::span<std::byte* const> destinations,
+             std::span<const std::byte* const> operands, std::size_t count);
+
+// `bytes` of the source into every destination, but not into one that is exactly the source; there must be no
+// other overlap. Thread-safe.
+void copy(std::span<std::byte* const> destinations, const std::byte* source, std::size_t bytes);
 
 }  // namespace hocket::kernels

@@ -1,46 +1,83 @@
-// Generated combine kernels against the plain C++ ones, bit for bit.
+// The two executors against each other: generated combines and copies give the bits of the plain C++ ones.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
-#include "runtime/jit/compiled_program.hpp"
-#include "runtime/kernels/cpu/combine.hpp"
+#include "runtime/engine/executor.hpp"
+#include "runtime/jit/streaming.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
 
 namespace {
 
-// Operand k of every combine is area 3 + k, and area 1 is a destination of its own.
-constexpr dsl::AreaId first_operand = dsl::first_scratch_area;
-constexpr std::size_t most_operands = 70;
+// An operation's operands are areas 3, 4, ..., and its destinations some of those, for operations in place,
+// and areas that come after them.
+constexpr dsl::AreaId first_operand = dsl::areas_of_a_rank;
 
-dsl::Op combine_op(std::size_t arity, dsl::AreaId destination) {
-    dsl::Op op{.kind = dsl::Op::Kind::combine,
+dsl::Op operation(std::size_t operands, const std::vector<dsl::AreaId>& destinations) {
+    dsl::Op op{.kind = operands == 1 ? dsl::Op::Kind::copy : dsl::Op::Kind::combine,
                .begin = 0,
                .end = 1,
-               .area = destination,
+               .area = destinations[0],
                .operands = {},
+               .also = {destinations.begin() + 1, destinations.end()},
                .successors = {}};
-    for (std::size_t k = 0; k < arity; ++k) op.operands.push_back(first_operand + k);
+    for (std::size_t k = 0; k < operands; ++k) op.operands.push_back(first_operand + k);
     return op;
 }
 
-// All arities from 2 to 20 with every choice of destination, and some large ones.
-dsl::RankProgram all_combines() {
+// To n areas, of which `in_place` are operands, spread over them; in no order.
+dsl::Op operation(std::size_t operands, std::size_t n, std::size_t in_place) {
+    std::vector<dsl::AreaId> areas;
+    for (std::size_t k = 0; k < in_place; ++k) areas.push_back(first_operand + k * operands / in_place);
+    for (std::size_t k = in_place; k < n; ++k) areas.push_back(first_operand + operands + k);
+    std::reverse(areas.begin(), areas.end());
+    std::rotate(areas.begin(), areas.begin() + operands % n, areas.end());
+    return operation(operands, areas);
+}
+
+std::size_t areas_of(const std::vector<dsl::Op>& ops) {
+    dsl::AreaId last = 0;
+    for (const dsl::Op& op : ops) {
+        last = std::max({last, op.area, op.operands.back()});
+        for (const dsl::AreaId area : op.also) last = std::max(last, area);
+    }
+    return last + 1;
+}
+
+dsl::RankProgram program_of(std::vector<dsl::Op> ops) {
     dsl::RankProgram program{};
     program.boundaries = {dsl::Rational(0), dsl::Rational(1)};
-    program.scratch.resize(most_operands, {0, 1});
-    for (std::size_t arity = 2; arity <= 20; ++arity) {
-        program.ops.push_back(combine_op(arity, dsl::output_area));
-        for (std::size_t k = 0; k < arity; ++k) program.ops.push_back(combine_op(arity, first_operand + k));
-    }
-    for (const std::size_t arity : {33u, 64u, 70u})
-        for (const dsl::AreaId destination : {dsl::AreaId(dsl::output_area), first_operand + 32})
-            program.ops.push_back(combine_op(arity, destination));
+    program.scratch.resize(areas_of(ops) - dsl::areas_of_a_rank, {0, 1});
+    program.ops = std::move(ops);
     return program;
+}
+
+// 1 to 17 operands by 1 to 17 destinations (one of `step` of those, to save time), with none, some and as
+// many as there can be in place; one destination in place of every operand; and some operations with many of
+// both.
+std::vector<dsl::Op> many_operations(std::size_t step) {
+    std::vector<dsl::Op> ops;
+    for (std::size_t n = 1; n <= 17; ++n) {
+        for (std::size_t d = 1 + n % step; d <= 17; d += step)
+            for (const std::size_t in_place : {std::size_t(0), std::min(n, d) / 2, std::min(n, d)})
+                ops.push_back(operation(n, d, in_place));
+        for (dsl::AreaId k = 0; k < n; ++k) ops.push_back(operation(n, {first_operand + k}));
+    }
+    return ops;
+}
+
+std::vector<dsl::Op> wide_operations() {
+    std::vector<dsl::Op> ops;
+    for (const auto& [n, d] : {std::pair(20, 1), {33, 2}, {64, 17}, {70, 40}, {1, 40}, {2, 40}})
+        for (const std::size_t in_place : {0, 1}) ops.push_back(operation(n, d, in_place));
+    return ops;
 }
 
 template <typename T>
@@ -68,26 +105,35 @@ T random_value(std::mt19937& random) {
     }
 }
 
-// The areas of one run, in one allocation with room between them, each aligned to the element only.
+// The areas of one run, in one allocation with room between them: each aligned to the element only, or all at
+// the same place in a cache line.
 template <typename T>
 struct Memory {
+    enum class Layout { scattered, congruent };
+    Layout layout;
+    std::size_t stride;
     std::vector<T> elements;
     std::vector<std::byte*> areas;
 
-    Memory(std::size_t count, std::mt19937& random) {
-        const std::size_t stride = count + 19;  // odd or even with the count: all alignments occur
-        elements.resize(stride * (first_operand + most_operands));
-        for (T& element : elements) element = random_value<T>(random);
-        lay_out(stride);
+    Memory(std::size_t count, std::size_t areas, Layout layout, std::mt19937& random)
+        : layout(layout), stride(count + 19), areas(areas) {
+        constexpr std::size_t line = 64 / sizeof(T);
+        if (layout == Layout::congruent) stride = (stride / line + 1) * line;
+        elements.resize(stride * areas);
+        constexpr std::size_t period = 10'007;  // a prime: no two areas get the same numbers
+        for (std::size_t i = 0; i < elements.size(); ++i)
+            elements[i] = i < period ? random_value<T>(random) : elements[i - period];
+        lay_out();
     }
-    Memory(const Memory& other) : elements(other.elements) {
-        lay_out(elements.size() / (first_operand + most_operands));
+    Memory(const Memory& other)
+        : layout(other.layout), stride(other.stride), elements(other.elements), areas(other.areas.size()) {
+        lay_out();
     }
 
-    void lay_out(std::size_t stride) {
-        areas.clear();
-        for (std::size_t a = 0; a < first_operand + most_operands; ++a)
-            areas.push_back(reinterpret_cast<std::byte*>(elements.data() + a * stride + a % 5));
+    void lay_out() {  // scattered, the stride is odd or even with the count: all alignments occur
+        for (std::size_t a = 0; a < areas.size(); ++a)
+            areas[a] = reinterpret_cast<std::byte*>(elements.data() + a * stride +
+                                                    (layout == Layout::congruent ? 3 : a % 5));
     }
 };
 
@@ -103,39 +149,96 @@ bool same(const std::vector<T>& a, const std::vector<T>& b, ReduceOp op) {
     return true;
 }
 
+// One type's and operator's code for the program, against the interpreter.
 template <typename T>
-void compare(DataType type, ReduceOp op) {
-    const dsl::RankProgram program = all_combines();
-    const auto compiled = jit::CompiledProgram::compile(program, type, op);
-    std::mt19937 random(7);
-    const auto compare_at = [&](std::size_t count, dsl::OpId first, dsl::OpId step) {
-        const Memory<T> original(count, random);
+class Comparison {
+  public:
+    using Layout = typename Memory<T>::Layout;
+
+    Comparison(DataType type, ReduceOp op, dsl::RankProgram program)
+        : type_(type),
+          op_(op),
+          program_(std::move(program)),
+          jit_(engine::Executor::create(engine::ExecutorKind::jit, program_, type, op)),
+          interpreter_(engine::Executor::create(engine::ExecutorKind::interpreter, program_, type, op)) {}
+
+    // Operations first, first + step, ... on the same random numbers.
+    void run(std::size_t count, Layout layout, dsl::OpId first, dsl::OpId step) {
+        const Memory<T> original(count, program_.areas(), layout, random_);
         std::uint64_t offsets[2];
-        compiled->bind(count, offsets);
-        for (dsl::OpId id = first; id < program.ops.size(); id += step) {
-            const dsl::Op& what = program.ops[id];
+        jit_->bind(count, offsets);
+        for (dsl::OpId id = first; id < program_.ops.size(); id += step) {
+            const dsl::Op& op = program_.ops[id];
             Memory<T> actual(original), expected(original);
-            std::vector<const std::byte*> operands;
-            for (const dsl::AreaId area : what.operands) operands.push_back(expected.areas[area]);
-            kernels::combine(type, op, expected.areas[what.area], operands, count);
-            compiled->run(id, actual.areas.data(), offsets);
-            INFO(name_of(type) << ' ' << name_of(op) << ", count " << count << ", arity " << operands.size()
-                               << ", destination area " << what.area);
-            REQUIRE(same(actual.elements, expected.elements, op));
+            interpreter_->run(id, expected.areas.data(), offsets);
+            jit_->run(id, actual.areas.data(), offsets);
+            INFO(name_of(type_) << ' ' << name_of(op_) << ", count " << count << ", operation " << id
+                                << " of " << op.operands.size() << " operands to area " << op.area << " and "
+                                << op.also.size() << " more");
+            REQUIRE(same(actual.elements, expected.elements, op_));
         }
+    }
+
+  private:
+    DataType type_;
+    ReduceOp op_;
+    dsl::RankProgram program_;
+    std::unique_ptr<engine::Executor> jit_, interpreter_;
+    std::mt19937 random_{7};
+};
+
+template <typename T>
+void compare_small(DataType type, ReduceOp op) {
+    const bool all = type == DataType::int32 && op == ReduceOp::sum;
+    Comparison<T> comparison(type, op, program_of(many_operations(all ? 1 : 9)));
+    using Layout = typename Memory<T>::Layout;
+    for (std::size_t count = 0; count <= 70; ++count) comparison.run(count, Layout::scattered, count % 7, 7);
+    for (const std::size_t count : {129u, 1000u, 4099u})
+        comparison.run(count, Layout::scattered, count % 17, 17);
+    Comparison<T> wide(type, op, program_of(wide_operations()));
+    for (const std::size_t count : {1u, 33u, 255u, 256u, 700u}) wide.run(count, Layout::scattered, 0, 1);
+}
+
+// Operations so large that they stream, and such that must not because of where their areas are.
+template <typename T>
+void compare_large(DataType type, ReduceOp op) {
+    using Layout = typename Memory<T>::Layout;
+    struct Shape {
+        std::size_t operands, destinations, in_place;
     };
-    for (std::size_t count = 0; count <= 70; ++count) compare_at(count, count % 3, 3);
-    for (const std::size_t count : {129u, 1000u, 4099u}) compare_at(count, count % 7, 7);
-    compare_at(100'003, 0, 61);
+    for (const auto& [n, d, in_place] : {Shape{1, 1, 0},
+                                         {1, 1, 1},
+                                         {1, 3, 1},
+                                         {1, 17, 1},
+                                         {2, 1, 0},
+                                         {2, 2, 0},
+                                         {2, 2, 1},
+                                         {3, 5, 0},
+                                         {16, 4, 0},
+                                         {17, 1, 0},
+                                         {18, 18, 0}}) {
+        Comparison<T> comparison(type, op, program_of({operation(n, d, in_place)}));
+        const std::size_t count = jit::least_streamed_bytes(n, d) / sizeof(T);
+        for (const Layout layout : {Layout::congruent, Layout::scattered})
+            comparison.run(count + 1 + 7 * d, layout, 0, 1);
+    }
+}
+
+void for_all_types(auto compare) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+        compare(float(), DataType::float32, op);
+        compare(double(), DataType::float64, op);
+        compare(std::int32_t(), DataType::int32, op);
+        compare(std::int64_t(), DataType::int64, op);
+    }
 }
 
 }  // namespace
 
-TEST_CASE("generated combines give the bits of the plain ones", "[jit]") {
-    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
-        compare<float>(DataType::float32, op);
-        compare<double>(DataType::float64, op);
-        compare<std::int32_t>(DataType::int32, op);
-        compare<std::int64_t>(DataType::int64, op);
-    }
+TEST_CASE("generated combines and copies give the interpreter's bits", "[jit]") {
+    for_all_types([]<typename T>(T, DataType type, ReduceOp op) { compare_small<T>(type, op); });
+}
+
+TEST_CASE("and so they do when they stream", "[jit]") {
+    for_all_types([]<typename T>(T, DataType type, ReduceOp op) { compare_large<T>(type, op); });
 }

@@ -1,6 +1,7 @@
 // The plain C++ kernels against values worked out by hand: they are the oracle of all other tests.
 #include "runtime/kernels/cpu/combine.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -24,7 +25,8 @@ T combine_one(ReduceOp op, const std::vector<T>& values) {
     std::vector<const std::byte*> operands;
     for (const T& value : values) operands.push_back(reinterpret_cast<const std::byte*>(&value));
     T result{};
-    kernels::combine(type_of<T>, op, reinterpret_cast<std::byte*>(&result), operands, 1);
+    std::byte* const destination = reinterpret_cast<std::byte*>(&result);
+    kernels::combine(type_of<T>, op, {&destination, 1}, operands, 1);
     return result;
 }
 
@@ -70,17 +72,48 @@ TEST_CASE("combine: NaN, zeros and infinities in max and min", "[kernels]") {
     CHECK(combine_one<float>(ReduceOp::min, {-infinity, infinity, 3.f}) == -infinity);
 }
 
-TEST_CASE("combine: the destination may be any operand, and nothing else is written", "[kernels]") {
+namespace {
+
+using Arrays = std::vector<std::vector<std::int32_t>>;
+
+// Three arrays of count + 1 elements, from 0, from 1000 and from 2000 on.
+Arrays three_arrays(std::size_t count) {
+    Arrays arrays(3, std::vector<std::int32_t>(count + 1));
+    for (std::size_t k = 0; k < 3; ++k) std::iota(arrays[k].begin(), arrays[k].end(), 1000 * int(k));
+    return arrays;
+}
+
+std::vector<std::byte*> pointers(Arrays& arrays, const std::vector<std::size_t>& which) {
+    std::vector<std::byte*> pointers;
+    for (const std::size_t k : which) pointers.push_back(reinterpret_cast<std::byte*>(arrays[k].data()));
+    return pointers;
+}
+
+const std::vector<std::vector<std::size_t>> choices{{0}, {1}, {2}, {0, 1}, {2, 0}, {0, 1, 2}};
+
+}  // namespace
+
+TEST_CASE("combine: destinations may be any operands, and nothing else is written", "[kernels]") {
     for (const std::size_t count : {0u, 1u, 511u, 512u, 513u, 2000u}) {
-        for (std::size_t target = 0; target < 3; ++target) {
-            std::vector<std::vector<std::int32_t>> arrays(3, std::vector<std::int32_t>(count + 1));
-            for (std::size_t k = 0; k < 3; ++k) std::iota(arrays[k].begin(), arrays[k].end(), 1000 * int(k));
-            auto expected = arrays;
-            for (std::size_t i = 0; i < count; ++i) expected[target][i] = 3 * int(i) + 3000;
-            std::vector<const std::byte*> operands;
-            for (auto& array : arrays) operands.push_back(reinterpret_cast<const std::byte*>(array.data()));
-            kernels::combine(DataType::int32, ReduceOp::sum,
-                             reinterpret_cast<std::byte*>(arrays[target].data()), operands, count);
+        for (const auto& targets : choices) {
+            Arrays arrays = three_arrays(count), expected = arrays;
+            for (const std::size_t target : targets)
+                for (std::size_t i = 0; i < count; ++i) expected[target][i] = 3 * int(i) + 3000;
+            const auto all = pointers(arrays, {0, 1, 2});
+            kernels::combine(DataType::int32, ReduceOp::sum, pointers(arrays, targets),
+                             std::vector<const std::byte*>(all.begin(), all.end()), count);
+            CHECK(arrays == expected);
+        }
+    }
+}
+
+TEST_CASE("copy: a destination may be the source, and nothing else is written", "[kernels]") {
+    for (const std::size_t count : {0u, 1u, 8191u, 8192u, 8193u, 40'000u}) {
+        for (const auto& targets : choices) {
+            Arrays arrays = three_arrays(count), expected = arrays;
+            for (const std::size_t target : targets)
+                std::copy_n(arrays[1].begin(), count, expected[target].begin());
+            kernels::copy(pointers(arrays, targets), pointers(arrays, {1})[0], 4 * count);
             CHECK(arrays == expected);
         }
     }

@@ -106,6 +106,14 @@ TEST_CASE("operations work on their region of their areas", "[jit]") {
     }
 }
 
+TEST_CASE("signals and awaits are left to others", "[jit]") {
+    dsl::RankProgram program = thirds();
+    for (const Kind kind : {Kind::signal, Kind::await}) program.ops.push_back(op(kind, 0, 0, 0, {}));
+    const auto compiled = jit::CompiledProgram::compile(program, DataType::int32, ReduceOp::sum);
+    CHECK_THROWS_AS(compiled->run(5, nullptr, nullptr), Error);
+    CHECK_THROWS_AS(compiled->run(6, nullptr, nullptr), Error);
+}
+
 TEST_CASE("an operation that is no code, or none at all, is refused", "[jit]") {
     const auto compiled = jit::CompiledProgram::compile(thirds(), DataType::float64, ReduceOp::max);
     CHECK_THROWS_AS(compiled->run(1, nullptr, nullptr), Error);
@@ -125,6 +133,9 @@ TEST_CASE("malformed programs are refused with the operation's number", "[jit]")
     refused(op(Kind::combine, 0, 4, 1, {0, 3}));
     refused(op(Kind::copy, 0, 1, 6, {0}));
     refused(op(Kind::copy, 0, 1, 1, {0, 3}));
+    dsl::Op also_nowhere = op(Kind::copy, 0, 1, 1, {0});
+    also_nowhere.also = {6};
+    refused(also_nowhere);
     for (const Rational outside : {Rational(-1, 7), Rational(8, 7)})
         CHECK_THROWS_WITH(
             jit::CompiledProgram::compile(with_boundaries({0, outside}), DataType::int32, ReduceOp::sum),
@@ -142,20 +153,24 @@ TEST_CASE("a program without code compiles", "[jit]") {
 
 TEST_CASE("the code can be read", "[jit]") {
     using Catch::Matchers::Contains;
-    const auto compiled = jit::CompiledProgram::compile(thirds(), DataType::float32, ReduceOp::sum);
+    dsl::RankProgram program = thirds();
+    program.ops[4].also = {dsl::input_area};
+    const auto compiled = jit::CompiledProgram::compile(program, DataType::float32, ReduceOp::sum);
     const std::string ir = compiled->llvm_ir(), assembly = compiled->assembly();
-    for (const char* name : {"@bind(", "@step_0(", "@step_2(", "@step_3(", "@combine2_float32_sum(",
-                             "@combine3_float32_sum(", "%operand_2", "%count", "fadd <"})
+    for (const char* name : {"@bind(", "@step_0(", "@step_2(", "@step_3(", "@copy(", "@combine2_float32_sum(",
+                             "@combine2_to_2_float32_sum(", "@combine3_float32_sum(", "%operand_2",
+                             "%destination_1", "%count", "fadd <"})
         CHECK_THAT(ir, Contains(name));
     CHECK_THAT(ir, !Contains("@step_1("));
     CHECK_THAT(ir, !Contains("combine4"));
-    for (const char* name : {"bind:", "step_3:", "combine2_float32_sum:", "combine3_float32_sum:"})
+    for (const char* name : {"bind:", "step_3:", "combine2_float32_sum:", "combine3_float32_sum_cached:"})
         CHECK_THAT(assembly, Contains(name));
 #ifdef __x86_64__
     if (__builtin_cpu_supports("avx2")) {
-        const std::size_t begin = assembly.find("combine3_float32_sum:");
+        const std::size_t begin = assembly.find("combine3_float32_sum_streamed:");
         const std::string kernel = assembly.substr(begin, assembly.find(".size", begin) - begin);
         CHECK_THAT(kernel, Contains("vaddps") && (Contains("%ymm") || Contains("%zmm")));
+        CHECK_THAT(kernel, Contains("vmovntps") && Contains("sfence"));
     }
 #endif
 }
