@@ -73,10 +73,10 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
 hkt_status start(hkt_comm* comm, const std::shared_ptr<engine::Plan>& plan, const void* send, void* recv,
                  std::size_t count, hkt_request** request) {
     check_buffers(*plan, send, recv, count);
-    engine::Execution& execution = comm->engine->start(plan, send, recv, count);
     if (request == nullptr) {
-        comm->engine->wait(execution);
+        comm->engine->run(plan, send, recv, count);
     } else {
+        engine::Execution& execution = comm->engine->start(plan, send, recv, count);
         execution.user = comm;
         *request = handle(execution);
     }
@@ -85,7 +85,8 @@ hkt_status start(hkt_comm* comm, const std::shared_ptr<engine::Plan>& plan, cons
 
 hkt_status start(hkt_comm* comm, const engine::PlanChoice& choice, const void* send, void* recv,
                  std::size_t count, hkt_request** request) {
-    return start(comm, comm->engine->cached_plan(choice), send, recv, count, request);
+    if (request != nullptr) *request = nullptr;
+    return start(comm, comm->engine->cached_plan(choice, count), send, recv, count, request);
 }
 
 }  // namespace
@@ -177,7 +178,9 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
         }
         auto made = std::make_unique<hkt_plan>();
         made->comm = comm;
-        made->plan = comm->engine->make_plan(choice);
+        made->collective = choice.collective;
+        made->type = choice.type;
+        made->plans = comm->engine->make_plans(choice);
         *plan = made.release();
         return HKT_SUCCESS;
     });
@@ -186,18 +189,32 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
 hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t count, hkt_request** request) {
     return capi::guarded(plan == nullptr ? nullptr : plan->comm, [&] {
         if (plan == nullptr) capi::refuse("hkt_plan_start: the plan is null");
-        return start(plan->comm, plan->plan, send, recv, count, request);
+        if (request != nullptr) *request = nullptr;
+        const auto& sized = plan->comm->engine->plan_for(*plan->plans, plan->collective, plan->type, count);
+        return start(plan->comm, sized, send, recv, count, request);
     });
 }
 
 const char* hkt_plan_explain(hkt_plan* plan) {
     if (plan == nullptr) return "";
     try {
-        std::call_once(plan->explained, [&] { plan->explanation = dsl::explain(plan->plan->program()); });
+        std::call_once(plan->explained,
+                       [&] { plan->explanation = dsl::explain(plan->plans->for_bytes(1 << 20)->program()); });
     } catch (...) {
         return "";
     }
     return plan->explanation.c_str();
+}
+
+const char* hkt_plan_schedule(hkt_plan* plan, size_t count) {
+    if (plan == nullptr) return "";
+    try {
+        return plan->comm->engine->plan_for(*plan->plans, plan->collective, plan->type, count)
+            ->schedule()
+            .c_str();
+    } catch (...) {
+        return "";
+    }
 }
 
 void hkt_plan_destroy(hkt_plan* plan) {

@@ -20,7 +20,9 @@ struct hkt_comm {
 
 struct hkt_plan {
     hkt_comm* comm;
-    std::shared_ptr<hocket::engine::Plan> plan;
+    hocket::dsl::Collective collective;
+    hocket::DataType type;
+    std::unique_ptr<hocket::engine::SizedPlans> plans;
     std::once_flag explained;
     std::string explanation;
 };

@@ -162,6 +162,32 @@ HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
  * unknown key. Valid until comm is destroyed. */
 HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
 
+/* ---- Memory ----------------------------------------------------------------------------------- */
+/* The ranks of a host read and write each other's buffers where they are, if all of them lie in memory from
+ * here; buffers in other memory are copied through shared memory, a tile at a time. Nothing else differs, and
+ * ranks may differ in where their buffers are. All four functions are local: they don't wait for other ranks.
+ * The memory belongs to comm and is gone when that is destroyed. */
+
+/* bytes of page-aligned memory, its contents undefined; null for 0 bytes. Errors: INVALID_ARGUMENT,
+ * OUT_OF_MEMORY (a rank's part of the host's shared memory is as large as the machine's memory, if limits on
+ * address space allow; the text tells what is left). Thread-safe. */
+HKT_API hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory);
+
+/* Gives back what hkt_mem_alloc returned; no operation may be using it. Null is a no-op. Errors:
+ * INVALID_ARGUMENT. Thread-safe. */
+HKT_API hkt_status hkt_mem_free(hkt_comm* comm, void* memory);
+
+/* Makes memory that was allocated elsewhere (malloc, mmap; not the stack, not a file) shared in place:
+ * address and contents stay, the pages that it lies in are replaced. While this runs no other thread may
+ * write to those pages (page-aligned memory shares them with nobody), and until hkt_mem_deregister the memory
+ * must not be freed; child processes share it, and page pinning that was done before (CUDA, RDMA, io_uring)
+ * is lost. Errors: INVALID_ARGUMENT (memory of another kind, or registered already), OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_mem_register(hkt_comm* comm, void* memory, size_t bytes);
+
+/* Makes it private again; contents stay. memory is what hkt_mem_register was given. Errors: INVALID_ARGUMENT.
+ */
+HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
+
 /* ---- Collectives ------------------------------------------------------------------------------ */
 /* Each looks its plan up in the communicator's cache and makes it at first use (see hkt_plan_create),
  * then starts it. With a non-null request it returns at once; the buffers belong to Hocket until the
@@ -230,8 +256,14 @@ HKT_API hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hk
 HKT_API hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t count,
                                   hkt_request** request);
 
-/* The plan in words: this rank's steps with their source lines. Valid until the plan is destroyed. */
+/* The plan in words, as it is for 1 MiB: this rank's steps with their source lines. Valid until the plan is
+ * destroyed. */
 HKT_API const char* hkt_plan_explain(hkt_plan* plan);
+
+/* The schedule that a start with this count takes: its name on the first line, and where Hocket chose, why on
+ * those that follow. Makes the plan for that count if it does not exist yet; "" if that fails. Valid until
+ * the plan is destroyed. */
+HKT_API const char* hkt_plan_schedule(hkt_plan* plan, size_t count);
 
 /* Frees the plan; its started requests must be complete. Null is a no-op. */
 HKT_API void hkt_plan_destroy(hkt_plan* plan);

@@ -23,11 +23,12 @@ namespace {
 // The buffers of one size, out of place (two) or in place (one).
 class Buffers {
   public:
-    Buffers(const Layout& layout, bool in_place)
+    Buffers(const Layout& layout, bool in_place, const Allocate& allocate)
         : layout_(layout),
           in_place_(in_place),
-          first_((in_place ? layout.larger_count() : layout.send_count()) * element_size(layout.type)),
-          second_(in_place ? 0 : layout.recv_count() * element_size(layout.type)) {}
+          first_((in_place ? layout.larger_count() : layout.send_count()) * element_size(layout.type),
+                 allocate),
+          second_(in_place ? 0 : layout.recv_count() * element_size(layout.type), allocate) {}
 
     const void* send() { return layout_.sends() || in_place_ ? input() : nullptr; }
     void* recv() {
@@ -68,7 +69,7 @@ class Bench {
 
     // One measurement for each plan.
     std::vector<Measurement> measure(const Layout& layout, const std::vector<Plan>& plans, bool in_place) {
-        Buffers buffers(layout, in_place);
+        Buffers buffers(layout, in_place, options_.shared_memory ? shared_memory(comm_) : private_memory);
         buffers.prepare(++round_);
         const auto timings = bench::measure(comm_, loop_, static_cast<int>(plans.size()),
                                             [&](int plan) { run(plans[plan].get(), layout, buffers); });
@@ -116,7 +117,8 @@ void run_table(const Options& options, hkt_comm* comm, Method method, hkt_type t
         const auto out_of_place = bench.measure(layout, plans, false),
                    in_place = bench.measure(layout, plans, true);
         for (std::size_t p = 0; p < plans.size(); ++p)
-            report.add({layout, options.executors[p], out_of_place[p], in_place[p]});
+            report.add({layout, options.executors[p], hkt_plan_schedule(plans[p].get(), layout.count),
+                        out_of_place[p], in_place[p]});
     }
 }
 

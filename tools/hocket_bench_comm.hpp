@@ -5,6 +5,7 @@
 #include <string>
 
 #include "capi/hocket.h"
+#include "tools/hocket_bench_data.hpp"
 #include "tools/hocket_bench_options.hpp"
 
 namespace hocket::bench {
@@ -24,6 +25,9 @@ Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op,
                hkt_executor executor);
 
 // Whether it holds on every rank. Collective.
+// From hkt_mem_alloc. What it gives must be gone before comm is.
+Allocate shared_memory(hkt_comm* comm);
+
 bool all_agree(hkt_comm* comm, bool holds);
 
 // A fact of the communicator, "?" if there is none.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <type_traits>
 
 namespace hocket::bench {
@@ -126,12 +127,21 @@ std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const v
     });
 }
 
-GuardedBuffer::GuardedBuffer(std::size_t bytes) : memory_(bytes + 2 * guard_bytes, guard_byte) {
+std::shared_ptr<void> private_memory(std::size_t bytes) {
+    constexpr std::align_val_t page{4096};
+    return {::operator new(bytes, page), [](void* memory) { ::operator delete(memory, page); }};
+}
+
+GuardedBuffer::GuardedBuffer(std::size_t bytes, const Allocate& allocate)
+    : bytes_(bytes),
+      owner_(allocate(bytes + 2 * guard_bytes)),
+      memory_(static_cast<unsigned char*>(owner_.get())) {
+    std::fill(memory_, end(), guard_byte);
     poison();
 }
 
 void GuardedBuffer::poison() {
-    std::fill(memory_.begin() + guard_bytes, memory_.end() - guard_bytes, poison_byte);
+    std::fill(memory_ + guard_bytes, end() - guard_bytes, poison_byte);
 }
 
 std::size_t GuardedBuffer::overwritten_guards() const {
@@ -139,8 +149,7 @@ std::size_t GuardedBuffer::overwritten_guards() const {
         return static_cast<std::size_t>(
             std::count_if(begin, end, [](unsigned char b) { return b != guard_byte; }));
     };
-    return changed(memory_.begin(), memory_.begin() + guard_bytes) +
-           changed(memory_.end() - guard_bytes, memory_.end());
+    return changed(memory_, memory_ + guard_bytes) + changed(end() - guard_bytes, end());
 }
 
 }  // namespace hocket::bench

@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "capi/hocket.h"
@@ -56,18 +58,26 @@ std::size_t count_wrong(const Layout& layout, std::uint64_t round, const void* r
 std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const void* send,
                               std::size_t skip_begin, std::size_t skip_end);
 
+// Where buffers come from: page-aligned memory of at least so many bytes.
+using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
+std::shared_ptr<void> private_memory(std::size_t bytes);
+
 // Memory between two guard zones.
 class GuardedBuffer {
   public:
-    explicit GuardedBuffer(std::size_t bytes);
-    void* data() { return memory_.data() + guard_bytes; }
-    void* at(std::size_t offset) { return memory_.data() + guard_bytes + offset; }
+    explicit GuardedBuffer(std::size_t bytes, const Allocate& allocate = private_memory);
+    void* data() { return memory_ + guard_bytes; }
+    void* at(std::size_t offset) { return memory_ + guard_bytes + offset; }
     void poison();                           // so that a result left over from before can't pass
     std::size_t overwritten_guards() const;  // bytes
 
   private:
     static constexpr std::size_t guard_bytes = 4096;
-    std::vector<unsigned char> memory_;
+    unsigned char* end() const { return memory_ + bytes_ + 2 * guard_bytes; }
+
+    std::size_t bytes_;
+    std::shared_ptr<void> owner_;
+    unsigned char* memory_;
 };
 
 }  // namespace hocket::bench

@@ -77,7 +77,7 @@ std::vector<std::size_t> sizes_of(const Options& options) {
 std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code) {
     CLI::App app{"Measures and checks a collective. Start it with hocket-run -n N.", "hocket-bench"};
     std::string collective, min = "8", max = "4M", step = "0", type = "float32", op = "sum",
-                            executor = "default";
+                            executor = "default", memory = "shared";
     Options options;
     int check = 1;
     app.add_option("COLLECTIVE", collective)->required()->check(one_of(collectives));
@@ -108,10 +108,14 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     app.add_option("--executor", executor, "what runs the plan")
         ->check(one_of(executors))
         ->capture_default_str();
+    app.add_option("--memory", memory, "of the buffers: shared (hkt_mem_alloc) or private (malloc)")
+        ->check(CLI::IsMember({"shared", "private"}))
+        ->capture_default_str();
     app.add_flag("--back-to-back", options.back_to_back,
                  "time a loop without barriers, as always where ranks share no clock");
     app.add_option("--json", options.json_file, "write everything to this file too");
-    app.add_flag("-v,--verbose", options.verbose, "print rank 0's steps");
+    app.add_flag("-v,--verbose", options.verbose,
+                 "print rank 0's steps, and for each size the schedule and why");
     try {
         app.parse(argc, argv);
         options.min_bytes = parse_bytes(min);
@@ -128,6 +132,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     }
     options.collective = collectives.at(collective);
     options.check = check == 1;
+    options.shared_memory = memory == "shared";
     options.types = types.at(type);
     options.ops = has_op(options.collective) ? ops.at(op) : std::vector<hkt_op>{HKT_SUM};
     options.executors = executors.at(executor);

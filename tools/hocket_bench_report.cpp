@@ -8,6 +8,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <sstream>
 #include <stdexcept>
 
 #include "tools/hocket_bench_statistics.hpp"
@@ -101,6 +102,9 @@ void Report::add(const Row& row) {
     for (const Measurement& way : {row.out_of_place, row.in_place})
         fmt::print("{}", columns(layout, way, options_.check));
     fmt::print("{}\n", options_.executors.size() > 1 ? fmt::format("  # {}", name_of(row.executor)) : "");
+    if (!options_.verbose) return;
+    std::istringstream lines(row.schedule);
+    for (std::string line; std::getline(lines, line);) fmt::print("#   {}\n", line);
     std::fflush(stdout);
 }
 
@@ -186,6 +190,7 @@ void Report::write_json(std::ostream& stream) const {
                                 {"redop", op_name(row.layout)},
                                 {"root", root_of(row.layout)},
                                 {"executor", name_of(row.executor)},
+                                {"schedule", row.schedule.substr(0, row.schedule.find('\n'))},
                                 {"out_of_place", json_of(row.layout, row.out_of_place, options_.check)},
                                 {"in_place", json_of(row.layout, row.in_place, options_.check)}});
     if (options_.check) {

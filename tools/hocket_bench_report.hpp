@@ -23,6 +23,7 @@ struct Measurement {
 struct Row {
     Layout layout;
     hkt_executor executor;
+    std::string schedule;  // that was taken for this size; why, from the second line on
     Measurement out_of_place, in_place;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/engine/agreement.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "dsl/topology.hpp"
 #include "runtime/error.hpp"
 
 namespace hocket::engine {
@@ -16,13 +18,20 @@ namespace {
 using Json = nlohmann::json;
 
 // The boot id tells hosts apart that have the same name; containers of one host that share neither name nor
-// memory differ in the name.
+// network differ in those.
 std::string this_host() {
-    char name[256] = "";
+    char name[256] = "", network[64] = "";
     gethostname(name, sizeof name - 1);
     std::string boot;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-    return fmt::format("{}/{}", name, boot);
+    [[maybe_unused]] const auto length = readlink("/proc/self/ns/net", network, sizeof network - 1);
+    return fmt::format("{}/{}/{}", name, boot, network);
+}
+
+int usable_cores() {
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
+    return CPU_COUNT(&cores);
 }
 
 // "ranks 0-3, 5"
@@ -52,12 +61,14 @@ void compare(const std::vector<Json>& cards, const char* key) {
 
 }  // namespace
 
-bool agree(transport::Bootstrap& bootstrap, const Options& options) {
+Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const std::string& invitation) {
     const Json mine = {{"Hocket's version", HOCKET_VERSION},
                        {"HOCKET_TOPOLOGY", options.topology},
                        {"HOCKET_SCHEDULE", options.schedule},
                        {"HOCKET_PROVIDER", options.provider},
-                       {"host", this_host()}};
+                       {"host", this_host()},
+                       {"memory", invitation},
+                       {"cores", usable_cores()}};
     // Texts of the environment need not be UTF-8.
     const std::string card = mine.dump(-1, ' ', false, Json::error_handler_t::replace);
     std::vector<Json> cards;
@@ -72,8 +83,26 @@ bool agree(transport::Bootstrap& bootstrap, const Options& options) {
     // The version comes first: the others' meaning depends on it.
     for (const char* key : {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_SCHEDULE", "HOCKET_PROVIDER"})
         compare(cards, key);
-    return std::all_of(cards.begin(), cards.end(),
-                       [&](const Json& card) { return card.at("host") == mine.at("host"); });
+    Agreement agreement;
+    agreement.cores = cards[0].at("cores").get<int>();
+    std::map<std::string, int> numbers;
+    for (const Json& card : cards) {
+        const auto host = card.at("host").get<std::string>();
+        agreement.hosts.push_back(numbers.emplace(host, static_cast<int>(numbers.size())).first->second);
+        agreement.invitations.push_back(card.at("memory").get<std::string>());
+        agreement.cores = std::min(agreement.cores, card.at("cores").get<int>());
+    }
+    return agreement;
+}
+
+std::string topology_of(const Agreement& agreement) {
+    const auto ranks = static_cast<dsl::Rank>(agreement.hosts.size());
+    if (ranks == 1) return "1";
+    const dsl::Rank hosts = 1 + *std::max_element(agreement.hosts.begin(), agreement.hosts.end());
+    const dsl::Rank local = ranks / hosts;
+    for (dsl::Rank rank = 0; rank < ranks; ++rank)
+        if (agreement.hosts[static_cast<std::size_t>(rank)] != rank / local) return std::to_string(ranks);
+    return dsl::host_topology(local, hosts, agreement.cores < local ? agreement.cores : 0).name;
 }
 
 void connect_all(transport::Bootstrap& bootstrap, transport::Fabric& fabric, const Options& options) {

@@ -11,10 +11,20 @@
 
 namespace hocket::engine {
 
-// Collective. Compares Hocket's version, topology, schedule and provider over all ranks. True if all of them
-// share a host (same host name and boot id). Throws hocket::Error(mismatch) naming the ranks that differ, on
-// all ranks alike; peer_lost, timeout.
-bool agree(transport::Bootstrap& bootstrap, const Options& options);
+struct Agreement {
+    std::vector<int> hosts;                // by rank: the number of its host
+    std::vector<std::string> invitations;  // by rank: to the memory of its host
+    int cores = 1;                         // the fewest that a rank may use
+};
+
+// Collective. Compares Hocket's version, topology, schedule and provider over all ranks, and finds which of
+// them share a host: same name, boot id and network namespace. Throws hocket::Error(mismatch) naming the
+// ranks that differ, on all ranks alike; peer_lost, timeout.
+Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const std::string& invitation);
+
+// The short form of the topology that the hosts make (see dsl::grid_topology): "4m/2", "2mx3h". Where hosts
+// have different numbers of ranks, or ranks are not numbered host by host, one level of all.
+std::string topology_of(const Agreement& agreement);
 
 // Collective. Tells everybody this endpoint's address and connects it with all others.
 void connect_all(transport::Bootstrap& bootstrap, transport::Fabric& fabric, const Options& options);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "dsl/compile.hpp"
@@ -12,6 +13,10 @@ namespace hocket::engine {
 namespace {
 
 constexpr std::chrono::milliseconds goodbye_limit{500};
+
+// Up to here a rank's part of the work costs less than one more wait for the others.
+constexpr std::uint64_t small_bytes = 16 * 1024;
+constexpr std::uint64_t usual_bytes = 1 << 20;
 
 // The language's errors in the runtime's terms.
 template <typename Call>
@@ -66,31 +71,71 @@ std::unique_ptr<Communicator> Communicator::create(const Options& options) {
 Communicator::Communicator(const Options& options)
     : options_(options), schedule_path_(joined(options.schedule_path)), executor_(name_of(options.executor)) {
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
-    const bool one_host = agree(*bootstrap_, options_);
+    transport::WindowInvitation invitation;
+    agreement_ = agree(*bootstrap_, options_, invitation.name());
+    one_host_ = std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) == size();
     try {
         // After the topologies were compared, so that it fails on all ranks alike.
         in_dsl([&] { dsl::check_topology(options_.topology, options_.schedule_path, options_.world_size); });
-        if (options_.topology.empty()) options_.topology = std::to_string(options_.world_size);
-        if (options_.world_size > 1) open_fabric(one_host);
+        if (options_.topology.empty())
+            options_.topology =
+                options_.provider.empty() ? topology_of(agreement_) : std::to_string(options_.world_size);
+        open_window(std::move(invitation));
+        open_fabric();
     } catch (const Error& error) {
         tell_others(*bootstrap_, error);
         throw;
     }
-    progress_ = std::make_unique<Progress>(*bootstrap_, fabric_.get(), options_.timeout);
+    progress_ =
+        std::make_unique<Progress>(*bootstrap_, neighbourhood_.get(), fabric_.get(), options_.timeout);
 }
 
-void Communicator::open_fabric(bool one_host) {
-    const std::string by_hosts = one_host ? "shm" : "tcp";
-    fabric_ = transport::Fabric::open(options_.provider.empty() ? by_hosts : options_.provider,
-                                      one_host ? "127.0.0.1" : "");
+// A provider that was asked for by name carries everything.
+void Communicator::open_window(transport::WindowInvitation invitation) {
+    const auto host_of = [&](int rank) { return agreement_.hosts[static_cast<std::size_t>(rank)]; };
+    const bool shares = options_.provider.empty();
+    std::vector<dsl::Rank> members;
+    std::vector<std::string> names;
+    int self = 0;
+    for (int other = 0; other < size(); ++other) {
+        if (other != rank() && (!shares || host_of(other) != host_of(rank()))) continue;
+        if (other == rank()) self = static_cast<int>(members.size());
+        members.push_back(other);
+        names.push_back(agreement_.invitations[static_cast<std::size_t>(other)]);
+    }
+    const auto bad_news = [&]() -> std::optional<std::string> {
+        if (const auto report = bootstrap_->reported())
+            return fmt::format("rank {} reported: {}", report->rank, decode_notice(report->text).text);
+        if (const auto loss = bootstrap_->loss())
+            return fmt::format("rank {} was lost: {}", loss->rank, loss->reason);
+        return std::nullopt;
+    };
+    auto window = transport::Window::open(std::move(invitation), names, self, Neighbourhood::reserved_bytes(),
+                                          std::chrono::steady_clock::now() + options_.timeout, bad_news);
+    window_ = window.get();
+    if (!shares) agreement_.hosts.clear();
+    if (members.size() == 1) {
+        own_window_ = std::move(window);
+        return;
+    }
+    neighbourhood_ = std::make_unique<Neighbourhood>(std::move(window), std::move(members));
+    provider_ = "memory";
+}
+
+// For ranks that no memory is shared with.
+void Communicator::open_fabric() {
+    const int here = neighbourhood_ ? neighbourhood_->members() : 1;
+    if (here == size()) return;
+    fabric_ = transport::Fabric::open(options_.provider.empty() ? "tcp" : options_.provider,
+                                      one_host_ ? "127.0.0.1" : "");
     connect_all(*bootstrap_, *fabric_, options_);
-    provider_ = fabric_->provider();
+    provider_ = (neighbourhood_ ? provider_ + ", " : "") + fabric_->provider();
 }
 
 Communicator::~Communicator() {
-    if (fabric_) say_goodbye();
+    if (size() > 1) say_goodbye();
     progress_.reset();  // gives up what is still in flight
-    if (fabric_) bootstrap_->leave();
+    if (size() > 1) bootstrap_->leave();
 }
 
 // A rank that is done may still hold what others wait for: messages that only move while it drives the
@@ -128,7 +173,9 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
     return options_.schedule;  // exists for none: an error that says where it was looked for
 }
 
-std::shared_ptr<Plan> Communicator::make_plan(const PlanChoice& choice) const {
+// `bytes`: of x. Schedules that come out the same for different sizes share a plan.
+std::shared_ptr<Plan> Communicator::make_plan(const PlanChoice& choice, std::uint64_t bytes,
+                                              const SizedPlans::Made& made) const {
     if (choice.root < 0 || choice.root >= size())
         throw Error(Status::invalid_argument,
                     fmt::format("the root is {}; it must be a rank, 0 to {}", choice.root, size() - 1));
@@ -139,18 +186,54 @@ std::shared_ptr<Plan> Communicator::make_plan(const PlanChoice& choice) const {
     request.search_path = options_.schedule_path;
     request.ranks = size();
     request.root = choice.root;
-    auto program = in_dsl([&] { return dsl::check_schedule(request)->project(rank()); });
+    request.hosts = agreement_.hosts;
+    request.economy = bytes <= small_bytes ? dsl::Economy::waits : dsl::Economy::bytes;
+    request.bytes = bytes;
+    const auto checked = in_dsl([&] { return dsl::check_schedule(request); });
+    dsl::RankProgram program = in_dsl([&] { return checked->project(rank()); });
+    for (const auto& plan : made)
+        if (plan->program().fingerprint == program.fingerprint && plan->program().economy == program.economy)
+            return plan;
     const auto executor = choice.executor == ExecutorKind::automatic ? options_.executor : choice.executor;
-    return Plan::make(std::move(program), choice.type, choice.op, executor, choice.purpose);
+    return Plan::make(std::move(program), choice.type, choice.op, executor, choice.purpose,
+                      checked->choices());
 }
 
-std::shared_ptr<Plan> Communicator::cached_plan(const PlanChoice& choice) {
+std::unique_ptr<SizedPlans> Communicator::lazy_plans(const PlanChoice& choice) const {
+    return std::make_unique<SizedPlans>([this, choice](std::uint64_t bytes, const SizedPlans::Made& made) {
+        return make_plan(choice, bytes, made);
+    });
+}
+
+std::unique_ptr<SizedPlans> Communicator::make_plans(const PlanChoice& choice) const {
+    auto plans = lazy_plans(choice);
+    plans->for_bytes(usual_bytes);
+    return plans;
+}
+
+SizedPlans& Communicator::cached_plans(const PlanChoice& choice) {
+    const bool is_usual = choice.root == 0 && !choice.schedule && choice.purpose.empty();
+    auto& usual = usual_plans_[(static_cast<std::size_t>(choice.collective) * types +
+                                static_cast<std::size_t>(choice.type)) *
+                                   operators +
+                               static_cast<std::size_t>(choice.op)];
+    if (is_usual)
+        if (SizedPlans* known = usual.load(std::memory_order_acquire)) return *known;
     const Key key{choice.collective, choice.type,     choice.op,     choice.root,
                   choice.schedule,   choice.executor, choice.purpose};
     const std::lock_guard lock(plans_mutex_);
-    std::shared_ptr<Plan>& plan = plans_[key];
-    if (!plan) plan = make_plan(choice);
-    return plan;
+    std::unique_ptr<SizedPlans>& plans = plans_[key];
+    if (!plans) plans = lazy_plans(choice);
+    if (is_usual) usual.store(plans.get(), std::memory_order_release);
+    return *plans;
+}
+
+const std::shared_ptr<Plan>& Communicator::plan_for(SizedPlans& plans, dsl::Collective collective,
+                                                    DataType type, std::uint64_t count) const {
+    const bool is_by_rank =
+        collective == dsl::Collective::reduce_scatter || collective == dsl::Collective::all_gather;
+    const std::uint64_t factor = element_size(type) * (is_by_rank ? static_cast<std::uint64_t>(size()) : 1);
+    return plans.for_bytes(std::min(count, UINT64_MAX / factor) * factor);
 }
 
 Execution& Communicator::start(const std::shared_ptr<Plan>& plan, const void* send, void* recv,
@@ -163,15 +246,14 @@ Execution& Communicator::start(const std::shared_ptr<Plan>& plan, const void* se
 // operations in flight that others wait for.
 void Communicator::barrier() {
     std::int32_t here = 1, all = 0;
-    progress_->wait(progress_->start(meeting("barrier"), 1, &here, &all));
+    progress_->run(meeting("barrier"), 1, &here, &all);
 }
 
 // By the library's own choice, whatever the communicator's is.
-std::shared_ptr<Plan> Communicator::meeting(std::string purpose) {
-    return cached_plan({.type = DataType::int32,
-                        .schedule = "",
-                        .executor = ExecutorKind::interpreter,
-                        .purpose = std::move(purpose)});
+const std::shared_ptr<Plan>& Communicator::meeting(const std::string& purpose) {
+    const PlanChoice choice{
+        .type = DataType::int32, .schedule = "", .executor = ExecutorKind::interpreter, .purpose = purpose};
+    return cached_plans(choice).for_bytes(sizeof(std::int32_t));
 }
 
 }  // namespace hocket::engine

@@ -1,6 +1,8 @@
 // A member's view of its job: the plans it has made, and the operations that it starts.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -10,9 +12,10 @@
 #include <string>
 #include <tuple>
 
+#include "runtime/engine/agreement.hpp"
 #include "runtime/engine/options.hpp"
-#include "runtime/engine/plan.hpp"
 #include "runtime/engine/progress.hpp"
+#include "runtime/engine/sized_plans.hpp"
 
 namespace hocket::engine {
 
@@ -42,32 +45,58 @@ class Communicator {
     const std::string& schedule_path() const { return schedule_path_; }
     const std::string& executor() const { return executor_; }
 
-    std::shared_ptr<Plan> make_plan(const PlanChoice& choice) const;
-    std::shared_ptr<Plan> cached_plan(const PlanChoice& choice);
+    // The plans of a choice. make_plans makes the first of them at once, so that what is wrong is told now.
+    std::unique_ptr<SizedPlans> make_plans(const PlanChoice& choice) const;
+    SizedPlans& cached_plans(const PlanChoice& choice);
+    const std::shared_ptr<Plan>& cached_plan(const PlanChoice& choice, std::uint64_t count) {
+        return plan_for(cached_plans(choice), choice.collective, choice.type, count);
+    }
+
+    // The plan among them for `count` as the collective's function takes it.
+    const std::shared_ptr<Plan>& plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,
+                                          std::uint64_t count) const;
 
     Execution& start(const std::shared_ptr<Plan>& plan, const void* send, void* recv, std::uint64_t count);
+    void run(const std::shared_ptr<Plan>& plan, const void* send, void* recv, std::uint64_t count) {
+        progress_->run(plan, count, send, recv);
+    }
     bool test(Execution& execution) { return progress_->test(execution); }
     void wait(Execution& execution) { progress_->wait(execution); }
     void barrier();
     std::optional<Failure> failure() { return progress_->failure(); }
 
+    // Memory that the ranks of this host share; this rank's part of it.
+    transport::Window& window() { return *window_; }
+
   private:
     explicit Communicator(const Options& options);
-    void open_fabric(bool one_host);
+    void open_window(transport::WindowInvitation invitation);
+    void open_fabric();
     std::string own_schedule(dsl::Collective collective) const;
-    std::shared_ptr<Plan> meeting(std::string purpose);
+    std::shared_ptr<Plan> make_plan(const PlanChoice& choice, std::uint64_t bytes,
+                                    const SizedPlans::Made& made) const;
+    std::unique_ptr<SizedPlans> lazy_plans(const PlanChoice& choice) const;
+    const std::shared_ptr<Plan>& meeting(const std::string& purpose);
     void say_goodbye();
 
     using Key = std::tuple<dsl::Collective, DataType, ReduceOp, int, std::optional<std::string>, ExecutorKind,
                            std::string>;
+    static constexpr std::size_t collectives = 4, types = 4, operators = 3;
 
     Options options_;
     std::string provider_ = "none", schedule_path_, executor_;
     std::unique_ptr<transport::Bootstrap> bootstrap_;
+    Agreement agreement_;
+    bool one_host_ = false;
+    std::unique_ptr<transport::Window> own_window_;  // where no memory is shared
+    std::unique_ptr<Neighbourhood> neighbourhood_;
+    transport::Window* window_ = nullptr;
     std::unique_ptr<transport::Fabric> fabric_;
     std::unique_ptr<Progress> progress_;
     std::mutex plans_mutex_;
-    std::map<Key, std::shared_ptr<Plan>> plans_;
+    std::map<Key, std::unique_ptr<SizedPlans>> plans_;
+    // The communicator's own choices from or to rank 0, found without a lock.
+    std::array<std::atomic<SizedPlans*>, collectives * types * operators> usual_plans_{};
 };
 
 }  // namespace hocket::engine

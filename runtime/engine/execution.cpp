@@ -27,15 +27,15 @@ std::uint64_t tag_of(std::uint64_t number, std::uint32_t message) {
 
 }  // namespace
 
-void Execution::AlignedDelete::operator()(std::byte* memory) const {
-    ::operator delete(memory, alignment);
-}
-
 Execution::Execution(const Plan& plan) : plan_(&plan) {
     const auto& ops = plan.program().ops;
+    if (SharedRun::suits(plan.program())) {
+        shared_ = std::make_unique<SharedRun>(plan);
+        return;
+    }
     waits_.resize(ops.size());
     transfer_of_.resize(ops.size());
-    areas_.resize(dsl::first_scratch_area + plan.program().scratch.size());
+    areas_.resize(plan.program().areas());
     for (dsl::OpId id = 0; id < ops.size(); ++id) {
         if (!communicates(ops[id])) continue;
         transfer_of_[id] = static_cast<std::uint32_t>(transfers_.size());
@@ -43,23 +43,58 @@ Execution::Execution(const Plan& plan) : plan_(&plan) {
     }
     for (Transfer& transfer : transfers_) transfer.message.user = &transfer;
     for (Queue* queue : {&receives_, &sends_, &local_}) queue->ops.reserve(ops.size());
+    awaits_.reserve(ops.size());
 }
 
-void Execution::begin(std::shared_ptr<Plan> plan, std::uint64_t count, const void* send, void* recv,
-                      std::uint64_t number, std::uint32_t checksum, Clock::time_point deadline) {
-    binding_ = plan->bind(plan->elements_of_x(count));
-    if (binding_->memory_bytes > memory_bytes_) {
-        memory_.reset();
-        memory_bytes_ = 0;
-        memory_.reset(static_cast<std::byte*>(::operator new(binding_->memory_bytes, alignment)));
-        memory_bytes_ = binding_->memory_bytes;
+Execution::~Execution() {
+    free_memory();
+}
+
+// Neighbours reach what is in the window.
+void Execution::need_memory(std::uint64_t bytes) {
+    if (bytes <= memory_bytes_) return;
+    free_memory();
+    memory_ = static_cast<std::byte*>(neighbourhood_ ? neighbourhood_->window().allocate(bytes, 64)
+                                                     : ::operator new(bytes, alignment));
+    memory_bytes_ = bytes;
+}
+
+void Execution::free_memory() {
+    if (memory_ == nullptr) return;
+    if (neighbourhood_)
+        neighbourhood_->window().release(memory_);
+    else
+        ::operator delete(memory_, alignment);
+    memory_ = nullptr;
+    memory_bytes_ = 0;
+}
+
+void Execution::begin(std::shared_ptr<Plan> plan, Neighbourhood* neighbourhood, std::uint64_t count,
+                      const void* send, void* recv, std::uint64_t number, std::uint32_t checksum,
+                      Clock::time_point deadline) {
+    if (shared_) {
+        shared_->begin(*plan, *neighbourhood, count, send, recv, number, checksum);
+        remaining_ = count == 0 ? 0 : 1;
+    } else {
+        binding_ = plan->bind(plan->elements_of_x(count));
+        neighbourhood_ = neighbourhood;
+        send_ = static_cast<const std::byte*>(send);
+        recv_ = static_cast<std::byte*>(recv);
+        count_ = count;
+        waits_ = binding_->waits;
+        remaining_ = binding_->remaining;
+        entered_ = neighbourhood == nullptr;
+        disagreement_.reset();
+        for (Queue* queue : {&receives_, &sends_, &local_}) queue->clear();
+        awaits_.clear();
+        if (neighbourhood)
+            copy_for_neighbours();
+        else
+            need_memory(binding_->memory_bytes);
+        place_areas();
+        for (const dsl::OpId op : binding_->ready) enqueue(op);
     }
     keep_alive_ = std::move(plan);
-    place_areas(send, recv);
-    waits_ = binding_->waits;
-    remaining_ = binding_->remaining;
-    for (Queue* queue : {&receives_, &sends_, &local_}) queue->clear();
-    for (const dsl::OpId op : binding_->ready) enqueue(op);
     count_ = count;
     number_ = number;
     checksum_ = checksum;
@@ -73,19 +108,22 @@ void Execution::release() {
     plan->give_back(*this);
 }
 
-void Execution::place_areas(const void* send, void* recv) {
+void Execution::place_areas() {
     const dsl::RankProgram& program = plan_->program();
     const auto& offsets = binding_->byte_offsets;
-    areas_[dsl::input_area] = virtual_base(send, offsets[program.input_origin]);
-    areas_[dsl::output_area] = virtual_base(recv, offsets[program.output_origin]);
-    areas_[dsl::work_area] = memory_.get();
+    areas_[dsl::input_area] = virtual_base(copies_[dsl::input_area] ? copies_[dsl::input_area] : send_,
+                                           offsets[program.input_origin]);
+    areas_[dsl::output_area] = virtual_base(copies_[dsl::output_area] ? copies_[dsl::output_area] : recv_,
+                                            offsets[program.output_origin]);
+    areas_[dsl::work_area] = memory_;
     for (std::size_t i = 0; i < program.scratch.size(); ++i)
-        areas_[dsl::first_scratch_area + i] = virtual_base(address(memory_.get(), binding_->slot_offsets[i]),
-                                                           offsets[program.scratch[i].begin]);
+        areas_[program.first_scratch() + i] =
+            virtual_base(address(memory_, binding_->slot_offsets[i]), offsets[program.scratch[i].begin]);
 }
 
 void Execution::enqueue(dsl::OpId id) {
     const dsl::Op& op = plan_->program().ops[id];
+    if (op.kind == Kind::await) return awaits_.push_back(id);
     Queue& queue = op.begin == op.end || bytes_of(op) == 0 ? local_
                    : op.kind == Kind::receive              ? receives_
                    : op.kind == Kind::send                 ? sends_
@@ -95,13 +133,28 @@ void Execution::enqueue(dsl::OpId id) {
 
 void Execution::complete(dsl::OpId id) {
     waits_[id] = Binding::complete;
-    if (--remaining_ == 0) status_ = Status::success;
+    if (--remaining_ == 0) {
+        status_ = Status::success;
+        if (copies_[dsl::output_area])
+            std::memcpy(recv_, copies_[dsl::output_area], bytes_of_buffer(dsl::output_area));
+    }
     for (const dsl::OpId next : plan_->program().ops[id].successors)
         if (--waits_[next] == 0) enqueue(next);
 }
 
 bool Execution::advance(transport::Fabric* fabric) {
+    if (shared_) {
+        const bool moved = shared_->advance();
+        if (shared_->is_done()) status_ = Status::success;
+        return moved;
+    }
     bool did_something = false;
+    if (!entered_) {
+        if (!neighbourhood_->is_free(number_)) return false;
+        enter();
+        did_something = true;
+    }
+    if (!awaits_.empty()) did_something |= look_for_neighbours();
     std::uint64_t budget = local_budget_bytes;
     do {
         // Receives first: a message that finds its buffer waiting is not copied twice.
@@ -109,8 +162,12 @@ bool Execution::advance(transport::Fabric* fabric) {
         did_something |= post(sends_, fabric);
         if (local_.empty()) break;
         const dsl::OpId id = local_.ops[local_.head++];
-        const std::uint64_t bytes = bytes_of(plan_->program().ops[id]);
-        if (bytes > 0) plan_->executor().run(id, areas_.data(), binding_->byte_offsets.data());
+        const dsl::Op& op = plan_->program().ops[id];
+        const std::uint64_t bytes = bytes_of(op);
+        if (op.kind == Kind::signal)
+            neighbourhood_->signal(number_, op.message);
+        else if (bytes > 0)
+            plan_->executor().run(id, areas_.data(), binding_->byte_offsets.data());
         complete(id);
         did_something = true;
         budget -= std::min(budget, bytes);
@@ -135,7 +192,93 @@ bool Execution::post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fab
     return fabric.receive(op.peer, tag, data, bytes_of(op), message);
 }
 
+// ---- Among neighbours ---------------------------------------------------------------------------
+
+std::uint64_t Execution::bytes_of_buffer(dsl::AreaId area) const {
+    const bool is_whole =
+        plan_->program().collective ==
+        (area == dsl::input_area ? dsl::Collective::reduce_scatter : dsl::Collective::all_gather);
+    const std::uint64_t whole = binding_->count * element_size(plan_->type());
+    const bool is_by_rank = whole != count_ * element_size(plan_->type());
+    return is_by_rank && !is_whole ? count_ * element_size(plan_->type()) : whole;
+}
+
+// Buffers that neighbours use and cannot reach are copied to where they can.
+void Execution::copy_for_neighbours() {
+    const dsl::RankProgram& program = plan_->program();
+    contacts_.assign(static_cast<std::size_t>(neighbourhood_->members()), false);
+    transport::Window& window = neighbourhood_->window();
+    const bool reads_send = program.collective != dsl::Collective::broadcast || program.rank == program.root;
+    const bool shows_copies = program.economy == dsl::Economy::waits;
+    const std::uint64_t input = bytes_of_buffer(dsl::input_area), output = bytes_of_buffer(dsl::output_area);
+    const bool copies_input =
+        reads_send && (shows_copies || (program.shares_input && !window.offset_of(send_, input)));
+    const bool copies_output = program.shares_output && !window.offset_of(recv_, output);
+    const std::uint64_t begin = (binding_->memory_bytes + 63) / 64 * 64,
+                        middle = begin + (input + 63) / 64 * 64;
+    need_memory(std::max<std::uint64_t>(64, copies_output ? middle + output : copies_input ? middle : begin));
+    copies_[dsl::input_area] = copies_input ? memory_ + begin : nullptr;
+    copies_[dsl::output_area] = copies_output ? memory_ + middle : nullptr;
+}
+
+void Execution::enter() {
+    const transport::Window& window = neighbourhood_->window();
+    if (copies_[dsl::input_area])
+        std::memcpy(copies_[dsl::input_area], send_, bytes_of_buffer(dsl::input_area));
+    Neighbourhood::Line& line = neighbourhood_->line(neighbourhood_->self(), number_);
+    const dsl::BoundaryId origins[] = {plan_->program().input_origin, plan_->program().output_origin};
+    const std::byte* buffers[] = {send_, recv_};
+    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area})
+        line.bases[area] =
+            window.offset_of(copies_[area] ? copies_[area] : buffers[area], bytes_of_buffer(area))
+                .value_or(0) -
+            binding_->byte_offsets[origins[area]];
+    line.bases[dsl::work_area] = window.offset_of(memory_, memory_bytes_).value();
+    line.completed = neighbourhood_->completed();
+    line.checksum = checksum_;
+    line.in_windows = 1;
+    entered_ = true;
+}
+
+bool Execution::look_for_neighbours() {
+    bool moved = false;
+    for (std::size_t i = 0; i < awaits_.size() && !disagreement_;) {
+        const dsl::OpId id = awaits_[i];
+        const dsl::Op& op = plan_->program().ops[id];
+        if (!neighbourhood_->is_there(neighbourhood_->member_of(op.peer), number_, op.message) ||
+            !contact(op, id)) {
+            ++i;
+            continue;
+        }
+        awaits_.erase(awaits_.begin() + static_cast<std::ptrdiff_t>(i));
+        complete(id);
+        moved = true;
+    }
+    return moved;
+}
+
+// At the first look at a neighbour's line: where its areas are. False: it has started something else.
+bool Execution::contact(const dsl::Op& op, dsl::OpId id) {
+    const Member member = neighbourhood_->member_of(op.peer);
+    if (contacts_[static_cast<std::size_t>(member)]) return true;
+    if (!neighbourhood_->agrees(member, number_, checksum_)) {
+        disagreement_ = {id, op.peer};
+        return false;
+    }
+    const auto index = static_cast<std::size_t>(member < neighbourhood_->self() ? member : member - 1);
+    const Neighbourhood::Line& line = neighbourhood_->line(member, number_);
+    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
+        areas_[dsl::RankProgram::neighbour_area(index, area)] =
+            address(neighbourhood_->window().slice(member), line.bases[area]);
+    contacts_[static_cast<std::size_t>(member)] = true;
+    return true;
+}
+
 std::optional<dsl::OpId> Execution::first_incomplete() const {
+    if (shared_) {
+        if (shared_->next_op() < plan_->program().ops.size()) return shared_->next_op();
+        return std::nullopt;
+    }
     for (dsl::OpId id = 0; id < waits_.size(); ++id)
         if (!is_complete(id)) return id;
     return std::nullopt;

@@ -8,7 +8,9 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/engine/neighbourhood.hpp"
 #include "runtime/engine/plan.hpp"
+#include "runtime/engine/shared_run.hpp"
 #include "runtime/error.hpp"
 #include "runtime/transport/fabric.hpp"
 
@@ -26,11 +28,14 @@ class Execution {
     };
 
     explicit Execution(const Plan& plan);
+    ~Execution();
 
     // number: of this start on the communicator, the same on all ranks. checksum: of what all ranks have
-    // started so far. The plan is kept alive until release().
-    void begin(std::shared_ptr<Plan> plan, std::uint64_t count, const void* send, void* recv,
-               std::uint64_t number, std::uint32_t checksum, Clock::time_point deadline);
+    // started so far. neighbourhood: null if the program has no neighbours. The plan is kept alive until
+    // release().
+    void begin(std::shared_ptr<Plan> plan, Neighbourhood* neighbourhood, std::uint64_t count,
+               const void* send, void* recv, std::uint64_t number, std::uint32_t checksum,
+               Clock::time_point deadline);
     void release();  // gives itself back to its plan
 
     // Posts messages and runs local work as far as their dependencies allow; returns after some local work
@@ -46,16 +51,23 @@ class Execution {
     void end(Status status) { status_ = status; }
 
     const Plan& plan() const { return *plan_; }
-    const Binding& binding() const { return *binding_; }
+    const Binding& binding() const { return shared_ ? *shared_->binding() : *binding_; }
     std::uint64_t count() const { return count_; }  // as given to the collective's function
     std::uint64_t number() const { return number_; }
     std::uint32_t checksum() const { return checksum_; }
     Clock::time_point deadline() const { return deadline_; }
     std::uint64_t bytes_of(const dsl::Op& op) const {
-        return binding_->byte_offsets[op.end] - binding_->byte_offsets[op.begin];
+        return binding().byte_offsets[op.end] - binding().byte_offsets[op.begin];
+    }
+    bool has_neighbours() const { return !plan_->program().neighbours.empty(); }
+    // A neighbour has started something else.
+    const std::optional<Disagreement>& disagreement() const {
+        return shared_ ? shared_->disagreement() : disagreement_;
     }
 
-    bool is_complete(dsl::OpId op) const { return waits_[op] == Binding::complete; }
+    bool is_complete(dsl::OpId op) const {
+        return shared_ ? op < shared_->next_op() : waits_[op] == Binding::complete;
+    }
     std::optional<dsl::OpId> first_incomplete() const;
 
     void* user = nullptr;  // of whoever the execution is lent to
@@ -70,12 +82,15 @@ class Execution {
         void clear() { ops.clear(), head = 0; }
     };
 
-    struct AlignedDelete {
-        void operator()(std::byte* memory) const;
-    };
-
     void enqueue(dsl::OpId op);
-    void place_areas(const void* send, void* recv);
+    void need_memory(std::uint64_t bytes);
+    void free_memory();
+    void place_areas();
+    void copy_for_neighbours();
+    void enter();
+    bool look_for_neighbours();
+    bool contact(const dsl::Op& op, dsl::OpId id);
+    std::uint64_t bytes_of_buffer(dsl::AreaId area) const;
     bool post(Queue& queue, transport::Fabric* fabric);
     bool post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric);
 
@@ -84,12 +99,23 @@ class Execution {
     std::shared_ptr<const Binding> binding_;
     std::vector<std::uint32_t> waits_;
     Queue receives_, sends_, local_;
+    std::vector<dsl::OpId> awaits_;  // that may end any time
     std::uint32_t remaining_ = 0;
     std::vector<std::uint32_t> transfer_of_;  // operation -> index into transfers_
     std::vector<Transfer> transfers_;
     std::vector<std::byte*> areas_;
-    std::unique_ptr<std::byte, AlignedDelete> memory_;
+    std::byte* memory_ = nullptr;  // work and scratch, and copies of buffers that neighbours cannot reach
     std::uint64_t memory_bytes_ = 0;
+    std::unique_ptr<SharedRun> shared_;  // does it all, where there are no messages
+
+    // Among neighbours, with messages.
+    Neighbourhood* neighbourhood_ = nullptr;
+    const std::byte* send_ = nullptr;
+    std::byte *recv_ = nullptr, *copies_[2] = {};  // of input and output; null: they are used where they are
+    bool entered_ = true;
+    std::vector<bool> contacts_;  // by member
+    std::optional<Disagreement> disagreement_;
+
     std::uint64_t count_ = 0;
     std::uint64_t number_ = 0;
     std::uint32_t checksum_ = 0;

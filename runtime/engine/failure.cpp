@@ -29,9 +29,16 @@ std::string action(const Execution& execution, const dsl::Op& op) {
         case dsl::Op::Kind::combine:
             return "combining " + region(execution, op);
         case dsl::Op::Kind::copy:
+            return "copying " + region(execution, op);
+        case dsl::Op::Kind::signal:
+            return "telling the ranks of this host how far this one is";
+        case dsl::Op::Kind::await:
             break;
     }
-    return "copying " + region(execution, op);
+    if (op.message == 1) return fmt::format("waiting for rank {} to start it", op.peer);
+    if (op.guards_buffers || execution.bytes_of(op) == 0)
+        return fmt::format("waiting for rank {} to be done with the buffers", op.peer);
+    return fmt::format("waiting for rank {}, before {}", op.peer, region(execution, op));
 }
 
 std::string where(int this_rank, InFlight in_flight) {
@@ -129,9 +136,9 @@ Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in
                 in_flight);
 }
 
-Failure ranks_disagree(const Execution& execution, dsl::OpId id, std::int64_t agreed, int this_rank,
-                       const std::optional<Notice>& theirs) {
-    const int peer = execution.plan().program().ops[id].peer;
+Failure ranks_disagree(const Execution& execution, Disagreement disagreement, std::int64_t agreed,
+                       int this_rank, const std::optional<Notice>& theirs) {
+    const auto [id, peer] = disagreement;
     const auto number = static_cast<std::int64_t>(execution.number());
     std::string difference = fmt::format("rank {} started ", peer);
     // Where both call it the same, they differed in an earlier one, or in what the words don't tell.

@@ -35,9 +35,9 @@ Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_fl
 // Another rank has noticed that something is wrong.
 Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in_flight);
 
-// A message of another operation came from the peer of `op`. agreed: number of the last start on which both
-// are known to have agreed; -1 if there is none. theirs: what the peer has reported, if it has.
-Failure ranks_disagree(const Execution& execution, dsl::OpId op, std::int64_t agreed, int this_rank,
-                       const std::optional<Notice>& theirs = std::nullopt);
+// A peer has started something else, as was noticed in an operation. agreed: number of the last start on
+// which both are known to have agreed; -1 if there is none. theirs: what the peer has reported, if it has.
+Failure ranks_disagree(const Execution& execution, Disagreement disagreement, std::int64_t agreed,
+                       int this_rank, const std::optional<Notice>& theirs = std::nullopt);
 
 }  // namespace hocket::engine

@@ -25,7 +25,7 @@ void check(const dsl::RankProgram& program) {
                                 "this is a defect in Hocket, please report it",
                                 program.schedule, op, rule));
     };
-    const std::size_t areas = dsl::first_scratch_area + program.scratch.size();
+    const std::size_t areas = program.areas();
     std::vector<std::uint32_t> waits(program.ops.size(), 0);
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
         const dsl::Op& op = program.ops[i];
@@ -36,6 +36,15 @@ void check(const dsl::RankProgram& program) {
         for (const dsl::AreaId area : op.operands)
             if (area >= areas) refuse(i, "an operand's area does not exist");
         if (op.origin >= program.origins.size()) refuse(i, "its origin does not exist");
+        for (const dsl::AreaId area : op.also)
+            if (area >= areas) refuse(i, "a further area does not exist");
+        const auto& neighbours = program.neighbours;
+        if (op.kind == Kind::await &&
+            std::find(neighbours.begin(), neighbours.end(), op.peer) == neighbours.end())
+            refuse(i, "it waits for a rank that is no neighbour");
+        if ((op.kind == Kind::await || op.kind == Kind::signal) &&
+            (op.message == 0 || op.message > program.signals))
+            refuse(i, "its signal does not exist");
         if (communicates && (op.peer < 0 || op.peer >= program.ranks || op.peer == program.rank))
             refuse(i, "its peer does not exist");
         if (communicates && op.message >= (1u << 24)) refuse(i, "more than 2^24 messages to one peer");
@@ -54,9 +63,12 @@ void check(const dsl::RankProgram& program) {
 }  // namespace
 
 std::shared_ptr<Plan> Plan::make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind,
-                                 std::string purpose) {
+                                 std::string purpose, const std::vector<std::string>& why) {
     check(program);
-    return std::shared_ptr<Plan>(new Plan(std::move(program), type, op, kind, std::move(purpose)));
+    std::shared_ptr<Plan> plan(new Plan(std::move(program), type, op, kind, std::move(purpose)));
+    plan->schedule_ = plan->program_.schedule;
+    for (const std::string& line : why) plan->schedule_ += "\n" + line;
+    return plan;
 }
 
 Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, std::string purpose)
@@ -115,7 +127,8 @@ std::shared_ptr<const Binding> Plan::bind(std::uint64_t count) {
     for (dsl::OpId id = 0; id < program_.ops.size(); ++id) {
         if (binding->waits[id] != 0) continue;
         const dsl::Op& op = program_.ops[id];
-        if (bytes_of(op) != 0) {
+        const bool orders = op.kind == Kind::signal || op.kind == Kind::await;
+        if (bytes_of(op) != 0 || (orders && count > 0)) {
             binding->ready.push_back(id);
             continue;
         }

@@ -15,9 +15,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto spin_time = 40us;  // of looking before sleeping: about the cost of a sleep
+// Of looking before sleeping: several times what it takes to be woken, or else two ranks that wait for each
+// other in turn would never be awake together again once one of them has slept.
+constexpr auto spin_time = 300us;
 constexpr auto long_yield = 500us;
-constexpr int waits_after_long_yield = 200;
+constexpr int waits_after_long_yield = 20;
 constexpr int away_share = 4;          // an absence of more than this part of the timeout is not counted
 constexpr auto watch_interval = 10ms;  // how often health is looked at while messages flow
 
@@ -37,16 +39,20 @@ bool readable(int fd) {
 
 }  // namespace
 
-Progress::Progress(transport::Bootstrap& bootstrap, transport::Fabric* fabric,
+Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood, transport::Fabric* fabric,
                    std::chrono::milliseconds timeout)
     : bootstrap_(bootstrap),
+      neighbourhood_(neighbourhood),
       fabric_(fabric),
       timeout_(timeout),
       completions_(64),
       agreed_(static_cast<std::size_t>(bootstrap.world_size()), -1) {}
 
 Progress::~Progress() {
-    if (fabric_ != nullptr && !in_flight_.empty() && !failure_) fabric_->abandon();
+    if (!in_flight_.empty() && !failure_) {
+        if (fabric_) fabric_->abandon();
+        if (neighbourhood_) neighbourhood_->window().quarantine();
+    }
     for (Execution* execution : lent_) execution->release();
 }
 
@@ -54,13 +60,30 @@ Execution& Progress::start(const std::shared_ptr<Plan>& plan, std::uint64_t coun
                            void* recv, std::optional<std::chrono::milliseconds> limit) {
     Gate::Visit visit(gate_);
     come_in();
+    Execution& execution = begin(plan, count, send, recv, limit);
+    go_out();
+    return execution;
+}
+
+void Progress::run(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send, void* recv) {
+    Gate::Visit visit(gate_);
+    come_in();
+    Execution& execution = begin(plan, count, send, recv, std::nullopt);
+    wait_for_others(visit, execution);
+    go_out();
+    finish(execution);
+}
+
+Execution& Progress::begin(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send,
+                           void* recv, std::optional<std::chrono::milliseconds> limit) {
     if (failure_) throw Error(failure_->status, failure_->text);
     const std::uint64_t history = mix(history_, plan->identity(count));
     Execution& execution = plan->take_execution();
     try {
         lent_.reserve(lent_.size() + 1);
         in_flight_.reserve(in_flight_.size() + 1);
-        execution.begin(plan, count, send, recv, started_, static_cast<std::uint32_t>(history >> 32),
+        execution.begin(plan, plan->program().neighbours.empty() ? nullptr : neighbourhood_, count, send,
+                        recv, started_, static_cast<std::uint32_t>(history >> 32),
                         Clock::now() - away_ + limit.value_or(timeout_));
     } catch (...) {
         plan->give_back(execution);
@@ -72,15 +95,15 @@ Execution& Progress::start(const std::shared_ptr<Plan>& plan, std::uint64_t coun
     history_ = history;
     ++started_;
     try {
-        // With a fabric the waiting thread goes on; without, there is nobody to wait for.
+        // The waiting thread goes on; where a rank is alone, there is nobody to wait for.
         do
             if (window() == in_flight_.size()) execution.advance(fabric_);
-        while (fabric_ == nullptr && execution.status() == Status::in_progress);
+        while (is_alone() && execution.status() == Status::in_progress);
+        if (execution.disagreement()) fail_mismatch(execution, *execution.disagreement());
     } catch (const Error& error) {
         fail_fabric(error.what(), -1);
     }
     retire();
-    go_out();
     return execution;
 }
 
@@ -102,15 +125,19 @@ void Progress::wait(Execution& execution) {
     Gate::Visit visit(gate_);
     require_lent(execution);
     come_in();
-    const auto ended = [&] { return execution.status() != Status::in_progress; };
-    if (!ended() && visit.become_driver(ended)) drive(visit, execution);
+    wait_for_others(visit, execution);
     go_out();
     finish(execution);
 }
 
+void Progress::wait_for_others(Gate::Visit& visit, Execution& execution) {
+    const auto ended = [&] { return execution.status() != Status::in_progress; };
+    if (!ended() && visit.become_driver(ended)) drive(visit, execution);
+}
+
 std::optional<Failure> Progress::failure() {
     Gate::Visit visit(gate_);
-    if (!failure_ && fabric_ != nullptr)
+    if (!failure_ && !is_alone())
         if (auto news = bad_news()) fail(std::move(*news));
     return failure_;
 }
@@ -135,10 +162,13 @@ void Progress::finish(Execution& execution) {
 
 bool Progress::step() {
     try {
-        const std::size_t arrivals = fabric_->poll(completions_);
-        for (std::size_t i = 0; i < arrivals && !failure_; ++i) arrived(completions_[i]);
-        bool moved = arrivals > 0;
-        for (std::size_t i = 0, end = window(); i < end; ++i) moved |= in_flight_[i]->advance(fabric_);
+        bool moved = false;
+        if (fabric_) {
+            const std::size_t arrivals = fabric_->poll(completions_);
+            for (std::size_t i = 0; i < arrivals && !failure_; ++i) arrived(completions_[i]);
+            moved = arrivals > 0;
+        }
+        moved |= advance_all();
         if (moved) stranded_since_.reset();
         retire();
         return moved;
@@ -148,6 +178,19 @@ bool Progress::step() {
     }
 }
 
+bool Progress::advance_all() {
+    bool moved = false;
+    for (std::size_t i = 0, end = window(); i < end && !failure_; ++i) {
+        Execution& execution = *in_flight_[i];
+        moved |= execution.advance(fabric_);
+        if (execution.disagreement()) {
+            fail_mismatch(execution, *execution.disagreement());
+            return true;
+        }
+    }
+    return moved;
+}
+
 // How many executions may move: the oldest, as far as their messages fit. All ranks start the same operations
 // in the same order, so the oldest that any rank waits for is among them everywhere.
 std::size_t Progress::window() const {
@@ -155,6 +198,8 @@ std::size_t Progress::window() const {
     while (end < in_flight_.size()) {
         messages += in_flight_[end]->messages();
         if (end > 0 && messages > window_messages) break;
+        // Among neighbours a lane is taken again when its last start and all before it are complete.
+        if (in_flight_[end]->number() - in_flight_.front()->number() >= Neighbourhood::lanes) break;
         ++end;
     }
     return end;
@@ -168,7 +213,8 @@ void Progress::arrived(const transport::Completion& completion) {
         std::int64_t& agreed = agreed_[static_cast<std::size_t>(op.peer)];
         const bool foreign =
             completion.checksum != execution.checksum() || completion.bytes != execution.bytes_of(op);
-        if (completion.truncated || (completion.ok && foreign)) return fail_mismatch(execution, transfer.op);
+        if (completion.truncated || (completion.ok && foreign))
+            return fail_mismatch(execution, {transfer.op, op.peer});
         if (completion.ok) agreed = std::max(agreed, static_cast<std::int64_t>(execution.number()));
     }
     if (!completion.ok) return fail_fabric(completion.error, op.peer);
@@ -180,6 +226,8 @@ void Progress::retire() {
     const auto rest = std::remove_if(in_flight_.begin(), in_flight_.end(), ended);
     if (rest == in_flight_.end()) return;
     in_flight_.erase(rest, in_flight_.end());
+    if (neighbourhood_)
+        neighbourhood_->complete(in_flight_.empty() ? started_ : in_flight_.front()->number());
     gate_.announce();
 }
 
@@ -223,23 +271,36 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
     for (const Execution* execution : in_flight_)
         at_most = std::min(at_most, execution->deadline() + away_ - now);
     // Once somebody has left, the event descriptor is readable for good: it would end every sleep at once.
-    pollfd others[] = {{gate_.bell_fd(), POLLIN, 0}, {bootstrap_.event_fd(), POLLIN, 0}};
-    const std::span<pollfd> watched(others, somebody_left_ ? 1 : 2);
+    pollfd others[] = {{gate_.bell_fd(), POLLIN, 0},
+                       {neighbourhood_ ? neighbourhood_->window().doorbell_fd() : -1, POLLIN, 0},
+                       {bootstrap_.event_fd(), POLLIN, 0}};
+    const std::span<pollfd> watched(others, somebody_left_ ? 2 : 3);
+    if (neighbourhood_) {
+        // What was signalled before this rank was seen to be asleep rings no bell.
+        neighbourhood_->fall_asleep();
+        if (step()) return neighbourhood_->wake_up();
+    }
     std::optional<std::string> broken;
     visit.asleep([&] {
         try {
-            fabric_->wait(
-                watched, std::chrono::ceil<std::chrono::microseconds>(std::max(at_most, Clock::duration(0))));
+            const auto time =
+                std::chrono::ceil<std::chrono::microseconds>(std::max(at_most, Clock::duration(0)));
+            if (fabric_)
+                fabric_->wait(watched, time);
+            else
+                ::poll(watched.data(), watched.size(),
+                       static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(time).count()));
         } catch (const Error& error) {
             broken = error.what();
         }
     });
+    if (neighbourhood_) neighbourhood_->wake_up();
     if (broken && !failure_) fail_fabric(*broken, -1);
 }
 
 // What can keep an operation from ever ending.
 void Progress::watch(Clock::time_point now) {
-    if (failure_ || fabric_ == nullptr) return;
+    if (failure_ || is_alone()) return;
     if (auto news = bad_news()) return fail(std::move(*news));
     watch_departures(now);
     for (const Execution* execution : in_flight_)
@@ -298,26 +359,32 @@ void Progress::tell_others(const Failure& failure) {
 
 // The other side is told at once, and given a moment to say what *it* started. Meanwhile this rank moves the
 // messages that are already on their way, so that the other side can notice by itself.
-void Progress::fail_mismatch(const Execution& execution, dsl::OpId op) {
-    const int peer = execution.plan().program().ops[op].peer;
-    const std::int64_t agreed = agreed_[static_cast<std::size_t>(peer)];
-    tell_others(ranks_disagree(execution, op, agreed, bootstrap_.rank()));
+void Progress::fail_mismatch(const Execution& execution, Disagreement disagreement) {
+    const auto [op, peer] = disagreement;
+    std::int64_t agreed = agreed_[static_cast<std::size_t>(peer)];
+    if (neighbourhood_) agreed = std::max(agreed, neighbourhood_->agreed_until(peer));
+    tell_others(ranks_disagree(execution, disagreement, agreed, bootstrap_.rank()));
     const auto until = Clock::now() + mismatch_lingers;
     std::optional<transport::Report> theirs;
     try {
         while (!(theirs = bootstrap_.reported_by(peer)) && Clock::now() < until)
-            if (fabric_->poll(completions_) == 0) fabric_->wait({}, 1ms);
+            if (!fabric_)
+                std::this_thread::sleep_for(1ms);
+            else if (fabric_->poll(completions_) == 0)
+                fabric_->wait({}, 1ms);
     } catch (const Error&) {  // the mismatch came first
     }
     const auto notice = theirs ? std::optional(decode_notice(theirs->text)) : std::nullopt;
-    fail(ranks_disagree(execution, op, agreed, bootstrap_.rank(), notice));
+    fail(ranks_disagree(execution, disagreement, agreed, bootstrap_.rank(), notice));
 }
 
 void Progress::fail(Failure failure) {
     if (failure_) return;
     failure_ = std::move(failure);
     tell_others(*failure_);
-    fabric_->abandon();  // before anybody may touch the buffers again
+    // Before anybody may touch the buffers again.
+    if (fabric_) fabric_->abandon();
+    if (neighbourhood_) neighbourhood_->window().quarantine();
     for (Execution* execution : in_flight_) execution->end(failure_->status);
     in_flight_.clear();
     gate_.announce();

@@ -20,8 +20,10 @@ namespace hocket::engine {
 // All functions are thread-safe. The first failure is final: from then on everything throws it.
 class Progress {
   public:
-    // fabric: null in a world of one.
-    Progress(transport::Bootstrap& bootstrap, transport::Fabric* fabric, std::chrono::milliseconds timeout);
+    // neighbourhood: the ranks of this host that share memory with this one; null if there are none. fabric:
+    // to the others; null if there are none.
+    Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood, transport::Fabric* fabric,
+             std::chrono::milliseconds timeout);
     ~Progress();
 
     // The caller gets the execution back to wait() or test() for it. `limit` instead of the communicator's
@@ -29,6 +31,9 @@ class Progress {
     // hocket::Error.
     Execution& start(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send, void* recv,
                      std::optional<std::chrono::milliseconds> limit = std::nullopt);
+
+    // start() and wait() in one.
+    void run(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send, void* recv);
 
     // True: ended, and the execution is no longer the caller's. Throws its failure (it is gone then, too).
     bool test(Execution& execution);
@@ -40,7 +45,12 @@ class Progress {
   private:
     using Clock = Execution::Clock;
 
+    Execution& begin(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send, void* recv,
+                     std::optional<std::chrono::milliseconds> limit);
     bool step();  // true if anything moved
+    bool advance_all();
+    void wait_for_others(Gate::Visit& visit, Execution& execution);
+    bool is_alone() const { return neighbourhood_ == nullptr && fabric_ == nullptr; }
     void arrived(const transport::Completion& completion);
     std::size_t window() const;
     void require_lent(const Execution& execution) const;
@@ -55,12 +65,13 @@ class Progress {
     std::optional<Failure> bad_news() const;  // from the other ranks
     void tell_others(const Failure& failure);
     void fail(Failure failure);
-    void fail_mismatch(const Execution& execution, dsl::OpId op);
+    void fail_mismatch(const Execution& execution, Disagreement disagreement);
     void fail_fabric(const std::string& reason, int peer);
     void come_in();
     void go_out();
 
     transport::Bootstrap& bootstrap_;
+    Neighbourhood* neighbourhood_;
     transport::Fabric* fabric_;
     std::chrono::milliseconds timeout_;
 

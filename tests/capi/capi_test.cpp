@@ -359,5 +359,67 @@ TEST_CASE("the library shows hkt_ symbols of version HOCKET_0.1 and no others") 
         CHECK_THAT(name, Catch::StartsWith("hkt_") && Catch::EndsWith("@@HOCKET_0.1"));
         ++functions;
     }
-    CHECK(functions == 22);
+    CHECK(functions == 27);
+}
+
+TEST_CASE("shared memory is allocated, registered and given back, alone and among ranks") {
+    for (const int ranks : {1, 3}) {
+        const auto outcomes = run_ranks({ranks}, [ranks](int rank) {
+            const Comm comm;
+            constexpr std::size_t count = 100'003, bytes = count * sizeof(float);
+            void* allocated = nullptr;
+            must(hkt_mem_alloc(comm, bytes, &allocated), comm);
+            expect(reinterpret_cast<std::uintptr_t>(allocated) % 4096 == 0, "it is not page-aligned");
+            std::vector<float> plain(count);
+            auto* shared = static_cast<float*>(allocated);
+            for (int round = 0; round < 3; ++round) {
+                // The second round with the plain buffer registered, the third as it was.
+                if (round == 1) must(hkt_mem_register(comm, plain.data(), bytes), comm);
+                if (round == 2) must(hkt_mem_deregister(comm, plain.data()), comm);
+                for (std::size_t i = 0; i < count; ++i)
+                    shared[i] = static_cast<float>(rank + round) + static_cast<float>(i % 7);
+                must(hkt_all_reduce(shared, plain.data(), count, HKT_FLOAT32, HKT_SUM, comm, nullptr), comm);
+                for (std::size_t i = 0; i < count; ++i) {
+                    float want = 0;
+                    for (int r = 0; r < ranks; ++r)
+                        want += static_cast<float>(r + round) + static_cast<float>(i % 7);
+                    if (plain[i] != want)
+                        return expect(false, "a wrong sum in round " + std::to_string(round));
+                }
+            }
+            must(hkt_mem_free(comm, allocated), comm);
+            must(hkt_mem_free(comm, nullptr), comm);
+        });
+        CHECK(problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("memory that is not what it should be is refused in words") {
+    const Comm comm(alone());
+    void* memory = &memory;
+    CHECK(hkt_mem_alloc(comm, 0, &memory) == HKT_SUCCESS);
+    CHECK(memory == nullptr);
+    CHECK(hkt_mem_alloc(comm, SIZE_MAX / 2, &memory) == HKT_ERROR_OUT_OF_MEMORY);
+    CHECK(error_of(comm) != "");
+    CHECK(hkt_mem_alloc(comm, 100, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_mem_alloc(nullptr, 100, &memory) == HKT_ERROR_INVALID_ARGUMENT);
+    int stack[10];
+    CHECK(hkt_mem_free(comm, stack) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_mem_register(comm, stack, sizeof stack) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(error_of(comm) != "");
+    CHECK(hkt_mem_deregister(comm, stack) == HKT_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_CASE("a plan tells which schedule it takes for a count, and why") {
+    const auto outcomes = run_ranks({4}, [](int) {
+        const Comm comm;
+        hkt_plan* plan = nullptr;
+        must(hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, nullptr, &plan), comm);
+        const std::string small = hkt_plan_schedule(plan, 1), large = hkt_plan_schedule(plan, 1 << 20);
+        expect(small.rfind("exchange\n", 0) == 0, small);
+        expect(large.rfind("direct\n", 0) == 0, large);
+        expect(large.find(" us") != std::string::npos, large);
+        hkt_plan_destroy(plan);
+    });
+    CHECK(problems(outcomes) == "");
 }

@@ -50,7 +50,7 @@ class Builder {
     dsl::AreaId scratch(dsl::Rank chunk) {
         const auto begin = static_cast<dsl::BoundaryId>(chunk);
         program.scratch.push_back({begin, begin + 1});
-        return dsl::first_scratch_area + static_cast<dsl::AreaId>(program.scratch.size() - 1);
+        return static_cast<dsl::AreaId>(program.areas() - 1);
     }
 
     dsl::RankProgram program;

@@ -64,10 +64,10 @@ struct Station {
         join.listen_fd = options.listen_fd;
         join.secret = options.secret;
         bootstrap = transport::Bootstrap::join(join);
-        engine::agree(*bootstrap, options);
+        engine::agree(*bootstrap, options, "");
         fabric = transport::Fabric::open(options.provider, "127.0.0.1");
         engine::connect_all(*bootstrap, *fabric, options);
-        progress = std::make_unique<engine::Progress>(*bootstrap, fabric.get(), options.timeout);
+        progress = std::make_unique<engine::Progress>(*bootstrap, nullptr, fabric.get(), options.timeout);
     }
 
     std::shared_ptr<Plan> ring(DataType type = DataType::int64,

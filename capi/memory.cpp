@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include "capi/handles.hpp"
+
+using namespace hocket;
+
+namespace {
+
+void check(const hkt_comm* comm, const char* function) {
+    if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
+}
+
+}  // namespace
+
+extern "C" {
+
+hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory) {
+    return capi::guarded(comm, [&] {
+        check(comm, "hkt_mem_alloc");
+        if (memory == nullptr) capi::refuse("hkt_mem_alloc: memory is null; give it a place for the pointer");
+        *memory = nullptr;
+        if (bytes > 0) *memory = comm->engine->window().allocate(bytes);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_mem_free(hkt_comm* comm, void* memory) {
+    return capi::guarded(comm, [&] {
+        check(comm, "hkt_mem_free");
+        comm->engine->window().release(memory);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_mem_register(hkt_comm* comm, void* memory, size_t bytes) {
+    return capi::guarded(comm, [&] {
+        check(comm, "hkt_mem_register");
+        comm->engine->window().adopt(memory, bytes);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory) {
+    return capi::guarded(comm, [&] {
+        check(comm, "hkt_mem_deregister");
+        comm->engine->window().restore(memory);
+        return HKT_SUCCESS;
+    });
+}
+
+}  // extern "C"
