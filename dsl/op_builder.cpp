@@ -195,9 +195,14 @@ class OpBuilder::Emitter {
             new_ids_[id] = push(std::move(op));
             for (const RemoteEdge& edge : own_.remote[id]) order(last_await_[edge.member], new_ids_[id]);
         }
-        if (!own_.signals.contains(own_.stages[begin])) return;
+        const bool is_signalled = own_.signals.contains(own_.stages[begin]);
+        // A signal stands for all that was done to neighbours' memory in earlier stages, too.
+        for (OpId old = begin; old < end; ++old)
+            if (is_signalled || !own_.remote[old].empty()) to_be_signalled_.push_back(new_ids_[old]);
+        if (!is_signalled) return;
         const OpId id = signal(own_.ops[end - 1].origin, own_.ops[end - 1].phase);
-        for (OpId old = begin; old < end; ++old) order(new_ids_[old], id);
+        for (const OpId op : to_be_signalled_) order(op, id);
+        to_be_signalled_.clear();
     }
 
     OpId signal(std::uint32_t origin, std::uint32_t phase) {
@@ -243,7 +248,7 @@ class OpBuilder::Emitter {
     Member member_;
     const MemberOps& own_;
     RankProgram& program_;
-    std::vector<OpId> new_ids_;
+    std::vector<OpId> new_ids_, to_be_signalled_;
     std::map<Member, Stage> awaited_;
     std::map<Member, OpId> last_await_;
     std::uint32_t signals_ = 0;

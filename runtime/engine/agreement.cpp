@@ -66,7 +66,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                        {"HOCKET_TOPOLOGY", options.topology},
                        {"HOCKET_SCHEDULE", options.schedule},
                        {"HOCKET_PROVIDER", options.provider},
-                       {"host", this_host()},
+                       {"host", options.host_id.empty() ? this_host() : options.host_id},
                        {"memory", invitation},
                        {"cores", usable_cores()}};
     // Texts of the environment need not be UTF-8.

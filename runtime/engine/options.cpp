@@ -153,6 +153,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
         return choice ? *choice : reader.text(name).value_or("");
     };
     options.provider = text(choices.provider, "HOCKET_PROVIDER");
+    options.host_id = reader.text("HOCKET_HOST_ID").value_or("");
     options.topology = text(choices.topology, "HOCKET_TOPOLOGY");
     options.schedule = text(choices.schedule, "HOCKET_SCHEDULE");
     options.schedule_path = split_path(text(choices.schedule_path, "HOCKET_SCHEDULE_PATH"));

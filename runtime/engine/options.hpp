@@ -17,13 +17,16 @@ struct Options {
     // Intel MPI), SLURM_PROCID and SLURM_NTASKS; else a world of one. A pair is taken as a whole.
     int rank = 0;
     int world_size = 1;
-    std::string master_addr = "127.0.0.1";   // MASTER_ADDR: where rank 0 listens
-    int master_port = 0;                     // MASTER_PORT: 1 .. 65535, needed if world_size > 1
-    int listen_fd = -1;                      // HOCKET_LISTEN_FD: rank 0's socket that already listens there
-    std::string secret;                      // HOCKET_SECRET: needed if world_size > 1
-    std::string provider;                    // HOCKET_PROVIDER: "shm", "tcp", ...; "": by the hosts
-    std::string topology;                    // HOCKET_TOPOLOGY: see dsl::PlanRequest
-    std::string schedule;                    // HOCKET_SCHEDULE: see dsl::PlanRequest
+    std::string master_addr = "127.0.0.1";  // MASTER_ADDR: where rank 0 listens
+    int master_port = 0;                    // MASTER_PORT: 1 .. 65535, needed if world_size > 1
+    int listen_fd = -1;                     // HOCKET_LISTEN_FD: rank 0's socket that already listens there
+    std::string secret;                     // HOCKET_SECRET: needed if world_size > 1
+    // HOCKET_PROVIDER: "tcp", "shm" or another of libfabric's, for all messages; "": memory inside a host,
+    // tcp between hosts.
+    std::string provider;
+    std::string host_id;   // HOCKET_HOST_ID: ranks with the same one share memory; "": found
+    std::string topology;  // HOCKET_TOPOLOGY: see dsl::PlanRequest
+    std::string schedule;  // HOCKET_SCHEDULE: see dsl::PlanRequest
     std::vector<std::string> schedule_path;  // HOCKET_SCHEDULE_PATH ("a:b"), then Hocket's own library
     ExecutorKind executor = ExecutorKind::automatic;     // HOCKET_EXECUTOR: jit or interpreter
     std::chrono::milliseconds timeout{60000};            // HOCKET_TIMEOUT_MS: of joining, and of an operation

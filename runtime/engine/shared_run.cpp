@@ -20,8 +20,7 @@ bool is_by_rank(Collective collective) {
 
 bool SharedRun::suits(const dsl::RankProgram& program) {
     return !program.neighbours.empty() &&
-           std::none_of(program.ops.begin(), program.ops.end(),
-                        [](const auto& op) { return op.kind == Kind::send || op.kind == Kind::receive; });
+           program.neighbours.size() + 1 == static_cast<std::size_t>(program.ranks);
 }
 
 SharedRun::SharedRun(const Plan& plan)

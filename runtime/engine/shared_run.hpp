@@ -23,7 +23,9 @@ struct Disagreement {
 class SharedRun {
   public:
     explicit SharedRun(const Plan& plan);
-    static bool suits(const dsl::RankProgram& program);  // neighbours, and nobody else
+    // All ranks are neighbours. (That this rank sends no messages is not enough: its neighbours must go the
+    // same way.)
+    static bool suits(const dsl::RankProgram& program);
 
     // count: as given to the collective's function. The buffers stay the run's until it is done.
     void begin(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t count, const void* send, void* recv,

@@ -38,7 +38,7 @@ inline const std::vector<Case>& cases() {
         {all_reduce, "blueconnect", any},
         {all_reduce, "sharded", {"2x3", "3x2", "2x2x2", "4x4"}},
         {all_reduce, "nested", {"2x3", "3x2", "2x2x2", "4x4"}},
-        {all_reduce, "bml", {"1", "3", "bcube(3, 2)", "bcube(2, 3)", "2x3", "3x2", "2x2x3"}},
+        {all_reduce, "bml", {"1", "3", "bcube(2, 2)", "bcube(3, 2)", "bcube(2, 3)", "2x3", "3x2", "2x2x3"}},
         {all_reduce, "", any},
         {reduce_scatter, "ring", any},
         {reduce_scatter, "direct", any},

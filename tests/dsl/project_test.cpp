@@ -51,12 +51,13 @@ TEST_CASE("programs of all ranks together do what their collective promises") {
 
 // Rank by rank: which host it is on.
 std::vector<std::vector<int>> placements(dsl::Rank ranks) {
-    std::vector<std::vector<int>> all(4);
+    std::vector<std::vector<int>> all(5);
     for (dsl::Rank rank = 0; rank < ranks; ++rank) {
         all[0].push_back(0);                  // one host
         all[1].push_back(rank / 2);           // pairs
         all[2].push_back(rank % 2);           // dealt out in turn
         all[3].push_back(rank == 1 ? 1 : 0);  // one rank by itself
+        all[4].push_back(rank + 1 == ranks);  // the last one
     }
     return all;
 }
@@ -81,7 +82,7 @@ TEST_CASE("ranks that share memory do what their collective promises, in any ord
                     CHECK(test::rendezvous(programs) == "");
                     for (const std::uint64_t count : {1, 5, 64})
                         for (const bool in_place : {false, true})
-                            for (const unsigned seed : {1u, 2u, 3u}) {
+                            for (const unsigned seed : {1u, 2u, 3u, 4u, 5u, 6u}) {
                                 INFO("count " << count << ", in place " << in_place << ", seed " << seed);
                                 CHECK(test::simulate(programs,
                                                      {by_rank ? count * ranks : count, in_place, seed,

@@ -258,6 +258,43 @@ TEST_CASE("buffers in the window, in private memory and in both give the same bi
     }
 }
 
+TEST_CASE("memory inside hosts and messages between them, every collective, any placement") {
+    struct Case {
+        int ranks;
+        std::string hosts;  // a letter for each rank
+        const char *topology, *schedule;
+    };
+    for (const Case& c : {Case{4, "aabb", "", ""},
+                          {4, "abab", "", ""},
+                          {5, "aaabb", "", ""},
+                          {6, "aabbcc", "", ""},
+                          {6, "aaabbb", "3x2", "blueconnect"},
+                          {4, "aabb", "bcube(2,2)", "bml"},
+                          {4, "abba", "", "halving"},
+                          {5, "aabab", "", "ring"},
+                          {3, "aab", "", "exchange"}}) {
+        const auto outcomes = run_ranks(
+            {c.ranks, {{"HOCKET_TOPOLOGY", c.topology}, {"HOCKET_SCHEDULE", c.schedule}}, 120},
+            [&](int rank) {
+                setenv("HOCKET_HOST_ID", c.hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
+                const auto comm = join();
+                expect(comm->provider().find("tcp") != std::string::npos, "no messages: " + comm->provider());
+                for (const auto collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                              Collective::all_gather, Collective::broadcast}) {
+                    const PlanChoice choice{.collective = collective,
+                                            .root = collective == Collective::broadcast ? c.ranks - 1 : 0};
+                    check_collective<float>(*comm, choice, {0, 1, 7, 1000, 70001});
+                    for (const Place place : {Place::window, Place::mixed})
+                        for (const bool in_place : {false, true})
+                            expect_result(*comm, choice, 70001,
+                                          run<float>(*comm, choice, 70001, in_place, place));
+                }
+            });
+        INFO(c.hosts << " " << c.schedule);
+        CHECK(test::problems(outcomes) == "");
+    }
+}
+
 TEST_CASE("many small operations in flight keep to their lanes") {
     const auto outcomes = run_ranks({4, {}, 60}, [](int rank) {
         const auto comm = join();
