@@ -190,7 +190,8 @@ hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t c
     return capi::guarded(plan == nullptr ? nullptr : plan->comm, [&] {
         if (plan == nullptr) capi::refuse("hkt_plan_start: the plan is null");
         if (request != nullptr) *request = nullptr;
-        const auto& sized = plan->comm->engine->plan_for(*plan->plans, plan->collective, plan->type, count);
+        const auto& sized =
+            plan->comm->engine->plan_for(*plan->plans, plan->collective, plan->type, count).plan;
         return start(plan->comm, sized, send, recv, count, request);
     });
 }
@@ -198,8 +199,9 @@ hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t c
 const char* hkt_plan_explain(hkt_plan* plan) {
     if (plan == nullptr) return "";
     try {
-        std::call_once(plan->explained,
-                       [&] { plan->explanation = dsl::explain(plan->plans->for_bytes(1 << 20)->program()); });
+        std::call_once(plan->explained, [&] {
+            plan->explanation = dsl::explain(plan->plans->for_bytes(1 << 20).plan->program());
+        });
     } catch (...) {
         return "";
     }
@@ -210,8 +212,7 @@ const char* hkt_plan_schedule(hkt_plan* plan, size_t count) {
     if (plan == nullptr) return "";
     try {
         return plan->comm->engine->plan_for(*plan->plans, plan->collective, plan->type, count)
-            ->schedule()
-            .c_str();
+            .schedule.c_str();
     } catch (...) {
         return "";
     }

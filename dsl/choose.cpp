@@ -245,6 +245,20 @@ Chosen choose_schedule(Library& library, const Topology& topology, Collective co
     return chosen;
 }
 
+std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,
+                                         Rank root, std::uint64_t bytes) {
+    std::vector<std::string> names;
+    std::set<std::uint64_t> known;
+    for (const Candidate& candidate :
+         candidates(library, topology, collective, root, double(bytes ? bytes : usual_bytes))) {
+        const StepGraph graph =
+            elaborate(candidate.runnable, library, topology, {root, std::nullopt, candidate.chooser});
+        if (known.insert(fingerprint(graph)).second && is_right(candidate, library, topology, root))
+            names.push_back(candidate.runnable.name);
+    }
+    return names;
+}
+
 Chooser make_chooser(const Library& library, const Topology& topology, const Runnable& runnable, Rank root,
                      std::uint64_t bytes) {
     return chooser_for(std::make_shared<GroupChoices>(library, topology), runnable, root,

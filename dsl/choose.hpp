@@ -17,6 +17,11 @@ struct Chosen {
 Chosen choose_schedule(Library& library, const Topology& topology, Collective collective, Rank root,
                        std::uint64_t bytes);
 
+// The names of all that choose_schedule chooses among, its choice first, then by estimate. Right ones only,
+// and of those that come to the same steps one.
+std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,
+                                         Rank root, std::uint64_t bytes);
+
 // Algorithms for the statements without `using` of a schedule on `bytes` of x (0: 1 MiB): for each, among the
 // library's algorithms that allow the group and are right on it, that with the lowest estimate for the part
 // of x that the group works on. The same on all ranks. Keeps what it has found. Library and topology must

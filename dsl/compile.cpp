@@ -51,6 +51,19 @@ std::string_view name_of(Collective collective) {
     return names[static_cast<int>(collective)];
 }
 
+std::uint64_t fingerprint(const StepGraph& graph) {
+    std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root};
+    for (const Step& step : graph.steps) {
+        numbers.insert(numbers.end(), {step.phase, step.source, step.destination, step.combines});
+        numbers.push_back(step.region);
+    }
+    for (const Region& region : graph.regions)
+        for (const Interval& interval : region)
+            numbers.insert(numbers.end(), {interval.begin.num(), interval.begin.den(), interval.end.num(),
+                                           interval.end.den()});
+    return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
+}
+
 Topology find_topology(Library& library, const std::string& text, Rank ranks) {
     Topology topology = text.empty() ? flat_topology(ranks) : grid_topology(text);
     if (topology.levels.empty()) {
@@ -215,20 +228,6 @@ class Checked : public CheckedSchedule {
     const std::vector<std::string>& choices() const override { return choices_; }
 
   private:
-    // Of the steps themselves: equal exactly where all ranks do the same, however the text is spelled.
-    std::uint64_t fingerprint(const StepGraph& graph) const {
-        std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root};
-        for (const Step& step : graph.steps) {
-            numbers.insert(numbers.end(), {step.phase, step.source, step.destination, step.combines});
-            numbers.push_back(step.region);
-        }
-        for (const Region& region : graph.regions)
-            for (const Interval& interval : region)
-                numbers.insert(numbers.end(), {interval.begin.num(), interval.begin.den(), interval.end.num(),
-                                               interval.end.den()});
-        return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
-    }
-
     Library library_;
     Rank root_;
     std::vector<int> hosts_;

@@ -60,6 +60,9 @@ Topology find_topology(Library& library, const std::string& text, Rank ranks);
 Runnable find_runnable(Library& library, const std::string& text, Collective collective);
 void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size);
 
+// Of all ranks' steps themselves: equal exactly where all ranks do the same, however the text is spelled.
+std::uint64_t fingerprint(const StepGraph& graph);
+
 // One line an operation: "  7  combine x[1/3, 2/3) of output with 2 messages   schedules/direct.sched:4".
 std::string explain(const RankProgram& program);
 

@@ -33,6 +33,15 @@ double slowdown(const Level& level, Rank ranks_of_host) {
     return level.cores > 0 ? std::max(1.0, double(ranks_of_host) / level.cores) : 1.0;
 }
 
+// The level's figures where so many ranks share its cores.
+double crowded_latency(const Level& level, Rank ranks_of_host) {
+    const double slower = slowdown(level, ranks_of_host);
+    return slower > 1 ? slower * (level.latency + core_switch) : level.latency;
+}
+double crowded_bandwidth(const Level& level, Rank ranks_of_host) {
+    return level.bandwidth / slowdown(level, ranks_of_host);
+}
+
 template <typename Condition>
 Rank ranks_over(const Topology& topology, Condition counts) {
     Rank ranks = 1;
@@ -159,8 +168,8 @@ Clocks::Clocks(const StepGraph& graph, const Topology& topology, double bytes, s
     const Rank local = ranks_over(topology, [&](int level) { return is_memory(topology.levels[level]); });
     for (int i = 0; i < static_cast<int>(topology.levels.size()); ++i) {
         const Level& level = topology.levels[i];
-        const double slower = is_memory(level) ? slowdown(level, local) : 1.0;
-        Link link{level.latency * slower, level.bandwidth / slower, is_memory(level),
+        Link link{is_memory(level) ? crowded_latency(level, local) : level.latency,
+                  is_memory(level) ? crowded_bandwidth(level, local) : level.bandwidth, is_memory(level),
                   sharing_levels(topology, i), 1};
         for (const int other : link.sharing) link.sharers *= topology.levels[other].size;
         links_.push_back(std::move(link));
@@ -282,8 +291,8 @@ Topology restricted_to(const Group& group, const Topology& topology, bool all_at
     for (const int i : group.levels) {
         Level level = topology.levels[i];
         if (is_memory(level)) {
-            level.latency *= slowdown(level, local);
-            level.bandwidth /= slowdown(level, local);
+            level.latency = crowded_latency(level, local);
+            level.bandwidth = crowded_bandwidth(level, local);
             level.cores = 0;
         }
         level.shared_by.clear();

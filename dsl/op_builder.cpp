@@ -4,6 +4,23 @@
 #include <stdexcept>
 
 namespace hocket::dsl {
+namespace {
+
+// Ascending, and no two of them meet.
+void merge(std::vector<Stretch>& stretches) {
+    std::sort(stretches.begin(), stretches.end(),
+              [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
+    std::vector<Stretch> merged;
+    for (const Stretch& next : stretches) {
+        if (!merged.empty() && next.begin <= merged.back().end)
+            merged.back().end = std::max(merged.back().end, next.end);
+        else
+            merged.push_back(next);
+    }
+    stretches = std::move(merged);
+}
+
+}  // namespace
 
 OpBuilder::OpBuilder(Atoms division, std::vector<Rank> members, bool copied_inputs)
     : division_(std::move(division)),
@@ -255,6 +272,32 @@ class OpBuilder::Emitter {
     OpId last_signal_ = 0;
 };
 
+// What neighbours do with a member's areas.
+void OpBuilder::find_sharing(Member member, RankProgram& program) const {
+    for (Member other = 0; other < members_.size(); ++other) {
+        if (other == member) continue;
+        const AreaId input = area_for(other, member, input_area),
+                     output = area_for(other, member, output_area), work = area_for(other, member, work_area);
+        for (const Op& op : members_[other].ops) {
+            for (const AreaId operand : op.operands) {
+                if (operand == input) program.input_read.push_back({op.begin, op.end});
+                program.output_read |= operand == output;
+                program.shares_work |= operand == work;
+            }
+            const auto written = [&](AreaId area) {
+                if (area == output) program.output_written.push_back({op.begin, op.end});
+                program.shares_work |= area == work;
+            };
+            written(op.area);
+            for (const AreaId area : op.also) written(area);
+        }
+    }
+    merge(program.input_read);
+    merge(program.output_written);
+    program.shares_input = !program.input_read.empty();
+    program.shares_output = program.output_read || !program.output_written.empty();
+}
+
 RankProgram OpBuilder::finish(Member member, std::uint32_t origin) {
     find_signals();
     RankProgram program;
@@ -270,20 +313,7 @@ RankProgram OpBuilder::finish(Member member, std::uint32_t origin) {
         for (const auto* areas : {&op.operands, &op.also})
             for (const AreaId area : *areas) program.uses_work |= area == work_area;
     }
-    for (Member other = 0; other < members_.size(); ++other) {
-        if (other == member) continue;
-        const auto is_used = [&](AreaId kind) {
-            const AreaId area = area_for(other, member, kind);
-            const auto uses = [&](const Op& op) {
-                return op.area == area || std::count(op.operands.begin(), op.operands.end(), area) > 0 ||
-                       std::count(op.also.begin(), op.also.end(), area) > 0;
-            };
-            return std::any_of(members_[other].ops.begin(), members_[other].ops.end(), uses);
-        };
-        program.shares_input |= is_used(input_area);
-        program.shares_output |= is_used(output_area);
-        program.shares_work |= is_used(work_area);
-    }
+    find_sharing(member, program);
     program.uses_work |= program.shares_work;
     return program;
 }

@@ -104,6 +104,7 @@ class OpBuilder {
     }
     void touch(OpRef op, Memory memory, bool guards_buffers);
     void find_signals();
+    void find_sharing(Member member, RankProgram& program) const;
     std::map<Member, Stage> awaited(Member member) const;
     std::map<Member, Stage> touched_until(Member member, bool guards_buffers) const;
 

@@ -92,6 +92,11 @@ struct ScratchSlot {
     BoundaryId begin, end;
 };
 
+// From one boundary to another.
+struct Stretch {
+    BoundaryId begin, end;
+};
+
 struct RankProgram {
     Collective collective;
     std::string schedule;  // its name with arguments, "flat(ring, doubling)"
@@ -106,6 +111,10 @@ struct RankProgram {
     bool uses_work = false;
     Economy economy = Economy::bytes;
     std::vector<Rank> neighbours;  // ascending: the other ranks of this host, if memory is shared with them
+    // What neighbours read of this rank's input, and write to its output: ascending, apart. They may read its
+    // output, too.
+    std::vector<Stretch> input_read, output_written;
+    bool output_read = false;
     // Whether any neighbour reads or writes this rank's input, output or work.
     std::uint32_t signals = 0;  // the most that any rank of this host gives
     bool shares_input = false, shares_output = false, shares_work = false;

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "dsl/topology.hpp"
+#include "runtime/engine/tuning.hpp"
 #include "runtime/error.hpp"
 
 namespace hocket::engine {
@@ -68,7 +69,9 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                        {"HOCKET_PROVIDER", options.provider},
                        {"host", options.host_id.empty() ? this_host() : options.host_id},
                        {"memory", invitation},
-                       {"cores", usable_cores()}};
+                       {"cores", usable_cores()},
+                       {"tuning", tuning_to_share(options)},
+                       {"tuning file", options.tuning}};
     // Texts of the environment need not be UTF-8.
     const std::string card = mine.dump(-1, ' ', false, Json::error_handler_t::replace);
     std::vector<Json> cards;
@@ -85,6 +88,8 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
         compare(cards, key);
     Agreement agreement;
     agreement.cores = cards[0].at("cores").get<int>();
+    agreement.tuning = cards[0].at("tuning").get<std::string>();
+    agreement.tuning_file = cards[0].at("tuning file").get<std::string>();
     std::map<std::string, int> numbers;
     for (const Json& card : cards) {
         const auto host = card.at("host").get<std::string>();

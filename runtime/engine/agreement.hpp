@@ -15,6 +15,7 @@ struct Agreement {
     std::vector<int> hosts;                // by rank: the number of its host
     std::vector<std::string> invitations;  // by rank: to the memory of its host
     int cores = 1;                         // the fewest that a rank may use
+    std::string tuning, tuning_file;       // rank 0's: see tuning_to_share
 };
 
 // Collective. Compares Hocket's version, topology, schedule and provider over all ranks, and finds which of

@@ -7,6 +7,7 @@
 
 #include "dsl/compile.hpp"
 #include "dsl/diagnostic.hpp"
+#include "dsl/estimate.hpp"
 #include "runtime/engine/agreement.hpp"
 
 namespace hocket::engine {
@@ -82,6 +83,7 @@ Communicator::Communicator(const Options& options)
                 options_.provider.empty() ? topology_of(agreement_) : std::to_string(options_.world_size);
         open_window(std::move(invitation));
         open_fabric();
+        if (!agreement_.tuning.empty()) tuning_ = parse_tuning(agreement_.tuning)[shape()];
     } catch (const Error& error) {
         tell_others(*bootstrap_, error);
         throw;
@@ -132,6 +134,15 @@ void Communicator::open_fabric() {
     provider_ = (neighbourhood_ ? provider_ + ", " : "") + fabric_->provider();
 }
 
+// Rank 0's view of the provider, which every rank knows: one that shares no memory itself reports another.
+JobShape Communicator::shape() const {
+    const bool shares =
+        options_.provider.empty() && std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) > 1;
+    std::string provider = shares ? "memory" : "";
+    if (fabric_) provider += (shares ? ", " : "") + fabric_->provider();
+    return {options_.topology, provider, size()};
+}
+
 Communicator::~Communicator() {
     if (size() > 1) say_goodbye();
     progress_.reset();  // gives up what is still in flight
@@ -173,9 +184,33 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
     return options_.schedule;  // exists for none: an error that says where it was looked for
 }
 
+// What was measured to be the fastest. Null where nothing was, or where it doesn't run any more: then it
+// doesn't on any rank.
+std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequest request,
+                                                                   std::vector<std::string>& why) const {
+    const TunedRange* tuned = find(tuning_, request.collective, request.bytes);
+    if (!tuned) return nullptr;
+    request.schedule = tuned->schedule;
+    try {
+        auto checked = in_dsl([&] { return dsl::check_schedule(request); });
+        why.push_back(fmt::format(
+            "tuned: {} {} measured at {} ({})", tuned->schedule, dsl::text_of_time(tuned->us * 1e-6),
+            dsl::text_of_size(static_cast<double>(tuned->bytes)), agreement_.tuning_file));
+        return checked;
+    } catch (const Error& error) {
+        if (rank() == 0 && !warned_.exchange(true))
+            fmt::print(stderr,
+                       "hocket: warning: {} is not run by {} as the tuning table {} says: {}\n"
+                       "  hint: run hocket-tune again, or set HOCKET_TUNING=off\n",
+                       dsl::name_of(request.collective), tuned->schedule, agreement_.tuning_file,
+                       error.what());
+        return nullptr;
+    }
+}
+
 // `bytes`: of x. Schedules that come out the same for different sizes share a plan.
-std::shared_ptr<Plan> Communicator::make_plan(const PlanChoice& choice, std::uint64_t bytes,
-                                              const SizedPlans::Made& made) const {
+SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_t bytes,
+                                          const SizedPlans::Made& made) const {
     if (choice.root < 0 || choice.root >= size())
         throw Error(Status::invalid_argument,
                     fmt::format("the root is {}; it must be a rank, 0 to {}", choice.root, size() - 1));
@@ -189,14 +224,21 @@ std::shared_ptr<Plan> Communicator::make_plan(const PlanChoice& choice, std::uin
     request.hosts = agreement_.hosts;
     request.economy = bytes <= small_bytes ? dsl::Economy::waits : dsl::Economy::bytes;
     request.bytes = bytes;
-    const auto checked = in_dsl([&] { return dsl::check_schedule(request); });
+    std::vector<std::string> why;
+    std::unique_ptr<dsl::CheckedSchedule> checked;
+    if (request.schedule.empty()) checked = tuned_schedule(request, why);
+    if (!checked) checked = in_dsl([&] { return dsl::check_schedule(request); });
+    why.insert(why.end(), checked->choices().begin(), checked->choices().end());
     dsl::RankProgram program = in_dsl([&] { return checked->project(rank()); });
-    for (const auto& plan : made)
+    SizedPlans::Sized sized{nullptr, program.schedule};
+    for (const std::string& line : why) sized.schedule += "\n" + line;
+    for (const auto& [plan, schedule] : made)
         if (plan->program().fingerprint == program.fingerprint && plan->program().economy == program.economy)
-            return plan;
+            sized.plan = plan;
     const auto executor = choice.executor == ExecutorKind::automatic ? options_.executor : choice.executor;
-    return Plan::make(std::move(program), choice.type, choice.op, executor, choice.purpose,
-                      checked->choices());
+    if (!sized.plan)
+        sized.plan = Plan::make(std::move(program), choice.type, choice.op, executor, choice.purpose);
+    return sized;
 }
 
 std::unique_ptr<SizedPlans> Communicator::lazy_plans(const PlanChoice& choice) const {
@@ -228,8 +270,8 @@ SizedPlans& Communicator::cached_plans(const PlanChoice& choice) {
     return *plans;
 }
 
-const std::shared_ptr<Plan>& Communicator::plan_for(SizedPlans& plans, dsl::Collective collective,
-                                                    DataType type, std::uint64_t count) const {
+const SizedPlans::Sized& Communicator::plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,
+                                                std::uint64_t count) const {
     const bool is_by_rank =
         collective == dsl::Collective::reduce_scatter || collective == dsl::Collective::all_gather;
     const std::uint64_t factor = element_size(type) * (is_by_rank ? static_cast<std::uint64_t>(size()) : 1);
@@ -253,7 +295,7 @@ void Communicator::barrier() {
 const std::shared_ptr<Plan>& Communicator::meeting(const std::string& purpose) {
     const PlanChoice choice{
         .type = DataType::int32, .schedule = "", .executor = ExecutorKind::interpreter, .purpose = purpose};
-    return cached_plans(choice).for_bytes(sizeof(std::int32_t));
+    return cached_plans(choice).for_bytes(sizeof(std::int32_t)).plan;
 }
 
 }  // namespace hocket::engine

@@ -12,10 +12,12 @@
 #include <string>
 #include <tuple>
 
+#include "dsl/compile.hpp"
 #include "runtime/engine/agreement.hpp"
 #include "runtime/engine/options.hpp"
 #include "runtime/engine/progress.hpp"
 #include "runtime/engine/sized_plans.hpp"
+#include "runtime/engine/tuning.hpp"
 
 namespace hocket::engine {
 
@@ -49,12 +51,12 @@ class Communicator {
     std::unique_ptr<SizedPlans> make_plans(const PlanChoice& choice) const;
     SizedPlans& cached_plans(const PlanChoice& choice);
     const std::shared_ptr<Plan>& cached_plan(const PlanChoice& choice, std::uint64_t count) {
-        return plan_for(cached_plans(choice), choice.collective, choice.type, count);
+        return plan_for(cached_plans(choice), choice.collective, choice.type, count).plan;
     }
 
     // The plan among them for `count` as the collective's function takes it.
-    const std::shared_ptr<Plan>& plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,
-                                          std::uint64_t count) const;
+    const SizedPlans::Sized& plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,
+                                      std::uint64_t count) const;
 
     Execution& start(const std::shared_ptr<Plan>& plan, const void* send, void* recv, std::uint64_t count);
     void run(const std::shared_ptr<Plan>& plan, const void* send, void* recv, std::uint64_t count) {
@@ -72,9 +74,12 @@ class Communicator {
     explicit Communicator(const Options& options);
     void open_window(transport::WindowInvitation invitation);
     void open_fabric();
+    JobShape shape() const;
     std::string own_schedule(dsl::Collective collective) const;
-    std::shared_ptr<Plan> make_plan(const PlanChoice& choice, std::uint64_t bytes,
-                                    const SizedPlans::Made& made) const;
+    SizedPlans::Sized make_plan(const PlanChoice& choice, std::uint64_t bytes,
+                                const SizedPlans::Made& made) const;
+    std::unique_ptr<dsl::CheckedSchedule> tuned_schedule(dsl::PlanRequest request,
+                                                         std::vector<std::string>& why) const;
     std::unique_ptr<SizedPlans> lazy_plans(const PlanChoice& choice) const;
     const std::shared_ptr<Plan>& meeting(const std::string& purpose);
     void say_goodbye();
@@ -87,6 +92,8 @@ class Communicator {
     std::string provider_ = "none", schedule_path_, executor_;
     std::unique_ptr<transport::Bootstrap> bootstrap_;
     Agreement agreement_;
+    Tuning tuning_;  // of jobs of this shape; the same on all ranks
+    mutable std::atomic<bool> warned_ = false;
     bool one_host_ = false;
     std::unique_ptr<transport::Window> own_window_;  // where no memory is shared
     std::unique_ptr<Neighbourhood> neighbourhood_;

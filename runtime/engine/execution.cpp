@@ -70,8 +70,7 @@ void Execution::free_memory() {
 }
 
 void Execution::begin(std::shared_ptr<Plan> plan, Neighbourhood* neighbourhood, std::uint64_t count,
-                      const void* send, void* recv, std::uint64_t number, std::uint32_t checksum,
-                      Clock::time_point deadline) {
+                      const void* send, void* recv, std::uint64_t number, std::uint32_t checksum) {
     if (shared_) {
         shared_->begin(*plan, *neighbourhood, count, send, recv, number, checksum);
         remaining_ = count == 0 ? 0 : 1;
@@ -98,7 +97,6 @@ void Execution::begin(std::shared_ptr<Plan> plan, Neighbourhood* neighbourhood, 
     count_ = count;
     number_ = number;
     checksum_ = checksum;
-    deadline_ = deadline;
     status_ = remaining_ == 0 ? Status::success : Status::in_progress;
 }
 

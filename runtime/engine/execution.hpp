@@ -34,8 +34,7 @@ class Execution {
     // started so far. neighbourhood: null if the program has no neighbours. The plan is kept alive until
     // release().
     void begin(std::shared_ptr<Plan> plan, Neighbourhood* neighbourhood, std::uint64_t count,
-               const void* send, void* recv, std::uint64_t number, std::uint32_t checksum,
-               Clock::time_point deadline);
+               const void* send, void* recv, std::uint64_t number, std::uint32_t checksum);
     void release();  // gives itself back to its plan
 
     // Posts messages and runs local work as far as their dependencies allow; returns after some local work
@@ -56,6 +55,7 @@ class Execution {
     std::uint64_t number() const { return number_; }
     std::uint32_t checksum() const { return checksum_; }
     Clock::time_point deadline() const { return deadline_; }
+    void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
     std::uint64_t bytes_of(const dsl::Op& op) const {
         return binding().byte_offsets[op.end] - binding().byte_offsets[op.begin];
     }

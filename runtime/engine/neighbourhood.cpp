@@ -42,7 +42,8 @@ Neighbourhood::Neighbourhood(std::unique_ptr<transport::Window> window, std::vec
       members_of_(static_cast<std::size_t>(ranks_.back() + 1), -1),
       agreed_(ranks_.size(), -1),
       heard_(ranks_.size(), 0),
-      spins_(static_cast<int>(ranks_.size()) > usable_cores() ? crowded_spins : spins) {
+      ranks_per_core_((static_cast<int>(ranks_.size()) + usable_cores() - 1) / usable_cores()),
+      spins_(ranks_per_core_ > 1 ? crowded_spins : spins) {
     for (std::size_t member = 0; member < ranks_.size(); ++member)
         members_of_[static_cast<std::size_t>(ranks_[member])] = static_cast<Member>(member);
 }

@@ -77,7 +77,7 @@ class Neighbourhood {
     void fall_asleep();
     void wake_up();
 
-    bool is_crowded() const { return spins_ == crowded_spins; }  // more ranks than cores
+    int ranks_per_core() const { return ranks_per_core_; }  // rounded up
 
   private:
     struct Board {
@@ -97,6 +97,7 @@ class Neighbourhood {
     std::vector<std::int64_t> agreed_;  // by member
     std::vector<std::uint64_t> heard_;  // by member: what it has completed, as far as is known
     std::uint64_t completed_ = 0;
+    int ranks_per_core_;
     int spins_;
 };
 

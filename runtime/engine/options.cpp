@@ -116,6 +116,15 @@ ExecutorKind executor_from(const Reader& reader) {
     refuse(fmt::format("HOCKET_EXECUTOR is \"{}\"; it must be jit or interpreter", *text));
 }
 
+void resolve_tuning(Options& options, const Reader& reader, const Environment& environment) {
+    const auto named = reader.text("HOCKET_TUNING");
+    options.tuning_is_named = named && *named != "off";
+    if (!named)
+        options.tuning = default_tuning_file(environment);
+    else if (options.tuning_is_named)
+        options.tuning = *named;
+}
+
 std::vector<std::string> split_path(std::string_view text) {
     std::vector<std::string> folders;
     while (!text.empty()) {
@@ -127,6 +136,16 @@ std::vector<std::string> split_path(std::string_view text) {
 }
 
 }  // namespace
+
+std::string default_tuning_file(const Environment& environment) {
+    const Reader reader(environment);
+    const std::string file = "hocket/tuning.json";
+    // A relative one is to be ignored, says the XDG Base Directory Specification.
+    if (const auto cache = reader.text("XDG_CACHE_HOME"); cache && cache->front() == '/')
+        return *cache + "/" + file;
+    const auto home = reader.text("HOME");
+    return home ? *home + "/.cache/" + file : "";
+}
 
 std::string library_folder() {
     namespace fs = std::filesystem;
@@ -158,6 +177,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
     options.schedule = text(choices.schedule, "HOCKET_SCHEDULE");
     options.schedule_path = split_path(text(choices.schedule_path, "HOCKET_SCHEDULE_PATH"));
     options.schedule_path.push_back(library_folder());
+    resolve_tuning(options, reader, environment);
     options.executor = choices.executor == ExecutorKind::automatic ? executor_from(reader) : choices.executor;
     if (choices.timeout)
         options.timeout =

@@ -28,6 +28,8 @@ struct Options {
     std::string topology;  // HOCKET_TOPOLOGY: see dsl::PlanRequest
     std::string schedule;  // HOCKET_SCHEDULE: see dsl::PlanRequest
     std::vector<std::string> schedule_path;  // HOCKET_SCHEDULE_PATH ("a:b"), then Hocket's own library
+    std::string tuning;            // HOCKET_TUNING: hocket-tune's table, "" for "off"; default_tuning_file
+    bool tuning_is_named = false;  // by HOCKET_TUNING
     ExecutorKind executor = ExecutorKind::automatic;     // HOCKET_EXECUTOR: jit or interpreter
     std::chrono::milliseconds timeout{60000};            // HOCKET_TIMEOUT_MS: of joining, and of an operation
     std::chrono::milliseconds heartbeat_timeout{10000};  // HOCKET_HEARTBEAT_TIMEOUT_MS: a silent rank is lost
@@ -47,6 +49,9 @@ using Environment = std::function<const char*(const char*)>;
 // Throws hocket::Error(invalid_argument) naming the field or variable, its value and what it may be.
 Options resolve(const Choices& choices, const Environment& environment);
 Options resolve(const Choices& choices);  // from the process's environment
+
+// hocket/tuning.json in XDG_CACHE_HOME, else in ~/.cache; "" where there is no HOME.
+std::string default_tuning_file(const Environment& environment);
 
 // The folder of Hocket's own schedules: share/hocket/schedules above the folder that this library is
 // installed in, else the source tree's.

@@ -63,12 +63,9 @@ void check(const dsl::RankProgram& program) {
 }  // namespace
 
 std::shared_ptr<Plan> Plan::make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind,
-                                 std::string purpose, const std::vector<std::string>& why) {
+                                 std::string purpose) {
     check(program);
-    std::shared_ptr<Plan> plan(new Plan(std::move(program), type, op, kind, std::move(purpose)));
-    plan->schedule_ = plan->program_.schedule;
-    for (const std::string& line : why) plan->schedule_ += "\n" + line;
-    return plan;
+    return std::shared_ptr<Plan>(new Plan(std::move(program), type, op, kind, std::move(purpose)));
 }
 
 Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, std::string purpose)
@@ -142,10 +139,12 @@ std::shared_ptr<const Binding> Plan::bind(std::uint64_t count) {
     return bindings_.front();
 }
 
-std::uint64_t Plan::identity(std::uint64_t count) const {
+std::uint64_t Plan::identity(std::uint64_t count) {
+    if (last_identity_.count == count) return last_identity_.hash;
     std::uint64_t hash = mix(program_.fingerprint, static_cast<std::uint64_t>(type_));
     hash = mix(hash, reduces() ? static_cast<std::uint64_t>(op_) : 0);
-    return mix(mix(hash, purpose_.empty() ? 0 : 1), count);
+    last_identity_ = {count, mix(mix(hash, purpose_.empty() ? 0 : 1), count)};
+    return last_identity_.hash;
 }
 
 Execution& Plan::take_execution() {

@@ -32,11 +32,10 @@ struct Binding {
 // purpose().
 class Plan : public std::enable_shared_from_this<Plan> {
   public:
-    // purpose: what the plan is called where its collective is only a means ("barrier"). why: what was chosen
-    // in making the program. Throws hocket::Error
+    // purpose: what the plan is called where its collective is only a means ("barrier"). Throws hocket::Error
     // (internal: the program breaks one of its rules; or what the executor throws).
     static std::shared_ptr<Plan> make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind,
-                                      std::string purpose = "", const std::vector<std::string>& why = {});
+                                      std::string purpose = "");
     ~Plan();
 
     const dsl::RankProgram& program() const { return program_; }
@@ -44,7 +43,6 @@ class Plan : public std::enable_shared_from_this<Plan> {
     DataType type() const { return type_; }
     ReduceOp op() const { return op_; }
     const std::string& purpose() const { return purpose_; }
-    const std::string& schedule() const { return schedule_; }  // its name; why it was chosen, a line each
     bool reduces() const;
 
     // Elements of x when the collective's function is given `count`. Throws hocket::Error
@@ -56,7 +54,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
 
     // What all ranks must agree on before they exchange messages: schedule, type, operator, count, and
     // whether there is a purpose (not which: a rank that leaves meets the others' barrier).
-    std::uint64_t identity(std::uint64_t count) const;
+    std::uint64_t identity(std::uint64_t count);
 
     // Executions are used again, with their memory: a warm start allocates nothing.
     Execution& take_execution();
@@ -68,8 +66,12 @@ class Plan : public std::enable_shared_from_this<Plan> {
     dsl::RankProgram program_;
     DataType type_;
     ReduceOp op_;
-    std::string purpose_, schedule_;
+    std::string purpose_;
     std::unique_ptr<Executor> executor_;
+    struct Identity {
+        std::uint64_t count = UINT64_MAX, hash = 0;
+    };
+    Identity last_identity_;
     std::array<std::shared_ptr<const Binding>, 4> bindings_;  // most recent first
     std::vector<std::unique_ptr<Execution>> idle_, busy_;
 };

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 // Of looking before sleeping: several times what it takes to be woken, or else two ranks that wait for each
 // other in turn would never be awake together again once one of them has slept.
 constexpr auto spin_time = 300us;
-constexpr auto long_yield = 500us;
+constexpr auto long_yield = 500us;  // both for each rank that shares this one's core
 constexpr int waits_after_long_yield = 20;
 constexpr int away_share = 4;          // an absence of more than this part of the timeout is not counted
 constexpr auto watch_interval = 10ms;  // how often health is looked at while messages flow
@@ -45,6 +45,8 @@ Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood
       neighbourhood_(neighbourhood),
       fabric_(fabric),
       timeout_(timeout),
+      spin_time_(spin_time * (neighbourhood ? neighbourhood->ranks_per_core() : 1)),
+      long_yield_(long_yield * (neighbourhood ? neighbourhood->ranks_per_core() : 1)),
       completions_(64),
       agreed_(static_cast<std::size_t>(bootstrap.world_size()), -1) {}
 
@@ -83,8 +85,7 @@ Execution& Progress::begin(const std::shared_ptr<Plan>& plan, std::uint64_t coun
         lent_.reserve(lent_.size() + 1);
         in_flight_.reserve(in_flight_.size() + 1);
         execution.begin(plan, plan->program().neighbours.empty() ? nullptr : neighbourhood_, count, send,
-                        recv, started_, static_cast<std::uint32_t>(history >> 32),
-                        Clock::now() - away_ + limit.value_or(timeout_));
+                        recv, started_, static_cast<std::uint32_t>(history >> 32));
     } catch (...) {
         plan->give_back(execution);
         throw;
@@ -104,6 +105,9 @@ Execution& Progress::begin(const std::shared_ptr<Plan>& plan, std::uint64_t coun
         fail_fabric(error.what(), -1);
     }
     retire();
+    // Most small operations are over by now, and need no clock.
+    if (execution.status() == Status::in_progress)
+        execution.set_deadline(Clock::now() - away_ + limit.value_or(timeout_));
     return execution;
 }
 
@@ -247,7 +251,7 @@ void Progress::drive(Gate::Visit& visit, Execution& execution) {
             continue;
         }
         quiet_since = std::min(quiet_since, now);
-        if (now - quiet_since < spin_time && spin(now)) continue;
+        if (now - quiet_since < spin_time_ && spin(now)) continue;
         watch(now);
         if (!failure_) sleep(visit, now);
     }
@@ -262,7 +266,7 @@ bool Progress::spin(Clock::time_point now) {
         return false;
     }
     sched_yield();
-    if (Clock::now() - now > long_yield) waits_without_yield_ = waits_after_long_yield;
+    if (Clock::now() - now > long_yield_) waits_without_yield_ = waits_after_long_yield;
     return true;
 }
 

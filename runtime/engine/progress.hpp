@@ -74,6 +74,7 @@ class Progress {
     Neighbourhood* neighbourhood_;
     transport::Fabric* fabric_;
     std::chrono::milliseconds timeout_;
+    Clock::duration spin_time_, long_yield_;
 
     Gate gate_;                          // guards all that follows
     std::vector<Execution*> in_flight_;  // oldest first

@@ -37,8 +37,9 @@ void SharedRun::begin(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t co
                       void* recv, std::uint64_t number, std::uint32_t checksum) {
     plan_ = &plan;
     neighbourhood_ = &neighbourhood;
-    contacts_.assign(static_cast<std::size_t>(neighbourhood.members()), false);
-    placed_.assign(contacts_.size(), false);
+    const auto members = static_cast<std::size_t>(neighbourhood.members());
+    contacts_.assign(members, false);
+    placed_.assign(members, false);
     send_ = static_cast<std::byte*>(const_cast<void*>(send));
     recv_ = static_cast<std::byte*>(recv);
     number_ = number;
@@ -51,7 +52,8 @@ void SharedRun::begin(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t co
     met_ = 0;
     disagreement_.reset();
     // Work is done on tiles, or on all at once, which takes more.
-    binding_ = plan.bind(parts_ * (is_small_ ? tile_elements_ : count));
+    const std::uint64_t elements = parts_ * (is_small_ ? tile_elements_ : count);
+    if (!binding_ || binding_->count != elements) binding_ = plan.bind(elements);
     if (binding_->memory_bytes > memory_bytes_) need_memory(binding_->memory_bytes);
     stage_ = count == 0 ? Stage::done : Stage::closed;
 }
@@ -187,12 +189,18 @@ bool SharedRun::is_copied(dsl::AreaId area) const {
     return program.shares_output || (program.collective == Collective::all_gather && !is_whole);
 }
 
+// This rank itself can work on the caller's buffers, so that only what neighbours touch is copied: if a tile
+// lies in them as it does in x, and neighbours don't look for what this rank has written.
+bool SharedRun::works_beside_copies() const {
+    return !is_small_ && parts_ == 1 && !plan_->program().output_read;
+}
+
 void SharedRun::place_own() {
     const dsl::RankProgram& program = plan_->program();
     const auto& offsets = binding_->byte_offsets;
     const auto place = [&](dsl::AreaId area, std::byte* buffer, dsl::BoundaryId origin) {
         // Copies lie where they are in the tile's x; the caller's buffer begins with the rank's part of it.
-        areas_[area] = copies_ && is_copied(area)
+        areas_[area] = copies_ && is_copied(area) && !works_beside_copies()
                            ? neighbourhood_->copies(neighbourhood_->self(), number_, area)
                            : virtual_base(address(buffer, tile_begin_ * element_), offsets[origin]);
     };
@@ -223,6 +231,16 @@ void SharedRun::move_copies(dsl::AreaId area) {
         program.collective == (is_input ? Collective::all_gather : Collective::reduce_scatter);
     const std::uint64_t elements = binding_->count / parts_, bytes = elements * element_;
     std::byte* copies = neighbourhood_->copies(neighbourhood_->self(), number_, area);
+    if (works_beside_copies()) {
+        const auto& offsets = binding_->byte_offsets;
+        for (const dsl::Stretch& touched : is_input ? program.input_read : program.output_written) {
+            std::byte* copy = copies + offsets[touched.begin];
+            std::byte* buffer = (is_input ? send_ : recv_) + tile_begin_ * element_ + offsets[touched.begin];
+            std::memcpy(is_input ? copy : buffer, is_input ? buffer : copy,
+                        offsets[touched.end] - offsets[touched.begin]);
+        }
+        return;
+    }
     for (std::uint64_t part = 0; part < parts_; ++part) {
         if (is_part && part != static_cast<std::uint64_t>(program.rank)) continue;
         std::byte* copy = copies + part * bytes;

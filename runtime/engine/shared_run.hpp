@@ -57,6 +57,7 @@ class SharedRun {
     void place_neighbour(Member member);
     void move_copies(dsl::AreaId area);
     bool is_copied(dsl::AreaId area) const;
+    bool works_beside_copies() const;
     bool reads_send() const;
     std::uint64_t value_of(std::uint32_t signal) const;
     void need_memory(std::uint64_t bytes);

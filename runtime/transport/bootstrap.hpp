@@ -61,8 +61,9 @@ class Bootstrap {
     virtual bool has_left(int rank) const = 0;
 
     // Tells all ranks that something is wrong; once, later calls are ignored. At most max_report_size bytes
-    // are passed on. Returns at once; the report is on its way before a leave() that follows. A rank that has
-    // learnt of a loss is past hearing reports.
+    // are passed on. Returns at once; the report is on its way before a leave() that follows. A report that
+    // is given before this rank sees rank 0 leave is passed on, later ones have nobody to do it. A rank that
+    // has learnt of a loss is past hearing reports.
     virtual void report(std::string_view text) = 0;
 
     // The report that came first, on all ranks the same one. all_gather ends when it comes. Thread-safe, as

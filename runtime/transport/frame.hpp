@@ -27,7 +27,7 @@ enum class FrameType : std::uint8_t {
     gather,    // to rank 0: number, blob
     gathered,  // from rank 0: number, rank, blob
     lost,      // from rank 0: rank, reason
-    left,      // from rank 0: rank
+    left,      // from rank 0: one rank or several
     report,    // to rank 0: text
     reported,  // from rank 0: rank, text
     last_ = reported,
@@ -85,7 +85,8 @@ class PayloadReader {
     std::uint32_t u32();                        // throws ProtocolError where the payload is too short
     std::string_view bytes(std::size_t count);  // so does this
     std::string_view rest();                    // all that is left
-    void finish() const;                        // throws ProtocolError if anything is left
+    bool is_empty() const { return rest_.empty(); }
+    void finish() const;  // throws ProtocolError if anything is left
 
   private:
     std::string_view rest_;

@@ -2,7 +2,10 @@
 // own deadline, so that none can keep the others waiting.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <list>
 
@@ -15,10 +18,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto handshake_time = 5s;
+constexpr auto handshake_time = 2s;
 constexpr auto waiting_interval = 500ms;
 constexpr auto farewell_time = 200ms;
-constexpr std::size_t max_strangers = 1024;  // open connections that have not proved the secret
+constexpr auto breathing_time = 100ms;
+constexpr int max_lines = 16;  // of a log that strangers can write
+
+// Open connections that have not proved the secret: most of the descriptors are the program's own.
+std::size_t max_strangers() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 1024;
+    return std::clamp<std::size_t>(limit.rlim_cur / 4, 1, 256);
+}
+
+bool is_shortage(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
 
 struct Stranger {
     Link link;
@@ -42,12 +57,13 @@ class Admission {
         }
         tell_members(FrameType::start, {});
         for (Stranger& stranger : strangers_) refuse(stranger, "all ranks have joined already");
+        log_the_rest();
         return std::move(members_);
     }
 
   private:
     void step(Clock::time_point until) {
-        std::vector<pollfd> set{{strangers_.size() < max_strangers ? listener_ : -1, POLLIN, 0}};
+        std::vector<pollfd> set{{Clock::now() >= next_accept_ ? listener_ : -1, POLLIN, 0}};
         for (const Stranger& stranger : strangers_) set.push_back({stranger.link.fd(), POLLIN, 0});
         for (const Link& member : members_)
             set.push_back({member.fd(), POLLIN, 0});  // a negative one is skipped
@@ -58,25 +74,46 @@ class Admission {
             if (set[i++].revents) listen_to(stranger);
         for (std::size_t rank = 0; rank < members_.size(); ++rank)
             if (set[i + rank].revents) listen_to_member(static_cast<int>(rank));
-        if (set[0].revents) accept_all();
         turn_away_the_silent();
         strangers_.remove_if([](const Stranger& stranger) { return stranger.done; });
+        if (set[0].revents) accept_some();
         if (Clock::now() >= next_waiting_) {
             next_waiting_ = Clock::now() + waiting_interval;
             tell_members(FrameType::waiting, ranks_text(missing()));
         }
     }
 
-    void accept_all() {
-        while (strangers_.size() < max_strangers) {
+    // No more at a time than leave those before them the time to speak. The oldest makes room: a guest that
+    // is dropped with the strangers tries again.
+    void accept_some() {
+        for (std::size_t i = 0; i < std::max<std::size_t>(max_strangers_ / 4, 1); ++i) {
             std::string from;
             Socket socket = accept_from(listener_, from);
-            if (!socket.is_open()) return;
+            if (!socket.is_open()) {
+                if (is_shortage(errno)) make_do_without(errno);
+                return;
+            }
+            if (strangers_.size() >= max_strangers_)
+                drop_oldest(fmt::format("{} others came before it had proved that it knows the secret",
+                                        max_strangers_));
             Stranger& stranger = strangers_.emplace_back();
             stranger.link = Link(std::move(socket), max_stranger_payload);
             stranger.from = from;
             stranger.deadline = Clock::now() + handshake_time;
         }
+    }
+
+    // The listener stays readable: without a pause the loop would spin.
+    void make_do_without(int error) {
+        shortage_ = error_text(error);
+        next_accept_ = Clock::now() + breathing_time;
+        drop_oldest(fmt::format("rank 0 cannot open more connections: {}", shortage_));
+    }
+
+    void drop_oldest(const std::string& why) {
+        if (strangers_.empty()) return;
+        drop(strangers_.front(), why);
+        strangers_.pop_front();
     }
 
     void listen_to(Stranger& stranger) {
@@ -138,15 +175,33 @@ class Admission {
     void turn_away_the_silent() {
         for (Stranger& stranger : strangers_)
             if (!stranger.done && Clock::now() >= stranger.deadline)
-                turn_away(stranger, fmt::format("it did not prove within {} that it knows the secret",
-                                                seconds_text(handshake_time)));
+                drop(stranger, fmt::format("it did not prove within {} that it knows the secret",
+                                           seconds_text(handshake_time)));
     }
 
     void turn_away(Stranger& stranger, const std::string& why) {
-        const std::string text = fmt::format("{}: {}", stranger.from, printable(why));
-        fmt::print(stderr, "hocket: rank 0 turned away a connection from {}\n", text);
-        if (turned_away_.size() < 8) turned_away_.push_back(text);
+        log(stranger, why);
         refuse(stranger, why);
+    }
+
+    // Without a refusal: if it is a slow guest, it is to try again.
+    void drop(Stranger& stranger, const std::string& why) {
+        log(stranger, why);
+        stranger.link.close();
+        stranger.done = true;
+    }
+
+    void log(const Stranger& stranger, const std::string& why) {
+        const std::string text = fmt::format("{}: {}", stranger.from, printable(why));
+        if (++turned_away_ <= max_lines)
+            fmt::print(stderr, "hocket: rank 0 turned away a connection from {}\n", text);
+        if (examples_.size() < 8) examples_.push_back(text);
+    }
+
+    void log_the_rest() const {
+        if (turned_away_ > max_lines)
+            fmt::print(stderr, "hocket: rank 0 turned away {} more connections while ranks joined\n",
+                       turned_away_ - max_lines);
     }
 
     void refuse(Stranger& stranger, const std::string& why) {
@@ -167,6 +222,7 @@ class Admission {
     }
 
     [[noreturn]] void fail(Status status, const std::string& text) {
+        log_the_rest();
         tell_members(FrameType::abort, PayloadWriter()
                                            .u32(status == Status::timeout)
                                            .bytes(std::string_view(text).substr(0, max_refusal_payload - 4))
@@ -194,7 +250,12 @@ class Admission {
             "MASTER_ADDR, MASTER_PORT and WORLD_SIZE?",
             ranks_text(missing()), options_.master_addr, options_.master_port,
             seconds_text(options_.join_timeout), options_.world_size);
-        for (const std::string& line : turned_away_) text += "\n  turned away meanwhile: " + line;
+        if (!shortage_.empty())
+            text += fmt::format("\n  rank 0 could not take all connections: {}; raise its limit (ulimit -n)",
+                                shortage_);
+        for (const std::string& line : examples_) text += "\n  turned away meanwhile: " + line;
+        if (const auto more = turned_away_ - static_cast<int>(examples_.size()); more > 0)
+            text += fmt::format("\n  and {} more", more);
         return text;
     }
 
@@ -202,8 +263,11 @@ class Admission {
     const int listener_;
     std::vector<Link> members_;
     std::list<Stranger> strangers_;
-    std::vector<std::string> turned_away_;
-    Clock::time_point next_waiting_{};
+    const std::size_t max_strangers_ = max_strangers();
+    int turned_away_ = 0;
+    std::vector<std::string> examples_;  // of those turned away
+    std::string shortage_;               // why connections could not be taken; empty: all were
+    Clock::time_point next_waiting_{}, next_accept_{};
     int joined_ = 1;
 };
 
@@ -212,7 +276,7 @@ class Admission {
 std::vector<Link> admit_guests(const BootstrapOptions& options) {
     const auto deadline = Clock::now() + options.join_timeout;
     if (options.listen_fd < 0) {
-        const Socket listener = listen_on({options.master_addr, options.master_port});
+        const Socket listener = listen_on({options.master_addr, options.master_port}, deadline);
         return Admission(options, listener.fd()).run(deadline);
     }
     const int flags = fcntl(options.listen_fd, F_GETFL);

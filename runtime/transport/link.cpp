@@ -11,7 +11,7 @@ void Link::queue(FrameType type, std::string_view payload) {
 }
 
 void Link::queue(std::shared_ptr<const std::string> frame) {
-    if (is_open()) output_.push_back(std::move(frame));
+    if (is_open() && !stopping_) output_.push_back(std::move(frame));
 }
 
 void Link::flush() {
@@ -20,12 +20,14 @@ void Link::flush() {
         const ssize_t n = send(fd(), frame.data() + sent_, frame.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0) {
             if (errno == EINTR) continue;
-            if (errno != EAGAIN && errno != EWOULDBLOCK) output_.clear(), sent_ = 0;
-            return;
+            if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+            output_.clear(), sent_ = 0;
+            break;
         }
         sent_ += static_cast<std::size_t>(n);
         if (sent_ == frame.size()) output_.pop_front(), sent_ = 0;
     }
+    if (is_open() && stopping_) shutdown(fd(), SHUT_WR);
 }
 
 Link::State Link::receive() {
@@ -47,7 +49,8 @@ Link::State Link::receive() {
 }
 
 void Link::stop_sending() {
-    if (is_open()) shutdown(fd(), SHUT_WR);
+    stopping_ = true;
+    flush();
 }
 
 void Link::close() {

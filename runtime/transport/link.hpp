@@ -33,7 +33,8 @@ class Link {
     // Takes what has arrived: the frames are then in parser().
     State receive();
 
-    void stop_sending();  // the peer reads end-of-file behind what was sent
+    // The peer reads end-of-file behind what is queued now; what is queued later is dropped.
+    void stop_sending();
     void close();
 
   private:
@@ -42,6 +43,7 @@ class Link {
     Clock::time_point last_heard_{};
     std::deque<std::shared_ptr<const std::string>> output_;
     std::size_t sent_ = 0;  // of output_.front()
+    bool stopping_ = false;
 };
 
 }  // namespace hocket::transport

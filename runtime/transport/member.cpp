@@ -34,6 +34,7 @@ Member::Member(const BootstrapOptions& options, std::vector<Link> links)
       heartbeat_timeout_(options.heartbeat_timeout),
       left_(options.world_size),
       parts_(options.world_size),
+      missing_parts_(parts_.size()),
       links_(std::move(links)),
       next_beat_(Clock::now()) {
     const SignalsBlocked guard;

@@ -39,7 +39,9 @@ class Member : public Bootstrap {
     void judge_silence();
     void send_pending_blob();
     void send_pending_report();
+    void send_departures();
     void listen_to(std::size_t index);
+    Link::State take_from(std::size_t index);
     void handle(int from, const Frame& frame);
     void handle_at_host(int from, const Frame& frame);
     void handle_at_guest(const Frame& frame);
@@ -48,6 +50,7 @@ class Member : public Bootstrap {
     void note_left(int rank);
     void note_report(int rank, std::string_view text);
     void tell_all(FrameType type, std::string_view payload);
+    void send_all(std::string frames);
     int rank_of(std::size_t link) const { return rank_ == 0 ? static_cast<int>(link) : 0; }
 
     const int rank_, world_size_;
@@ -62,14 +65,17 @@ class Member : public Bootstrap {
     bool has_reported_ = false;
     std::vector<bool> left_;
     bool leaving_ = false;
-    std::uint32_t gather_number_ = 0;                 // of the all_gather that is being collected
-    std::optional<std::string> pending_blob_;         // given by the caller, not yet taken by the thread
-    std::vector<std::optional<std::string>> parts_;   // on rank 0 from all, elsewhere from rank 0's answer
+    std::uint32_t gather_number_ = 0;                // of the all_gather that is being collected
+    std::optional<std::string> pending_blob_;        // given by the caller, not yet taken by the thread
+    std::vector<std::optional<std::string>> parts_;  // on rank 0 from all, elsewhere from rank 0's answer
+    std::size_t missing_parts_;
     std::optional<std::vector<std::string>> result_;  // complete, not yet taken by the caller
     bool gather_broken_ = false;
 
     std::vector<Link> links_;  // the thread's own
     Clock::time_point next_beat_;
+    std::vector<int> departures_;  // rank 0: ranks whose goodbye the others have not been told yet
+    Clock::time_point departures_due_;
     std::mutex leave_mutex_;
     std::thread thread_;
 };

@@ -14,10 +14,15 @@ using namespace std::chrono_literals;
 
 constexpr auto goodbye_time = 450ms;
 
+// Ranks often leave together. Told one by one, n departures would be n * n messages.
+constexpr auto departure_delay = 1ms;
+
 }  // namespace
 
 void Member::run() {
     try {
+        // What came in one piece with the end of joining is here already: poll(2) would not tell.
+        for (std::size_t i = 0; i < links_.size(); ++i) listen_to(i);
         for (;;) {
             {
                 const std::lock_guard lock(mutex_);
@@ -38,40 +43,52 @@ void Member::step() {
     std::vector<pollfd> set{{wake_.fd(), POLLIN, 0}};
     for (const Link& link : links_)
         set.push_back({link.fd(), static_cast<short>(link.has_output() ? POLLIN | POLLOUT : POLLIN), 0});
-    poll_until(set, next_beat_);
+    poll_until(set, departures_.empty() ? next_beat_ : std::min(next_beat_, departures_due_));
     if (set[0].revents) wake_.clear();
     for (std::size_t i = 0; i < links_.size(); ++i) {
         if (set[i + 1].revents & ~POLLOUT) listen_to(i);
         if (links_[i].has_output()) links_[i].flush();
     }
+    if (Clock::now() >= departures_due_) send_departures();
     if (Clock::now() >= next_beat_) {
         next_beat_ = Clock::now() + heartbeat_interval_;
-        tell_all(FrameType::heartbeat, {});
+        // Output that still waits is enough to show life.
+        for (Link& link : links_)
+            if (!link.has_output()) link.queue(FrameType::heartbeat), link.flush();
         judge_silence();
     }
 }
 
+// Until the peers have stopped sending: closing earlier could reset the connection and lose what they have
+// not read yet. A guest answers rank 0's goodbye by stopping, and rank 0 stays until all guests have, so that
+// it passes on what any of them has reported before.
 void Member::say_goodbye() {
     const auto deadline = Clock::now() + goodbye_time;
     send_pending_report();
+    send_departures();
     tell_all(FrameType::goodbye, {});
-    std::vector<bool> stopped(links_.size());
-    // Until the peer has closed its side too: closing earlier could reset the connection and lose what the
-    // peer has not read yet.
-    while (std::any_of(links_.begin(), links_.end(), [](const Link& link) { return link.is_open(); })) {
+    if (rank_ != 0) links_[0].stop_sending();
+    std::vector<bool> silent(links_.size());
+    for (;;) {
         std::vector<pollfd> set;
         for (std::size_t i = 0; i < links_.size(); ++i) {
-            if (!links_[i].has_output() && !stopped[i]) links_[i].stop_sending(), stopped[i] = true;
-            set.push_back({links_[i].fd(), static_cast<short>(stopped[i] ? POLLIN : POLLIN | POLLOUT), 0});
+            const int events = (silent[i] ? 0 : POLLIN) | (links_[i].has_output() ? POLLOUT : 0);
+            set.push_back({events ? links_[i].fd() : -1, static_cast<short>(events), 0});
         }
-        if (poll_until(set, deadline) == 0) return;
+        const bool all_silent = std::all_of(set.begin(), set.end(), [](const pollfd& p) { return p.fd < 0; });
+        if (all_silent || Clock::now() >= deadline) break;
+        poll_until(set, departures_.empty() ? deadline : std::min(deadline, departures_due_));
         for (std::size_t i = 0; i < links_.size(); ++i) {
             if (!set[i].revents) continue;
             links_[i].flush();
-            if (links_[i].receive() != Link::State::open) links_[i].close();
+            if (silent[i]) continue;
+            const Link::State state = rank_ == 0 ? take_from(i) : links_[i].receive();
+            silent[i] = state != Link::State::open;
+            if (silent[i] && has_left(rank_of(i))) links_[i].close();  // it waits for nothing else
         }
-        if (Clock::now() >= deadline) return;
+        if (Clock::now() >= departures_due_) send_departures();
     }
+    send_departures();
 }
 
 void Member::judge_silence() {
@@ -117,19 +134,27 @@ void Member::listen_to(std::size_t index) {
     Link& link = links_[index];
     if (!link.is_open()) return;
     const int from = rank_of(index);
+    const Link::State state = take_from(index);
+    if (state == Link::State::open) return;
+    if (!has_left(from))
+        note_lost(from, state == Link::State::closed ? "its connection closed (the process ended)"
+                                                     : "its connection was reset (the process ended)");
+    link.close();
+}
+
+// Receives and handles. A peer that breaks the protocol is lost, and counts as reset.
+Link::State Member::take_from(std::size_t index) {
+    Link& link = links_[index];
+    const int from = rank_of(index);
     const Link::State state = link.receive();
     try {
         while (const auto frame = link.parser().next()) handle(from, *frame);
     } catch (const ProtocolError& error) {
         note_lost(from, error.what());
         link.close();
-        return;
+        return Link::State::reset;
     }
-    if (state == Link::State::open) return;
-    if (!has_left(from))
-        note_lost(from, state == Link::State::closed ? "its connection closed (the process ended)"
-                                                     : "its connection was reset (the process ended)");
-    link.close();
+    return state;
 }
 
 void Member::handle(int from, const Frame& frame) {
@@ -163,7 +188,9 @@ void Member::handle_at_guest(const Frame& frame) {
         case FrameType::lost:
             return note_lost(named_rank(first), std::string(reader.rest()));
         case FrameType::left:
-            return note_left(named_rank(first));
+            note_left(named_rank(first));
+            while (!reader.is_empty()) note_left(named_rank(reader.u32()));
+            return;
         case FrameType::reported:
             return note_report(named_rank(first), reader.rest());
         default:
@@ -178,17 +205,20 @@ void Member::take_part(int from, std::uint32_t number, std::string_view blob) {
         if (number != gather_number_ || parts_[from])
             throw ProtocolError("its all_gather calls are out of step with the other ranks'");
         parts_[from] = std::string(blob);
-        if (!std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part.has_value(); }))
-            return;
+        if (--missing_parts_ > 0) return;
         for (auto& part : parts_) whole.push_back(*std::exchange(part, std::nullopt));
+        missing_parts_ = parts_.size();
         ++gather_number_;
     }
-    // Rank 0 tells the others before it acts itself: its process may end as soon as its caller knows.
-    if (rank_ == 0)
-        for (std::size_t rank = 0; rank < whole.size(); ++rank)
-            tell_all(
-                FrameType::gathered,
-                PayloadWriter().u32(number).u32(static_cast<std::uint32_t>(rank)).bytes(whole[rank]).text());
+    // Rank 0 tells the others before it acts itself: its process may end as soon as its caller knows. One
+    // piece for all n blobs: to send n pieces to each of n ranks would wake them n times.
+    if (rank_ == 0) {
+        std::string frames;
+        for (std::uint32_t rank = 0; rank < whole.size(); ++rank)
+            frames += encode_frame(FrameType::gathered,
+                                   PayloadWriter().u32(number).u32(rank).bytes(whole[rank]).text());
+        send_all(std::move(frames));
+    }
     const std::lock_guard lock(mutex_);
     result_ = std::move(whole);
     changed_.notify_all();
@@ -207,13 +237,26 @@ void Member::note_lost(int rank, const std::string& reason) {
 }
 
 void Member::note_left(int rank) {
-    if (rank_ == 0) tell_all(FrameType::left, PayloadWriter().u32(static_cast<std::uint32_t>(rank)).text());
     {
         const std::lock_guard lock(mutex_);
         left_[rank] = true;
         changed_.notify_all();
     }
     event_.raise();
+    if (rank_ == 0) {
+        if (departures_.empty()) departures_due_ = Clock::now() + departure_delay;
+        departures_.push_back(rank);
+    } else if (rank == 0) {
+        send_pending_report();  // given before anyone could know that rank 0 leaves
+        links_[0].stop_sending();
+    }
+}
+
+void Member::send_departures() {
+    if (departures_.empty()) return;
+    PayloadWriter ranks;
+    for (const int rank : std::exchange(departures_, {})) ranks.u32(static_cast<std::uint32_t>(rank));
+    tell_all(FrameType::left, ranks.text());
 }
 
 // Rank 0 decides which report is the first. The later ones tell its author how the others saw it.
@@ -239,10 +282,13 @@ void Member::note_report(int rank, std::string_view text) {
 }
 
 void Member::tell_all(FrameType type, std::string_view payload) {
-    const auto frame = std::make_shared<const std::string>(encode_frame(type, payload));
+    send_all(encode_frame(type, payload));
+}
+
+void Member::send_all(std::string frames) {
+    const auto shared = std::make_shared<const std::string>(std::move(frames));
     for (Link& link : links_) {
-        if (type == FrameType::heartbeat && link.has_output()) continue;  // output enough to show life
-        link.queue(frame);
+        link.queue(shared);
         link.flush();
     }
 }

@@ -21,19 +21,53 @@ namespace {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// EAI_AGAIN and the like may pass: then the list is null.
-AddressList resolve(const Endpoint& endpoint, int flags, std::string& why) {
-    addrinfo hints{};
-    hints.ai_family = AF_UNSPEC;
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = flags | AI_NUMERICSERV;
-    addrinfo* list = nullptr;
-    const int code = getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
-    if (code != 0) {
-        why = code == EAI_SYSTEM ? error_text(errno) : gai_strerror(code);
-        list = nullptr;
+// What the C library's resolver reads and writes, on a thread of its own, until the lookup has ended.
+struct Lookup {
+    Lookup(const Endpoint& endpoint, int flags) : host(endpoint.host), port(std::to_string(endpoint.port)) {
+        hints.ai_family = AF_UNSPEC;
+        hints.ai_socktype = SOCK_STREAM;
+        hints.ai_flags = flags | AI_NUMERICSERV;
+        request.ar_name = host.c_str();
+        request.ar_service = port.c_str();
+        request.ar_request = &hints;
     }
-    return AddressList(list, freeaddrinfo);
+    const std::string host, port;
+    addrinfo hints{};
+    gaicb request{};
+};
+
+// 0 or an EAI_ code; EAI_INPROGRESS when the deadline has come.
+int look_up(Lookup& lookup, Clock::time_point deadline) {
+    gaicb* request = &lookup.request;
+    if (const int code = getaddrinfo_a(GAI_NOWAIT, &request, 1, nullptr)) return code;
+    for (;;) {
+        const int code = gai_error(request);
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+        if (code != EAI_INPROGRESS || left <= 0) return code;
+        const timespec wait{left / 1000, left % 1000 * 1'000'000};
+        gai_suspend(&request, 1, &wait);
+    }
+}
+
+// EAI_AGAIN and the like may pass: then the list is null.
+AddressList resolve(const Endpoint& endpoint, int flags, Clock::time_point deadline, std::string& why) {
+    auto lookup = std::make_unique<Lookup>(endpoint, flags | AI_NUMERICHOST);
+    // An address needs no name server, so that this cannot block.
+    int code =
+        getaddrinfo(lookup->host.c_str(), lookup->port.c_str(), &lookup->hints, &lookup->request.ar_result);
+    if (code == EAI_NONAME) {
+        lookup = std::make_unique<Lookup>(endpoint, flags);
+        code = look_up(*lookup, deadline);
+    }
+    if (code == 0) return AddressList(lookup->request.ar_result, freeaddrinfo);
+    why = gai_strerror(code);
+    if (code == EAI_INPROGRESS) {
+        why = "its name was not resolved in time (does the name server answer?)";
+        // A lookup that has begun cannot be ended: what it still uses is left to it.
+        gai_cancel(&lookup->request) == EAI_NOTCANCELED ? void(lookup.release())
+                                                        : freeaddrinfo(lookup->request.ar_result);
+    }
+    return AddressList(nullptr, freeaddrinfo);
 }
 
 Socket open_socket(const addrinfo& address) {
@@ -83,9 +117,9 @@ std::string Endpoint::text() const {
                                        : fmt::format("[{}]:{}", host, port);
 }
 
-Socket listen_on(const Endpoint& at) {
+Socket listen_on(const Endpoint& at, Clock::time_point deadline) {
     std::string why;
-    const AddressList list = resolve(at, AI_PASSIVE, why);
+    const AddressList list = resolve(at, AI_PASSIVE, deadline, why);
     for (const addrinfo* address = list.get(); address; address = address->ai_next) {
         Socket socket = open_socket(*address);
         const int on = 1;
@@ -103,7 +137,7 @@ Socket listen_on(const Endpoint& at) {
 }
 
 Socket connect_to(const Endpoint& to, Clock::time_point deadline, std::string& why) {
-    const AddressList list = resolve(to, 0, why);
+    const AddressList list = resolve(to, 0, deadline, why);
     for (const addrinfo* address = list.get(); address; address = address->ai_next) {
         Socket socket = open_socket(*address);
         if (!socket.is_open()) {

@@ -38,14 +38,14 @@ struct Endpoint {
     std::string text() const;  // "127.0.0.1:29500", "[::1]:29500"
 };
 
-// Binds and listens. Throws Error(bootstrap).
-Socket listen_on(const Endpoint& at);
+// Binds and listens. Throws Error(bootstrap), also when the host name is not resolved by the deadline.
+Socket listen_on(const Endpoint& at, Clock::time_point deadline);
 
 // One attempt, over all addresses of the host name. On failure the socket is closed and `why` says what went
 // wrong. Throws Error(bootstrap) where trying again is no use.
 Socket connect_to(const Endpoint& to, Clock::time_point deadline, std::string& why);
 
-// Takes one pending connection; closed if there is none. `from` is set to the peer's address.
+// Takes one pending connection; closed if there is none, with errno set. `from` is set to the peer's address.
 Socket accept_from(int listener, std::string& from);
 
 // poll(2) until the deadline; repeats it when a signal interrupts. Returns the number of ready entries.

@@ -209,8 +209,8 @@ TEST_CASE("topologies of hosts, and their short form") {
     REQUIRE(both.levels.size() == 2);
     CHECK(both.levels[0].name == "local");
     CHECK(both.levels[0].medium == "memory");
-    CHECK(both.levels[0].latency == 1e-6);
-    CHECK(both.levels[0].bandwidth == 8e9);
+    CHECK(both.levels[0].latency == dsl::memory_latency);
+    CHECK(both.levels[0].bandwidth == dsl::memory_bandwidth);
     CHECK(both.levels[1].name == "host");
     CHECK(both.levels[1].medium == "fabric");
     CHECK(both.levels[1].latency == 30e-6);
@@ -244,4 +244,21 @@ TEST_CASE("topologies of hosts, and their short form") {
     CHECK_THAT(test::error_of([] { dsl::grid_topology("4h@0B/s"); }), Contains("a rate of nothing"));
     CHECK_THAT(test::error_of([] { dsl::grid_topology("0mx2h"); }), Contains("at least 1 rank"));
     CHECK(checked("blueconnect", "2mx3h", MiB)->topology() == "2mx3h");
+}
+
+TEST_CASE("the candidates begin with the choice, and each does something else") {
+    dsl::Library library({HOCKET_SCHEDULES_DIR});
+    for (const char* topology : {"2m", "4m/2", "2mx3h", "5"})
+        for (const Collective collective : all_collectives)
+            for (const std::uint64_t bytes : {std::uint64_t{64}, MiB}) {
+                const auto names = dsl::candidate_names(library, dsl::find_topology(library, topology, 0),
+                                                        collective, 0, bytes);
+                INFO(topology << " " << dsl::name_of(collective) << " " << bytes);
+                REQUIRE(!names.empty());
+                CHECK(names.front() == chosen(topology, bytes, collective).name);
+                std::set<std::uint64_t> different;
+                for (const std::string& name : names)
+                    different.insert(dsl::fingerprint(checked(name, topology, bytes, collective)->graph()));
+                CHECK(different.size() == names.size());
+            }
 }

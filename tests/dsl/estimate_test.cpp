@@ -9,6 +9,7 @@ using dsl::Collective;
 namespace {
 
 constexpr double us = 1e-6;
+constexpr double wait = dsl::memory_latency;
 constexpr double bytes = 1 << 20;
 
 double estimated(const std::string& schedule, const std::string& topology,
@@ -58,22 +59,23 @@ TEST_CASE("clocks: who has the data sends on, who has sent goes on, and pipeline
 }
 
 TEST_CASE("memory: one synchronisation a phase, and one pass over all sources") {
-    const double rate = 8e9;
-    CHECK(estimated("exchange", "4m") == about(us + 5 * bytes / rate));  // 3 sources, its own, the result
-    CHECK(estimated("direct", "4m") == about(2 * us + (5.0 / 4 + 2 * 3.0 / 4) * bytes / rate));
-    CHECK(estimated("ring", "4m") == about(6 * us + (3 * 3.0 / 4 + 2 * 3.0 / 4) * bytes / rate));
-    CHECK(estimated("direct", "4m", Collective::broadcast) == about(us + 2 * bytes / rate));
-    // With half as many cores as ranks, everything takes twice as long; with more, nothing is gained.
-    CHECK(estimated("direct", "4m/2") == about(2 * estimated("direct", "4m")));
+    const double rate = dsl::memory_bandwidth;
+    CHECK(estimated("exchange", "4m") == about(wait + 5 * bytes / rate));  // 3 sources, its own, the result
+    CHECK(estimated("direct", "4m") == about(2 * wait + (5.0 / 4 + 2 * 3.0 / 4) * bytes / rate));
+    CHECK(estimated("ring", "4m") == about(6 * wait + (3 * 3.0 / 4 + 2 * 3.0 / 4) * bytes / rate));
+    CHECK(estimated("direct", "4m", Collective::broadcast) == about(wait + 2 * bytes / rate));
+    // With half as many cores as ranks, everything takes twice as long, and cores are handed over; with more,
+    // nothing is gained.
+    CHECK(estimated("direct", "4m/2") == about(2 * (estimated("direct", "4m") + 2 * dsl::core_switch)));
     CHECK(estimated("direct", "4m/8") == about(estimated("direct", "4m")));
     CHECK(estimated("exchange", "2mx2m") == about(estimated("exchange", "4m")));
 }
 
 TEST_CASE("hosts: a shared link carries the bytes of all its ranks") {
-    const double fabric = 125e6, memory = 8e9;
+    const double fabric = 125e6, memory = dsl::memory_bandwidth;
     // Halves over the link, by both ranks of a host at once.
     CHECK(estimated("sharded", "2mx2h@1Gb/s") ==
-          about(us + 1.5 * bytes / memory + 30 * us + bytes / fabric + us + bytes / memory));
+          about(wait + 1.5 * bytes / memory + 30 * us + bytes / fabric + wait + bytes / memory));
     // Everyone sends everything to the two ranks of the other host.
     CHECK(estimated("exchange", "2mx2h@1Gb/s") == about(1.2 * 30 * us + 4 * bytes / fabric));
     // Links of their own carry half as much.
@@ -107,7 +109,8 @@ TEST_CASE("strands go side by side") {
 
 TEST_CASE("groups that don't touch each other go side by side, and share what they share") {
     // The level-wise schedule has the pairs of ranks across hosts one after the other in its text.
-    CHECK(estimated("nested", "4mx2h") == about(us + 5 * bytes / 8e9 + 30 * us + 4 * bytes / 1.25e9));
+    CHECK(estimated("nested", "4mx2h") ==
+          about(wait + 5 * bytes / dsl::memory_bandwidth + 30 * us + 4 * bytes / 1.25e9));
 }
 
 TEST_CASE("more bytes never take less time") {
@@ -149,8 +152,8 @@ TEST_CASE("a group sees its own levels, and of what is shared its part") {
     const dsl::Topology hosts = dsl::grid_topology("4m/2x3h@8GB/s");
     const dsl::Topology inside = dsl::restricted_to(dsl::make_group(hosts, {0}), hosts, true);
     REQUIRE(inside.levels.size() == 1);
-    CHECK(inside.levels[0].bandwidth == Approx(4e9));  // two ranks a core
-    CHECK(inside.levels[0].latency == Approx(2 * us));
+    CHECK(inside.levels[0].bandwidth == Approx(dsl::memory_bandwidth / 2));  // two ranks a core
+    CHECK(inside.levels[0].latency == Approx(2 * (wait + dsl::core_switch)));
     CHECK(inside.levels[0].cores == 0);
     const dsl::Topology across = dsl::restricted_to(dsl::make_group(hosts, {1}), hosts, true);
     REQUIRE(across.levels.size() == 1);

@@ -106,6 +106,41 @@ TEST_CASE("a goodbye is seen and is no loss, but all_gather cannot do without th
     }));
 }
 
+TEST_CASE("a goodbye that comes in one piece with the end of joining is heard at once") {
+    for (int round = 0; round < 10; ++round)
+        require_success(run_job(3, [](Rank rank) {
+            const double start = now();
+            if (rank.rank == 0) {
+                rank.job.leave();
+                expect(now() - start < 0.4, fmt::format("an answer at once, not after {} s", now() - start));
+            } else {
+                while (!rank.job.has_left(0)) {
+                    expect(now() - start < 0.4,
+                           fmt::format("a goodbye at once, not after {} s", now() - start));
+                    std::this_thread::sleep_for(1ms);
+                }
+            }
+            return std::string();
+        }));
+}
+
+TEST_CASE("ranks that leave together are all seen to have left") {
+    require_success(run_job(6, [](Rank rank) {
+        rank.job.all_gather("", 5s);
+        if (rank.rank >= 2) return std::string();
+        const double start = now();
+        for (int other = 2; other < rank.size; ++other)
+            while (!rank.job.has_left(other)) {
+                expect(now() - start < 3, fmt::format("rank {}'s goodbye within 3 s", other));
+                std::this_thread::sleep_for(1ms);
+            }
+        expect(!rank.job.has_left(1 - rank.rank) && !rank.job.loss(), "the others to be here");
+        rank.job.report("seen");  // the other one may go, too
+        while (!rank.job.reported_by(1 - rank.rank) && now() - start < 3) std::this_thread::sleep_for(1ms);
+        return std::string();
+    }));
+}
+
 TEST_CASE("a killed rank is known to all survivors within 100 ms, the same one to all") {
     const int victim = GENERATE(0, 2);
     const bool in_all_gather = GENERATE(false, true);

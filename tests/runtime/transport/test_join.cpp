@@ -1,15 +1,21 @@
 // Joining, and who is kept from it, with real processes.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
 #include "runtime/error.hpp"
 #include "tests/runtime/transport/processes.hpp"
+#include "tests/runtime/transport/restrictions.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -20,14 +26,47 @@ using Catch::Contains;
 
 namespace {
 
-int connect_silently(int port) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+sockaddr_in loopback(int port) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    return address;
+}
+
+int connect_silently(int port) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in address = loopback(port);
+    REQUIRE(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
     return fd;
+}
+
+double processor_seconds() {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+void allow_descriptors(rlim_t count) {
+    const rlimit limit{count, count};
+    expect(setrlimit(RLIMIT_NOFILE, &limit) == 0, "a limit of descriptors");
+}
+
+// Names are then asked of a server that never answers. False without the privilege.
+bool enter_network_of_a_silent_name_server() {
+    if (!enter_loopback_only_network() || unshare(CLONE_NEWNS) != 0 ||
+        mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+        return false;
+    char path[] = "/tmp/hocket-resolv-XXXXXX";
+    const int file = mkstemp(path);
+    const std::string_view text = "nameserver 127.0.0.1\n";
+    const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    close(file);
+    const bool mounted = written && mount(path, "/etc/resolv.conf", nullptr, MS_BIND, nullptr) == 0;
+    unlink(path);
+    const int server = socket(AF_INET, SOCK_DGRAM, 0);
+    const sockaddr_in address = loopback(53);
+    return mounted && bind(server, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
 }  // namespace
@@ -59,6 +98,102 @@ TEST_CASE("wrong secrets, noise and silence are turned away while the right rank
         CHECK(outcomes[r].seconds < 4);  // the silent one has delayed nobody
     }
     CHECK_THAT(outcomes[3].text, Contains("status -4") && Contains("wrong secret"));
+}
+
+TEST_CASE("strangers in masses neither use up rank 0's descriptors nor flood its log, and ranks join") {
+    const Listener listener;  // its queue holds 64 connections
+    Processes processes;
+    // More than rank 0 may have open; and whoever is dropped comes again.
+    processes.start([&]() -> std::string {
+        std::vector<int> crowd;
+        for (const double end = now() + 1.5; now() < end; std::this_thread::sleep_for(1ms)) {
+            if (crowd.size() == 200) close(crowd.front()), crowd.erase(crowd.begin());
+            const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+            const sockaddr_in address = loopback(listener.port());
+            connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+            crowd.push_back(fd);
+        }
+        return "";
+    });
+    int log[2];
+    REQUIRE(pipe2(log, O_CLOEXEC | O_NONBLOCK) == 0);
+    for (int r = 0; r < 3; ++r)
+        processes.start([&, r]() -> std::string {
+            if (r == 0) allow_descriptors(64), dup2(log[1], STDERR_FILENO);
+            if (r > 0) std::this_thread::sleep_for(700ms);  // in the midst of them
+            const auto job = Bootstrap::join(options_of(listener, r, 3));
+            return job->all_gather(std::to_string(r), 5s)[2];
+        });
+    const auto outcomes = processes.wait();
+    for (int r = 0; r < 3; ++r) {
+        INFO(outcomes[1 + r].text);
+        CHECK(outcomes[1 + r].exit_code == 0);
+        CHECK(outcomes[1 + r].text == "2");
+        CHECK(outcomes[1 + r].seconds < 5);
+    }
+    std::string text(65536, '\0');
+    const ssize_t size = read(log[0], text.data(), text.size());
+    close(log[0]), close(log[1]);
+    REQUIRE(size > 0);
+    text.resize(static_cast<std::size_t>(size));
+    INFO(text);
+    CHECK_THAT(text, Contains("more connections while ranks joined"));
+    CHECK(std::count(text.begin(), text.end(), '\n') == 17);
+}
+
+TEST_CASE("rank 0 without descriptors waits for some without spinning, and says what was wrong") {
+    const Listener listener;
+    Processes ranks;
+    for (int r = 0; r < 2; ++r)
+        ranks.start([&, r]() -> std::string {
+            auto options = options_of(listener, r, 2);
+            options.join_timeout = 1500ms;
+            if (r == 0) {
+                const int next = dup(0);
+                close(next);
+                allow_descriptors(static_cast<rlim_t>(next));
+            }
+            const double before = processor_seconds();
+            try {
+                Bootstrap::join(options);
+                return "joined";
+            } catch (const Error& error) {
+                expect(processor_seconds() - before < 0.15, "little use of the processor");
+                return error.what();
+            }
+        });
+    const auto outcomes = ranks.wait();
+    CHECK_THAT(outcomes[0].text, Contains("rank 1 did not join") && Contains("ulimit -n"));
+    CHECK_THAT(outcomes[1].text, Contains("does not answer"));
+}
+
+TEST_CASE("a name server that does not answer holds nobody beyond the deadline") {
+    const int rank = GENERATE(0, 1);
+    const Listener listener;
+    Processes processes;
+    processes.start([&]() -> std::string {
+        if (!enter_network_of_a_silent_name_server()) return "skip";
+        auto options = options_of(listener, rank, 2);
+        options.listen_fd = -1;
+        options.master_addr = "nobody-knows.example";
+        options.join_timeout = 700ms;
+        const double start = now();
+        try {
+            Bootstrap::join(options);
+            return "joined";
+        } catch (const Error& error) {
+            expect(now() - start > 0.6, fmt::format("an attempt; not at once: {}", error.what()));
+            expect(now() - start < 2, fmt::format("the deadline to hold, not {} s", now() - start));
+            return error.what();
+        }
+    });
+    const Outcome outcome = processes.wait()[0];
+    if (outcome.text == "skip") {
+        WARN("not allowed to make a network namespace: not tested");
+        return;
+    }
+    CHECK(outcome.exit_code == 0);
+    CHECK_THAT(outcome.text, Contains("nobody-knows.example") && Contains("was not resolved in time"));
 }
 
 TEST_CASE("a guest turns away from a host that does not know the secret") {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "runtime/error.hpp"
+#include "runtime/transport/join.hpp"
 #include "tests/runtime/transport/processes.hpp"
 #include "tests/support/test.hpp"
 
@@ -53,6 +54,43 @@ TEST_CASE("a report reaches all ranks, at once, though its author leaves right a
         if (!leaves || rank.rank != 0) std::this_thread::sleep_for(50ms);  // all see it before others leave
         return std::string();
     }));
+}
+
+TEST_CASE("a report that reaches rank 0 while it leaves is passed on") {
+    const Listener listener;
+    Processes ranks;
+    ranks.start([&]() -> std::string {
+        const auto job = Bootstrap::join(options_of(listener, 0, 3));
+        const double start = now();
+        job->leave();
+        expect(now() - start < 0.4,
+               fmt::format("to leave when all have answered, not after {} s", now() - start));
+        return "";
+    });
+    // Its report and rank 0's goodbye have crossed on their way.
+    ranks.start([&]() -> std::string {
+        Link host = join_host(options_of(listener, 1, 3));
+        for (bool leaves = false;;) {
+            while (const auto frame = host.parser().next()) leaves |= frame->type == FrameType::goodbye;
+            pollfd entry{host.fd(), POLLIN, 0};
+            if (leaves) break;
+            expect(poll(&entry, 1, 3000) == 1 && host.receive() == Link::State::open, "rank 0 to be here");
+        }
+        std::this_thread::sleep_for(50ms);
+        host.queue(FrameType::report, "last words");
+        host.stop_sending();
+        pollfd entry{host.fd(), POLLIN, 0};
+        expect(poll(&entry, 1, 3000) == 1, "rank 0 to close");
+        return "";
+    });
+    ranks.start([&]() -> std::string {
+        const auto job = Bootstrap::join(options_of(listener, 2, 3));
+        const Report report = await_report(*job);
+        expect(report.rank == 1 && report.text == "last words", report.text);
+        expect(job->has_left(0) && !job->loss(), "rank 0 to have left, and no loss");
+        return "";
+    });
+    require_success(ranks.wait());
 }
 
 TEST_CASE("of several reports all ranks see the same one first, and its author sees the others") {

@@ -1,0 +1,112 @@
+// hocket-tune between real processes: what it writes, later jobs run by.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/multi/process.hpp"
+#include "tests/support/test.hpp"
+
+using namespace std::chrono_literals;
+using Catch::Contains;
+using hocket::test::Finished;
+using Words = std::vector<std::string>;
+
+namespace {
+
+const std::string table = std::string(HOCKET_TEST_FOLDER) + "/tune_test.json";
+
+Finished run(const std::string& program, const Words& options, const std::string& tuning) {
+    Words command{HOCKET_RUN, "-n", "2", "--timeout", "100", program};
+    command.insert(command.end(), options.begin(), options.end());
+    const auto result = hocket::test::run(command, 110s, {{"HOCKET_TUNING", tuning}});
+    INFO(result.out << result.err);
+    REQUIRE(result.in_time);
+    return result;
+}
+
+nlohmann::json written() {
+    std::ifstream stream(table);
+    return nlohmann::json::parse(stream);
+}
+
+// Of 8, 128 and 2048 bytes, or others.
+Finished tune(const Words& options, const Words& sizes = {"-b", "8", "-e", "2K", "-f", "16"}) {
+    Words all{"--seconds", "2"};
+    all.insert(all.end(), sizes.begin(), sizes.end());
+    all.insert(all.end(), options.begin(), options.end());
+    return run(HOCKET_TUNE, all, table);
+}
+
+}  // namespace
+
+TEST_CASE("a later job takes what was measured, and says so") {
+    std::filesystem::remove(table);
+    const auto tuned = tune({});
+    INFO(tuned.out << tuned.err);
+    REQUIRE(tuned.exit_code == 0);
+    CHECK_THAT(tuned.out, Contains("written to " + table));
+    const auto job = written()["jobs"].at(0);
+    CHECK(job["ranks"] == 2);
+    CHECK(job["provider"] == "memory");
+    for (const char* collective : {"all_reduce", "reduce_scatter", "all_gather", "broadcast"}) {
+        const auto ranges = job["collectives"][collective];
+        REQUIRE(ranges.size() == 3);
+        CHECK(ranges[1]["bytes"] == 128);
+        CHECK(ranges[1]["from"] == 33);
+        CHECK(ranges[1]["up_to"] == 512);
+        for (const auto& range : ranges) CHECK(range["us"] > 0);
+    }
+
+    const std::string schedule = job["collectives"]["all_reduce"][1]["schedule"];
+    const Words bench{"all_reduce", "-b", "128", "-e", "128", "-n", "3", "-v"};
+    const auto later = run(HOCKET_BENCH, bench, table);
+    CHECK_THAT(later.out,
+               Contains("tuned: " + schedule + " ") && Contains("measured at 128 B (" + table + ")"));
+    CHECK_THAT(run(HOCKET_BENCH, bench, "off").out, !Contains("tuned: ") && Contains("(estimates)"));
+    Words named = bench;
+    named.insert(named.end(), {"--schedule", "ring"});
+    CHECK_THAT(run(HOCKET_BENCH, named, table).out, !Contains("tuned: "));
+}
+
+TEST_CASE("a collective alone may be measured again, the rest of the table stays") {
+    std::filesystem::remove(table);
+    REQUIRE(tune({"--collective", "broadcast"}).exit_code == 0);
+    const auto first = written();
+    REQUIRE(tune({"--collective", "all_gather", "-o", table}, {"-b", "8", "-e", "8"}).exit_code == 0);
+    const auto both = written();
+    REQUIRE(both["jobs"].size() == 1);
+    CHECK(both["jobs"][0]["collectives"].size() == 2);
+    CHECK(both["jobs"][0]["collectives"]["broadcast"] == first["jobs"][0]["collectives"]["broadcast"]);
+    CHECK(both["jobs"][0]["collectives"]["all_gather"].size() == 1);
+}
+
+TEST_CASE("a damaged table is a warning to later jobs, and hocket-tune leaves it alone") {
+    std::ofstream(table) << "{\"format\": \"hocket tuning ta";
+    const auto later = run(HOCKET_BENCH, {"all_reduce", "-b", "128", "-e", "128", "-n", "3"}, table);
+    CHECK(later.exit_code == 0);
+    CHECK_THAT(later.err, Contains("[0] hocket: warning: the tuning table " + table + " is ignored"));
+    CHECK_THAT(later.err, !Contains("[1] "));
+    const auto again = tune({});
+    CHECK(again.exit_code == 1);
+    CHECK_THAT(again.err, Contains("is no tuning table to add to"));
+    CHECK(std::filesystem::file_size(table) == 28);
+}
+
+TEST_CASE("what cannot be is said before anything is measured") {
+    std::filesystem::remove(table);
+    const auto unwritable = tune({"-o", "/proc/no/such/place.json"});
+    CHECK(unwritable.exit_code == 1);
+    CHECK_THAT(unwritable.err, Contains("/proc/no/such/place.json cannot be written"));
+    const auto alone = hocket::test::run({HOCKET_TUNE}, 20s, {{"HOCKET_TUNING", table}});
+    CHECK(alone.exit_code == 1);
+    CHECK_THAT(alone.err, Contains("hocket-run -n N"));
+    const auto wrong = tune({"--collective", "all_sorts"});
+    CHECK(wrong.exit_code == 2);
+    CHECK_THAT(wrong.err, Contains("all_sorts"));
+    const auto too_small = tune({"--collective", "all_gather"}, {"-b", "4", "-e", "4"});
+    CHECK(too_small.exit_code == 1);
+    CHECK_THAT(too_small.err, Contains("raise --maxbytes"));
+    const auto upside_down = tune({}, {"-b", "4K", "-e", "2K"});
+    CHECK(upside_down.exit_code == 2);
+    CHECK_THAT(upside_down.err, Contains("--minbytes up to --maxbytes"));
+}

@@ -1,0 +1,67 @@
+#include "tools/hocket_tune_options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <map>
+#include <sstream>
+
+namespace hocket::tune {
+namespace {
+
+const std::map<std::string, hkt_collective> collectives{{"all_reduce", HKT_ALL_REDUCE},
+                                                        {"reduce_scatter", HKT_REDUCE_SCATTER},
+                                                        {"all_gather", HKT_ALL_GATHER},
+                                                        {"broadcast", HKT_BROADCAST}};
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code) {
+    CLI::App app{
+        "Measures which schedules are the fastest for a job of this shape, and writes the table that later "
+        "jobs choose by. Start it with hocket-run -n N.",
+        "hocket-tune"};
+    Options options;
+    std::vector<std::string> names;
+    const CLI::AsSizeValue is_size(false);
+    app.add_option(
+        "-o,--output", options.file,
+        "the table; by default HOCKET_TUNING, else hocket/tuning.json in XDG_CACHE_HOME or ~/.cache");
+    app.add_option("--collective", names, "measure these; by default all four")
+        ->check(CLI::IsMember(collectives))
+        ->delimiter(',');
+    app.add_option("-b,--minbytes", options.min_bytes, "smallest size")
+        ->transform(is_size)
+        ->capture_default_str();
+    app.add_option("-e,--maxbytes", options.max_bytes, "largest size")
+        ->transform(is_size)
+        ->capture_default_str();
+    app.add_option("-f,--stepfactor", options.factor, "multiply by this from size to size")
+        ->check(CLI::Range(2, 1 << 20))
+        ->capture_default_str();
+    app.add_option("--seconds", options.seconds, "measure for about so long; plans are made besides")
+        ->check(CLI::Range(0.1, 86400.0))
+        ->capture_default_str();
+    try {
+        app.parse(argc, argv);
+        if (options.min_bytes < 1 || options.min_bytes > options.max_bytes ||
+            options.max_bytes > std::size_t{1} << 48)
+            throw CLI::ValidationError("sizes go from 1 byte, --minbytes up to --maxbytes");
+    } catch (const CLI::ParseError& error) {
+        std::ostringstream out, err;
+        exit_code = app.exit(error, out, err) == 0 ? 0 : 2;
+        if (!quiet) std::cout << out.str() << std::flush, std::cerr << err.str();
+        return std::nullopt;
+    }
+    if (!names.empty()) options.collectives.clear();
+    for (const std::string& name : names) options.collectives.push_back(collectives.at(name));
+    return options;
+}
+
+std::vector<std::size_t> sizes_of(const Options& options) {
+    std::vector<std::size_t> sizes;
+    for (std::size_t size = options.min_bytes; size <= options.max_bytes; size *= options.factor)
+        sizes.push_back(size);
+    return sizes;
+}
+
+}  // namespace hocket::tune

@@ -1,0 +1,27 @@
+// hocket-tune's command line.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capi/hocket.h"
+
+namespace hocket::tune {
+
+struct Options {
+    std::vector<hkt_collective> collectives{HKT_ALL_REDUCE, HKT_REDUCE_SCATTER, HKT_ALL_GATHER,
+                                            HKT_BROADCAST};
+    std::size_t min_bytes = 4, max_bytes = 64 << 20, factor = 8;
+    double seconds = 60;  // to measure in, about
+    std::string file;     // "": where later jobs look
+};
+
+// Returns nothing and sets exit_code when the program is to end (help, or an error that it has printed).
+std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code);
+
+// min_bytes, ... by the factor, not above max_bytes.
+std::vector<std::size_t> sizes_of(const Options& options);
+
+}  // namespace hocket::tune
