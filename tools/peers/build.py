@@ -1,0 +1,124 @@
+"""Installs the Debian packages that are missing and builds the drivers into build/peers."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SOURCES = os.path.join(ROOT, "tools", "peers")
+DRIVERS = os.path.join(ROOT, "build", "peers")
+HEADERS = [os.path.join(SOURCES, "driver.hpp"), os.path.join(ROOT, "capi", "hocket.h")]
+PACKAGES = [
+    "g++",
+    "openmpi-bin",
+    "libopenmpi-dev",
+    "mpich",
+    "libmpich-dev",
+    "libgloo-dev",
+    "python3-matplotlib",
+    "iproute2",
+]
+FLAGS = ["-std=c++20", "-O3", "-march=native"]
+
+
+class BuildError(Exception):
+    pass
+
+
+def say(text):
+    print(f"\n== {text}", flush=True)
+
+
+def run(command, **options):
+    if subprocess.run(command, **options).returncode != 0:
+        raise BuildError("this failed: " + " ".join(command))
+
+
+def installed(package):
+    status = subprocess.run(
+        ["dpkg-query", "-W", "-f=${db:Status-Abbrev}", package], capture_output=True, text=True
+    )
+    return status.stdout[1:2] == "i"
+
+
+def install_packages():
+    missing = [package for package in PACKAGES if not installed(package)]
+    if not missing:
+        return
+    say("Installing " + " ".join(missing))
+    as_root = []
+    if os.geteuid() != 0:
+        if not shutil.which("sudo"):
+            raise BuildError(
+                "These packages are missing, and there is no sudo. As root: apt-get install " + " ".join(missing)
+            )
+        as_root = ["sudo"]
+    install = [
+        *as_root,
+        "env",
+        "DEBIAN_FRONTEND=noninteractive",
+        "apt-get",
+        "install",
+        "-y",
+        "-q",
+        "--no-install-recommends",
+        *missing,
+    ]
+    if subprocess.run(install).returncode != 0:
+        # Perhaps the package lists are old, or were never fetched.
+        run([*as_root, "apt-get", "update", "-q"])
+        run(install)
+
+
+def build_hocket():
+    """Returns the build folder."""
+    run([os.path.join(ROOT, "tools", "setup")])
+    return os.path.join(ROOT, "build")
+
+
+def compile_driver(name, source, command):
+    """Where the source, or a header, is newer than the driver."""
+    source, driver = os.path.join(SOURCES, source), os.path.join(DRIVERS, name)
+    newest = max(os.path.getmtime(path) for path in (source, *HEADERS))
+    if os.path.exists(driver) and os.path.getmtime(driver) > newest:
+        return
+    print(f"  {os.path.relpath(driver, ROOT)}", flush=True)
+    run([command[0], *FLAGS, source, "-o", driver, *command[1:]])
+
+
+def build_drivers(hocket_build):
+    say("Building the drivers")
+    os.makedirs(DRIVERS, exist_ok=True)
+    compile_driver("openmpi", "mpi.cpp", ["mpicxx.openmpi"])
+    compile_driver("mpich", "mpi.cpp", ["mpicxx.mpich"])
+    compile_driver("gloo", "gloo.cpp", ["g++", "-lgloo", "-lpthread"])
+    compile_driver("roofline", "roofline.cpp", ["g++"])
+    compile_driver(
+        "hocket", "hocket_driver.cpp", ["g++", "-I", ROOT, "-L", os.path.join(hocket_build, "capi"), "-lhocket"]
+    )
+
+
+def versions():
+    asked = ["openmpi-bin", "mpich", "libgloo-dev"]
+    lines = subprocess.run(
+        ["dpkg-query", "-W", "-f=${Package} ${Version}\n", *asked], capture_output=True, text=True
+    )
+    found = dict(line.split(" ", 1) for line in lines.stdout.splitlines())
+    if not shutil.which("git"):
+        return found
+    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    found["hocket"] = commit.stdout.strip() or "unknown"
+    return found
+
+
+def prepare(hocket_build):
+    """Everything that a comparison needs; returns Hocket's build folder."""
+    os.environ["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"  # the distribution's own tools, as in tools/setup
+    try:
+        install_packages()
+        hocket_build = hocket_build or build_hocket()
+        build_drivers(hocket_build)
+    except BuildError as error:
+        sys.exit(f"compare-peers: {error}")
+    return hocket_build

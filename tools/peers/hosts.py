@@ -1,0 +1,119 @@
+"""Hosts made of namespaces: each has its own network and host name, and a link to a bridge that is held to a rate
+in both directions by a token bucket filter (tbf). The bridge is in a namespace of its own, so this machine's own
+interfaces are never touched. A namespace lives as long as a process that sleeps in it; the kernel kills those with
+this program, whatever ends it, and so removes everything."""
+
+import json
+import os
+import subprocess
+
+from jobs import die_with_parent
+
+NETWORK = "10.77.0.0/24"
+LINK = "hkt-cmp"
+# The largest packet that the stack may hand down to a link, and what passes at once after the link was idle.
+PACKET_BYTES = 32 << 10
+BURST_BYTES = 40 << 10
+
+
+class HostsError(Exception):
+    pass
+
+
+def call(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise HostsError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+class Hosts:
+    """with Hosts(2, 1e9, folder) as hosts: ..."""
+
+    def __init__(self, count, bits_per_second, folder):
+        self.count, self.bits_per_second, self.folder = count, bits_per_second, folder
+        self.holders = []
+        self.agent = os.path.join(folder, "enter-host")
+
+    def __enter__(self):
+        try:
+            os.makedirs(self.folder)
+            self.switch = self._namespace("switch")
+            self.pids = [self._namespace(f"h{host}") for host in range(self.count)]
+            self._link_all()
+            self._write_agent()
+            return self
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_):
+        for holder in self.holders:
+            holder.kill()
+            holder.communicate()
+        self.holders = []
+
+    def _namespace(self, name):
+        """The pid of a process that sleeps in a new one, whose /sys shows its own interfaces."""
+        script = (
+            f"hostname hkt-cmp-{os.getpid()}-{name} && mount -t sysfs sysfs /sys && ip link set lo up && "
+            "echo ready && exec sleep infinity"
+        )
+        holder = subprocess.Popen(
+            ["unshare", "--net", "--uts", "--mount", "sh", "-c", script],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+            preexec_fn=die_with_parent,
+        )
+        self.holders.append(holder)
+        if holder.stdout.readline().strip() != "ready":
+            raise HostsError("namespaces are not permitted here: " + holder.stderr.read().strip())
+        return holder.pid
+
+    def _in(self, pid, command):
+        return call("nsenter", "-t", str(pid), "--net", *command.split())
+
+    def _link_all(self):
+        self._in(self.switch, f"ip link add {LINK} type bridge")
+        self._in(self.switch, f"ip link set {LINK} up")
+        for host, pid in enumerate(self.pids):
+            port = f"{LINK}-{host}"
+            self._in(self.switch, f"ip link add {port} type veth peer name {LINK} netns {pid}")
+            self._in(self.switch, f"ip link set {port} master {LINK} up")
+            self._in(pid, f"ip address add {self.address(host)}/24 dev {LINK}")
+            self._in(pid, f"ip link set {LINK} up")
+            self._hold_to_rate(self.switch, port)
+            self._hold_to_rate(pid, LINK)
+
+    def _hold_to_rate(self, pid, interface):
+        bucket = f"rate {self.bits_per_second:.0f}bit burst {BURST_BYTES} latency 50ms"
+        self._in(pid, f"ip link set {interface} gso_max_size {PACKET_BYTES}")
+        self._in(pid, f"tc qdisc add dev {interface} root tbf {bucket}")
+
+    def _write_agent(self):
+        """What MPI's launchers run instead of ssh: enter-host ADDRESS COMMAND..."""
+        with open(self.agent, "w") as agent:
+            agent.write("#!/bin/sh\ncase $1 in\n")
+            for host, pid in enumerate(self.pids):
+                agent.write(f"{self.address(host)}) pid={pid} ;;\n")
+            agent.write(
+                '*) echo "no such host: $1" >&2; exit 1 ;;\nesac\nshift\n'
+                'exec setpriv --pdeathsig KILL nsenter -t $pid --net --uts --mount -- sh -c "$*"\n'
+            )
+        os.chmod(self.agent, 0o755)
+
+    @staticmethod
+    def address(host):
+        return f"10.77.0.{host + 1}"
+
+    def enter(self, host):
+        """What to put before a command for it to run on that host."""
+        return ["nsenter", "-t", str(self.pids[host]), "--net", "--uts", "--mount", "--"]
+
+    def traffic(self):
+        """Bytes so far over each link, each direction on its own."""
+        links = json.loads(self._in(self.switch, f"ip -s -j link show master {LINK}"))
+        return [link["stats64"][way]["bytes"] for link in links for way in ("rx", "tx")]

@@ -1,0 +1,166 @@
+"""Part 2: all_reduce between hosts made of namespaces, and over tcp on the loopback interface."""
+
+import json
+import os
+import secrets
+import time
+
+import build
+import cells
+import libraries
+import report
+from hosts import LINK, NETWORK, Hosts, HostsError, call
+
+RATE = 1e9  # bits per second
+SIZES = [64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20]
+LOCAL_RANKS = 2
+
+
+def slots(hosts):
+    return ",".join(f"{hosts.address(host)}:{LOCAL_RANKS}" for host in range(hosts.count))
+
+
+def open_mpi(drivers, hosts):
+    settings = {
+        "plm": "rsh",
+        "plm_rsh_agent": hosts.agent,
+        "pml": "ob1",
+        "btl": "self,vader,tcp",
+        "btl_tcp_if_include": NETWORK,
+        "oob_tcp_if_include": NETWORK,
+        "mpi_yield_when_idle": "1",  # it takes each host to have cores of its own
+    }
+    return libraries.open_mpi(drivers, ["--host", slots(hosts)], settings, hosts.enter(0))
+
+
+def mpich(drivers, hosts):
+    options = ["-launcher", "rsh", "-launcher-exec", hosts.agent, "-hosts", slots(hosts)]
+    return libraries.mpich(drivers, options, {"UCX_NET_DEVICES": LINK, "UCX_TLS": "tcp,self"}, hosts.enter(0))
+
+
+def gloo(drivers, hosts):
+    return libraries.gloo(
+        drivers, lambda rank: hosts.address(rank // LOCAL_RANKS), lambda rank: hosts.enter(rank // LOCAL_RANKS)
+    )
+
+
+def hocket(drivers, hocket_build, hosts, name, choice):
+    driver = os.path.join(drivers, "hocket")
+    job = {"MASTER_ADDR": hosts.address(0), "MASTER_PORT": "29500", "HOCKET_SECRET": secrets.token_hex(16)}
+    job = libraries.hocket_variables(hocket_build, {**job, **choice})
+
+    def launch(ranks, _folder, arguments):
+        return [
+            (
+                [*hosts.enter(rank // LOCAL_RANKS), driver, *arguments],
+                {
+                    **job,
+                    **libraries.rank_variables(rank, ranks),
+                    "HOCKET_FABRIC_ADDR": hosts.address(rank // LOCAL_RANKS),
+                },
+            )
+            for rank in range(ranks)
+        ]
+
+    return libraries.Library(name, launch)
+
+
+def between_hosts(hocket_build, names, hosts):
+    drivers, topology = build.DRIVERS, f"{LOCAL_RANKS}x{hosts.count}"
+    blueconnect = {"HOCKET_SCHEDULE": "blueconnect", "HOCKET_TOPOLOGY": topology}
+    every = {
+        "openmpi": [open_mpi(drivers, hosts)],
+        "mpich": [mpich(drivers, hosts)],
+        "gloo": [gloo(drivers, hosts)],
+        "hocket": [
+            hocket(drivers, hocket_build, hosts, "Hocket", {}),
+            hocket(drivers, hocket_build, hosts, "Hocket, ring", {"HOCKET_SCHEDULE": "ring"}),
+            hocket(drivers, hocket_build, hosts, "Hocket, blueconnect", blueconnect),
+        ],
+    }
+    return [library for name in names for library in every.get(name, [])]
+
+
+def over_loopback(hocket_build, names):
+    drivers = build.DRIVERS
+    only_tcp = {"pml": "ob1", "btl": "self,tcp", "btl_tcp_if_include": "lo"}
+    every = {
+        "openmpi": libraries.open_mpi(drivers, settings=only_tcp),
+        "gloo": libraries.gloo(drivers),
+        "hocket": libraries.hocket(drivers, hocket_build, {"HOCKET_PROVIDER": "tcp"}, ["malloc"]),
+    }
+    return [every[name] for name in names if name in every]
+
+
+def loopback_traffic():
+    return [json.loads(call("ip", "-s", "-j", "link", "show", "lo"))[0]["stats64"]["tx"]["bytes"]]
+
+
+def least_bytes(hosts, size):
+    """What all_reduce must move over the busiest link, in each direction."""
+    return 2 * (hosts - 1) / hosts * size
+
+
+def mark_uncrossed(group, least):
+    """A library that moved less than it must over the links took another way: its figure doesn't count."""
+    for cell in group:
+        for figures in cell["rows"].values():
+            if figures.get("crossed_bytes", least(cell)) < 0.99 * least(cell):
+                figures["error"] = f"only {figures['crossed_bytes']:.0f} bytes crossed the links"
+                del figures["median_us"]
+
+
+def measure_between(hosts_count, hocket_build, names, folder, deadline, cells_left):
+    plan = [("all_reduce", size) for size in SIZES]
+    place = f"{hosts_count} hosts x {LOCAL_RANKS} ranks, 1 Gbit/s"
+    with Hosts(hosts_count, RATE, os.path.join(folder, f"hosts-{hosts_count}")) as hosts:
+        group = cells.measure(
+            between_hosts(hocket_build, names, hosts),
+            plan,
+            hosts_count * LOCAL_RANKS,
+            os.path.join(folder, f"between-{hosts_count}"),
+            deadline,
+            cells_left,
+            meter=hosts.traffic,
+        )
+    mark_uncrossed(group, lambda cell: least_bytes(hosts_count, cell["bytes"]))
+    for cell in group:
+        seconds = least_bytes(hosts_count, cell["bytes"]) * 8 / RATE
+        cell["place"] = place
+        cell["rows"][report.LIMIT] = {"median_us": seconds * 1e6, "wrong": 0}
+    return group
+
+
+def measure(hocket_build, names, folder, seconds):
+    deadline = time.monotonic() + seconds
+    steps = [(measure_between, 2), (measure_between, 4), (measure_loopback, 2), (measure_loopback, 4)]
+    measured = []
+    for turn, (step, count) in enumerate(steps):
+        build.say(
+            f"{count} hosts x {LOCAL_RANKS} ranks" if step is measure_between else f"{count} ranks, tcp loopback"
+        )
+        try:
+            group = step(count, hocket_build, names, folder, deadline, (len(steps) - turn) * len(SIZES))
+        except HostsError as error:
+            print(f"left out: {error}")
+            continue
+        report.print_network_table(group)
+        measured += group
+    return measured
+
+
+def measure_loopback(ranks, hocket_build, names, folder, deadline, cells_left):
+    plan = [("all_reduce", size) for size in SIZES]
+    group = cells.measure(
+        over_loopback(hocket_build, names),
+        plan,
+        ranks,
+        os.path.join(folder, f"loopback-{ranks}"),
+        deadline,
+        cells_left,
+        meter=loopback_traffic,
+    )
+    mark_uncrossed(group, lambda cell: 2 * (ranks - 1) * cell["bytes"])
+    for cell in group:
+        cell["place"] = f"{ranks} ranks, tcp loopback"
+    return group

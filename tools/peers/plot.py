@@ -1,0 +1,137 @@
+"""The plots: small multiples, both axes logarithmic."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
+
+import report  # noqa: E402
+
+# Peers in muted tones, Hocket in red, the limit as a dashed line.
+STYLES = {
+    "Open MPI": ("#4878a8", "-", "o"),
+    "MPICH": ("#6a9f58", "-", "s"),
+    "Gloo": ("#a07ab5", "-", "^"),
+    "Hocket": ("#c8102e", "-", "o"),
+    "Hocket (malloc)": ("#e8836f", "-", "o"),
+    "roofline": ("#333333", "--", None),
+    report.LIMIT: ("#333333", "--", None),
+    "Hocket, ring": ("#e8836f", "-", "v"),
+    "Hocket, blueconnect": ("#8c1c2c", "-", "D"),
+}
+
+
+def size_ticks(axes, sizes):
+    ticks = [sizes[0] * 64**i for i in range(5) if sizes[0] * 64**i < sizes[-1] / 8] + [sizes[-1]]
+    axes.set_xticks(ticks)
+    axes.set_xticklabels([report.size_text(tick) for tick in ticks])
+    axes.set_xlabel("size of the array")
+
+
+def rank_ticks(axes, ranks):
+    axes.set_xticks(ranks)
+    axes.set_xticklabels([str(count) for count in ranks])
+    axes.set_xlabel("ranks")
+
+
+def axis_time(us):
+    for limit, scale, unit in ((1e3, 1, "us"), (1e6, 1e3, "ms"), (float("inf"), 1e6, "s")):
+        if us < limit:
+            return f"{us / scale:g} {unit}"
+
+
+def draw_panel(axes, title, lines, ticks):
+    """lines: {row: [(x, us)]}"""
+    for row, points in lines.items():
+        points = [point for point in points if point[1]]
+        if not points:
+            continue
+        color, line, marker = STYLES[row]
+        width = 2.2 if row.startswith("Hocket") else 1.4
+        axes.plot(*zip(*points), line, color=color, marker=marker, markersize=3.5, linewidth=width, label=row)
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    ticks(axes, sorted({x for points in lines.values() for x, _ in points}))
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter(lambda us, _: axis_time(us))
+    axes.grid(True, which="major", color="#e4e4e4", linewidth=0.7)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def draw(panels, columns, title, ticks, file):
+    """panels: [(title, lines)], so many to a row; one legend for all."""
+    height = -(-len(panels) // columns)
+    figure, grid = plt.subplots(
+        height, columns, sharey=True, squeeze=False, figsize=(1.2 + 3.4 * columns, 1.4 + 3.0 * height)
+    )
+    handles = {}
+    for axes, (name, lines) in zip(grid.flat, panels):
+        draw_panel(axes, name, lines, ticks)
+        handles.update(zip(*reversed(axes.get_legend_handles_labels())))
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    for axes in grid[:-1].flat:
+        axes.set_xlabel("")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("median time")
+    figure.suptitle(title, fontsize=12, y=0.99)
+    top = 1 - 0.35 / figure.get_figheight()
+    per_line = max(3, 2 * columns)
+    figure.legend(
+        handles.values(),
+        handles.keys(),
+        loc="upper center",
+        bbox_to_anchor=(0.5, top),
+        ncol=per_line,
+        frameon=False,
+        fontsize=9,
+    )
+    lines_of_legend = -(-len(handles) // per_line)
+    figure.tight_layout(rect=(0, 0, 1, top - (0.2 * lines_of_legend - 0.15) / figure.get_figheight()))
+    figure.savefig(file, metadata={"Date": None} if file.endswith(".svg") else None)
+    plt.close(figure)
+
+
+def by_size(cells):
+    return {row: [(cell["bytes"], report.median(cell, row)) for cell in cells] for row in report.row_names(cells)}
+
+
+def draw_host(cells, file):
+    """A row of panels for each number of ranks, a column for each collective."""
+    keys = sorted(
+        {(c["ranks"], c["collective"]) for c in cells},
+        key=lambda key: (key[0], [c["collective"] for c in cells].index(key[1])),
+    )
+    panels = [
+        (
+            f"{collective}, {ranks} ranks",
+            by_size([c for c in cells if (c["ranks"], c["collective"]) == (ranks, collective)]),
+        )
+        for ranks, collective in keys
+    ]
+    columns = len({collective for _, collective in keys})
+    draw(panels, columns, "Collectives on one host, float32", size_ticks, file)
+
+
+def draw_network(cells, file):
+    places = list(dict.fromkeys(cell["place"] for cell in cells))
+    panels = [(place, by_size([cell for cell in cells if cell["place"] == place])) for place in places]
+    draw(panels, min(2, len(panels)), "all_reduce over networks, float32", size_ticks, file)
+
+
+def draw_scaling(cells, file):
+    setups = list(dict.fromkeys(name for cell in cells for name in cell["setup"]))
+    panels = [
+        (
+            "set-up of a communicator",
+            {name: [(c["ranks"], c["setup"].get(name)) for c in cells] for name in setups},
+        ),
+        (
+            "all_reduce of 1 KiB",
+            {row: [(c["ranks"], report.median(c, row)) for c in cells] for row in report.row_names(cells)},
+        ),
+    ]
+    draw(panels, 2, "Cost over ranks on one host", rank_ticks, file)

@@ -1,0 +1,225 @@
+"""Tables and verdicts, from the cells that were measured."""
+
+PEERS = ("Open MPI", "MPICH", "Gloo")
+SHARED, PLAIN = "Hocket", "Hocket (malloc)"
+LIMIT = "links' limit"
+RATIOS = "then the fastest peer's, and the limit's, over Hocket's"
+
+
+def size_text(size):
+    for shift, unit in ((20, "MiB"), (10, "KiB")):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift} {unit}"
+    return f"{size} B"
+
+
+def time_text(us):
+    if us is None:
+        return "-"
+    for limit, scale, unit in ((1e3, 1, "us"), (1e6, 1e3, "ms"), (float("inf"), 1e6, "s")):
+        if us < 0.9995 * limit:
+            value = us / scale
+            return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+
+
+def median(cell, row):
+    """In us; None where there is no figure, or none that counts because the result was wrong."""
+    figures = cell["rows"].get(row, {})
+    return None if figures.get("wrong") else figures.get("median_us")
+
+
+def fastest(cell, rows=PEERS):
+    """(time, name) of the fastest of these rows, or None."""
+    times = [(median(cell, row), row) for row in rows if median(cell, row)]
+    return min(times, default=None)
+
+
+def ratio(cell, row):
+    """How many times faster than the fastest peer this row is."""
+    peer, own = fastest(cell), median(cell, row)
+    return peer[0] / own if peer and own else None
+
+
+def share(cell, row, limit="roofline"):
+    """This row's part of the limit's speed."""
+    best, own = median(cell, limit), median(cell, row)
+    return best / own if best and own else None
+
+
+def ratio_text(value):
+    return "-" if value is None else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+def print_columns(header, lines):
+    widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
+    for line in [header, *lines]:
+        print("  ".join(text.rjust(width) for text, width in zip(line, widths)))
+
+
+def row_names(cells):
+    return list(dict.fromkeys(name for cell in cells for name in cell["rows"]))
+
+
+def measured(cells, row):
+    return any(median(cell, row) for cell in cells)
+
+
+def print_host_tables(cells):
+    for collective, ranks in dict.fromkeys((c["collective"], c["ranks"]) for c in cells):
+        group = [c for c in cells if (c["collective"], c["ranks"]) == (collective, ranks)]
+        rows = [row for row in row_names(group) if measured(group, row)]
+        own = [row for row in rows if row not in PEERS and row != "roofline"]
+        print(f"\n{collective}, {ranks} ranks on one host, float32: median time; {RATIOS}")
+        header = ["size", *rows, *(f"peer/{row}" for row in own), *(f"roofline/{row}" for row in own)]
+        print_columns(
+            header,
+            [
+                [
+                    size_text(cell["bytes"]),
+                    *(time_text(median(cell, row)) for row in rows),
+                    *(ratio_text(ratio(cell, row)) for row in own),
+                    *(ratio_text(share(cell, row)) for row in own),
+                ]
+                for cell in group
+            ],
+        )
+
+
+def print_network_table(group):
+    rows = [row for row in row_names(group) if measured(group, row)]
+    own = [row for row in rows if row not in PEERS and row != LIMIT]
+    limited = LIMIT in rows
+    print(f"\nall_reduce, {group[0]['place']}, float32: median time; {RATIOS}")
+    header = ["size", *rows, *(f"peer/{row}" for row in own), *(f"limit/{row}" for row in own if limited)]
+    print_columns(
+        header,
+        [
+            [
+                size_text(cell["bytes"]),
+                *(time_text(median(cell, row)) for row in rows),
+                *(ratio_text(ratio(cell, row)) for row in own),
+                *(ratio_text(share(cell, row, LIMIT)) for row in own if limited),
+            ]
+            for cell in group
+        ],
+    )
+
+
+def print_scaling_table(cells):
+    rows = row_names(cells)
+    setups = list(dict.fromkeys(name for cell in cells for name in cell["setup"]))
+    print("\nCost over ranks on one host: set-up of a communicator (median), then all_reduce of 1 KiB (median)")
+    print_columns(
+        ["ranks", *(f"set-up {name}" for name in setups), *rows],
+        [
+            [
+                str(cell["ranks"]),
+                *(time_text(cell["setup"].get(name)) for name in setups),
+                *(time_text(median(cell, row)) for row in rows),
+            ]
+            for cell in cells
+        ],
+    )
+
+
+def print_problems(cells):
+    """What was wrong or failed, each once. Returns how much of it is Hocket's or the roofline's: a peer's defects
+    are told, and its figure left out, but are no failure of the comparison."""
+    seen = {}
+    for cell in cells:
+        for row, figures in cell["rows"].items():
+            text = "wrong results" if figures["wrong"] else figures.get("error")
+            if text:
+                where = f"{cell['collective']} of {size_text(cell['bytes'])} on {cell['ranks']} ranks"
+                seen.setdefault((row, text), []).append(where)
+    if seen:
+        print("\nLeft out")
+    for (row, text), where in seen.items():
+        more = f" and {len(where) - 3} more" if len(where) > 3 else ""
+        print(f"  {row}: {text} ({', '.join(where[:3])}{more})")
+    return sum(row not in PEERS for row, _ in seen)
+
+
+def place(cell):
+    return f"{size_text(cell['bytes'])}, " + cell.get("place", f"{cell['ranks']} ranks, {cell['collective']}")
+
+
+def verdict(name, cells, figure, needed, strictly=False):
+    """One line: whether figure(cell) is at least (strictly: more than) what is needed in all cells."""
+    values = [(figure(cell), cell) for cell in cells]
+    values = [(value, cell) for value, cell in values if value is not None]
+    if not values:
+        return {"target": name, "verdict": "not measured"}
+    short = [value for value, _ in values if not (value > needed if strictly else value >= needed)]
+    least, where = min(values, key=lambda pair: pair[0])
+    return {
+        "target": name,
+        "verdict": "not reached" if short else "reached",
+        "least": least,
+        "at": place(where),
+        "short": len(short),
+        "of": len(values),
+    }
+
+
+def faster(what, cells, row):
+    """The verdict on being ahead of all peers."""
+    return verdict(f"{what}: faster than every peer", cells, lambda c: ratio(c, row), 1, strictly=True)
+
+
+def faster_in_both(what, cells):
+    return [faster(f"{what}, hkt_mem_alloc", cells, SHARED), faster(f"{what}, malloc", cells, PLAIN)]
+
+
+def host_verdicts(cells):
+    cells = [c for c in cells if c["ranks"] in (2, 4)]
+    reduces = [c for c in cells if c["collective"] == "all_reduce"]
+    large = [c for c in reduces if c["bytes"] >= 64 << 10]
+    what = "1. all_reduce from 64 KiB"
+    verdicts = [
+        *faster_in_both("1. all_reduce at every size", reduces),
+        verdict(what + ", hkt_mem_alloc: 3 x the fastest peer", large, lambda c: ratio(c, SHARED), 3),
+        verdict(what + ", hkt_mem_alloc: 0.8 of the roofline", large, lambda c: share(c, SHARED), 0.8),
+        verdict(what + ", malloc: 1.5 x the fastest peer", large, lambda c: ratio(c, PLAIN), 1.5),
+    ]
+    for collective in ("reduce_scatter", "all_gather", "broadcast"):
+        group = [c for c in cells if c["collective"] == collective]
+        verdicts += faster_in_both(f"2. {collective} at every size", group)
+    return verdicts
+
+
+def network_verdicts(cells):
+    between = [c for c in cells if LIMIT in c["rows"]]
+    loopback = [c for c in cells if LIMIT not in c["rows"]]
+    verdicts = []
+    for row, choice in (("Hocket, blueconnect", "blueconnect"), ("Hocket", "Hocket's choice")):
+        what = f"3. between hosts, {choice}"
+        within = what + ": within 10 % of the links' limit"
+        verdicts.append(verdict(within, between, lambda c, row=row: share(c, row, LIMIT), 1 / 1.1))
+        verdicts.append(faster(what, between, row))
+    what = "3. tcp loopback from 64 KiB: the speed of Gloo and Open MPI"
+    return [*verdicts, verdict(what, loopback, lambda c: ratio(c, "Hocket"), 1)]
+
+
+def scaling_verdicts(cells):
+    """Linear from the fewest ranks on: twice the ranks, at most twice the time."""
+    timed = sorted((c for c in cells if c["setup"].get("Hocket")), key=lambda c: c["ranks"])
+
+    def linear(cell):
+        ranks, us = cell["ranks"] / timed[0]["ranks"], cell["setup"]["Hocket"] / timed[0]["setup"]["Hocket"]
+        return ranks / us
+
+    return [
+        verdict("4. set-up grows no worse than linearly with the ranks", timed[1:], linear, 1),
+        *faster_in_both("4. all_reduce of 1 KiB on 2 to 32 ranks", cells),
+    ]
+
+
+def print_verdicts(verdicts):
+    print("\nTargets of issue 3")
+    for v in verdicts:
+        line = f"  {v['verdict']:<13}{v['target']}"
+        if "least" in v:
+            line += f" (least: {ratio_text(v['least'])}, {v['at']}"
+            line += f"; {v['short']} of {v['of']} short)" if v["short"] else ")"
+        print(line)

@@ -1,0 +1,61 @@
+"""Part 3: what more ranks cost on one host, whose cores they outnumber in the end: set-up and small messages."""
+
+import os
+import statistics
+import time
+
+import build
+import cells
+import report
+from jobs import Job, JobError
+
+RANKS = [2, 4, 8, 16, 32]
+BYTES = 1024
+SETUPS = 3
+
+
+def set_up(library, ranks, folder):
+    """us that joining takes, from the first rank's start to the last one's end; the processes run already."""
+    job = Job(library, ranks, folder)
+    try:
+        job.tell("join")
+        return job.spans(1)[0] / 1000
+    finally:
+        job.stop()
+
+
+def set_ups(libraries, ranks, folder):
+    """The median by library's name, interleaved. A library that fails has none."""
+    times, failed = {}, {}
+    for turn in range(SETUPS):
+        for library in libraries:
+            cells.show_progress(f"set-up {turn + 1} of {library.name} on {ranks} ranks")
+            name = library.name.replace(" ", "-")
+            try:
+                if library.name not in failed:
+                    times.setdefault(library.name, []).append(
+                        set_up(library, ranks, os.path.join(folder, f"set-up-{name}-{ranks}-{turn}"))
+                    )
+            except JobError as error:
+                failed[library.name] = error
+                print(f"set-up of {library.name} on {ranks} ranks failed: {error}")
+    return {name: statistics.median(values) for name, values in times.items() if name not in failed}
+
+
+def measure(libraries, folder, seconds):
+    build.say(f"{RANKS[0]} to {RANKS[-1]} ranks on this host")
+    deadline = time.monotonic() + seconds
+    measured = []
+    for turn, ranks in enumerate(RANKS):
+        times = set_ups(libraries, ranks, folder)
+        (cell,) = cells.measure(
+            libraries,
+            [("all_reduce", BYTES)],
+            ranks,
+            os.path.join(folder, f"scaling-{ranks}"),
+            deadline,
+            2 * (len(RANKS) - turn),
+        )
+        measured.append({**cell, "place": f"{ranks} ranks", "setup": times})
+    report.print_scaling_table(measured)
+    return measured
