@@ -159,8 +159,8 @@ HKT_API int32_t hkt_comm_size(const hkt_comm* comm);
  * which every later start and wait on it returns too. Does not wait for other ranks. */
 HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
 
-/* Facts of the communicator, for logs: "provider", "topology", "schedule_path", "executor". Null for an
- * unknown key. Valid until comm is destroyed. */
+/* Facts of the communicator, for logs: "provider", "provider_why" (what speaks for it), "topology",
+ * "schedule_path", "executor". Null for an unknown key. Valid until comm is destroyed. */
 HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
 
 /* ---- Memory ----------------------------------------------------------------------------------- */

@@ -274,6 +274,7 @@ class OpBuilder::Emitter {
 
 // What neighbours do with a member's areas.
 void OpBuilder::find_sharing(Member member, RankProgram& program) const {
+    bool is_read = false;  // the output
     for (Member other = 0; other < members_.size(); ++other) {
         if (other == member) continue;
         const AreaId input = area_for(other, member, input_area),
@@ -281,7 +282,7 @@ void OpBuilder::find_sharing(Member member, RankProgram& program) const {
         for (const Op& op : members_[other].ops) {
             for (const AreaId operand : op.operands) {
                 if (operand == input) program.input_read.push_back({op.begin, op.end});
-                program.output_read |= operand == output;
+                is_read |= operand == output;
                 program.shares_work |= operand == work;
             }
             const auto written = [&](AreaId area) {
@@ -295,7 +296,17 @@ void OpBuilder::find_sharing(Member member, RankProgram& program) const {
     merge(program.input_read);
     merge(program.output_written);
     program.shares_input = !program.input_read.empty();
-    program.shares_output = program.output_read || !program.output_written.empty();
+    program.output_is_apart = !is_read;
+    for (const Op& op : members_[member].ops) {
+        const bool sends = op.kind == Op::Kind::send && op.area == output_area;
+        const bool reads = std::count(op.operands.begin(), op.operands.end(), output_area) > 0;
+        const bool writes =
+            op.area == output_area || std::count(op.also.begin(), op.also.end(), output_area) > 0;
+        if (!sends && !reads && !writes) continue;
+        for (const Stretch& theirs : program.output_written)
+            if (op.begin < theirs.end && theirs.begin < op.end) program.output_is_apart = false;
+    }
+    program.shares_output = is_read || !program.output_written.empty();
 }
 
 RankProgram OpBuilder::finish(Member member, std::uint32_t origin) {

@@ -111,10 +111,11 @@ struct RankProgram {
     bool uses_work = false;
     Economy economy = Economy::bytes;
     std::vector<Rank> neighbours;  // ascending: the other ranks of this host, if memory is shared with them
-    // What neighbours read of this rank's input, and write to its output: ascending, apart. They may read its
-    // output, too.
+    // What neighbours read of this rank's input, and write to its output: ascending, apart.
     std::vector<Stretch> input_read, output_written;
-    bool output_read = false;
+    // Whether what neighbours write to the output is only for the caller, and they read nothing there: then
+    // this rank's own part of the output can be apart from theirs.
+    bool output_is_apart = true;
     // Whether any neighbour reads or writes this rank's input, output or work.
     std::uint32_t signals = 0;  // the most that any rank of this host gives
     bool shares_input = false, shares_output = false, shares_work = false;

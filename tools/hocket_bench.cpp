@@ -133,6 +133,7 @@ Report::About describe(const Options& options, hkt_comm* comm, Method method, in
     return {hkt_version(),
             host_name(),
             info(comm, "provider"),
+            info(comm, "provider_why"),
             info(comm, "topology"),
             schedule_of(plan.get()),
             options.executors.size() > 1 ? "both" : name_of(options.executors[0]),

@@ -80,6 +80,7 @@ void Report::print_header() const {
                about_.ranks, about_.ranks == 1 ? "" : "s", about_.host);
     fmt::print("# provider {}, topology {}, schedule {}, executor {}\n", about_.provider, about_.topology,
                about_.schedule, about_.executor);
+    if (options_.verbose && !about_.provider_why.empty()) fmt::print("# {}\n", about_.provider_why);
     fmt::print("# {} iterations after {} to warm up; time: {}\n#\n", options_.iterations, options_.warmup,
                statistic_of(about_.method));
     fmt::print("#{:61}{:^32}{:^32}\n", "", "out-of-place", "in-place");

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "dsl/topology.hpp"
 #include "runtime/engine/tuning.hpp"
@@ -29,10 +30,13 @@ std::string this_host() {
     return fmt::format("{}/{}/{}", name, boot, network);
 }
 
-int usable_cores() {
+std::vector<int> usable_cores() {
+    std::vector<int> usable;
     cpu_set_t cores;
-    if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
-    return CPU_COUNT(&cores);
+    if (sched_getaffinity(0, sizeof cores, &cores) == 0)
+        for (int core = 0; core < CPU_SETSIZE; ++core)
+            if (CPU_ISSET(core, &cores)) usable.push_back(core);
+    return usable;
 }
 
 // "ranks 0-3, 5"
@@ -87,7 +91,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
     for (const char* key : {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_SCHEDULE", "HOCKET_PROVIDER"})
         compare(cards, key);
     Agreement agreement;
-    agreement.cores = cards[0].at("cores").get<int>();
+    std::vector<std::set<int>> cores;  // of each host, that its ranks may use between them
     agreement.tuning = cards[0].at("tuning").get<std::string>();
     agreement.tuning_file = cards[0].at("tuning file").get<std::string>();
     std::map<std::string, int> numbers;
@@ -95,8 +99,13 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
         const auto host = card.at("host").get<std::string>();
         agreement.hosts.push_back(numbers.emplace(host, static_cast<int>(numbers.size())).first->second);
         agreement.invitations.push_back(card.at("memory").get<std::string>());
-        agreement.cores = std::min(agreement.cores, card.at("cores").get<int>());
+        cores.resize(numbers.size());
+        const auto usable = card.at("cores").get<std::vector<int>>();
+        cores[static_cast<std::size_t>(agreement.hosts.back())].insert(usable.begin(), usable.end());
     }
+    const auto fewest = std::min_element(cores.begin(), cores.end(),
+                                         [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    agreement.cores = std::max(1, static_cast<int>(fewest->size()));
     return agreement;
 }
 

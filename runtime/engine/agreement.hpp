@@ -14,7 +14,7 @@ namespace hocket::engine {
 struct Agreement {
     std::vector<int> hosts;                // by rank: the number of its host
     std::vector<std::string> invitations;  // by rank: to the memory of its host
-    int cores = 1;                         // the fewest that a rank may use
+    int cores = 1;                         // that the ranks of a host may use between them; the fewest
     std::string tuning, tuning_file;       // rank 0's: see tuning_to_share
 };
 

@@ -120,7 +120,7 @@ void Communicator::open_window(transport::WindowInvitation invitation) {
         own_window_ = std::move(window);
         return;
     }
-    neighbourhood_ = std::make_unique<Neighbourhood>(std::move(window), std::move(members));
+    neighbourhood_ = std::make_unique<Neighbourhood>(std::move(window), std::move(members), agreement_.cores);
     provider_ = "memory";
 }
 
@@ -131,6 +131,7 @@ void Communicator::open_fabric() {
     fabric_ = transport::Fabric::open(options_.provider.empty() ? "tcp" : options_.provider,
                                       one_host_ ? "127.0.0.1" : "");
     connect_all(*bootstrap_, *fabric_, options_);
+    provider_why_ = fabric_->why();
     provider_ = (neighbourhood_ ? provider_ + ", " : "") + fabric_->provider();
 }
 

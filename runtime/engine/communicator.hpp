@@ -42,6 +42,9 @@ class Communicator {
 
     int rank() const { return options_.rank; }
     int size() const { return options_.world_size; }
+    const std::string& provider_why() const {
+        return provider_why_;
+    }                                                          // what speaks for it; "" without messages
     const std::string& provider() const { return provider_; }  // "none" in a world of one
     const std::string& topology() const { return options_.topology; }
     const std::string& schedule_path() const { return schedule_path_; }
@@ -89,7 +92,7 @@ class Communicator {
     static constexpr std::size_t collectives = 4, types = 4, operators = 3;
 
     Options options_;
-    std::string provider_ = "none", schedule_path_, executor_;
+    std::string provider_ = "none", provider_why_, schedule_path_, executor_;
     std::unique_ptr<transport::Bootstrap> bootstrap_;
     Agreement agreement_;
     Tuning tuning_;  // of jobs of this shape; the same on all ranks

@@ -65,6 +65,9 @@ class Execution {
         return shared_ ? shared_->disagreement() : disagreement_;
     }
 
+    std::optional<dsl::Rank> awaited_at_start() const {
+        return shared_ ? shared_->awaited_at_start() : std::nullopt;
+    }
     bool is_complete(dsl::OpId op) const {
         return shared_ ? op < shared_->next_op() : waits_[op] == Binding::complete;
     }

@@ -21,6 +21,8 @@ std::string region(const Execution& execution, const dsl::Op& op) {
 }
 
 std::string action(const Execution& execution, const dsl::Op& op) {
+    if (const auto rank = execution.awaited_at_start())
+        return fmt::format("waiting for rank {} to come to it", *rank);
     switch (op.kind) {
         case dsl::Op::Kind::send:
             return fmt::format("sending {} to rank {}", region(execution, op), op.peer);
@@ -113,6 +115,11 @@ Failure fabric_failed(const std::string& reason, int this_rank, InFlight in_flig
     return make(Status::transport, fmt::format("the fabric failed: {}", reason),
                 "try another provider (HOCKET_PROVIDER=tcp), or FI_LOG_LEVEL=warn for libfabric's own words",
                 this_rank, in_flight);
+}
+
+Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight) {
+    return make(status, fmt::format("rank {} cannot go on: {}", this_rank, reason),
+                "see what its host has left of memory", this_rank, in_flight);
 }
 
 Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight) {

@@ -1,7 +1,5 @@
 #include "runtime/engine/neighbourhood.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #if defined(__x86_64__)
@@ -24,25 +22,20 @@ void relax() {
 #endif
 }
 
-int usable_cores() {
-    cpu_set_t cores;
-    if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
-    return CPU_COUNT(&cores);
-}
-
 }  // namespace
 
 std::size_t Neighbourhood::reserved_bytes() {
     return round_up(sizeof(Board)) + lanes * 2 * copy_bytes;
 }
 
-Neighbourhood::Neighbourhood(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks)
+Neighbourhood::Neighbourhood(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks,
+                             int cores)
     : window_(std::move(window)),
       ranks_(std::move(ranks)),
       members_of_(static_cast<std::size_t>(ranks_.back() + 1), -1),
       agreed_(ranks_.size(), -1),
       heard_(ranks_.size(), 0),
-      ranks_per_core_((static_cast<int>(ranks_.size()) + usable_cores() - 1) / usable_cores()),
+      ranks_per_core_((static_cast<int>(ranks_.size()) + cores - 1) / cores),
       spins_(ranks_per_core_ > 1 ? crowded_spins : spins) {
     for (std::size_t member = 0; member < ranks_.size(); ++member)
         members_of_[static_cast<std::size_t>(ranks_[member])] = static_cast<Member>(member);
@@ -69,11 +62,11 @@ std::int64_t Neighbourhood::agreed_until(dsl::Rank rank) const {
     return found == ranks_.end() ? -1 : agreed_[static_cast<std::size_t>(found - ranks_.begin())];
 }
 
-// The exchange is a full barrier: whoever falls asleep after it sees the new value, whoever did before is
+// All in one order (seq_cst): whoever falls asleep after this sees the new value, whoever did before is
 // seen.
 void Neighbourhood::signal(std::uint64_t number, std::uint64_t value) {
     line(self(), number).reached.exchange(stamp(number, value));
-    if (board(0).sleepers.load(std::memory_order_relaxed) != 0) ring_sleepers();
+    if (board(0).sleepers.load() != 0) ring_sleepers();
 }
 
 void Neighbourhood::ring_sleepers() {
@@ -96,7 +89,7 @@ void Neighbourhood::complete(std::uint64_t number) {
     if (number == completed_) return;
     completed_ = number;
     board(self()).completed.store(number);
-    if (board(0).sleepers.load(std::memory_order_relaxed) != 0) ring_sleepers();
+    if (board(0).sleepers.load() != 0) ring_sleepers();
 }
 
 bool Neighbourhood::is_free(std::uint64_t number) {
@@ -109,9 +102,16 @@ bool Neighbourhood::is_free(std::uint64_t number) {
     return true;
 }
 
+std::optional<dsl::Rank> Neighbourhood::busy_since(std::uint64_t number) const {
+    for (Member member = 0; member < members(); ++member)
+        if (member != self() && number >= lanes && heard_[member] <= number - lanes) return ranks_[member];
+    return std::nullopt;
+}
+
 void Neighbourhood::fall_asleep() {
     board(self()).asleep.store(1);
     board(0).sleepers.fetch_add(1);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // before the last look at the others
 }
 
 void Neighbourhood::wake_up() {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "dsl/rank_program.hpp"
@@ -26,7 +27,8 @@ class Neighbourhood {
     static std::size_t reserved_bytes();                     // of a slice of the window
 
     // ranks: of the host, ascending; the window's members are in the same order.
-    Neighbourhood(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks);
+    // cores: that they may use, all together.
+    Neighbourhood(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks, int cores);
 
     transport::Window& window() { return *window_; }
     const std::vector<dsl::Rank>& ranks() const { return ranks_; }
@@ -72,6 +74,8 @@ class Neighbourhood {
     std::uint64_t completed() const { return completed_; }
     // Whether every neighbour has completed the start that used this lane before.
     bool is_free(std::uint64_t number);
+    std::optional<dsl::Rank> busy_since(
+        std::uint64_t number) const;  // a rank that has not, as far as is known
 
     // Between these two every signal of a neighbour rings this rank's doorbell.
     void fall_asleep();

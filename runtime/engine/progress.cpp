@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include <fmt/format.h>
@@ -86,8 +87,10 @@ Execution& Progress::begin(const std::shared_ptr<Plan>& plan, std::uint64_t coun
         in_flight_.reserve(in_flight_.size() + 1);
         execution.begin(plan, plan->program().neighbours.empty() ? nullptr : neighbourhood_, count, send,
                         recv, started_, static_cast<std::uint32_t>(history >> 32));
-    } catch (...) {
+    } catch (const std::exception& error) {
+        // Others will start this and wait for it.
         plan->give_back(execution);
+        fail_here(error);
         throw;
     }
     lent_.push_back(&execution);
@@ -103,6 +106,8 @@ Execution& Progress::begin(const std::shared_ptr<Plan>& plan, std::uint64_t coun
         if (execution.disagreement()) fail_mismatch(execution, *execution.disagreement());
     } catch (const Error& error) {
         fail_fabric(error.what(), -1);
+    } catch (const std::exception& error) {
+        fail_here(error);
     }
     retire();
     // Most small operations are over by now, and need no clock.
@@ -178,6 +183,9 @@ bool Progress::step() {
         return moved;
     } catch (const Error& error) {
         fail_fabric(error.what(), -1);
+        return true;
+    } catch (const std::exception& error) {
+        fail_here(error);
         return true;
     }
 }
@@ -323,13 +331,27 @@ void Progress::watch_departures(Clock::time_point now) {
 
 std::optional<int> Progress::departed_peer() const {
     for (const Execution* execution : in_flight_) {
+        const auto awaited = execution->awaited_at_start();
+        if (awaited && bootstrap_.has_left(*awaited)) return *awaited;
         const auto& ops = execution->plan().program().ops;
-        for (dsl::OpId id = 0; id < ops.size(); ++id)
-            if (ops[id].peer >= 0 && !execution->is_complete(id) && execution->bytes_of(ops[id]) > 0 &&
+        for (dsl::OpId id = 0; id < ops.size(); ++id) {
+            const bool waits = ops[id].kind == dsl::Op::Kind::await || execution->bytes_of(ops[id]) > 0;
+            if (ops[id].peer >= 0 && !execution->is_complete(id) && waits &&
                 bootstrap_.has_left(ops[id].peer))
                 return ops[id].peer;
+        }
     }
     return std::nullopt;
+}
+
+// Something that this rank cannot do, most likely for want of memory.
+void Progress::fail_here(const std::exception& error) {
+    if (failure_ || is_alone()) return;
+    const auto* own = dynamic_cast<const Error*>(&error);
+    if (own && own->status() == Status::invalid_argument) return;  // the caller's mistake, the same on all
+    const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    const Status status = own ? own->status() : is_memory ? Status::out_of_memory : Status::internal;
+    fail(could_not_go_on(status, is_memory ? "out of memory" : error.what(), bootstrap_.rank(), in_flight_));
 }
 
 void Progress::fail_fabric(const std::string& reason, int peer) {

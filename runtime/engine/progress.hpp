@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,6 +67,7 @@ class Progress {
     void tell_others(const Failure& failure);
     void fail(Failure failure);
     void fail_mismatch(const Execution& execution, Disagreement disagreement);
+    void fail_here(const std::exception& error);
     void fail_fabric(const std::string& reason, int peer);
     void come_in();
     void go_out();

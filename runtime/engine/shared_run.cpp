@@ -54,7 +54,9 @@ void SharedRun::begin(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t co
     // Work is done on tiles, or on all at once, which takes more.
     const std::uint64_t elements = parts_ * (is_small_ ? tile_elements_ : count);
     if (!binding_ || binding_->count != elements) binding_ = plan.bind(elements);
-    if (binding_->memory_bytes > memory_bytes_) need_memory(binding_->memory_bytes);
+    // A tile's slots may be rounded up where those of the whole are not.
+    const std::uint64_t most = binding_->memory_bytes + 64 * plan.program().scratch.size();
+    if (binding_->memory_bytes > 0 && most > memory_bytes_) need_memory(most);
     stage_ = count == 0 ? Stage::done : Stage::closed;
 }
 
@@ -153,6 +155,12 @@ bool SharedRun::contact(Member member) {
     return true;
 }
 
+std::optional<dsl::Rank> SharedRun::awaited_at_start() const {
+    if (stage_ == Stage::meeting) return neighbourhood_->ranks()[met_];
+    if (stage_ == Stage::closed) return neighbourhood_->busy_since(number_);
+    return std::nullopt;
+}
+
 // ---- Tiles --------------------------------------------------------------------------------------
 
 void SharedRun::start_tile() {
@@ -190,9 +198,9 @@ bool SharedRun::is_copied(dsl::AreaId area) const {
 }
 
 // This rank itself can work on the caller's buffers, so that only what neighbours touch is copied: if a tile
-// lies in them as it does in x, and neighbours don't look for what this rank has written.
+// lies in them as it does in x, and nobody looks for the others' part of the output.
 bool SharedRun::works_beside_copies() const {
-    return !is_small_ && parts_ == 1 && !plan_->program().output_read;
+    return !is_small_ && parts_ == 1 && plan_->program().output_is_apart;
 }
 
 void SharedRun::place_own() {

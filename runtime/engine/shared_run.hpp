@@ -36,6 +36,9 @@ class SharedRun {
     bool is_done() const { return stage_ == Stage::done; }
 
     dsl::OpId next_op() const { return next_; }
+    // Before the first operation: the rank that has not started this yet, or not ended what used the lane
+    // before.
+    std::optional<dsl::Rank> awaited_at_start() const;
     const std::shared_ptr<const Binding>& binding() const { return binding_; }
     // A neighbour has started something else.
     const std::optional<Disagreement>& disagreement() const { return disagreement_; }

@@ -16,6 +16,7 @@
 #include "runtime/transport/shm_locks.hpp"
 #include "runtime/transport/shm_names.hpp"
 #include "runtime/transport/signal_guard.hpp"
+#include "runtime/transport/streams.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -23,6 +24,9 @@ namespace {
 using namespace std::chrono_literals;
 
 static_assert(sizeof(Message::provider_context) >= sizeof(fi_context2));
+
+// Before the name of a provider of libfabric's that Hocket has under the same name.
+constexpr std::string_view of_libfabric = "ofi+";
 
 constexpr auto shortest_nap = 5us, longest_nap = 200us;
 // A provider's descriptor may stay silent where only a poll makes progress: never sleep on it for longer.
@@ -48,6 +52,7 @@ class Endpoint : public Fabric {
     ~Endpoint() override { close(); }
 
     std::string provider() const override { return provider_; }
+    std::string why() const override { return "asked for by name"; }
     std::string local_address() const override { return objects_.local_address; }
     void connect(std::span<const std::string> addresses) override;
     bool send(int peer, std::uint64_t tag, std::uint32_t checksum, const void* data, std::size_t bytes,
@@ -278,13 +283,24 @@ void Endpoint::require_open() const {
 
 }  // namespace
 
-std::unique_ptr<Fabric> Fabric::open(const std::string& provider, const std::string& source_address) {
+namespace {
+
+std::unique_ptr<Fabric> open_at(const std::string& provider, const std::string& source_address) {
+    if (provider == "tcp") return open_streams(source_address);
     const SignalHandlersKept guard;
     load_libfabric();
+    return std::make_unique<Endpoint>(
+        provider.rfind(of_libfabric, 0) == 0 ? provider.substr(of_libfabric.size()) : provider,
+        source_address);
+}
+
+}  // namespace
+
+std::unique_ptr<Fabric> Fabric::open(const std::string& provider, const std::string& source_address) {
     const char* chosen = std::getenv("HOCKET_FABRIC_ADDR");
-    if (chosen == nullptr || *chosen == '\0') return std::make_unique<Endpoint>(provider, source_address);
+    if (chosen == nullptr || *chosen == '\0') return open_at(provider, source_address);
     try {
-        return std::make_unique<Endpoint>(provider, chosen);
+        return open_at(provider, chosen);
     } catch (const Error& error) {
         throw Error(error.status(), fmt::format("{}; the source address {} (HOCKET_FABRIC_ADDR) must be an "
                                                 "address of this host",

@@ -1,5 +1,5 @@
-// One libfabric reliable-datagram endpoint: tagged messages between the ranks of a communicator. All calls
-// from one thread at a time. Nothing here blocks except wait().
+// Tagged messages between the ranks of a communicator, over TCP or an endpoint of libfabric. All calls from
+// one thread at a time. Nothing here blocks except connect() and wait().
 #pragma once
 
 #include <poll.h>
@@ -37,17 +37,19 @@ struct Completion {
 
 class Fabric {
   public:
-    // provider: "shm", "tcp", ... (any libfabric provider, layered with rxm where it has no datagrams of
-    // its own). Throws hocket::Error(transport) naming the providers that exist when there is none.
-    // source_address: a numeric address of this host to be reached at, for providers over IP; "": an address
-    // that other hosts can reach, loopback if there is none. HOCKET_FABRIC_ADDR goes before both.
+    // provider: "tcp" (streams.hpp), or any of libfabric's ("shm", "verbs", "ofi+tcp" for its tcp; layered
+    // with rxm where it has no datagrams of its own). Throws hocket::Error(transport) naming the providers
+    // that exist when there is none. source_address: a numeric address of this host to be reached at, for
+    // providers over IP; "": an address that other hosts can reach, loopback if there is none.
+    // HOCKET_FABRIC_ADDR goes before both.
     static std::unique_ptr<Fabric> open(const std::string& provider, const std::string& source_address = {});
     virtual ~Fabric() = default;
 
-    virtual std::string provider() const = 0;       // libfabric's name: "tcp;ofi_rxm"
+    virtual std::string provider() const = 0;       // "tcp", or libfabric's name: "tcp;ofi_rxm"
+    virtual std::string why() const = 0;            // what speaks for it, for people
     virtual std::string local_address() const = 0;  // an opaque blob, to be given to the other ranks
 
-    // addresses[r] is rank r's local_address(). Once, before the first message.
+    // addresses[r] is rank r's local_address(). Once, before the first message. All ranks at the same time.
     virtual void connect(std::span<const std::string> addresses) = 0;
 
     // Start a message. False: the provider has no room now; poll() and try again, with the same Message.
@@ -68,9 +70,9 @@ class Fabric {
     virtual void wait(std::span<pollfd> others, std::chrono::microseconds at_most) = 0;
 
     // After a failure: gives up all messages in flight. On return the provider touches no buffer any more,
-    // and nothing but destruction may follow. Bounded. Over rxm (tcp) with messages in flight the provider's
-    // objects stay in memory, with their sockets, until the process ends: libfabric 1.17 cannot close them
-    // safely. Nobody drives them any more (FI_PROGRESS_MANUAL), so nothing is moved.
+    // and nothing but destruction may follow. Bounded. Over rxm (ofi+tcp) with messages in flight the
+    // provider's objects stay in memory, with their sockets, until the process ends: libfabric 1.17 cannot
+    // close them safely. Nobody drives them any more (FI_PROGRESS_MANUAL), so nothing is moved.
     virtual void abandon() = 0;
 };
 

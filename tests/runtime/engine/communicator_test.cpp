@@ -235,6 +235,39 @@ TEST_CASE("odd counts, large and small, over memory and both fabrics, with every
         }
 }
 
+TEST_CASE("what neighbours wrote to a copy of the output is read there") {
+    for (const char* schedule : {"binomial", "chain", "scatter", "tree"}) {
+        const auto outcomes = run_ranks({4, {{"HOCKET_SCHEDULE", schedule}}, 60}, [](int) {
+            const auto comm = join();
+            check_collective<float>(*comm, {.collective = Collective::broadcast, .root = 1},
+                                    {5003, 100003, 300007});
+        });
+        INFO(schedule);
+        CHECK(test::problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("a rank without room in the window tells the others") {
+    const auto outcomes = run_ranks({3, {{"HOCKET_SCHEDULE", "ring"}}, 60}, [](int rank) {
+        const auto comm = join();
+        // In blocks too small to be given memory before they are touched.
+        constexpr std::size_t block = 1 << 20;
+        while (rank == 1 && comm->window().free_bytes() > 3 * block) comm->window().allocate(block);
+        comm->barrier();
+        const double begin = test::now_ms();
+        constexpr std::uint64_t count = 2'000'000;  // of work area: more than is left
+        std::vector<float> send(3 * count), recv(count);
+        const auto text = failure_of([&] {
+            comm->run(comm->cached_plan({.collective = Collective::reduce_scatter}, count), send.data(),
+                      recv.data(), count);
+        });
+        expect_contains(text, {"-9:"});
+        if (rank != 1) expect_contains(text, {"rank 1 reported: rank 1 cannot go on"});
+        expect(test::now_ms() - begin < 5000, "known too late");
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
 TEST_CASE("buffers in the window, in private memory and in both give the same bits") {
     for (const int ranks : {2, 3, 4}) {
         const auto outcomes = run_ranks({ranks, {}, 120}, [](int) {
@@ -455,7 +488,7 @@ TEST_CASE("a rank that cannot open its fabric tells the others why") {
         const double begin = test::now_ms();
         const auto text = failure_of([] { join(); });
         expect_contains(text, {"-5:", "203.0.113.7", "must be an address of this host"});
-        if (rank != 1) expect_contains(text, {"-5: rank 1 reported: libfabric's provider"});
+        if (rank != 1) expect_contains(text, {"-5: rank 1 reported: provider 'tcp' cannot listen"});
         expect(test::now_ms() - begin < 3000, "known too late");
     });
     CHECK(test::problems(outcomes) == "");

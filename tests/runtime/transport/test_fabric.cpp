@@ -1,5 +1,6 @@
 // Messages between real processes on the real providers.
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -7,6 +8,9 @@
 #include <thread>
 
 #include "runtime/error.hpp"
+#include "runtime/transport/frame.hpp"
+#include "runtime/transport/handshake.hpp"
+#include "runtime/transport/socket.hpp"
 #include "tests/runtime/transport/exchange.hpp"
 #include "tests/support/test.hpp"
 
@@ -16,7 +20,7 @@ using namespace hocket::transport;
 using namespace std::chrono_literals;
 
 TEST_CASE("messages arrive whole, with their checksum, at every size") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
     require_success(run_job(
         3,
         [&](Rank rank) {
@@ -53,7 +57,7 @@ TEST_CASE("messages arrive whole, with their checksum, at every size") {
 }
 
 TEST_CASE("many messages in flight, unexpected and out of order") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
     const bool reversed = GENERATE(false, true);
     INFO(provider << (reversed ? ", reversed" : ", in order"));
     require_success(run_job(
@@ -87,7 +91,7 @@ TEST_CASE("many messages in flight, unexpected and out of order") {
 }
 
 TEST_CASE("a message longer than its buffer is reported as truncated") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
     const std::size_t bytes = GENERATE(1000u, 4096u, 4097u, 100000u, 1000000u);
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
@@ -113,7 +117,7 @@ TEST_CASE("a message longer than its buffer is reported as truncated") {
 }
 
 TEST_CASE("a shorter message than the buffer tells its length") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
         Flow flow(*fabric);
@@ -127,7 +131,7 @@ TEST_CASE("a shorter message than the buffer tells its length") {
 }
 
 TEST_CASE("waiting ends with a message, with another descriptor's event, and with the time") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
         Flow flow(*fabric);
@@ -154,6 +158,92 @@ TEST_CASE("waiting ends with a message, with another descriptor's event, and wit
             expect(wakes < 20000, fmt::format("no busy loop, got {} wakes", wakes));
         }
         rank.job.all_gather("done", 5s);
+        return std::string();
+    }));
+}
+
+TEST_CASE("a long message that nobody asks for does not keep those behind it") {
+    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
+    const std::size_t bytes = GENERATE(100u, 100000u, 16u << 20);
+    require_success(run_job(2, [&](Rank rank) {
+        const auto fabric = open_connected(rank, provider);
+        Flow flow(*fabric);
+        std::vector<char> first = pattern(bytes, 1), second = pattern(100, 2);
+        if (rank.rank == 0) {
+            flow.send(1, 1, 11, first);
+            flow.send(1, 2, 22, second);
+        } else {
+            std::fill(first.begin(), first.end(), 0);
+            std::fill(second.begin(), second.end(), 0);
+            flow.receive(0, 2, second);
+            expect(flow.finish().front().checksum == 22, "the second message's checksum");
+            expect(second == pattern(100, 2), "the second message");
+            flow.receive(0, 1, first);
+        }
+        for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
+        expect(first == pattern(bytes, 1), "the first message");
+        rank.job.all_gather("done", 10s);
+        return std::string();
+    }));
+}
+
+namespace {
+
+// What a stranger gets who connects to the endpoint at `address` and says `text`: all that comes back before
+// the connection is closed.
+std::string answer_to_stranger(const std::string& address, const std::string& text) {
+    PayloadReader reader(address);
+    const auto port = static_cast<int>(reader.u32());
+    reader.bytes(nonce_size);
+    std::string why, answer;
+    const Socket socket = connect_to({std::string(reader.rest()), port}, Clock::now() + 5s, why);
+    expect(socket.is_open(), "a connection: " + why);
+    send(socket.fd(), text.data(), text.size(), MSG_NOSIGNAL);
+    for (;;) {
+        pollfd entry{socket.fd(), POLLIN, 0};
+        expect(poll_until({&entry, 1}, Clock::now() + 5s) == 1, "an end of the stranger's connection");
+        char bytes[100];
+        const ssize_t n = recv(socket.fd(), bytes, sizeof bytes, 0);
+        if (n <= 0) return answer;
+        answer.append(bytes, static_cast<std::size_t>(n));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("tcp: whoever does not know the key is turned away, and disturbs nobody") {
+    require_success(run_job(2, [&](Rank rank) {
+        const auto fabric = Fabric::open("tcp", "127.0.0.1");
+        const auto addresses = rank.job.all_gather(fabric->local_address(), 5s);
+        Socket silent;
+        if (rank.rank == 1) {
+            const Hello hello{1, 2, fresh_nonce()};
+            const std::string forged =
+                encode_hello(hello) + make_proof("guessed", Side::guest, hello, fresh_nonce());
+            for (const std::string& text : {forged, std::string(72, 'x'), std::string(5000, '\0')})
+                expect(answer_to_stranger(addresses[0], text).size() <= nonce_size,
+                       "nothing but the challenge for a stranger");
+            PayloadReader reader(addresses[0]);
+            const auto port = static_cast<int>(reader.u32());
+            std::string why;
+            silent = connect_to({"127.0.0.1", port}, Clock::now() + 5s, why);
+            expect(silent.is_open(), "a connection that says nothing: " + why);
+        }
+        fabric->connect(addresses);
+        Flow flow(*fabric);
+        const auto mine = pattern(1000, rank.rank);
+        std::vector<char> theirs(mine.size());
+        flow.receive(1 - rank.rank, 1, theirs);
+        flow.send(1 - rank.rank, 1, 9, mine);
+        for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
+        expect(theirs == pattern(1000, 1 - rank.rank), "the peer's bytes");
+        rank.job.all_gather("done", 5s);
+        if (rank.rank == 1) {  // nobody listens any more
+            std::string why;
+            PayloadReader reader(addresses[0]);
+            const auto port = static_cast<int>(reader.u32());
+            expect(!connect_to({"127.0.0.1", port}, Clock::now() + 1s, why).is_open(), "a closed port");
+        }
         return std::string();
     }));
 }

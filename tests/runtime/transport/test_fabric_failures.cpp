@@ -22,7 +22,7 @@ using namespace hocket::transport;
 using namespace std::chrono_literals;
 
 TEST_CASE("a killed or stopped peer can be given up at once, and the buffers are then free") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
     const int signal = GENERATE(SIGKILL, SIGSTOP);
     const Listener listener;
     Processes ranks(15);

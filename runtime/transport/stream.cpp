@@ -1,0 +1,297 @@
+#include "runtime/transport/stream.hpp"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+namespace hocket::transport {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "headers travel as they lie in memory");
+
+constexpr std::size_t stage_size = 16 * 1024;
+// So that a start whose like has been before allocates nothing.
+constexpr std::size_t usual_messages = 256, spare_blocks = 4, block_size = 16 * 1024;
+// Of one direction, before the other has its turn.
+constexpr std::size_t bytes_a_turn = 1 << 20;
+
+// Between two processes of one host what is on its way should fit into the caches: the kernel's own choice,
+// megabytes, takes up to twice the time. Over a link the kernel's choice stands: it knows the link's delay.
+constexpr int send_buffer_on_one_host = 256 * 1024;
+
+bool is_on_this_host(int fd) {
+    sockaddr_storage here{}, there{};
+    socklen_t here_size = sizeof here, there_size = sizeof there;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&here), &here_size) != 0 ||
+        getpeername(fd, reinterpret_cast<sockaddr*>(&there), &there_size) != 0)
+        return false;
+    const auto address = [](const sockaddr_storage& s) {
+        if (s.ss_family == AF_INET) {
+            const auto& v4 = reinterpret_cast<const sockaddr_in&>(s).sin_addr;
+            return std::string_view(reinterpret_cast<const char*>(&v4), sizeof v4);
+        }
+        const auto& v6 = reinterpret_cast<const sockaddr_in6&>(s).sin6_addr;
+        return std::string_view(reinterpret_cast<const char*>(&v6), sizeof v6);
+    };
+    return address(here) == address(there);
+}
+
+Completion completion_of(Message* message, std::size_t bytes, std::uint32_t checksum) {
+    Completion completion;
+    completion.message = message;
+    completion.ok = true;
+    completion.bytes = bytes;
+    completion.checksum = checksum;
+    return completion;
+}
+
+Completion received(Message* message, std::size_t bytes, std::uint32_t checksum, std::size_t room) {
+    Completion completion = completion_of(message, bytes, checksum);
+    if (bytes > room) {
+        completion.ok = false;
+        completion.truncated = true;
+        completion.error = "the message is longer than its buffer";
+    }
+    return completion;
+}
+
+}  // namespace
+
+Stream::Stream(Socket socket) : socket_(std::move(socket)), stage_(new std::byte[stage_size]) {
+    if (is_on_this_host(socket_.fd()))
+        setsockopt(socket_.fd(), SOL_SOCKET, SO_SNDBUF, &send_buffer_on_one_host,
+                   sizeof send_buffer_on_one_host);
+    outgoing_.reserve(usual_messages);
+    wanted_.reserve(usual_messages);
+    unasked_.reserve(usual_messages);
+    at_once_.reserve(usual_messages);
+    blocks_.reserve(usual_messages);
+    while (blocks_.size() < spare_blocks) blocks_.emplace_back(new std::byte[block_size]);
+}
+
+void Stream::send(std::uint64_t tag, std::uint32_t checksum, const void* data, std::size_t bytes,
+                  Message& message, std::vector<Completion>& done) {
+    outgoing_.push_back({{tag, bytes, checksum, 0}, static_cast<const std::byte*>(data), &message});
+    if (outgoing_.size() == first_ + 1) flush(done);
+}
+
+void Stream::receive(std::uint64_t tag, void* data, std::size_t room, Message& message) {
+    const Wanted wanted{tag, static_cast<std::byte*>(data), room, &message};
+    const auto early = std::find_if(unasked_.begin(), unasked_.end(), [&](const Unasked& entry) {
+        return entry.header.tag == tag && entry.wanted.message == nullptr;
+    });
+    if (early != unasked_.end()) {
+        early->wanted = wanted;
+        if (!early->is_whole) return;
+        std::memcpy(data, early->data.get(), std::min<std::size_t>(room, early->header.bytes));
+        at_once_.push_back(received(&message, early->header.bytes, early->header.checksum, room));
+        forget(static_cast<std::size_t>(early - unasked_.begin()));
+    } else if (arriving_ == Arriving::nothing_asked_for && header_.tag == tag) {
+        arrives_for(wanted);
+    } else {
+        wanted_.push_back(wanted);
+    }
+}
+
+bool Stream::move(std::vector<Completion>& done) {
+    bool moved = !at_once_.empty();
+    done.insert(done.end(), at_once_.begin(), at_once_.end());
+    at_once_.clear();
+    if (!outgoing_.empty()) moved |= flush(done);
+    const bool is_awaited =
+        !wanted_.empty() || arriving_ == Arriving::wanted || arriving_ == Arriving::unasked;
+    if (is_awaited) moved |= take(done);
+    if (!broken_.empty()) break_off(broken_, done);
+    return moved;
+}
+
+bool Stream::flush(std::vector<Completion>& done) {
+    bool moved = false;
+    for (std::size_t budget = bytes_a_turn; first_ < outgoing_.size() && budget > 0 && broken_.empty();) {
+        Outgoing& next = outgoing_[first_];
+        iovec parts[2];
+        int count = 0;
+        std::size_t of_data = 0;
+        if (sent_ < sizeof(Header))
+            parts[count++] = {reinterpret_cast<char*>(&next.header) + sent_, sizeof(Header) - sent_};
+        else
+            of_data = sent_ - sizeof(Header);
+        const std::size_t share = std::min(budget, next.header.bytes - of_data);
+        parts[count++] = {const_cast<std::byte*>(next.data) + of_data, share};
+        msghdr what{};
+        what.msg_iov = parts;
+        what.msg_iovlen = static_cast<std::size_t>(count);
+        const ssize_t sent = sendmsg(socket_.fd(), &what, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0) {
+            if (errno != EAGAIN && errno != EINTR) broken_ = error_text(errno);
+            break;
+        }
+        moved = true;
+        budget -= std::min(budget, static_cast<std::size_t>(sent));
+        sent_ += static_cast<std::size_t>(sent);
+        if (sent_ < sizeof(Header) + next.header.bytes) continue;
+        done.push_back(completion_of(next.message, 0, 0));
+        sent_ = 0;
+        ++first_;
+    }
+    if (first_ == outgoing_.size()) outgoing_.clear(), first_ = 0;
+    return moved;
+}
+
+bool Stream::take(std::vector<Completion>& done) {
+    bool moved = false;
+    for (std::size_t turn = 0; turn < bytes_a_turn && broken_.empty();) {
+        if (arriving_ == Arriving::header) {
+            if (staged() >= sizeof(Header))
+                open_message();
+            else if (!refill())
+                break;
+            moved = true;
+            continue;
+        }
+        if (arriving_ == Arriving::nothing_asked_for) break;
+        const std::size_t before = left_;
+        if (left_ > 0 && !read_some()) break;
+        moved = true;
+        turn += before - left_;
+        if (left_ == 0) finish_message(done);
+    }
+    return moved;
+}
+
+std::size_t Stream::read(std::byte* to, std::size_t room) {
+    const ssize_t n = recv(socket_.fd(), to, room, MSG_DONTWAIT);
+    if (n > 0) return static_cast<std::size_t>(n);
+    if (n == 0)
+        broken_ = "the peer closed the connection";
+    else if (errno != EAGAIN && errno != EINTR)
+        broken_ = error_text(errno);
+    return 0;
+}
+
+bool Stream::refill() {
+    std::memmove(stage_.get(), stage_.get() + stage_begin_, staged());
+    stage_end_ -= stage_begin_;
+    stage_begin_ = 0;
+    const std::size_t n = read(stage_.get() + stage_end_, stage_size - stage_end_);
+    stage_end_ += n;
+    return n > 0;
+}
+
+// Of the message that arrives. What does not fit its buffer is dropped.
+bool Stream::read_some() {
+    if (staged() == 0 && room_left_ >= stage_size) {
+        const std::size_t n = read(target_, std::min({left_, room_left_, bytes_a_turn}));
+        target_ += n;
+        room_left_ -= n;
+        left_ -= n;
+        return n > 0;
+    }
+    if (staged() == 0 && !refill()) return false;
+    const std::size_t n = std::min(staged(), left_);
+    const std::size_t kept = std::min(n, room_left_);
+    if (kept > 0) std::memcpy(target_, stage_.get() + stage_begin_, kept);
+    target_ += kept;
+    room_left_ -= kept;
+    stage_begin_ += n;
+    left_ -= n;
+    return true;
+}
+
+void Stream::open_message() {
+    std::memcpy(&header_, stage_.get() + stage_begin_, sizeof header_);
+    stage_begin_ += sizeof header_;
+    left_ = header_.bytes;
+    const auto asked = std::find_if(wanted_.begin(), wanted_.end(),
+                                    [&](const Wanted& wanted) { return wanted.tag == header_.tag; });
+    if (asked == wanted_.end()) {
+        arriving_ = Arriving::nothing_asked_for;
+        return;
+    }
+    const Wanted wanted = *asked;
+    wanted_.erase(asked);
+    arrives_for(wanted);
+}
+
+void Stream::arrives_for(const Wanted& wanted) {
+    arriving_ = Arriving::wanted;
+    current_ = wanted;
+    target_ = wanted.data;
+    room_left_ = std::min(wanted.room, left_);
+}
+
+bool Stream::make_way() {
+    if (arriving_ != Arriving::nothing_asked_for || wanted_.empty()) return false;
+    Unasked& entry = unasked_.emplace_back();
+    entry.header = header_;
+    if (header_.bytes <= block_size && !blocks_.empty()) {
+        entry.data = std::move(blocks_.back());
+        blocks_.pop_back();
+    } else {
+        entry.data.reset(new std::byte[std::max<std::size_t>(header_.bytes, block_size)]);
+    }
+    arriving_ = Arriving::unasked;
+    target_ = unasked_.back().data.get();
+    room_left_ = left_;
+    return true;
+}
+
+void Stream::forget(std::size_t unasked) {
+    const auto entry = unasked_.begin() + static_cast<std::ptrdiff_t>(unasked);
+    if (entry->header.bytes <= block_size && blocks_.size() < blocks_.capacity())
+        blocks_.push_back(std::move(entry->data));
+    unasked_.erase(entry);
+}
+
+void Stream::finish_message(std::vector<Completion>& done) {
+    if (arriving_ == Arriving::wanted) {
+        done.push_back(received(current_.message, header_.bytes, header_.checksum, current_.room));
+    } else {
+        Unasked& last = unasked_.back();
+        last.is_whole = true;
+        if (const Wanted& wanted = last.wanted; wanted.message) {
+            std::memcpy(wanted.data, last.data.get(), std::min<std::size_t>(wanted.room, header_.bytes));
+            done.push_back(received(wanted.message, header_.bytes, header_.checksum, wanted.room));
+            forget(unasked_.size() - 1);
+        }
+    }
+    arriving_ = Arriving::header;
+}
+
+void Stream::break_off(const std::string& why, std::vector<Completion>& done) {
+    const auto fail = [&](Message* message) {
+        Completion completion;
+        completion.message = message;
+        completion.error = why;
+        done.push_back(completion);
+    };
+    for (; first_ < outgoing_.size(); ++first_) fail(outgoing_[first_].message);
+    if (arriving_ == Arriving::wanted) fail(current_.message);
+    for (const Unasked& entry : unasked_)
+        if (entry.wanted.message) fail(entry.wanted.message);
+    for (const Wanted& wanted : wanted_) fail(wanted.message);
+    outgoing_.clear();
+    first_ = 0;
+    unasked_.clear();
+    wanted_.clear();
+    arriving_ = Arriving::nothing_asked_for;
+    header_ = {};
+    left_ = 0;
+}
+
+pollfd Stream::interest() const {
+    pollfd entry{socket_.fd(), 0, 0};
+    if (!broken_.empty()) return {-1, 0, 0};
+    if (!outgoing_.empty()) entry.events |= POLLOUT;
+    const bool stands = arriving_ == Arriving::nothing_asked_for;
+    if (!stands && (!wanted_.empty() || arriving_ != Arriving::header)) entry.events |= POLLIN;
+    if (entry.events == 0) entry.fd = -1;  // else poll(2) would tell of a peer that has hung up
+    return entry;
+}
+
+}  // namespace hocket::transport

@@ -1,0 +1,14 @@
+// Fabric over plain TCP: one authenticated connection between any two ranks.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/transport/fabric.hpp"
+
+namespace hocket::transport {
+
+// As Fabric::open(). connect() is collective here, and ends with an error after 30 s.
+std::unique_ptr<Fabric> open_streams(const std::string& source_address);
+
+}  // namespace hocket::transport
