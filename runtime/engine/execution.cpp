@@ -141,6 +141,7 @@ void Execution::complete(dsl::OpId id) {
 }
 
 bool Execution::advance(transport::Fabric* fabric) {
+    if (status_ != Status::in_progress) return false;  // a count of 0 is complete from the start
     if (shared_) {
         const bool moved = shared_->advance();
         if (shared_->is_done()) status_ = Status::success;
