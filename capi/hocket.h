@@ -124,7 +124,7 @@ typedef struct hkt_comm_options {
                                 reliable-datagram endpoints, for all messages; unset: ranks of one host work
                                 on each other's memory, and messages between hosts take tcp */
     const char* topology;    /* HOCKET_TOPOLOGY: "2x3" (innermost first), "bcube(3,2)", a .sched file or
-                                "FILE:NAME(ARGS)"; one level of all ranks */
+                                "FILE:NAME(ARGS)"; found: "4m", "2mx3h" (docs/language.md) */
     const char* schedule;    /* HOCKET_SCHEDULE: the schedule of those collectives that it exists for (as
                                 schedule or as algorithm); the others take Hocket's choice: "ring" has no
                                 broadcast. A name that exists for no collective is an error (NOT_FOUND) at
@@ -144,7 +144,7 @@ typedef struct hkt_comm_options {
  * to hkt_comm_destroy. Errors: INVALID_ARGUMENT, BOOTSTRAP, TRANSPORT, TIMEOUT, PEER_LOST, MISMATCH (the
  * ranks' topologies, schedules, providers or versions differ), SCHEDULE and NOT_FOUND (the topology); the
  * text is in hkt_last_error(). A rank that fails tells the others, who fail with the same status. libfabric
- * is loaded here, and only if world_size > 1; the process's signal handlers stay as they are. */
+ * is loaded here, and only for a provider of its own; the process's signal handlers stay as they are. */
 HKT_API hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm);
 
 /* Leaves the job and frees the communicator; its plans must have been destroyed before, and its
