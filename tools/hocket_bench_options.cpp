@@ -104,7 +104,8 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     app.add_option("--schedule", options.schedule, "name in the library, or a .sched file");
     app.add_option("--topology", options.topology,
                    "\"2x3\" (innermost first), \"bcube(3,2)\" or a .sched file");
-    app.add_option("--provider", options.provider, "for all messages: tcp, or one of libfabric's; default: memory inside a host");
+    app.add_option("--provider", options.provider,
+                   "for all messages: tcp, or one of libfabric's; default: memory inside a host");
     app.add_option("--executor", executor, "what runs the plan")
         ->check(one_of(executors))
         ->capture_default_str();
