@@ -43,7 +43,7 @@ Topology grid_topology(const std::string& text);
 // What is assumed of hosts of which nothing is known. Seconds; bytes per second.
 // Memory: to see a neighbour's flag, and what one core reads and writes in cache and memory together. Where
 // ranks outnumber cores, whoever waits must also get its core back.
-inline constexpr double memory_latency = 0.3e-6, memory_bandwidth = 20e9, core_switch = 3e-6;
+inline constexpr double memory_latency = 0.3e-6, memory_bandwidth = 40e9, core_switch = 1.5e-6;
 inline constexpr double fabric_latency = 30e-6, fabric_bandwidth = 1.25e9;
 
 // `hosts` hosts with `local` ranks each, numbered host by host. A level of one is left out (of two, the

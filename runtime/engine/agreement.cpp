@@ -11,6 +11,7 @@
 #include <set>
 
 #include "dsl/topology.hpp"
+#include "runtime/engine/neighbourhood.hpp"
 #include "runtime/engine/tuning.hpp"
 #include "runtime/error.hpp"
 
@@ -74,6 +75,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                        {"host", options.host_id.empty() ? this_host() : options.host_id},
                        {"memory", invitation},
                        {"cores", usable_cores()},
+                       {"fences others", Neighbourhood::can_fence_others()},
                        {"tuning", tuning_to_share(options)},
                        {"tuning file", options.tuning}};
     // Texts of the environment need not be UTF-8.
@@ -99,6 +101,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
         const auto host = card.at("host").get<std::string>();
         agreement.hosts.push_back(numbers.emplace(host, static_cast<int>(numbers.size())).first->second);
         agreement.invitations.push_back(card.at("memory").get<std::string>());
+        agreement.fences_others &= card.at("fences others").get<bool>();
         cores.resize(numbers.size());
         const auto usable = card.at("cores").get<std::vector<int>>();
         cores[static_cast<std::size_t>(agreement.hosts.back())].insert(usable.begin(), usable.end());

@@ -15,6 +15,7 @@ struct Agreement {
     std::vector<int> hosts;                // by rank: the number of its host
     std::vector<std::string> invitations;  // by rank: to the memory of its host
     int cores = 1;                         // that the ranks of a host may use between them; the fewest
+    bool fences_others = true;             // see Neighbourhood::can_fence_others: all can
     std::string tuning, tuning_file;       // rank 0's: see tuning_to_share
 };
 

@@ -120,7 +120,8 @@ void Communicator::open_window(transport::WindowInvitation invitation) {
         own_window_ = std::move(window);
         return;
     }
-    neighbourhood_ = std::make_unique<Neighbourhood>(std::move(window), std::move(members), agreement_.cores);
+    neighbourhood_ = std::make_unique<Neighbourhood>(std::move(window), std::move(members), agreement_.cores,
+                                                     agreement_.fences_others);
     provider_ = "memory";
 }
 

@@ -164,7 +164,7 @@ bool Execution::advance(transport::Fabric* fabric) {
         const dsl::Op& op = plan_->program().ops[id];
         const std::uint64_t bytes = bytes_of(op);
         if (op.kind == Kind::signal)
-            neighbourhood_->signal(number_, op.message);
+            neighbourhood_->signal(number_, 0, op.message);
         else if (bytes > 0)
             plan_->executor().run(id, areas_.data(), binding_->byte_offsets.data());
         complete(id);
@@ -244,7 +244,7 @@ bool Execution::look_for_neighbours() {
     for (std::size_t i = 0; i < awaits_.size() && !disagreement_;) {
         const dsl::OpId id = awaits_[i];
         const dsl::Op& op = plan_->program().ops[id];
-        if (!neighbourhood_->is_there(neighbourhood_->member_of(op.peer), number_, op.message) ||
+        if (!neighbourhood_->is_there(neighbourhood_->member_of(op.peer), number_, 0, op.message) ||
             !contact(op, id)) {
             ++i;
             continue;

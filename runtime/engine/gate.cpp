@@ -35,7 +35,11 @@ void Gate::silence_bell() {
     [[maybe_unused]] const auto bytes = ::read(bell_, &rings, sizeof rings);  // empty: nobody rang
 }
 
-Gate::Visit::Visit(Gate& gate) : gate_(gate) {
+// The fast way in: nobody is here, and without a driver nobody asks who else visits.
+Gate::Visit::Visit(Gate& gate) : gate_(gate), lock_(gate.mutex_, std::try_to_lock) {
+    if (lock_.owns_lock() && !gate_.driven_) return;
+    if (lock_.owns_lock()) lock_.unlock();
+    visiting_ = true;
     gate_.visitors_.fetch_add(1);
     lock_ = std::unique_lock(gate_.mutex_);
     if (!gate_.asleep_) return;

@@ -61,7 +61,7 @@ class Gate {
 
         Gate& gate_;
         std::unique_lock<std::mutex> lock_;
-        bool visiting_ = true;
+        bool visiting_ = false;  // counted among the visitors
         bool driving_ = false;
     };
 
@@ -78,7 +78,7 @@ class Gate {
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::atomic<int> visitors_{0};  // those at the gate included
+    std::atomic<int> visitors_{0};  // those who came while there was a driver, or wait at the gate
     int followers_ = 0;
     bool driven_ = false;
     bool asleep_ = false;

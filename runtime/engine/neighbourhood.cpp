@@ -1,5 +1,9 @@
 #include "runtime/engine/neighbourhood.hpp"
 
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #if defined(__x86_64__)
@@ -14,6 +18,17 @@ constexpr std::size_t round_up(std::size_t bytes) {
     return (bytes + page - 1) / page * page;
 }
 
+// Fetches a line that neighbours have read, while there is time.
+void about_to_write(const void* line) {
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0"
+                 :
+                 : "m"(*static_cast<const char*>(line)));  // no operation where it is unknown
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
 void relax() {
 #if defined(__x86_64__)
     _mm_pause();
@@ -25,35 +40,39 @@ void relax() {
 }  // namespace
 
 std::size_t Neighbourhood::reserved_bytes() {
-    return round_up(sizeof(Board)) + lanes * 2 * copy_bytes;
+    return round_up(sizeof(Board)) + lanes * tiles_in_flight * 2 * tile_bytes;
+}
+
+bool Neighbourhood::can_fence_others() {
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
 Neighbourhood::Neighbourhood(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks,
-                             int cores)
+                             int cores, bool fences_others)
     : window_(std::move(window)),
       ranks_(std::move(ranks)),
       members_of_(static_cast<std::size_t>(ranks_.back() + 1), -1),
       agreed_(ranks_.size(), -1),
       heard_(ranks_.size(), 0),
       ranks_per_core_((static_cast<int>(ranks_.size()) + cores - 1) / cores),
-      spins_(ranks_per_core_ > 1 ? crowded_spins : spins) {
+      spins_(ranks_per_core_ > 1 ? crowded_spins : spins),
+      fences_others_(fences_others) {
     for (std::size_t member = 0; member < ranks_.size(); ++member)
         members_of_[static_cast<std::size_t>(ranks_[member])] = static_cast<Member>(member);
 }
 
-std::byte* Neighbourhood::copies(Member member, std::uint64_t number, dsl::AreaId area) const {
-    return window_->slice(member) + round_up(sizeof(Board)) + (number % lanes * 2 + area) * copy_bytes;
+std::byte* Neighbourhood::copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
+                                 std::uint64_t bytes) const {
+    if (area == dsl::input_area && bytes <= tiny_bytes) return line(member, number).tiny;
+    const std::uint64_t place = (number % lanes * tiles_in_flight + tile % tiles_in_flight) * 2 + area;
+    return slice(member) + round_up(sizeof(Board)) + place * tile_bytes;
 }
 
 bool Neighbourhood::agrees(Member member, std::uint64_t number, std::uint32_t checksum) {
     const Line& theirs = line(member, number);
-    const std::uint32_t their_checksum = theirs.checksum;
-    const std::uint64_t completed = theirs.completed;
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (theirs.reached.load(std::memory_order_relaxed) >> 28 != stamp(number, 0) >> 28) return true;
-    if (their_checksum != checksum) return false;
+    if (theirs.checksum != checksum) return false;
     agreed_[member] = std::max(agreed_[member], static_cast<std::int64_t>(number));
-    heard_[member] = std::max(heard_[member], completed);
+    heard_[member] = std::max(heard_[member], theirs.completed);
     return true;
 }
 
@@ -62,11 +81,21 @@ std::int64_t Neighbourhood::agreed_until(dsl::Rank rank) const {
     return found == ranks_.end() ? -1 : agreed_[static_cast<std::size_t>(found - ranks_.begin())];
 }
 
-// All in one order (seq_cst): whoever falls asleep after this sees the new value, whoever did before is
-// seen.
-void Neighbourhood::signal(std::uint64_t number, std::uint64_t value) {
-    line(self(), number).reached.exchange(stamp(number, value));
+// Whoever falls asleep after this sees the new value; whoever did before is seen. Where the sleeper does not
+// see to that, the store must be over before the load, which takes as long as a neighbour's copy of the line
+// is away.
+void Neighbourhood::publish(std::atomic<std::uint64_t>& word, std::uint64_t value) {
+    if (fences_others_) {
+        word.store(value, std::memory_order_release);
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+        word.exchange(value);
+    }
     if (board(0).sleepers.load() != 0) ring_sleepers();
+}
+
+void Neighbourhood::signal(std::uint64_t number, std::uint64_t tile, std::uint64_t value) {
+    publish(reached(line(self(), number), tile), stamp(number, value));
 }
 
 void Neighbourhood::ring_sleepers() {
@@ -75,21 +104,21 @@ void Neighbourhood::ring_sleepers() {
             window_->ring(member);
 }
 
-bool Neighbourhood::has_reached(Member member, std::uint64_t number, std::uint64_t value) const {
-    const Line& theirs = line(member, number);
-    const std::uint64_t wanted = stamp(number, value);
+bool Neighbourhood::has_reached(Member member, std::uint64_t number, std::uint64_t tile,
+                                std::uint64_t value) const {
     for (int i = 0; i < spins_; ++i) {
-        if (is_at(theirs.reached.load(std::memory_order_acquire), wanted)) return true;
+        if (is_there(member, number, tile, value)) return true;
         relax();
     }
-    return is_at(theirs.reached.load(std::memory_order_acquire), wanted);
+    return is_there(member, number, tile, value);
 }
 
 void Neighbourhood::complete(std::uint64_t number) {
     if (number == completed_) return;
     completed_ = number;
-    board(self()).completed.store(number);
-    if (board(0).sleepers.load() != 0) ring_sleepers();
+    publish(board(self()).completed, number);
+    about_to_write(&line(self(), number));
+    about_to_write(&line(self(), number).tiny[16]);
 }
 
 bool Neighbourhood::is_free(std::uint64_t number) {
@@ -111,7 +140,9 @@ std::optional<dsl::Rank> Neighbourhood::busy_since(std::uint64_t number) const {
 void Neighbourhood::fall_asleep() {
     board(self()).asleep.store(1);
     board(0).sleepers.fetch_add(1);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // before the last look at the others
+    // Before the last look at the others: what they published, or will ring for.
+    if (fences_others_) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void Neighbourhood::wake_up() {

@@ -23,12 +23,18 @@ using Member = int;  // of the host, in the order of ranks
 class Neighbourhood {
   public:
     static constexpr std::uint64_t lanes = 8;
-    static constexpr std::uint64_t copy_bytes = 256 * 1024;  // of input, and of output, in each lane
+    static constexpr std::uint64_t tiles_in_flight = 2;      // of each start
+    static constexpr std::uint64_t tile_bytes = 128 * 1024;  // of input, and of output: room for copies
     static std::size_t reserved_bytes();                     // of a slice of the window
 
+    // Whether a rank that falls asleep can order the others' memory accesses from afar, so that a signal
+    // costs no more than a store. If any of them cannot, all their signals are fences.
+    static bool can_fence_others();
+
     // ranks: of the host, ascending; the window's members are in the same order.
-    // cores: that they may use, all together.
-    Neighbourhood(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks, int cores);
+    // cores: that they may use, all together. fences_others: can_fence_others() of all of them.
+    Neighbourhood(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks, int cores,
+                  bool fences_others);
 
     transport::Window& window() { return *window_; }
     const std::vector<dsl::Rank>& ranks() const { return ranks_; }
@@ -38,38 +44,42 @@ class Neighbourhood {
         return members_of_[static_cast<std::size_t>(rank)];
     }  // a rank of it
 
-    // What a rank shows of one start, in one cache line.
+    // What a rank shows of one start. A tiny input lies beside it, so that one cache line is moved, not two.
+    static constexpr std::uint64_t tiny_bytes = 192;
     struct alignas(128) Line {
         std::atomic<std::uint64_t> reached;         // see stamp(); the rest is valid from its first one on
         std::uint64_t bases[dsl::areas_of_a_rank];  // virtual bases of input, output, work in the slice
         std::uint64_t completed;                    // see complete()
         std::uint32_t checksum;                     // of all that this rank has started
         std::uint32_t in_windows;                   // whether its buffers can be used where they are
+        alignas(16) std::byte tiny[tiny_bytes];
+        std::atomic<std::uint64_t> reached_in_odd_tiles;
     };
     Line& line(Member member, std::uint64_t number) const { return board(member).lines[number % lanes]; }
-    std::byte* copies(Member member, std::uint64_t number, dsl::AreaId area) const;
+    std::byte* slice(Member member) const { return window_->slice(member); }
+    // Room for copies of a tile, whose x is of so many bytes.
+    std::byte* copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
+                      std::uint64_t bytes) const;
 
-    // How far a rank has come in start `number`: grows with the number and with the value, which is less than
-    // 2^28. To be compared by is_at: the stamps of one lane come round, but never within reach of each other.
+    // How far a rank has come in start `number`, in its even or its odd tiles: grows with the value, which is
+    // less than 2^28. While a rank is in a start, no neighbour can be in the next one of that lane.
     static std::uint64_t stamp(std::uint64_t number, std::uint64_t value) {
         return (number / lanes + 1) << 28 | value;
     }
-    static bool is_at(std::uint64_t reached, std::uint64_t wanted) {
-        return static_cast<std::int64_t>(reached - wanted) >= 0;
-    }
-    void signal(std::uint64_t number, std::uint64_t value);
-    bool is_there(Member member, std::uint64_t number, std::uint64_t value) const {
-        return is_at(line(member, number).reached.load(std::memory_order_acquire), stamp(number, value));
+    void signal(std::uint64_t number, std::uint64_t tile, std::uint64_t value);
+    bool is_there(Member member, std::uint64_t number, std::uint64_t tile, std::uint64_t value) const {
+        return reached(line(member, number), tile).load(std::memory_order_acquire) - stamp(number, value) <
+               (1u << 28);
     }
     // Looks for a moment; the caller sleeps, or comes back.
-    bool has_reached(Member member, std::uint64_t number, std::uint64_t value) const;
-    // Whether a neighbour that has entered start `number` has started the same as this rank, as far as its
-    // line tells: one that needs nothing of this rank's may be further, and its line be about that.
+    bool has_reached(Member member, std::uint64_t number, std::uint64_t tile, std::uint64_t value) const;
+    // Whether a neighbour that has entered start `number` has started the same as this rank.
     bool agrees(Member member, std::uint64_t number, std::uint32_t checksum);
     // The last start on which it did; -1.
     std::int64_t agreed_until(dsl::Rank rank) const;
 
-    // All starts before `number` are complete on this rank.
+    // All starts before `number` are complete on this rank, which will show its next one in the line of that
+    // number.
     void complete(std::uint64_t number);
     std::uint64_t completed() const { return completed_; }
     // Whether every neighbour has completed the start that used this lane before.
@@ -90,9 +100,13 @@ class Neighbourhood {
         alignas(128) std::atomic<std::uint32_t> sleepers;  // of the whole host, on the first member's board
         Line lines[lanes];
     };
-    static constexpr int crowded_spins = 20, spins = 400;
+    static constexpr int crowded_spins = 2, spins = 400;
 
+    static std::atomic<std::uint64_t>& reached(Line& line, std::uint64_t tile) {
+        return tile % tiles_in_flight == 0 ? line.reached : line.reached_in_odd_tiles;
+    }
     Board& board(Member member) const { return *reinterpret_cast<Board*>(window_->slice(member)); }
+    void publish(std::atomic<std::uint64_t>& word, std::uint64_t value);
     void ring_sleepers();
 
     std::unique_ptr<transport::Window> window_;
@@ -103,6 +117,7 @@ class Neighbourhood {
     std::uint64_t completed_ = 0;
     int ranks_per_core_;
     int spins_;
+    bool fences_others_;
 };
 
 }  // namespace hocket::engine

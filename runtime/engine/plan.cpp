@@ -6,12 +6,20 @@
 
 #include "runtime/engine/execution.hpp"
 #include "runtime/engine/hash.hpp"
+#include "runtime/engine/small_run.hpp"
 #include "runtime/error.hpp"
 
 namespace hocket::engine {
 namespace {
 
 using Kind = dsl::Op::Kind;
+
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 47;  // of x
+
+bool is_by_rank(const dsl::RankProgram& program) {
+    return program.collective == dsl::Collective::reduce_scatter ||
+           program.collective == dsl::Collective::all_gather;
+}
 
 constexpr std::uint64_t round_up(std::uint64_t bytes) {
     return (bytes + 63) / 64 * 64;
@@ -72,8 +80,11 @@ Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind ki
     : program_(std::move(program)),
       type_(type),
       op_(op),
+      parts_(is_by_rank(program_) ? static_cast<std::uint64_t>(program_.ranks) : 1),
+      most_elements_(most_bytes / element_size(type) / parts_),
       purpose_(std::move(purpose)),
-      executor_(Executor::create(kind, program_, type, op)) {}
+      executor_(Executor::create(kind, program_, type, op)),
+      small_run_(SmallRun::of(*this)) {}
 
 Plan::~Plan() = default;
 
@@ -82,17 +93,11 @@ bool Plan::reduces() const {
            program_.collective == dsl::Collective::reduce_scatter;
 }
 
-std::uint64_t Plan::elements_of_x(std::uint64_t count) const {
-    const bool per_rank = program_.collective == dsl::Collective::reduce_scatter ||
-                          program_.collective == dsl::Collective::all_gather;
-    const std::uint64_t factor = per_rank ? static_cast<std::uint64_t>(program_.ranks) : 1;
-    const std::uint64_t limit = (std::uint64_t{1} << 47) / element_size(type_) / factor;
-    if (count > limit)
-        throw Error(
-            Status::invalid_argument,
-            fmt::format("a count of {} {} elements does not fit in memory (at most {} for {} on {} ranks)",
-                        count, name_of(type_), limit, dsl::name_of(program_.collective), program_.ranks));
-    return count * factor;
+void Plan::refuse_count(std::uint64_t count) const {
+    throw Error(
+        Status::invalid_argument,
+        fmt::format("a count of {} {} elements does not fit in memory (at most {} for {} on {} ranks)", count,
+                    name_of(type_), most_elements_, dsl::name_of(program_.collective), program_.ranks));
 }
 
 std::shared_ptr<const Binding> Plan::bind(std::uint64_t count) {

@@ -14,6 +14,7 @@
 namespace hocket::engine {
 
 class Execution;
+class SmallRun;
 
 // What a plan works out for one element count, so that a start with the same count works out nothing.
 struct Binding {
@@ -47,7 +48,10 @@ class Plan : public std::enable_shared_from_this<Plan> {
 
     // Elements of x when the collective's function is given `count`. Throws hocket::Error
     // (invalid_argument) for more than 2^47 bytes.
-    std::uint64_t elements_of_x(std::uint64_t count) const;
+    std::uint64_t elements_of_x(std::uint64_t count) const {
+        if (count > most_elements_) refuse_count(count);
+        return count * parts_;
+    }
 
     // For x of `count` elements; the last few are kept.
     std::shared_ptr<const Binding> bind(std::uint64_t count);
@@ -56,6 +60,9 @@ class Plan : public std::enable_shared_from_this<Plan> {
     // whether there is a purpose (not which: a rank that leaves meets the others' barrier).
     std::uint64_t identity(std::uint64_t count);
 
+    // Null if the program is not for it.
+    SmallRun* small_run() const { return small_run_.get(); }
+
     // Executions are used again, with their memory: a warm start allocates nothing.
     Execution& take_execution();
     void give_back(Execution& execution);
@@ -63,11 +70,15 @@ class Plan : public std::enable_shared_from_this<Plan> {
   private:
     Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, std::string purpose);
 
+    [[noreturn]] void refuse_count(std::uint64_t count) const;
+
     dsl::RankProgram program_;
     DataType type_;
     ReduceOp op_;
+    std::uint64_t parts_, most_elements_;  // x for a count of 1; the largest count
     std::string purpose_;
     std::unique_ptr<Executor> executor_;
+    std::unique_ptr<SmallRun> small_run_;
     struct Identity {
         std::uint64_t count = UINT64_MAX, hash = 0;
     };

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "runtime/engine/hash.hpp"
+#include "runtime/engine/small_run.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -70,11 +71,24 @@ Execution& Progress::start(const std::shared_ptr<Plan>& plan, std::uint64_t coun
 
 void Progress::run(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send, void* recv) {
     Gate::Visit visit(gate_);
+    if (in_flight_.empty() && !failure_ && run_at_once(*plan, count, send, recv)) return;
     come_in();
     Execution& execution = begin(plan, count, send, recv, std::nullopt);
     wait_for_others(visit, execution);
     go_out();
     finish(execution);
+}
+
+// False: nothing has been done that begin() would not do again.
+bool Progress::run_at_once(Plan& plan, std::uint64_t count, const void* send, void* recv) {
+    if (!plan.small_run()) return false;
+    const std::uint64_t history = mix(history_, plan.identity(count));
+    if (!plan.small_run()->run(plan, *neighbourhood_, count, send, recv, started_,
+                               static_cast<std::uint32_t>(history >> 32)))
+        return false;
+    history_ = history;
+    neighbourhood_->complete(++started_);
+    return true;
 }
 
 Execution& Progress::begin(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send,

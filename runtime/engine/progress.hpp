@@ -46,6 +46,7 @@ class Progress {
   private:
     using Clock = Execution::Clock;
 
+    bool run_at_once(Plan& plan, std::uint64_t count, const void* send, void* recv);
     Execution& begin(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send, void* recv,
                      std::optional<std::chrono::milliseconds> limit);
     bool step();  // true if anything moved

@@ -12,7 +12,8 @@ namespace hocket::kernels {
 // destinations.
 //
 // At least one operand; `count` elements of `type` each, all pointers aligned to the element. A destination
-// may be exactly one of the operands; it must not overlap one in part, nor another destination. Thread-safe.
+// may be exactly one of the operands; it must not overlap one in part, nor another destination in part.
+// Thread-safe.
 //
 // Integer sums wrap around. With a the result so far and b the next operand,
 //   max is  a if a is NaN, else a if a > b, else b

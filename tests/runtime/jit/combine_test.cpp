@@ -1,5 +1,6 @@
 // The plain C++ kernels against values worked out by hand: they are the oracle of all other tests.
 #include "runtime/kernels/cpu/combine.hpp"
+#include "runtime/kernels/cpu/hand_over.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -117,4 +118,20 @@ TEST_CASE("copy: a destination may be the source, and nothing else is written", 
             CHECK(arrays == expected);
         }
     }
+}
+
+TEST_CASE("what is handed over arrives whole, and nothing beside it") {
+    for (const std::size_t bytes : {0, 1, 7, 63, 64, 1023, 1024, 1025, 4096, 100003})
+        for (const std::size_t shift : {0, 1, 13}) {
+            std::vector<std::byte> from(bytes + 64), to(bytes + 64, std::byte{0xee});
+            for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
+            kernels::hand_over(to.data() + shift, from.data() + 3, bytes);
+            INFO(bytes << " bytes at " << shift);
+            CHECK(std::equal(from.begin() + 3, from.begin() + 3 + static_cast<std::ptrdiff_t>(bytes),
+                             to.begin() + static_cast<std::ptrdiff_t>(shift)));
+            CHECK(std::all_of(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(shift),
+                              [](std::byte b) { return b == std::byte{0xee}; }));
+            CHECK(std::all_of(to.begin() + static_cast<std::ptrdiff_t>(shift + bytes), to.end(),
+                              [](std::byte b) { return b == std::byte{0xee}; }));
+        }
 }
