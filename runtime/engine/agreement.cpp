@@ -122,9 +122,11 @@ std::string topology_of(const Agreement& agreement) {
     return dsl::host_topology(local, hosts, agreement.cores < local ? agreement.cores : 0).name;
 }
 
-void connect_all(transport::Bootstrap& bootstrap, transport::Fabric& fabric, const Options& options) {
-    const std::vector<std::string> addresses = bootstrap.all_gather(fabric.local_address(), options.timeout);
-    fabric.connect(addresses);
+void connect_all(transport::Bootstrap& bootstrap, transport::Fabric& fabric,
+                 const transport::Patience& patience) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(patience.deadline - transport::Clock::now());
+    fabric.connect(bootstrap.all_gather(fabric.local_address(), left), patience);
 }
 
 }  // namespace hocket::engine

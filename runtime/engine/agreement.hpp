@@ -29,6 +29,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
 std::string topology_of(const Agreement& agreement);
 
 // Collective. Tells everybody this endpoint's address and connects it with all others.
-void connect_all(transport::Bootstrap& bootstrap, transport::Fabric& fabric, const Options& options);
+void connect_all(transport::Bootstrap& bootstrap, transport::Fabric& fabric,
+                 const transport::Patience& patience);
 
 }  // namespace hocket::engine

@@ -63,6 +63,18 @@ void tell_others(transport::Bootstrap& bootstrap, const Error& error) {
     if (error.status() != Status::peer_lost) bootstrap.report(encode({error.status(), -1, "", error.what()}));
 }
 
+// For meeting the others: ends when one of them is known not to come.
+transport::Patience patience_of(const transport::Bootstrap& bootstrap, const Options& options) {
+    const auto bad_news = [&bootstrap]() -> std::optional<std::string> {
+        if (const auto report = bootstrap.reported())
+            return fmt::format("rank {} reported: {}", report->rank, decode_notice(report->text).text);
+        if (const auto loss = bootstrap.loss())
+            return fmt::format("rank {} was lost: {}", loss->rank, loss->reason);
+        return std::nullopt;
+    };
+    return {transport::Clock::now() + options.timeout, bad_news};
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> Communicator::create(const Options& options) {
@@ -105,15 +117,9 @@ void Communicator::open_window(transport::WindowInvitation invitation) {
         members.push_back(other);
         names.push_back(agreement_.invitations[static_cast<std::size_t>(other)]);
     }
-    const auto bad_news = [&]() -> std::optional<std::string> {
-        if (const auto report = bootstrap_->reported())
-            return fmt::format("rank {} reported: {}", report->rank, decode_notice(report->text).text);
-        if (const auto loss = bootstrap_->loss())
-            return fmt::format("rank {} was lost: {}", loss->rank, loss->reason);
-        return std::nullopt;
-    };
+    const transport::Patience patience = patience_of(*bootstrap_, options_);
     auto window = transport::Window::open(std::move(invitation), names, self, Neighbourhood::reserved_bytes(),
-                                          std::chrono::steady_clock::now() + options_.timeout, bad_news);
+                                          patience.deadline, patience.abandoned);
     window_ = window.get();
     if (!shares) agreement_.hosts.clear();
     if (members.size() == 1) {
@@ -131,7 +137,7 @@ void Communicator::open_fabric() {
     if (here == size()) return;
     fabric_ = transport::Fabric::open(options_.provider.empty() ? "tcp" : options_.provider,
                                       one_host_ ? "127.0.0.1" : "");
-    connect_all(*bootstrap_, *fabric_, options_);
+    connect_all(*bootstrap_, *fabric_, patience_of(*bootstrap_, options_));
     provider_why_ = fabric_->why();
     provider_ = (neighbourhood_ ? provider_ + ", " : "") + fabric_->provider();
 }

@@ -54,7 +54,7 @@ class Endpoint : public Fabric {
     std::string provider() const override { return provider_; }
     std::string why() const override { return "asked for by name"; }
     std::string local_address() const override { return objects_.local_address; }
-    void connect(std::span<const std::string> addresses) override;
+    void connect(std::span<const std::string> addresses, const Patience& patience) override;
     bool send(int peer, std::uint64_t tag, std::uint32_t checksum, const void* data, std::size_t bytes,
               Message& message) override;
     bool receive(int peer, std::uint64_t tag, void* data, std::size_t bytes, Message& message) override;
@@ -99,7 +99,7 @@ Endpoint::Endpoint(const std::string& provider, const std::string& source_addres
     if (uses_shm_) locks_.watch_own(name);
 }
 
-void Endpoint::connect(std::span<const std::string> addresses) {
+void Endpoint::connect(std::span<const std::string> addresses, const Patience&) {
     peers_.assign(addresses.size(), FI_ADDR_UNSPEC);
     for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
         const int inserted =
@@ -303,7 +303,8 @@ std::unique_ptr<Fabric> Fabric::open(const std::string& provider, const std::str
         return open_at(provider, chosen);
     } catch (const Error& error) {
         throw Error(error.status(), fmt::format("{}; the source address {} (HOCKET_FABRIC_ADDR) must be an "
-                                                "address of this host",
+                                                "address of this host, in numbers; a link-local one with "
+                                                "its interface, as in fe80::1%eth0",
                                                 error.what(), chosen));
     }
 }

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/transport/socket.hpp"
+
 namespace hocket::transport {
 
 // A message in flight. Belongs to the caller, who keeps it at its address until poll() returns it.
@@ -50,7 +52,8 @@ class Fabric {
     virtual std::string local_address() const = 0;  // an opaque blob, to be given to the other ranks
 
     // addresses[r] is rank r's local_address(). Once, before the first message. All ranks at the same time.
-    virtual void connect(std::span<const std::string> addresses) = 0;
+    // Throws transport, timeout, and what the patience does.
+    virtual void connect(std::span<const std::string> addresses, const Patience& patience) = 0;
 
     // Start a message. False: the provider has no room now; poll() and try again, with the same Message.
     // `checksum` travels with the message (remote CQ data) and tells the receiver what the sender thinks the

@@ -29,7 +29,7 @@ class Guest {
         std::string why = "no answer";
         do {
             try {
-                Socket socket = connect_to(host_, deadline_, why);
+                Socket socket = connect_to(host_, {deadline_}, why);
                 if (socket.is_open()) {
                     link_ = Link(std::move(socket), max_refusal_payload);
                     prove();

@@ -2,7 +2,6 @@
 // own deadline, so that none can keep the others waiting.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -23,17 +22,6 @@ constexpr auto waiting_interval = 500ms;
 constexpr auto farewell_time = 200ms;
 constexpr auto breathing_time = 100ms;
 constexpr int max_lines = 16;  // of a log that strangers can write
-
-// Open connections that have not proved the secret: most of the descriptors are the program's own.
-std::size_t max_strangers() {
-    rlimit limit{};
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 1024;
-    return std::clamp<std::size_t>(limit.rlim_cur / 4, 1, 256);
-}
-
-bool is_shortage(int error) {
-    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
 
 struct Stranger {
     Link link;
@@ -263,7 +251,7 @@ class Admission {
     const int listener_;
     std::vector<Link> members_;
     std::list<Stranger> strangers_;
-    const std::size_t max_strangers_ = max_strangers();
+    const std::size_t max_strangers_ = most_strangers();
     int turned_away_ = 0;
     std::vector<std::string> examples_;  // of those turned away
     std::string shortage_;               // why connections could not be taken; empty: all were

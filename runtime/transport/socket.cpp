@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +19,10 @@
 
 namespace hocket::transport {
 namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto look_again = 50ms;
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
@@ -80,26 +85,48 @@ void send_at_once(int fd) {
 }
 
 // 0 or an errno.
-int finish_connect(int fd, Clock::time_point deadline) {
+int finish_connect(int fd, const Patience& patience) {
     pollfd entry{fd, POLLOUT, 0};
-    if (poll_until({&entry, 1}, deadline) == 0) return ETIMEDOUT;
+    if (!patience.wait({&entry, 1})) return ETIMEDOUT;
     int error = 0;
     socklen_t size = sizeof error;
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
     return error;
 }
 
+// Of a connection; they share nothing where there is none any more.
+struct Ends {
+    explicit Ends(int fd) {
+        socklen_t here_size = sizeof here, there_size = sizeof there;
+        known = getsockname(fd, reinterpret_cast<sockaddr*>(&here), &here_size) == 0 &&
+                getpeername(fd, reinterpret_cast<sockaddr*>(&there), &there_size) == 0;
+    }
+    bool share_host() const { return known && host_of(here) == host_of(there); }
+    bool share_port() const { return known && port_of(here) == port_of(there); }
+
+  private:
+    static std::string_view host_of(const sockaddr_storage& end) {
+        const auto& v4 = reinterpret_cast<const sockaddr_in&>(end).sin_addr;
+        const auto& v6 = reinterpret_cast<const sockaddr_in6&>(end).sin6_addr;
+        return end.ss_family == AF_INET ? std::string_view(reinterpret_cast<const char*>(&v4), sizeof v4)
+                                        : std::string_view(reinterpret_cast<const char*>(&v6), sizeof v6);
+    }
+    static in_port_t port_of(const sockaddr_storage& end) {
+        return end.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(end).sin_port
+                                        : reinterpret_cast<const sockaddr_in6&>(end).sin6_port;
+    }
+    sockaddr_storage here{}, there{};
+    bool known;
+};
+
 // A connection to a local port in the ephemeral range can come out connected to itself when nobody listens.
 bool is_self_connection(int fd) {
-    sockaddr_storage here{}, there{};
-    socklen_t here_size = sizeof here, there_size = sizeof there;
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&here), &here_size) != 0 ||
-        getpeername(fd, reinterpret_cast<sockaddr*>(&there), &there_size) != 0)
-        return false;
-    const auto bytes = [](const sockaddr_storage& s, socklen_t n) {
-        return std::string_view(reinterpret_cast<const char*>(&s), n);
-    };
-    return bytes(here, here_size) == bytes(there, there_size);
+    const Ends ends(fd);
+    return ends.share_host() && ends.share_port();
+}
+
+std::ptrdiff_t length_of(const addrinfo* list) {
+    return list == nullptr ? 0 : 1 + length_of(list->ai_next);
 }
 
 }  // namespace
@@ -136,16 +163,18 @@ Socket listen_on(const Endpoint& at, Clock::time_point deadline) {
                     at.text(), why));
 }
 
-Socket connect_to(const Endpoint& to, Clock::time_point deadline, std::string& why) {
-    const AddressList list = resolve(to, 0, deadline, why);
+Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why) {
+    const AddressList list = resolve(to, 0, patience.deadline, why);
     for (const addrinfo* address = list.get(); address; address = address->ai_next) {
+        const auto now = Clock::now();
+        const Patience share{now + (patience.deadline - now) / length_of(address), patience.abandoned};
         Socket socket = open_socket(*address);
         if (!socket.is_open()) {
             why = error_text(errno);
             continue;
         }
         int error = connect(socket.fd(), address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
-        if (error == EINPROGRESS || error == EINTR) error = finish_connect(socket.fd(), deadline);
+        if (error == EINPROGRESS || error == EINTR) error = finish_connect(socket.fd(), share);
         if (error == 0 && is_self_connection(socket.fd())) error = ECONNREFUSED;
         if (error == 0) {
             send_at_once(socket.fd());
@@ -168,6 +197,44 @@ Socket accept_from(int listener, std::string& from) {
                 NI_NUMERICHOST | NI_NUMERICSERV);
     from = Endpoint{host, std::atoi(port)}.text();
     return socket;
+}
+
+bool put(const Socket& socket, std::string_view text) {
+    return send(socket.fd(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+}
+
+bool Patience::wait(std::span<pollfd> set) const {
+    // The deadline comes first, so that strangers who keep the sockets busy cannot put it off.
+    while (!is_over())
+        if (look(set, look_again)) return true;
+    return false;
+}
+
+bool Patience::look(std::span<pollfd> set, std::chrono::milliseconds most) const {
+    if (abandoned)
+        if (const auto text = abandoned()) throw Error(Status::peer_lost, *text);
+    return poll_until(set, std::min(deadline, Clock::now() + most)) > 0;
+}
+
+bool is_on_this_host(const Socket& connection) {
+    return Ends(connection.fd()).share_host();
+}
+
+void keep_alive(const Socket& connection) {
+    const int on = 1, seconds = 60;  // given up after ten minutes: heartbeats notice a loss long before
+    setsockopt(connection.fd(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(connection.fd(), IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+    setsockopt(connection.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+}
+
+std::size_t most_strangers() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 1024;
+    return std::clamp<std::size_t>(limit.rlim_cur / 4, 1, 256);
+}
+
+bool is_shortage(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
 int poll_until(std::span<pollfd> set, Clock::time_point deadline) {

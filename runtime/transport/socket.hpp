@@ -1,12 +1,16 @@
-// The few things that the bootstrap needs from TCP sockets: ownership, deadlines, readable errors. All
-// sockets are non-blocking and close on exec.
+// The few things that the transport needs from sockets: ownership, deadlines, readable errors. All sockets
+// are non-blocking and close on exec.
 #pragma once
 
 #include <poll.h>
 
 #include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace hocket::transport {
@@ -32,6 +36,19 @@ class Socket {
     int fd_ = -1;
 };
 
+// How long others are awaited.
+struct Patience {
+    Clock::time_point deadline;
+    std::function<std::optional<std::string>()> abandoned = {};  // may be empty
+
+    bool is_over() const { return Clock::now() >= deadline; }
+
+    // Both throw Error(peer_lost) with what abandoned() says. wait: until an entry is ready; false once the
+    // deadline has passed. look: once, for no longer than `most`; false if nothing is ready.
+    bool wait(std::span<pollfd> set) const;
+    bool look(std::span<pollfd> set, std::chrono::milliseconds most) const;
+};
+
 struct Endpoint {
     std::string host;
     int port;
@@ -41,15 +58,30 @@ struct Endpoint {
 // Binds and listens. Throws Error(bootstrap), also when the host name is not resolved by the deadline.
 Socket listen_on(const Endpoint& at, Clock::time_point deadline);
 
-// One attempt, over all addresses of the host name. On failure the socket is closed and `why` says what went
-// wrong. Throws Error(bootstrap) where trying again is no use.
-Socket connect_to(const Endpoint& to, Clock::time_point deadline, std::string& why);
+// One attempt, over all addresses of the host name, among which the time is divided. On failure the socket is
+// closed and `why` says what went wrong.
+Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why);
 
 // Takes one pending connection; closed if there is none, with errno set. `from` is set to the peer's address.
 Socket accept_from(int listener, std::string& from);
 
+// True if the kernel took all of a text: on a fresh connection it does, where the text is short.
+bool put(const Socket& socket, std::string_view text);
+
 // poll(2) until the deadline; repeats it when a signal interrupts. Returns the number of ready entries.
 int poll_until(std::span<pollfd> set, Clock::time_point deadline);
+
+// Both ends have the same address.
+bool is_on_this_host(const Socket& connection);
+
+// So that no firewall on the way forgets a connection that lies idle between operations.
+void keep_alive(const Socket& connection);
+
+// Open connections that have not proved that they are members: most of the descriptors are the program's own.
+std::size_t most_strangers();
+
+// An errno of accept(2), say, that may pass once something else is closed.
+bool is_shortage(int error);
 
 std::string error_text(int number);
 

@@ -1,6 +1,6 @@
 #include "runtime/transport/stream.hpp"
 
-#include <netinet/in.h>
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace hocket::transport {
 namespace {
@@ -23,23 +24,6 @@ constexpr std::size_t bytes_a_turn = 1 << 20;
 // Between two processes of one host what is on its way should fit into the caches: the kernel's own choice,
 // megabytes, takes up to twice the time. Over a link the kernel's choice stands: it knows the link's delay.
 constexpr int send_buffer_on_one_host = 256 * 1024;
-
-bool is_on_this_host(int fd) {
-    sockaddr_storage here{}, there{};
-    socklen_t here_size = sizeof here, there_size = sizeof there;
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&here), &here_size) != 0 ||
-        getpeername(fd, reinterpret_cast<sockaddr*>(&there), &there_size) != 0)
-        return false;
-    const auto address = [](const sockaddr_storage& s) {
-        if (s.ss_family == AF_INET) {
-            const auto& v4 = reinterpret_cast<const sockaddr_in&>(s).sin_addr;
-            return std::string_view(reinterpret_cast<const char*>(&v4), sizeof v4);
-        }
-        const auto& v6 = reinterpret_cast<const sockaddr_in6&>(s).sin6_addr;
-        return std::string_view(reinterpret_cast<const char*>(&v6), sizeof v6);
-    };
-    return address(here) == address(there);
-}
 
 Completion completion_of(Message* message, std::size_t bytes, std::uint32_t checksum) {
     Completion completion;
@@ -63,7 +47,8 @@ Completion received(Message* message, std::size_t bytes, std::uint32_t checksum,
 }  // namespace
 
 Stream::Stream(Socket socket) : socket_(std::move(socket)), stage_(new std::byte[stage_size]) {
-    if (is_on_this_host(socket_.fd()))
+    keep_alive(socket_);
+    if (is_on_this_host(socket_))
         setsockopt(socket_.fd(), SOL_SOCKET, SO_SNDBUF, &send_buffer_on_one_host,
                    sizeof send_buffer_on_one_host);
     outgoing_.reserve(usual_messages);
@@ -106,7 +91,7 @@ bool Stream::move(std::vector<Completion>& done) {
     const bool is_awaited =
         !wanted_.empty() || arriving_ == Arriving::wanted || arriving_ == Arriving::unasked;
     if (is_awaited) moved |= take(done);
-    if (!broken_.empty()) break_off(broken_, done);
+    if (!broken_.empty()) moved |= break_off(broken_, done);
     return moved;
 }
 
@@ -139,7 +124,11 @@ bool Stream::flush(std::vector<Completion>& done) {
         sent_ = 0;
         ++first_;
     }
-    if (first_ == outgoing_.size()) outgoing_.clear(), first_ = 0;
+    // What is done with goes when it is most of the queue, which may never be empty.
+    if (first_ == outgoing_.size() || (first_ >= usual_messages && first_ >= outgoing_.size() / 2)) {
+        outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(first_));
+        first_ = 0;
+    }
     return moved;
 }
 
@@ -226,17 +215,22 @@ void Stream::arrives_for(const Wanted& wanted) {
 }
 
 bool Stream::make_way() {
-    if (arriving_ != Arriving::nothing_asked_for || wanted_.empty()) return false;
-    Unasked& entry = unasked_.emplace_back();
-    entry.header = header_;
+    if (!is_obstructed()) return false;
+    std::unique_ptr<std::byte[]> data;
     if (header_.bytes <= block_size && !blocks_.empty()) {
-        entry.data = std::move(blocks_.back());
+        data = std::move(blocks_.back());
         blocks_.pop_back();
     } else {
-        entry.data.reset(new std::byte[std::max<std::size_t>(header_.bytes, block_size)]);
+        data.reset(new (std::nothrow) std::byte[std::max<std::size_t>(header_.bytes, block_size)]);
     }
+    if (!data) {
+        broken_ =
+            fmt::format("no memory for a message of {} bytes that came before its receive", header_.bytes);
+        return true;  // move() ends it
+    }
+    target_ = data.get();
+    unasked_.push_back({header_, std::move(data), false, {}});
     arriving_ = Arriving::unasked;
-    target_ = unasked_.back().data.get();
     room_left_ = left_;
     return true;
 }
@@ -263,7 +257,9 @@ void Stream::finish_message(std::vector<Completion>& done) {
     arriving_ = Arriving::header;
 }
 
-void Stream::break_off(const std::string& why, std::vector<Completion>& done) {
+// True if there was a message left.
+bool Stream::break_off(const std::string& why, std::vector<Completion>& done) {
+    const std::size_t before = done.size();
     const auto fail = [&](Message* message) {
         Completion completion;
         completion.message = message;
@@ -282,6 +278,7 @@ void Stream::break_off(const std::string& why, std::vector<Completion>& done) {
     arriving_ = Arriving::nothing_asked_for;
     header_ = {};
     left_ = 0;
+    return done.size() > before;
 }
 
 pollfd Stream::interest() const {

@@ -30,8 +30,12 @@ class Stream {
     // What the stream waits for; without events if for nothing.
     pollfd interest() const;
 
-    // Somebody waits for what may lie behind a message that nobody has asked for: that one is to be kept in
-    // memory until somebody does. Called before a sleep. True if there was such a message.
+    // Somebody waits for what may lie behind a message that nobody has asked for.
+    bool is_obstructed() const {
+        return arriving_ == Arriving::nothing_asked_for && !wanted_.empty() && broken_.empty();
+    }
+
+    // Has such a message kept in memory until somebody asks for it. True if there was one.
     bool make_way();
 
   private:
@@ -67,7 +71,7 @@ class Stream {
     void arrives_for(const Wanted& wanted);
     void forget(std::size_t unasked);
     void finish_message(std::vector<Completion>& done);
-    void break_off(const std::string& why, std::vector<Completion>& done);
+    bool break_off(const std::string& why, std::vector<Completion>& done);
     std::size_t staged() const { return stage_end_ - stage_begin_; }
 
     Socket socket_;

@@ -1,9 +1,6 @@
 // TCP connections between all ranks of a communicator, and nobody else.
 #pragma once
 
-#include <chrono>
-#include <list>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,26 +13,18 @@ namespace hocket::transport {
 // only, over the bootstrap's connections. The listener is closed once all have come.
 class StreamMesh {
   public:
-    // source_address: numeric, of this host; "": one that other hosts can reach (the fastest interface's,
-    // IPv4 before IPv6), loopback if there is none. Throws Error(transport).
+    // source_address: numeric, of this host; "": reachable_address(). Throws Error(transport).
     explicit StreamMesh(const std::string& source_address);
 
     const std::string& invitation() const { return invitation_; }
 
     // Collective: invitations[r] is rank r's. By rank; closed for this rank itself. Ranks with an empty
     // invitation are left out. Strangers are turned away and logged to stderr. Throws Error(transport,
-    // timeout) naming the ranks.
-    std::vector<Socket> connect(std::span<const std::string> invitations, std::chrono::milliseconds timeout);
+    // timeout) naming the ranks, and what the patience throws.
+    std::vector<Socket> connect(std::span<const std::string> invitations, const Patience& patience);
 
   private:
-    struct Guest {
-        Socket socket;
-        std::string from, challenge, answer;
-    };
-    void admit(std::vector<Socket>& sockets, std::set<std::size_t>& missing, Clock::time_point deadline);
-    void welcome_next(std::list<Guest>& guests);
-    bool listen_to(Guest& guest, std::vector<Socket>& sockets, std::set<std::size_t>& missing);
-
+    Endpoint at_;
     Socket listener_;
     std::string key_, invitation_;
 };

@@ -1,6 +1,7 @@
 #include "runtime/transport/streams.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "runtime/error.hpp"
 #include "runtime/transport/stream.hpp"
@@ -11,8 +12,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto connect_timeout = 30s;
 constexpr std::size_t usual_completions = 512, usual_others = 4;  // a warm start allocates nothing
+// Of all streams, before a caller may look after other things.
+constexpr int most_turns = 16;
+// How long a message may stand in the way of others while its receive may still come and spare it a copy.
+constexpr auto way_is_made_after = 1ms;
 
 class Streams : public Fabric {
   public:
@@ -23,7 +27,7 @@ class Streams : public Fabric {
         return "straight over TCP: faster at every size measured than libfabric's tcp (docs/decisions.md)";
     }
     std::string local_address() const override { return mesh_.invitation(); }
-    void connect(std::span<const std::string> addresses) override;
+    void connect(std::span<const std::string> addresses, const Patience& patience) override;
     bool send(int peer, std::uint64_t tag, std::uint32_t checksum, const void* data, std::size_t bytes,
               Message& message) override;
     bool receive(int peer, std::uint64_t tag, void* data, std::size_t bytes, Message& message) override;
@@ -34,6 +38,7 @@ class Streams : public Fabric {
   private:
     Stream& stream(int peer);
     bool move();
+    void clear_the_way();
     void require_open() const;
 
     StreamMesh mesh_;
@@ -41,12 +46,13 @@ class Streams : public Fabric {
     std::vector<int> stream_of_;    // by rank; -1: none
     std::vector<Completion> done_;  // from taken_ on
     std::size_t taken_ = 0;
+    std::optional<Clock::time_point> obstructed_since_;
     std::vector<pollfd> wait_set_;
     bool given_up_ = false;
 };
 
-void Streams::connect(std::span<const std::string> addresses) {
-    auto sockets = mesh_.connect(addresses, connect_timeout);
+void Streams::connect(std::span<const std::string> addresses, const Patience& patience) {
+    auto sockets = mesh_.connect(addresses, patience);
     stream_of_.assign(sockets.size(), -1);
     done_.reserve(usual_completions);
     wait_set_.reserve(sockets.size() + usual_others);
@@ -87,16 +93,30 @@ bool Streams::move() {
     return moved;
 }
 
-// As long as bytes move and nothing is complete there is nothing better to do.
+// For callers that never sleep.
+void Streams::clear_the_way() {
+    if (std::none_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.is_obstructed(); }))
+        return obstructed_since_.reset();
+    const auto now = Clock::now();
+    if (!obstructed_since_) obstructed_since_ = now;
+    if (now - *obstructed_since_ < way_is_made_after) return;
+    for (Stream& stream : streams_) stream.make_way();
+}
+
+// As long as bytes move and nothing is complete there is hardly anything better to do.
 std::size_t Streams::poll(std::span<Completion> completions) {
     require_open();
-    while (move() && taken_ == done_.size()) {
+    for (int turn = 0; move() && taken_ == done_.size() && turn < most_turns; ++turn) {
     }
+    if (taken_ == done_.size()) clear_the_way();
     const std::size_t n = std::min(completions.size(), done_.size() - taken_);
     std::move(done_.begin() + static_cast<std::ptrdiff_t>(taken_),
               done_.begin() + static_cast<std::ptrdiff_t>(taken_ + n), completions.begin());
     taken_ += n;
-    if (taken_ == done_.size()) done_.clear(), taken_ = 0;
+    if (taken_ >= done_.size() / 2) {  // it may never be empty
+        done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(taken_));
+        taken_ = 0;
+    }
     return n;
 }
 

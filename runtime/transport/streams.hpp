@@ -8,7 +8,7 @@
 
 namespace hocket::transport {
 
-// As Fabric::open(). connect() is collective here, and ends with an error after 30 s.
+// As Fabric::open(). connect() is collective here.
 std::unique_ptr<Fabric> open_streams(const std::string& source_address);
 
 }  // namespace hocket::transport

@@ -17,8 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto look_again = 50ms;
-
 // Ranks of one host run the same build: these travel as they lie in memory.
 struct Greeting {
     char magic[16] = "hocket guest 1";
@@ -188,19 +186,6 @@ WindowInvitation::WindowInvitation()
     : name_(fresh_name()), listener_(bind_unix_socket(SOCK_SEQPACKET, name_)), bell_(bell_name(name_)) {
     if (listen(listener_.fd(), SOMAXCONN) != 0)
         throw Error(Status::bootstrap, fmt::format("cannot listen at a unix socket: {}", error_text(errno)));
-}
-
-bool Patience::wait(std::span<pollfd> set) const {
-    // The deadline comes first, so that strangers who keep the sockets busy cannot put it off.
-    while (!is_over())
-        if (look(set, look_again)) return true;
-    return false;
-}
-
-bool Patience::look(std::span<pollfd> set, std::chrono::milliseconds most) const {
-    if (abandoned)
-        if (const auto text = abandoned()) throw Error(Status::peer_lost, *text);
-    return poll_until(set, std::min(deadline, Clock::now() + most)) > 0;
 }
 
 void hand_out(const WindowInvitation& invitation, const std::vector<std::string>& names, int memory,

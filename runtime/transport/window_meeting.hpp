@@ -7,11 +7,7 @@
 // Only processes of the same user are answered, and only that user's host is believed.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -35,19 +31,6 @@ class WindowInvitation {
     std::string name_;
     Socket listener_;
     Doorbell bell_;
-};
-
-// How long others are awaited.
-struct Patience {
-    Clock::time_point deadline;
-    std::function<std::optional<std::string>()> abandoned;  // may be empty
-
-    bool is_over() const { return Clock::now() >= deadline; }
-
-    // Both throw Error(peer_lost) with what abandoned() says. wait: until an entry is ready; false once the
-    // deadline has passed. look: once, for no longer than `most`; false if nothing is ready.
-    bool wait(std::span<pollfd> set) const;
-    bool look(std::span<pollfd> set, std::chrono::milliseconds most) const;
 };
 
 struct WindowOffer {

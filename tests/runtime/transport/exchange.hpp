@@ -1,6 +1,8 @@
 // What the tests of Fabric share: connected endpoints, and messages sent and received until all are complete.
 #pragma once
 
+#include <sched.h>
+
 #include <chrono>
 #include <memory>
 #include <string>
@@ -11,17 +13,21 @@
 
 namespace hocket::test {
 
+inline transport::Patience for_seconds(int seconds) {
+    return {transport::Clock::now() + std::chrono::seconds(seconds)};
+}
+
 inline std::unique_ptr<transport::Fabric> open_connected(Rank rank, const std::string& provider) {
     auto fabric = transport::Fabric::open(provider);
-    fabric->connect(rank.job.all_gather(fabric->local_address(), std::chrono::seconds(5)));
+    fabric->connect(rank.job.all_gather(fabric->local_address(), std::chrono::seconds(5)), for_seconds(5));
     rank.job.all_gather("connected", std::chrono::seconds(5));
     return fabric;
 }
 
-// Takes completions until all messages are complete; polls, then sleeps, as the engine does.
+// Takes completions until all messages are complete; polls, then sleeps, as the engine does, or polls alone.
 class Flow {
   public:
-    explicit Flow(transport::Fabric& fabric) : fabric_(fabric) {}
+    explicit Flow(transport::Fabric& fabric, bool sleeps = true) : fabric_(fabric), sleeps_(sleeps) {}
 
     void send(int peer, std::uint64_t tag, std::uint32_t checksum, const std::vector<char>& data) {
         transport::Message& message = *messages_.emplace_back(std::make_unique<transport::Message>());
@@ -34,7 +40,7 @@ class Flow {
     }
     std::vector<transport::Completion> finish() {
         while (done_.size() < messages_.size()) {
-            if (!progress()) fabric_.wait({}, std::chrono::seconds(1));
+            if (!progress()) sleeps_ ? fabric_.wait({}, std::chrono::seconds(1)) : void(sched_yield());
         }
         return done_;
     }
@@ -48,6 +54,7 @@ class Flow {
 
   private:
     transport::Fabric& fabric_;
+    const bool sleeps_;
     std::vector<std::unique_ptr<transport::Message>> messages_;
     std::vector<transport::Completion> done_;
 };

@@ -1,6 +1,8 @@
 // Messages between real processes on the real providers.
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -165,9 +167,11 @@ TEST_CASE("waiting ends with a message, with another descriptor's event, and wit
 TEST_CASE("a long message that nobody asks for does not keep those behind it") {
     const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
     const std::size_t bytes = GENERATE(100u, 100000u, 16u << 20);
+    const bool sleeps = GENERATE(true, false);
+    INFO(provider << (sleeps ? ", sleeping" : ", polling alone"));
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
-        Flow flow(*fabric);
+        Flow flow(*fabric, sleeps);
         std::vector<char> first = pattern(bytes, 1), second = pattern(100, 2);
         if (rank.rank == 0) {
             flow.send(1, 1, 11, first);
@@ -196,7 +200,7 @@ std::string answer_to_stranger(const std::string& address, const std::string& te
     const auto port = static_cast<int>(reader.u32());
     reader.bytes(nonce_size);
     std::string why, answer;
-    const Socket socket = connect_to({std::string(reader.rest()), port}, Clock::now() + 5s, why);
+    const Socket socket = connect_to({std::string(reader.rest()), port}, for_seconds(5), why);
     expect(socket.is_open(), "a connection: " + why);
     send(socket.fd(), text.data(), text.size(), MSG_NOSIGNAL);
     for (;;) {
@@ -226,10 +230,10 @@ TEST_CASE("tcp: whoever does not know the key is turned away, and disturbs nobod
             PayloadReader reader(addresses[0]);
             const auto port = static_cast<int>(reader.u32());
             std::string why;
-            silent = connect_to({"127.0.0.1", port}, Clock::now() + 5s, why);
+            silent = connect_to({"127.0.0.1", port}, for_seconds(5), why);
             expect(silent.is_open(), "a connection that says nothing: " + why);
         }
-        fabric->connect(addresses);
+        fabric->connect(addresses, for_seconds(5));
         Flow flow(*fabric);
         const auto mine = pattern(1000, rank.rank);
         std::vector<char> theirs(mine.size());
@@ -242,8 +246,38 @@ TEST_CASE("tcp: whoever does not know the key is turned away, and disturbs nobod
             std::string why;
             PayloadReader reader(addresses[0]);
             const auto port = static_cast<int>(reader.u32());
-            expect(!connect_to({"127.0.0.1", port}, Clock::now() + 1s, why).is_open(), "a closed port");
+            expect(!connect_to({"127.0.0.1", port}, for_seconds(1), why).is_open(), "a closed port");
         }
+        return std::string();
+    }));
+}
+
+TEST_CASE("tcp: signals that interrupt lose nothing") {
+    require_success(run_job(2, [&](Rank rank) {
+        struct sigaction action {};
+        action.sa_handler = [](int) {};
+        sigaction(SIGUSR1, &action, nullptr);
+        sigevent event{};
+        event.sigev_notify = SIGEV_SIGNAL;
+        event.sigev_signo = SIGUSR1;
+        timer_t timer;
+        const itimerspec every{{0, 300'000}, {0, 300'000}};
+        expect(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 &&
+                   timer_settime(timer, 0, &every, nullptr) == 0,
+               "a timer");
+        const auto fabric = open_connected(rank, "tcp");
+        for (int round = 0; round < 20; ++round) {
+            Flow flow(*fabric);
+            const auto mine = pattern((4 << 20) + round, rank.rank);
+            std::vector<char> theirs(mine.size());
+            if (rank.rank == round % 2) std::this_thread::sleep_for(10ms);
+            flow.receive(1 - rank.rank, 1, theirs);
+            flow.send(1 - rank.rank, 1, 9, mine);
+            for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
+            expect(theirs == pattern(mine.size(), 1 - rank.rank), "the peer's bytes");
+        }
+        timer_delete(timer);
+        rank.job.all_gather("done", 5s);
         return std::string();
     }));
 }

@@ -1,0 +1,219 @@
+// A Stream whose peer is the fuzzer, over a real connection: messages that are right, mutated or cut, in
+// pieces of any size, while receives and sends are posted at any moment. Entry of libFuzzer (clang++
+// -fsanitize=fuzzer,address with runtime/transport/stream.cpp, socket.cpp; -rss_limit_mb=0 for the lengths
+// that it makes up); the unit tests call it with seeded bytes.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "runtime/transport/stream.hpp"
+#include "tests/runtime/transport/stream_pair.hpp"
+
+using namespace hocket::test;
+using namespace hocket::transport;
+
+namespace {
+
+void require(bool holds) {
+    if (!holds) std::abort();
+}
+
+// The input, taken in small numbers; zeros behind its end.
+class Choices {
+  public:
+    Choices(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+    bool any() const { return size_ > 0; }
+    std::size_t below(std::size_t limit) { return next() % limit; }
+    std::size_t length() {  // short ones, and some beyond what is staged or kept in a block
+        constexpr std::size_t around[] = {8, 24, 1000, 16 * 1024, 40000};
+        return std::max<std::size_t>(1, around[below(5)] + below(16) - 8 * below(2));
+    }
+
+  private:
+    std::uint8_t next() {
+        if (size_ == 0) return 0;
+        --size_;
+        return *data_++;
+    }
+    const std::uint8_t* data_;
+    std::size_t size_;
+};
+
+constexpr std::size_t tags = 4, guard = 16;
+constexpr std::uint8_t untouched = 0x5a;
+
+std::uint8_t byte_of(std::uint32_t checksum, std::size_t i) {
+    return static_cast<std::uint8_t>(checksum * 31 + i * 7 + (i >> 8));
+}
+
+struct Post {
+    Message message;
+    std::uint64_t tag = 0;
+    std::vector<std::uint8_t> buffer;  // a send's, or a receive's with a guard behind it
+    bool is_send = false;
+    int completions = 0;
+};
+
+class Game {
+  public:
+    Game(const std::uint8_t* data, std::size_t size) : choices_(data, size), stream_(std::move(pair_.ours)) {}
+
+    void play() {
+        write_script();
+        while (choices_.any()) turn();
+        while (said_ < script_.size() && is_heard_) say(script_.size());
+        const bool is_reset = choices_.below(2) == 1;
+        is_reset ? reset(pair_.theirs) : pair_.theirs.close();
+        finish();
+    }
+
+  private:
+    // Messages as they should be, then perhaps some wrong bytes.
+    void write_script() {
+        for (std::size_t count = choices_.below(8); count > 0; --count) {
+            const WireHeader header{choices_.below(tags), choices_.length(), next_checksum_++};
+            const auto* bytes = reinterpret_cast<const std::uint8_t*>(&header);
+            headers_.push_back(script_.size());
+            sent_by_tag_[header.tag].push_back(header);
+            script_.insert(script_.end(), bytes, bytes + sizeof header);
+            for (std::size_t i = 0; i < header.bytes; ++i) script_.push_back(byte_of(header.checksum, i));
+        }
+        if (script_.empty()) return;
+        for (std::size_t wrong = choices_.below(4) / 2; wrong > 0; --wrong) mutate();
+    }
+
+    void mutate() {
+        is_honest_ = false;
+        const std::size_t header = headers_[choices_.below(headers_.size())];
+        if (choices_.below(4) == 0)
+            script_.resize(header + choices_.below(sizeof(WireHeader)));
+        else
+            script_[header + choices_.below(sizeof(WireHeader))] ^=
+                static_cast<std::uint8_t>(1 + choices_.below(255));
+        headers_.erase(
+            std::remove_if(headers_.begin(), headers_.end(),
+                           [&](std::size_t at) { return at + sizeof(WireHeader) > script_.size(); }),
+            headers_.end());
+        if (headers_.empty()) headers_.push_back(0), script_.resize(sizeof(WireHeader));
+    }
+
+    void turn() {
+        switch (choices_.below(6)) {
+            case 0:
+                return say(1 + choices_.below(40));
+            case 1:
+                return say(choices_.length());
+            case 2:
+                return receive();
+            case 3:
+                return post_send();
+            case 4:
+                return void(stream_.make_way());
+            default:
+                return look();
+        }
+    }
+
+    void say(std::size_t most) {
+        const std::size_t share = std::min(most, script_.size() - said_);
+        const ssize_t n = send(pair_.theirs.fd(), script_.data() + said_, share, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0) said_ += static_cast<std::size_t>(n);
+        if (n < 0 && errno != EAGAIN) is_heard_ = false;
+        if (n <= 0 && share > 0) look(), is_heard_ = is_heard_ && ++full_ < 100;
+    }
+
+    void receive() {
+        Post& post = posts_.emplace_back();
+        post.tag = choices_.below(tags);
+        post.buffer.assign(choices_.length() + guard, untouched);
+        stream_.receive(post.tag, post.buffer.data(), post.buffer.size() - guard, post.message);
+        post.message.user = &post;
+    }
+
+    void post_send() {
+        Post& post = posts_.emplace_back();
+        post.is_send = true;
+        post.buffer.assign(choices_.length(), 1);
+        post.message.user = &post;
+        stream_.send(1, 1, post.buffer.data(), post.buffer.size(), post.message, done_);
+        std::uint8_t sink[4096];
+        while (recv(pair_.theirs.fd(), sink, sizeof sink, MSG_DONTWAIT) > 0) {
+        }
+        judge();
+    }
+
+    void look() {
+        stream_.move(done_);
+        judge();
+    }
+
+    // After the end of the connection everything completes: in few moves, each one of which moves something.
+    void finish() {
+        receive();  // so that somebody looks at the connection
+        for (int i = 0; i < 1000; ++i) {
+            pollfd entry = stream_.interest();
+            if (!stream_.make_way() && !stream_.move(done_) && entry.fd >= 0) ::poll(&entry, 1, 10);
+            judge();
+        }
+        for (const Post& post : posts_) require(post.completions == 1);
+        stream_.move(done_);
+        require(done_.empty());
+    }
+
+    void judge() {
+        for (const Completion& completion : done_) {
+            Post& post = *static_cast<Post*>(completion.message->user);
+            require(++post.completions == 1);
+            require(completion.ok || !completion.error.empty());
+            if (!post.is_send) judge_received(post, completion);
+        }
+        done_.clear();
+    }
+
+    void judge_received(const Post& post, const Completion& completion) {
+        const std::size_t room = post.buffer.size() - guard;
+        for (std::size_t i = room; i < post.buffer.size(); ++i) require(post.buffer[i] == untouched);
+        if (!completion.ok && !completion.truncated) return;
+        require(completion.truncated == (completion.bytes > room));
+        if (!is_honest_) return;
+        auto& sent = sent_by_tag_[post.tag];
+        require(!sent.empty());
+        require(completion.bytes == sent.front().bytes && completion.checksum == sent.front().checksum);
+        for (std::size_t i = 0; i < std::min(room, completion.bytes); ++i)
+            require(post.buffer[i] == byte_of(completion.checksum, i));
+        sent.pop_front();
+    }
+
+    Choices choices_;
+    ConnectedPair pair_;
+    Stream stream_;
+    std::vector<std::uint8_t> script_;
+    std::vector<std::size_t> headers_;  // where they are in the script
+    std::map<std::uint64_t, std::deque<WireHeader>> sent_by_tag_;
+    std::uint32_t next_checksum_ = 1;
+    std::size_t said_ = 0;
+    int full_ = 0;           // times that the connection took nothing
+    bool is_heard_ = true;   // the connection still takes bytes
+    bool is_honest_ = true;  // nothing was mutated
+    std::deque<Post> posts_;
+    std::vector<Completion> done_;
+};
+
+}  // namespace
+
+// To the sanitizers: that there is no memory for such lengths is what the Stream is to notice.
+extern "C" const char* __asan_default_options() {
+    return "allocator_may_return_null=1";
+}
+extern "C" const char* __tsan_default_options() {
+    return "allocator_may_return_null=1";
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    Game(data, size).play();
+    return 0;
+}
