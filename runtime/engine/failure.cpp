@@ -111,9 +111,13 @@ Failure rank_has_left(int rank, int this_rank, InFlight in_flight) {
         this_rank, in_flight);
 }
 
-Failure fabric_failed(const std::string& reason, int this_rank, InFlight in_flight) {
-    return make(Status::transport, fmt::format("the fabric failed: {}", reason),
-                "try another provider (HOCKET_PROVIDER=tcp), or FI_LOG_LEVEL=warn for libfabric's own words",
+Failure fabric_failed(const std::string& reason, const std::string& provider, int this_rank,
+                      InFlight in_flight) {
+    return make(Status::transport, fmt::format("the fabric ({}) failed: {}", provider, reason),
+                provider == "tcp"
+                    ? "see whether that rank's host is up, and what stands between the two"
+                    : "try Hocket's own transport (HOCKET_PROVIDER=tcp), or FI_LOG_LEVEL=warn for "
+                      "libfabric's words",
                 this_rank, in_flight);
 }
 

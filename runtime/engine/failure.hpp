@@ -29,7 +29,8 @@ using InFlight = std::span<Execution* const>;
 
 Failure rank_was_lost(int rank, const std::string& reason, int this_rank, InFlight in_flight);
 Failure rank_has_left(int rank, int this_rank, InFlight in_flight);
-Failure fabric_failed(const std::string& reason, int this_rank, InFlight in_flight);
+Failure fabric_failed(const std::string& reason, const std::string& provider, int this_rank,
+                      InFlight in_flight);
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight);
 Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight);
 

@@ -316,7 +316,7 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
             else
                 ::poll(watched.data(), watched.size(),
                        static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(time).count()));
-        } catch (const Error& error) {
+        } catch (const std::exception& error) {  // nothing may leave: the gate is open
             broken = error.what();
         }
     });
@@ -378,7 +378,7 @@ void Progress::fail_fabric(const std::string& reason, int peer) {
         std::this_thread::sleep_for(5ms);
     }
     const std::string whole = peer < 0 ? reason : fmt::format("{} (rank {})", reason, peer);
-    fail(fabric_failed(whole, bootstrap_.rank(), in_flight_));
+    fail(fabric_failed(whole, fabric_ ? fabric_->provider() : "memory", bootstrap_.rank(), in_flight_));
 }
 
 // A report is the cause where there is one: whoever reported may have been lost, or left, since.
