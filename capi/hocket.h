@@ -143,8 +143,10 @@ typedef struct hkt_comm_options {
  * passed. options may be null (all from the environment). On success *comm is the caller's, to be given
  * to hkt_comm_destroy. Errors: INVALID_ARGUMENT, BOOTSTRAP, TRANSPORT, TIMEOUT, PEER_LOST, MISMATCH (the
  * ranks' topologies, schedules, providers or versions differ), SCHEDULE and NOT_FOUND (the topology); the
- * text is in hkt_last_error(). A rank that fails tells the others, who fail with the same status. libfabric
- * is loaded here, and only for a provider of its own; the process's signal handlers stay as they are. */
+ * text is in hkt_last_error(). Communicators that meet at the same address and port are created one after
+ * another, in the same order on all ranks. A rank that fails tells the others, who fail with the same status.
+ * libfabric is loaded here, and only for a provider of its own; the process's signal handlers stay as they
+ * are. */
 HKT_API hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm);
 
 /* Leaves the job and frees the communicator; its plans must have been destroyed before, and its
@@ -193,7 +195,8 @@ HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
 /* Each looks its plan up in the communicator's cache and makes it at first use (see hkt_plan_create),
  * then starts it. With a non-null request it returns at once; the buffers belong to Hocket until the
  * request is complete (hkt_wait or hkt_test). With request == NULL it waits. send and recv may be null
- * when the count is 0. Errors: INVALID_ARGUMENT, SCHEDULE, NOT_FOUND, and those of hkt_wait. */
+ * when the count is 0; else they are aligned to their elements. Errors: INVALID_ARGUMENT, SCHEDULE,
+ * NOT_FOUND, and those of hkt_wait. */
 
 /* recv[i] = op over all ranks of send[i], i in 0 .. count - 1, on every rank. */
 HKT_API hkt_status hkt_all_reduce(const void* send, void* recv, size_t count, hkt_type type, hkt_op op,

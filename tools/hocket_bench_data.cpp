@@ -1,5 +1,7 @@
 #include "tools/hocket_bench_data.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -111,6 +113,18 @@ std::size_t count_wrong(const Layout& layout, std::uint64_t round, const void* r
         for (std::size_t i = 0; i < layout.recv_count(); ++i)
             wrong += values[i] != expected(layout, input, i);
         return wrong;
+    });
+}
+
+std::optional<WrongElement> first_wrong(const Layout& layout, std::uint64_t round, const void* recv) {
+    return with_type(layout.type, [&](auto zero) -> std::optional<WrongElement> {
+        using T = decltype(zero);
+        const Input<T> input{round, layout.ranks};
+        const T* values = static_cast<const T*>(recv);
+        for (std::size_t i = 0; i < layout.recv_count(); ++i)
+            if (const T value = expected(layout, input, i); values[i] != value)
+                return WrongElement{i, fmt::format("{}", values[i]), fmt::format("{}", value)};
+        return std::nullopt;
     });
 }
 

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "capi/hocket.h"
@@ -52,6 +54,13 @@ void fill_input(const Layout& layout, std::uint64_t round, void* send);
 
 // The number of elements of recv that are not what the round's inputs must give on this rank.
 std::size_t count_wrong(const Layout& layout, std::uint64_t round, const void* recv);
+
+// The first of them, for a report.
+struct WrongElement {
+    std::size_t index;
+    std::string found, expected;
+};
+std::optional<WrongElement> first_wrong(const Layout& layout, std::uint64_t round, const void* recv);
 
 // The number of elements of send that are no longer this round's input. In place, the part that recv covers
 // is left out (skip_begin, skip_end in elements).

@@ -48,6 +48,8 @@ class Execution {
     Status status() const { return status_; }
     std::size_t messages() const { return transfers_.size(); }  // at most: for some counts there are fewer
     void end(Status status) { status_ = status; }
+    // That it keeps for its next start.
+    std::uint64_t memory_bytes() const { return shared_ ? shared_->memory_bytes() : memory_bytes_; }
 
     const Plan& plan() const { return *plan_; }
     const Binding& binding() const { return shared_ ? *shared_->binding() : *binding_; }

@@ -102,7 +102,8 @@ void resolve_meeting_point(Options& options, const Choices& choices, const Reade
     if (!port)
         refuse("MASTER_PORT is not set; give all ranks the port on which rank 0 listens (hocket-run does)");
     options.master_port = static_cast<int>(*port);
-    if (options.rank == 0)
+    // The launcher's socket is for the meeting point that the launcher named.
+    if (options.rank == 0 && !choices.master_addr && !choices.master_port)
         options.listen_fd = static_cast<int>(reader.number("HOCKET_LISTEN_FD", 0, INT32_MAX).value_or(-1));
     if (options.secret.empty())
         refuse("HOCKET_SECRET is not set; give all ranks of the job the same secret text (hocket-run does)");

@@ -162,7 +162,13 @@ Execution& Plan::take_execution() {
 void Plan::give_back(Execution& execution) {
     const auto place =
         std::find_if(busy_.begin(), busy_.end(), [&](const auto& e) { return e.get() == &execution; });
-    idle_.push_back(std::move(*place));
+    // Those with the most memory last, to be taken first: else each of several would come to hold what only
+    // the largest operation needs.
+    const auto needs_less = [](std::uint64_t bytes, const auto& other) {
+        return bytes < other->memory_bytes();
+    };
+    idle_.insert(std::upper_bound(idle_.begin(), idle_.end(), execution.memory_bytes(), needs_less),
+                 std::move(*place));
     busy_.erase(place);
 }
 

@@ -28,6 +28,7 @@ class SharedRun {
 
     // Goes on as far as neighbours allow, waiting for each only a moment; true if anything moved.
     bool advance();
+    std::uint64_t memory_bytes() const { return memory_bytes_; }
     bool is_done() const { return stage_ == Stage::done; }
 
     dsl::OpId next_op() const { return stage_ == Stage::running ? oldest().next_op() : 0; }

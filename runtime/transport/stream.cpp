@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "headers travel as the
 
 constexpr std::size_t stage_size = 16 * 1024;
 // So that a start whose like has been before allocates nothing.
-constexpr std::size_t usual_messages = 256, spare_blocks = 4, block_size = 16 * 1024;
+constexpr std::size_t usual_messages = 256, spare_blocks = 4, most_spare_blocks = 32, block_size = 16 * 1024;
 // Of one direction, before the other has its turn.
 constexpr std::size_t bytes_a_turn = 1 << 20;
 
@@ -55,7 +55,7 @@ Stream::Stream(Socket socket) : socket_(std::move(socket)), stage_(new std::byte
     wanted_.reserve(usual_messages);
     unasked_.reserve(usual_messages);
     at_once_.reserve(usual_messages);
-    blocks_.reserve(usual_messages);
+    blocks_.reserve(most_spare_blocks);
     while (blocks_.size() < spare_blocks) blocks_.emplace_back(new std::byte[block_size]);
 }
 
@@ -237,7 +237,7 @@ bool Stream::make_way() {
 
 void Stream::forget(std::size_t unasked) {
     const auto entry = unasked_.begin() + static_cast<std::ptrdiff_t>(unasked);
-    if (entry->header.bytes <= block_size && blocks_.size() < blocks_.capacity())
+    if (entry->header.bytes <= block_size && blocks_.size() < most_spare_blocks)
         blocks_.push_back(std::move(entry->data));
     unasked_.erase(entry);
 }

@@ -1,0 +1,136 @@
+#include "tests/multi/soak/operation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+namespace hocket::soak {
+namespace {
+
+constexpr unsigned char guard_byte = 0x5a, poison_byte = 0xa5;
+
+const char* const collective_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
+const char* const type_names[] = {"float32", "float64", "int32", "int64"};
+const char* const op_names[] = {"sum", "max", "min"};
+
+std::vector<const char*> schedules_for(hkt_collective collective, int ranks) {
+    std::vector<const char*> names{"default", "direct"};
+    const auto add = [&](std::initializer_list<const char*> more) { names.insert(names.end(), more); };
+    const bool is_power = std::has_single_bit(static_cast<unsigned>(ranks));
+    switch (collective) {
+        case HKT_ALL_REDUCE:
+            add({"ring", "flat", "flat(direct, ring)", "exchange", "blueconnect", "bml", "sharded",
+                 "nested"});
+            if (is_power) add({"halving", "butterfly", "flat(ring, doubling)"});
+            break;
+        case HKT_REDUCE_SCATTER:
+            add({"ring", "blueconnect"});
+            if (is_power) add({"halving"});
+            break;
+        case HKT_ALL_GATHER:
+            add({"ring", "blueconnect"});
+            if (is_power) add({"doubling"});
+            break;
+        case HKT_BROADCAST:
+            add({"binomial", "tree", "chain", "chain(3)", "scatter"});
+    }
+    return names;
+}
+
+}  // namespace
+
+Operation Operation::random(Chance& chance, int rank, int ranks, std::size_t most_bytes,
+                            std::uint64_t planned_one_in) {
+    Operation operation;
+    const auto collective = static_cast<hkt_collective>(chance.below(4));
+    const auto type = static_cast<hkt_type>(chance.below(4));
+    const bool reduces = collective == HKT_ALL_REDUCE || collective == HKT_REDUCE_SCATTER;
+    const auto op = static_cast<hkt_op>(reduces ? chance.below(3) : 0);
+    const int root = collective == HKT_BROADCAST ? static_cast<int>(chance.below(ranks)) : 0;
+    const bool is_largest = chance.one_in(20);
+    const std::size_t bytes = is_largest ? most_bytes : chance.log_uniform(most_bytes);
+    operation.layout = bench::layout_for(collective, type, op, root, rank, ranks, bytes);
+    if (chance.one_in(planned_one_in)) {
+        operation.schedule = chance.one_of(schedules_for(collective, ranks));
+        operation.executor = chance.one_in(4) ? HKT_EXECUTOR_INTERPRETER : HKT_EXECUTOR_DEFAULT;
+    }
+    operation.values = chance.number();
+    return operation;
+}
+
+std::string Operation::text() const {
+    std::string text = fmt::format("{} of {} {}", collective_names[layout.collective], layout.count,
+                                   type_names[layout.type]);
+    if (layout.collective == HKT_ALL_REDUCE || layout.collective == HKT_REDUCE_SCATTER)
+        text += fmt::format(" {}", op_names[layout.op]);
+    if (layout.collective == HKT_BROADCAST) text += fmt::format(" from {}", layout.root);
+    if (schedule) text += fmt::format(" by {}", schedule);
+    if (executor == HKT_EXECUTOR_INTERPRETER) text += " (interpreter)";
+    return text;
+}
+
+Placed::Placed(const Operation& operation, void* from, void* to, bool in_place, Chance& chance)
+    : operation_(operation), in_place_(in_place) {
+    const bench::Layout& layout = operation.layout;
+    if (in_place) {
+        const std::size_t element = bench::element_size(layout.type);
+        to_ = block(to, layout.larger_count(), chance);
+        send_ = to_.data + layout.send_offset_in_place() * element;
+        recv_ = to_.data + layout.recv_offset_in_place() * element;
+    } else {
+        from_ = block(from, layout.send_count(), chance);
+        to_ = block(to, layout.recv_count(), chance);
+        send_ = from_.data;
+        recv_ = to_.data;
+    }
+    if (layout.sends())
+        bench::fill_input(layout, operation.values, send_);
+    else if (chance.one_in(2))
+        send_ = nullptr;
+}
+
+Placed::Block Placed::block(void* memory, std::size_t elements, Chance& chance) const {
+    const std::size_t element = bench::element_size(operation_.layout.type);
+    const Block block{static_cast<unsigned char*>(memory) + guard_bytes +
+                          (chance.one_in(2) ? 0 : chance.below(alignment / element) * element),
+                      elements * element};
+    block.guard();
+    return block;
+}
+
+void Placed::Block::guard() const {
+    std::fill(data - guard_bytes, data, guard_byte);
+    std::fill(data, data + bytes, poison_byte);
+    std::fill(data + bytes, data + bytes + guard_bytes, guard_byte);
+}
+
+std::string Placed::Block::fault(const char* name) const {
+    if (!data) return "";
+    for (std::size_t i = 0; i < guard_bytes; ++i) {
+        if (data[bytes + i] != guard_byte)
+            return fmt::format("byte {} behind the {} buffer was overwritten", i, name);
+        if (data[-1 - static_cast<std::ptrdiff_t>(i)] != guard_byte)
+            return fmt::format("byte {} before the {} buffer was overwritten", i, name);
+    }
+    return "";
+}
+
+std::string Placed::fault() const {
+    const bench::Layout& layout = operation_.layout;
+    if (const auto wrong = bench::count_wrong(layout, operation_.values, recv_)) {
+        const auto first = bench::first_wrong(layout, operation_.values, recv_);
+        return fmt::format("{} of {} elements are wrong; the first is element {}: {}, expected {}", wrong,
+                           layout.recv_count(), first->index, first->found, first->expected);
+    }
+    if (const auto fault = from_.fault("send"); !fault.empty()) return fault;
+    if (const auto fault = to_.fault("recv"); !fault.empty()) return fault;
+    if (!layout.sends() || (in_place_ && layout.collective != HKT_REDUCE_SCATTER)) return "";
+    const std::size_t skipped = layout.recv_offset_in_place();
+    const auto changed = bench::count_overwritten(layout, operation_.values, send_, in_place_ ? skipped : 0,
+                                                  in_place_ ? skipped + layout.count : 0);
+    return changed == 0 ? "" : fmt::format("{} elements of what was sent were overwritten", changed);
+}
+
+}  // namespace hocket::soak

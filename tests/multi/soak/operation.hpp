@@ -1,0 +1,64 @@
+// One collective of the soak: what it is, where its buffers lie, and whether it came out right.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "capi/hocket.h"
+#include "tests/multi/soak/chance.hpp"
+#include "tools/hocket_bench_data.hpp"
+
+namespace hocket::soak {
+
+// What all ranks do alike.
+struct Operation {
+    bench::Layout layout{};
+    const char* schedule = nullptr;  // of a plan made for it; null: the collective's own function is called
+    hkt_executor executor = HKT_EXECUTOR_DEFAULT;  // of that plan
+    std::uint64_t values = 0;                      // which inputs: bench's round
+
+    // Of any kind, with at most so many bytes in the larger of its buffers; one in so many by a plan of its
+    // own, for any schedule.
+    static Operation random(Chance& chance, int rank, int ranks, std::size_t most_bytes,
+                            std::uint64_t planned_one_in);
+    std::string text() const;
+};
+
+// An operation between two stretches of memory, which are this rank's own choice.
+class Placed {
+  public:
+    // Room for an operation of so many bytes, wherever place() puts it.
+    static std::size_t room(std::size_t bytes) {
+        return (bytes + 2 * guard_bytes + 2 * alignment) / alignment * alignment;
+    }
+
+    // The buffers begin anywhere in the first `alignment` bytes behind a guard. In place, both lie in `to`.
+    // Fills them: inputs, and what no result looks like.
+    Placed(const Operation& operation, void* from, void* to, bool in_place, Chance& chance);
+
+    const Operation& operation() const { return operation_; }
+    const void* send() const { return send_; }
+    void* recv() const { return recv_; }
+    bool is_in_place() const { return in_place_; }
+
+    // "" if every element of the result, the guards and what was sent are as they must be.
+    std::string fault() const;
+
+  private:
+    static constexpr std::size_t guard_bytes = 256, alignment = 64;
+    struct Block {
+        unsigned char* data = nullptr;
+        std::size_t bytes = 0;
+        void guard() const;
+        std::string fault(const char* name) const;
+    };
+    Block block(void* memory, std::size_t elements, Chance& chance) const;
+
+    Operation operation_;
+    bool in_place_;
+    Block from_{}, to_{};  // in place: from_ is empty
+    unsigned char *send_ = nullptr, *recv_ = nullptr;
+};
+
+}  // namespace hocket::soak
