@@ -6,14 +6,12 @@
 #include <cmath>
 #include <deque>
 #include <map>
-#include <memory>
 #include <set>
 
 #include "dsl/compile.hpp"
 #include "dsl/diagnostic.hpp"
 #include "dsl/estimate.hpp"
 #include "dsl/parse.hpp"
-#include "dsl/verify.hpp"
 
 namespace hocket::dsl {
 namespace {
@@ -21,28 +19,30 @@ namespace {
 constexpr std::uint64_t usual_bytes = 1 << 20;
 constexpr double step_limit = 1 << 17;  // of graphs that are laid out for an estimate: a fraction of a second
 
-// The estimate of a schedule or algorithm on a topology. From all its steps, or, where they would be too
-// many, from the root's own.
-double estimate(const Runnable& runnable, const Library& library, const Topology& topology, Rank root,
-                const Chooser& chooser, double bytes) {
-    const StepGraph own = elaborate(runnable, library, topology, {root, root, chooser});
-    if (double(own.steps.size()) * topology.ranks() / 2 > step_limit)
-        return estimate(own, topology, bytes, root);
-    return estimate(elaborate(runnable, library, topology, {root, std::nullopt, chooser}), topology, bytes);
+using Algorithms = std::vector<const ast::Algorithm*>;
+
+// The estimate of a schedule or algorithm on a topology, of which `own` is the root's part. From all its
+// steps, or, where they would be too many, from the root's own.
+Estimate estimate_of(const StepGraph& own, const Runnable& runnable, const Library& library,
+                     const Topology& topology, Rank root, const Chooser& chooser) {
+    if (double(own.steps.size()) * topology.ranks() / 2 > step_limit) return {own, topology, root};
+    return {elaborate(runnable, library, topology, {root, std::nullopt, chooser}), topology};
 }
+
+}  // namespace
 
 // ---- An algorithm for a group
 // ----------------------------------------------------------------------------------
 
 // The best algorithms for groups, found once.
-class GroupChoices {
+class Choices::ForGroups {
   public:
     struct Found {
         const ast::Algorithm* algorithm = nullptr;  // null: none is right
         std::string text;
     };
 
-    GroupChoices(const Library& library, const Topology& topology) : library_(library), topology_(topology) {}
+    ForGroups(const Library& library, const Topology& topology) : library_(library), topology_(topology) {}
 
     const Library& library() const { return library_; }
     const Topology& topology() const { return topology_; }
@@ -57,25 +57,25 @@ class GroupChoices {
   private:
     struct Candidate {
         const ast::Algorithm* algorithm;
-        double seconds;
+        Estimate estimate;
     };
 
-    // Those that can run on the group, cheapest first.
-    std::vector<Candidate> candidates(Collective collective, const Group& group, double bytes) const {
+    // Those that can run on the group.
+    const std::vector<Candidate>& candidates(Collective collective, const Group& group) {
+        const auto [entry, is_new] = candidates_.try_emplace({collective, group.levels});
+        if (!is_new) return entry->second;
         // Of all groups over these levels, only one at a time has something to broadcast.
         const Topology levels = restricted_to(group, topology_, collective != Collective::broadcast);
-        std::vector<Candidate> result;
         for (const ast::Algorithm* algorithm : library_.algorithms(collective)) {
             try {
                 if (!is_allowed(*algorithm, group)) continue;
                 const Runnable runnable{nullptr, algorithm, {}, algorithm->name.text};
-                result.push_back({algorithm, estimate(runnable, library_, levels, 0, {}, bytes)});
+                const StepGraph own = elaborate(runnable, library_, levels, {0, 0, {}});
+                entry->second.push_back({algorithm, estimate_of(own, runnable, library_, levels, 0, {})});
             } catch (const DiagnosticError&) {  // it cannot even be laid out: nobody's choice
             }
         }
-        std::stable_sort(result.begin(), result.end(),
-                         [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
-        return result;
+        return entry->second;
     }
 
     bool is_right(const ast::Algorithm& algorithm, Rank size) {
@@ -93,12 +93,16 @@ class GroupChoices {
         Found found;
         found.text =
             fmt::format("{} over {} ({} ranks):", name_of(collective), name_of(topology_, group), group.size);
-        for (const Candidate& candidate : candidates(collective, group, bytes)) {
-            const bool chosen = !found.algorithm && is_right(*candidate.algorithm, group.size);
-            found.text +=
-                fmt::format(" {} {}{},", candidate.algorithm->name.text, text_of_time(candidate.seconds),
-                            chosen || found.algorithm ? "" : " (wrong on this group)");
-            if (chosen) found.algorithm = candidate.algorithm;
+        std::vector<std::pair<double, const ast::Algorithm*>> by_time;
+        for (const Candidate& candidate : candidates(collective, group))
+            by_time.push_back({candidate.estimate.seconds(bytes), candidate.algorithm});
+        std::stable_sort(by_time.begin(), by_time.end(),
+                         [](const auto& a, const auto& b) { return a.first < b.first; });
+        for (const auto& [seconds, algorithm] : by_time) {
+            const bool chosen = !found.algorithm && is_right(*algorithm, group.size);
+            found.text += fmt::format(" {} {}{},", algorithm->name.text, text_of_time(seconds),
+                                      chosen || found.algorithm ? "" : " (wrong on this group)");
+            if (chosen) found.algorithm = algorithm;
         }
         found.text.back() = ' ';
         found.text += fmt::format("(estimates at {})", text_of_size(bytes));
@@ -107,9 +111,12 @@ class GroupChoices {
 
     const Library& library_;
     const Topology& topology_;
+    std::map<std::pair<Collective, std::vector<int>>, std::vector<Candidate>> candidates_;
     std::map<std::tuple<Collective, std::vector<int>, double>, Found> known_;
     std::map<std::pair<const ast::Algorithm*, Rank>, bool> right_;
 };
+
+namespace {
 
 // What part of x each statement without `using` works on, in the order in which they are laid out: found by
 // laying out, in the place of their algorithms, a transfer of all that the group works on.
@@ -148,121 +155,169 @@ class Parts {
     std::deque<Mark> marks_;  // stay at their addresses
 };
 
-Chooser chooser_for(std::shared_ptr<GroupChoices> groups, const Runnable& runnable, Rank root, double bytes) {
-    auto parts = std::make_shared<std::optional<std::vector<double>>>();
-    return [=](Collective collective, const Group& group, Span call,
+}  // namespace
+
+// What is known of a schedule or algorithm from one root.
+struct Choices::Known {
+    std::optional<std::vector<double>> parts;  // see Parts
+    std::map<Algorithms, Estimate> estimates;  // by the algorithms that were chosen
+};
+
+Chooser Choices::chooser(const Runnable& runnable, Rank root, double bytes, std::shared_ptr<Known> known) {
+    return [groups = groups_, known, runnable, root, bytes](
+               Collective collective, const Group& group, Span call,
                std::vector<Choice>& choices) -> const ast::Algorithm& {
-        if (!*parts) *parts = Parts().find(runnable, groups->library(), groups->topology(), root);
+        auto& parts = known->parts;
+        if (!parts) parts = Parts().find(runnable, groups->library(), groups->topology(), root);
         // Every statement that comes here leaves one choice, so that their number tells which one this is.
-        const auto& found = groups->find(collective, group, bytes * (**parts)[choices.size()]);
+        const auto& found = groups->find(collective, group, bytes * (*parts)[choices.size()]);
         if (!found.algorithm)
             throw DiagnosticError(call,
                                   fmt::format("there is no algorithm for {} on a group of {} ranks",
                                               name_of(collective), group.size),
                                   groups->library().where_looked());
-        choices.push_back({call, found.text});
+        choices.push_back({call, found.algorithm, found.text});
         return *found.algorithm;
     };
 }
 
-// ---- A schedule for a topology
+Chooser Choices::chooser(const Runnable& runnable, Rank root, std::uint64_t bytes) {
+    return chooser(runnable, root, double(bytes ? bytes : usual_bytes), std::make_shared<Known>());
+}
+
+// ---- A schedule for the topology
 // ---------------------------------------------------------------------------------
 
-struct Candidate {
-    Runnable runnable;
+// All that the library has for a collective.
+struct Choices::Field {
+    struct Entrant {
+        Runnable runnable;
+        std::shared_ptr<Known> known;
+    };
+    Rank root;
+    std::vector<Entrant> entrants;
+    std::map<std::uint64_t, Chosen> chosen;  // by bytes
+};
+
+struct Choices::Candidate {
+    const Runnable* runnable;
     Chooser chooser;
     std::size_t detours;  // strands and choices: of two that take as long, the plainer one is taken
     double seconds;
 };
 
-// Names of what PlanRequest::schedule can be.
-std::set<std::string> names_for(const Library& library, Collective collective) {
-    std::set<std::string> names;
-    for (const ast::Schedule* schedule : library.schedules(collective)) names.insert(schedule->name.text);
-    for (const ast::Algorithm* algorithm : library.algorithms(collective)) names.insert(algorithm->name.text);
-    return names;
+Choices::Choices(Library& library, const Topology& topology, Proofs& proofs)
+    : library_(library),
+      topology_(topology),
+      proofs_(proofs),
+      groups_(std::make_shared<ForGroups>(library, topology)) {}
+
+Choices::~Choices() = default;
+
+// Of each collective only the last root's is kept.
+Choices::Field& Choices::field(Collective collective, Rank root) {
+    std::unique_ptr<Field>& field = fields_[collective];
+    if (field && field->root == root) return *field;
+    field = std::make_unique<Field>();
+    field->root = root;
+    std::set<std::string> names;  // of what PlanRequest::schedule can be
+    for (const ast::Schedule* schedule : library_.schedules(collective)) names.insert(schedule->name.text);
+    for (const ast::Algorithm* algorithm : library_.algorithms(collective))
+        names.insert(algorithm->name.text);
+    for (const std::string& name : names) {
+        try {
+            field->entrants.push_back({find_runnable(library_, name, collective), std::make_shared<Known>()});
+        } catch (const DiagnosticError&) {  // it needs arguments
+        }
+    }
+    return *field;
 }
 
 // Those that can run on the topology, cheapest first.
-std::vector<Candidate> candidates(Library& library, const Topology& topology, Collective collective,
-                                  Rank root, double bytes) {
-    const auto groups = std::make_shared<GroupChoices>(library, topology);
+std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) {
     std::vector<Candidate> result;
-    for (const std::string& name : names_for(library, collective)) {
+    for (const auto& [runnable, known] : field.entrants) {
         try {
-            Candidate candidate{find_runnable(library, name, collective), {}, 0, 0.0};
-            candidate.chooser = chooser_for(groups, candidate.runnable, root, bytes);
+            Candidate candidate{&runnable, chooser(runnable, field.root, bytes, known), 0, 0.0};
             const StepGraph own =
-                elaborate(candidate.runnable, library, topology, {root, root, candidate.chooser});
+                elaborate(runnable, library_, topology_, {field.root, field.root, candidate.chooser});
             candidate.detours = own.strands.size() + own.choices.size();
-            candidate.seconds =
-                estimate(candidate.runnable, library, topology, root, candidate.chooser, bytes);
+            Algorithms algorithms;
+            for (const Choice& choice : own.choices) algorithms.push_back(choice.algorithm);
+            auto estimate = known->estimates.find(algorithms);
+            if (estimate == known->estimates.end())
+                estimate = known->estimates
+                               .emplace(algorithms, estimate_of(own, runnable, library_, topology_,
+                                                                field.root, candidate.chooser))
+                               .first;
+            candidate.seconds = estimate->second.seconds(bytes);
             result.push_back(std::move(candidate));
         } catch (const DiagnosticError&) {  // it doesn't run on this topology
         }
     }
     const auto key = [](const Candidate& candidate) {
-        return std::tuple(std::llround(candidate.seconds * 1e9), candidate.detours, candidate.runnable.name);
+        return std::tuple(std::llround(candidate.seconds * 1e9), candidate.detours, candidate.runnable->name);
     };
     std::sort(result.begin(), result.end(),
               [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
     return result;
 }
 
-bool is_right(const Candidate& candidate, const Library& library, const Topology& topology, Rank root) {
+std::optional<std::uint64_t> Choices::fingerprint_if_right(const Candidate& candidate, Rank root) {
     try {
-        verify(elaborate(candidate.runnable, library, topology, {root, std::nullopt, candidate.chooser}), "");
-        return true;
+        return proofs_.prove(*candidate.runnable, root, candidate.chooser).fingerprint;
     } catch (const DiagnosticError&) {
-        return false;
+        return std::nullopt;
     }
 }
 
-}  // namespace
-
-Chosen choose_schedule(Library& library, const Topology& topology, Collective collective, Rank root,
-                       std::uint64_t bytes) {
+const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t bytes) {
     if (bytes == 0) bytes = usual_bytes;
+    Field& field = this->field(collective, root);
+    if (const auto known = field.chosen.find(bytes); known != field.chosen.end()) return known->second;
     Chosen chosen;
     chosen.why = fmt::format("{} of {} on {} ({} ranks):", name_of(collective), text_of_size(double(bytes)),
-                             topology.name, topology.ranks());
-    for (const Candidate& candidate : candidates(library, topology, collective, root, double(bytes))) {
-        const bool first = chosen.name.empty() && is_right(candidate, library, topology, root);
-        chosen.why += fmt::format(" {} {}{},", candidate.runnable.name, text_of_time(candidate.seconds),
+                             topology_.name, topology_.ranks());
+    for (const Candidate& candidate : candidates(field, double(bytes))) {
+        const bool first = chosen.name.empty() && fingerprint_if_right(candidate, root);
+        chosen.why += fmt::format(" {} {}{},", candidate.runnable->name, text_of_time(candidate.seconds),
                                   first || !chosen.name.empty() ? "" : " (wrong here)");
         if (first) {
-            chosen.name = candidate.runnable.name;
+            chosen.name = candidate.runnable->name;
             chosen.seconds = candidate.seconds;
         }
     }
     if (chosen.name.empty())
         throw DiagnosticError(Span(),
                               fmt::format("there is no schedule for {} that runs on topology {}",
-                                          name_of(collective), topology.name),
-                              library.where_looked());
+                                          name_of(collective), topology_.name),
+                              library_.where_looked());
     chosen.why.back() = ' ';
     chosen.why += "(estimates)";
-    return chosen;
+    return field.chosen.emplace(bytes, std::move(chosen)).first->second;
+}
+
+std::vector<std::string> Choices::names(Collective collective, Rank root, std::uint64_t bytes) {
+    std::vector<std::string> names;
+    std::set<std::uint64_t> known;
+    for (const Candidate& candidate :
+         candidates(field(collective, root), double(bytes ? bytes : usual_bytes)))
+        if (const auto fingerprint = fingerprint_if_right(candidate, root);
+            fingerprint && known.insert(*fingerprint).second)
+            names.push_back(candidate.runnable->name);
+    return names;
+}
+
+Chosen choose_schedule(Library& library, const Topology& topology, Collective collective, Rank root,
+                       std::uint64_t bytes) {
+    Proofs proofs(library, topology);
+    return Choices(library, topology, proofs).schedule(collective, root, bytes);
 }
 
 std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,
                                          Rank root, std::uint64_t bytes) {
-    std::vector<std::string> names;
-    std::set<std::uint64_t> known;
-    for (const Candidate& candidate :
-         candidates(library, topology, collective, root, double(bytes ? bytes : usual_bytes))) {
-        const StepGraph graph =
-            elaborate(candidate.runnable, library, topology, {root, std::nullopt, candidate.chooser});
-        if (known.insert(fingerprint(graph)).second && is_right(candidate, library, topology, root))
-            names.push_back(candidate.runnable.name);
-    }
-    return names;
-}
-
-Chooser make_chooser(const Library& library, const Topology& topology, const Runnable& runnable, Rank root,
-                     std::uint64_t bytes) {
-    return chooser_for(std::make_shared<GroupChoices>(library, topology), runnable, root,
-                       double(bytes ? bytes : usual_bytes));
+    Proofs proofs(library, topology);
+    return Choices(library, topology, proofs).names(collective, root, bytes);
 }
 
 }  // namespace hocket::dsl

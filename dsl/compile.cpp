@@ -1,17 +1,15 @@
 #include "dsl/compile.hpp"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <map>
+#include <filesystem>
 #include <set>
 
 #include "dsl/bind.hpp"
 #include "dsl/choose.hpp"
 #include "dsl/diagnostic.hpp"
 #include "dsl/project.hpp"
-#include "dsl/verify.hpp"
 
 namespace hocket::dsl {
 
@@ -49,19 +47,6 @@ Runnable schedule_runnable(const ast::Schedule& schedule, const ast::Expression&
 
 std::string_view name_of(Collective collective) {
     return names[static_cast<int>(collective)];
-}
-
-std::uint64_t fingerprint(const StepGraph& graph) {
-    std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root};
-    for (const Step& step : graph.steps) {
-        numbers.insert(numbers.end(), {step.phase, step.source, step.destination, step.combines});
-        numbers.push_back(step.region);
-    }
-    for (const Region& region : graph.regions)
-        for (const Interval& interval : region)
-            numbers.insert(numbers.end(), {interval.begin.num(), interval.begin.den(), interval.end.num(),
-                                           interval.end.den()});
-    return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
 }
 
 Topology find_topology(Library& library, const std::string& text, Rank ranks) {
@@ -124,115 +109,94 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
                                     reference.call.text, name_of(collective), known, library.where_looked()));
 }
 
-void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size) {
-    const Runnable runnable{nullptr, &algorithm, {}, algorithm.name.text};
-    const Topology topology = flat_topology(size);
-    // A broadcast is checked from both ends and the middle of its group.
-    const std::set<Rank> roots = algorithm.root ? std::set<Rank>{0, size / 2, size - 1} : std::set<Rank>{0};
-    for (const Rank root : roots) {
-        ElaborateOptions options;
-        options.root = root;
-        std::string subject = fmt::format("algorithm {} {} on {} ranks", algorithm.name.text,
-                                          name_of(algorithm.collective), size);
-        if (algorithm.root) subject += fmt::format(" from {}", root);
-        verify(elaborate(runnable, library, topology, options), subject);
-    }
+namespace {
+
+// The state of a file that can be told without reading it.
+using FileState = std::pair<std::filesystem::file_time_type, std::uintmax_t>;
+
+FileState state_of(const std::string& path) {
+    std::error_code ignored;
+    if (path.empty()) return {};
+    return {std::filesystem::last_write_time(path, ignored), std::filesystem::file_size(path, ignored)};
 }
+
+}  // namespace
+
+// What checks on one topology share. Its library holds no file beside the folders' but the schedule's own and
+// the topology's: what is found there for a schedule does not depend on what was asked for before.
+struct Planner::Site {
+    Site(const PlanRequest& request, FileState state)
+        : schedule_file(state),
+          library(request.search_path),
+          topology(find_topology(library, request.topology, request.ranks)),
+          proofs(library, topology),
+          choices(library, topology, proofs) {}
+
+    FileState schedule_file;
+    Library library;
+    Topology topology;
+    Proofs proofs;
+    Choices choices;
+};
 
 namespace {
 
 class Checked : public CheckedSchedule {
   public:
-    explicit Checked(const PlanRequest& request)
-        : library_(request.search_path),
-          root_(request.root),
-          hosts_(request.hosts),
-          economy_(request.economy) {
-        topology_ = find_topology(library_, request.topology, request.ranks);
-        if (!hosts_.empty() && hosts_.size() != static_cast<std::size_t>(topology_.ranks()))
-            throw DiagnosticError(
-                Span(), fmt::format("hosts are given for {} ranks of {}", hosts_.size(), topology_.ranks()));
-        if (root_ < 0 || root_ >= topology_.ranks())
-            throw DiagnosticError(
-                Span(), fmt::format("there is no root {}: ranks are 0 to {}", root_, topology_.ranks() - 1));
+    Checked(std::shared_ptr<Planner::Site> site, const PlanRequest& request)
+        : site_(std::move(site)), root_(request.root), hosts_(request.hosts), economy_(request.economy) {
+        const Rank ranks = site_->topology.ranks();
+        if (!hosts_.empty() && hosts_.size() != static_cast<std::size_t>(ranks))
+            throw DiagnosticError(Span(),
+                                  fmt::format("hosts are given for {} ranks of {}", hosts_.size(), ranks));
+        if (root_ < 0 || root_ >= ranks)
+            throw DiagnosticError(Span(),
+                                  fmt::format("there is no root {}: ranks are 0 to {}", root_, ranks - 1));
         std::string schedule = request.schedule;
         if (schedule.empty()) {
-            const Chosen chosen =
-                choose_schedule(library_, topology_, request.collective, root_, request.bytes);
+            const Chosen chosen = site_->choices.schedule(request.collective, root_, request.bytes);
             schedule = chosen.name;
             choices_.push_back(chosen.why);
         }
-        runnable_ = find_runnable(library_, schedule, request.collective);
-        chooser_ = make_chooser(library_, topology_, runnable_, root_, request.bytes);
-        check();
-    }
-
-    void check() {
-        std::set<std::pair<const ast::Algorithm*, Rank>> used;
-        ElaborateOptions options{root_, std::nullopt, chooser_};
-        options.on_use = [&](const ast::Algorithm& algorithm, Rank size, Span) {
-            used.insert({&algorithm, size});
-        };
-        const StepGraph graph = lay_out(options);
-        const std::string kind = runnable_.schedule ? "schedule" : "algorithm";
-        try {
-            verify(graph, fmt::format("{} {} {} on {}", kind, runnable_.name, name_of(runnable_.collective()),
-                                      topology_.name));
-        } catch (const DiagnosticError&) {
-            // If an algorithm is wrong by itself, its fault is told in its own, smaller terms.
-            for (const auto& [algorithm, size] : used) verify_algorithm(*algorithm, library_, size);
-            throw;
-        }
-        for (const Choice& choice : graph.choices)
+        runnable_ = find_runnable(site_->library, schedule, request.collective);
+        const Proofs::Proof proof =
+            site_->proofs.prove(runnable_, root_, site_->choices.chooser(runnable_, root_, request.bytes));
+        fingerprint_ = proof.fingerprint;
+        for (const Choice& choice : proof.choices)
             choices_.push_back(location_of(choice.call) + ": " + choice.text);
-        fingerprint_ = fingerprint(graph);
-    }
-
-    // What is wrong may be so on this topology only: the message says which.
-    StepGraph lay_out(const ElaborateOptions& options) const {
-        try {
-            return elaborate(runnable_, library_, topology_, options);
-        } catch (const ConditionError&) {
-            throw;
-        } catch (const DiagnosticError& error) {
-            Diagnostic diagnostic = error.diagnostic();
-            std::string levels;
-            for (const Level& level : topology_.levels) levels += " " + level.name;
-            diagnostic.notes.push_back(
-                {Span(), fmt::format("on topology {} (levels:{})", topology_.name, levels)});
-            throw DiagnosticError(std::move(diagnostic));
-        }
+        chooser_ = chooser_of(proof.choices);
     }
 
     // A rank's neighbours have to be laid out with it: where their pieces are depends on all that they do.
     RankProgram project(Rank rank) const override {
         std::vector<Rank> host;
-        for (Rank other = 0; other < topology_.ranks(); ++other)
+        for (Rank other = 0; other < levels().ranks(); ++other)
             if (other == rank || (!hosts_.empty() && hosts_[other] == hosts_[rank])) host.push_back(other);
-        const ElaborateOptions options{root_, rank, chooser_};
-        RankProgram program = host.size() == 1
-                                  ? dsl::project(elaborate(runnable_, library_, topology_, options), rank)
-                                  : dsl::project(graph(), rank, host, economy_);
+        RankProgram program = host.size() == 1 ? dsl::project(lay_out(rank), rank)
+                                               : dsl::project(graph(), rank, host, economy_);
         program.schedule = runnable_.name;
-        program.topology = topology_.name;
+        program.topology = topology();
         program.fingerprint = fingerprint_;
         return program;
     }
 
-    StepGraph graph() const override {
-        return elaborate(runnable_, library_, topology_, {root_, std::nullopt, chooser_});
-    }
+    StepGraph graph() const override { return lay_out(std::nullopt); }
+    std::uint64_t fingerprint() const override { return fingerprint_; }
     const std::string& name() const override { return runnable_.name; }
-    const std::string& topology() const override { return topology_.name; }
-    const Topology& levels() const override { return topology_; }
+    const std::string& topology() const override { return levels().name; }
+    const Topology& levels() const override { return site_->topology; }
     const std::vector<std::string>& choices() const override { return choices_; }
 
   private:
-    Library library_;
+    // Reads nothing of the site that a later check changes.
+    StepGraph lay_out(std::optional<Rank> only) const {
+        return elaborate(runnable_, site_->library, site_->topology, {root_, only, chooser_});
+    }
+
+    std::shared_ptr<Planner::Site> site_;
     Rank root_;
     std::vector<int> hosts_;
     Economy economy_;
-    Topology topology_;
     Runnable runnable_;
     Chooser chooser_;
     std::vector<std::string> choices_;
@@ -241,8 +205,16 @@ class Checked : public CheckedSchedule {
 
 }  // namespace
 
+std::unique_ptr<CheckedSchedule> Planner::check(const PlanRequest& request) {
+    const std::string file = file_of(request.schedule);
+    const FileState state = state_of(file);
+    std::shared_ptr<Site>& site = sites_[{request.search_path, request.topology, request.ranks, file}];
+    if (!site || site->schedule_file != state) site = std::make_shared<Site>(request, state);
+    return std::make_unique<Checked>(site, request);
+}
+
 std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request) {
-    return std::make_unique<Checked>(request);
+    return Planner().check(request);
 }
 
 void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks) {

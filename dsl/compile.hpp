@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "dsl/elaborate.hpp"
 #include "dsl/library.hpp"
 #include "dsl/project.hpp"
+#include "dsl/proof.hpp"
 #include "dsl/rank_program.hpp"
 #include "dsl/step_graph.hpp"
 
@@ -38,12 +41,28 @@ class CheckedSchedule {
   public:
     virtual ~CheckedSchedule() = default;
     virtual RankProgram project(Rank rank) const = 0;  // only that rank's steps are ever materialised
-    virtual StepGraph graph() const = 0;          // all ranks' steps; its regions are those of projections
-    virtual const std::string& name() const = 0;  // with arguments: "flat(ring, doubling)"
+    virtual StepGraph graph() const = 0;            // all ranks' steps; its regions are those of projections
+    virtual std::uint64_t fingerprint() const = 0;  // of graph()
+    virtual const std::string& name() const = 0;    // with arguments: "flat(ring, doubling)"
     virtual const std::string& topology() const = 0;
     virtual const Topology& levels() const = 0;
     virtual const std::vector<std::string>& choices()
         const = 0;  // what the compiler chose, and why; a line each
+};
+
+// Checks schedules, and remembers what it has read, laid out, estimated and proved: the next one on the same
+// topology, for another size, say, costs little. The folders of the search path are read once, a file that a
+// schedule names again when it has changed. Not thread-safe; what it returns is, and may outlive it.
+class Planner {
+  public:
+    // Throws like check_schedule.
+    std::unique_ptr<CheckedSchedule> check(const PlanRequest& request);
+
+    struct Site;
+
+  private:
+    using Key = std::tuple<std::vector<std::string>, std::string, Rank, std::string>;
+    std::map<Key, std::shared_ptr<Site>> sites_;  // by search path, topology, ranks, and schedule's file
 };
 
 // Throws DiagnosticError (dsl/diagnostic.hpp), whose what() is the whole rendered diagnostic: for anything
@@ -58,10 +77,6 @@ void check_topology(const std::string& topology, const std::vector<std::string>&
 // has.
 Topology find_topology(Library& library, const std::string& text, Rank ranks);
 Runnable find_runnable(Library& library, const std::string& text, Collective collective);
-void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size);
-
-// Of all ranks' steps themselves: equal exactly where all ranks do the same, however the text is spelled.
-std::uint64_t fingerprint(const StepGraph& graph);
 
 // One line an operation: "  7  combine x[1/3, 2/3) of output with 2 messages   schedules/direct.sched:4".
 std::string explain(const RankProgram& program);

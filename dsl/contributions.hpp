@@ -1,11 +1,13 @@
 // Sets of ranks, each kept once: two values are equal exactly if their numbers are.
 #pragma once
 
+#include <xxhash.h>
+
+#include <algorithm>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <string>
-#include <string_view>
-#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "dsl/rank_program.hpp"
@@ -19,31 +21,31 @@ class Contributions {
     static constexpr SetId undefined = 0;  // no value at all
     static constexpr SetId overlap = ~SetId{0};
 
-    explicit Contributions(Rank ranks) : words_((ranks + 63) / 64), ranks_(ranks) { sets_.emplace_back(); }
+    explicit Contributions(Rank ranks)
+        : words_((ranks + 63) / 64), ranks_(ranks), numbers_(0, Hash{*this}, Equal{*this}) {
+        append();  // no rank: undefined
+    }
+    Contributions(const Contributions&) = delete;
 
     SetId single(Rank rank) {
-        Bits bits(words_);
-        bits[rank / 64] |= std::uint64_t{1} << rank % 64;
-        return intern(std::move(bits));
+        append()[rank / 64] |= std::uint64_t{1} << rank % 64;
+        return intern();
     }
 
     SetId everyone() {
-        Bits bits(words_);
+        std::uint64_t* bits = append();
         for (Rank rank = 0; rank < ranks_; ++rank) bits[rank / 64] |= std::uint64_t{1} << rank % 64;
-        return intern(std::move(bits));
+        return intern();
     }
 
     // The union of two disjoint sets; `overlap` if they are not disjoint.
     SetId unite(SetId a, SetId b) {
-        if (a > b) std::swap(a, b);
-        const auto [entry, is_new] = unions_.emplace(std::uint64_t{a} << 32 | b, overlap);
-        if (is_new) entry->second = compute_union(a, b);
-        return entry->second;
+        // Pieces that move together mostly hold the same.
+        if (a != last_.a || b != last_.b) last_ = {a, b, compute_union(a, b)};
+        return last_.sum;
     }
 
-    bool contains(SetId set, Rank rank) const {
-        return sets_[set].size() && (sets_[set][rank / 64] >> rank % 64 & 1);
-    }
+    bool contains(SetId set, Rank rank) const { return bits_of(set)[rank / 64] >> rank % 64 & 1; }
 
     // The smallest rank that is in both, in `a` but not in `b`; -1 if there is none.
     Rank common(SetId a, SetId b) const { return first(a, b, true); }
@@ -63,25 +65,52 @@ class Contributions {
     }
 
   private:
-    using Bits = std::vector<std::uint64_t>;
+    static constexpr SetId sets_of_a_block = 256;
 
-    SetId intern(Bits bits) {
-        const std::string_view key(reinterpret_cast<const char*>(bits.data()), bits.size() * sizeof bits[0]);
-        if (const auto found = numbers_.find(key); found != numbers_.end()) return found->second;
-        sets_.push_back(std::move(bits));
-        const Bits& kept = sets_.back();  // a deque: stays at its address
-        const std::string_view kept_key(reinterpret_cast<const char*>(kept.data()),
-                                        kept.size() * sizeof kept[0]);
-        return numbers_.emplace(kept_key, static_cast<SetId>(sets_.size() - 1)).first->second;
+    struct Hash {
+        const Contributions& sets;
+        std::size_t operator()(SetId set) const {
+            return XXH3_64bits(sets.bits_of(set), sets.words_ * sizeof(std::uint64_t));
+        }
+    };
+    struct Equal {
+        const Contributions& sets;
+        bool operator()(SetId a, SetId b) const {
+            return std::equal(sets.bits_of(a), sets.bits_of(a) + sets.words_, sets.bits_of(b));
+        }
+    };
+
+    std::uint64_t* bits_of(SetId set) const {
+        return &blocks_[set / sets_of_a_block][set % sets_of_a_block * words_];
     }
 
     SetId compute_union(SetId a, SetId b) {
-        Bits bits = sets_[a];
+        std::uint64_t* bits = append();
+        std::uint64_t common = 0;
         for (std::size_t i = 0; i < words_; ++i) {
-            if (bits[i] & sets_[b][i]) return overlap;
-            bits[i] |= sets_[b][i];
+            const std::uint64_t x = bits_of(a)[i], y = bits_of(b)[i];
+            bits[i] = x | y;
+            common |= x & y;
         }
-        return intern(std::move(bits));
+        if (common == 0) return intern();
+        --count_;
+        return overlap;
+    }
+
+    // One more set, empty yet.
+    std::uint64_t* append() {
+        if (count_ == blocks_.size() * sets_of_a_block)
+            blocks_.push_back(std::make_unique<std::uint64_t[]>(sets_of_a_block * words_));
+        std::uint64_t* bits = bits_of(count_++);
+        std::fill(bits, bits + words_, 0);
+        return bits;
+    }
+
+    // The number of the last one, which goes if there was one like it before.
+    SetId intern() {
+        const auto [entry, is_new] = numbers_.insert(count_ - 1);
+        if (!is_new) --count_;
+        return *entry;
     }
 
     Rank first(SetId a, SetId b, bool in_both) const {
@@ -92,9 +121,12 @@ class Contributions {
 
     std::size_t words_;
     Rank ranks_;
-    std::deque<Bits> sets_;
-    std::unordered_map<std::string_view, SetId> numbers_;
-    std::unordered_map<std::uint64_t, SetId> unions_;
+    struct {
+        SetId a = overlap, b = overlap, sum = overlap;
+    } last_;
+    SetId count_ = 0;
+    std::vector<std::unique_ptr<std::uint64_t[]>> blocks_;  // bits, set after set; they stay at their places
+    std::unordered_set<SetId, Hash, Equal> numbers_;
 };
 
 }  // namespace hocket::dsl

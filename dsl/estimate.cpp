@@ -112,18 +112,15 @@ class Rounds {
 // ---- Clocks
 // ------------------------------------------------------------------------------------------------
 
-class Clocks {
+}  // namespace
+
+class Estimate::Clocks {
   public:
-    Clocks(const StepGraph& graph, const Topology& topology, double bytes, std::optional<Rank> seen_from);
+    Clocks(const Estimate& estimate, double bytes)
+        : estimate_(estimate), bytes_(bytes), clock_(estimate.topology_.ranks(), 0.0) {}
     double run();
 
   private:
-    struct Link {  // a level's links, at one end
-        double latency, bandwidth;
-        bool memory;
-        std::vector<int> sharing;
-        Rank sharers;
-    };
     // What an end of a link carries, or a rank does in memory, in one round.
     struct Load {
         double sent = 0, received = 0;
@@ -132,23 +129,18 @@ class Clocks {
         double start = 0, latency = 0, seconds = 0;
     };
 
-    int level_between(Rank a, Rank b) const;
     std::uint64_t end_of(int level, Rank rank) const;
+    double bytes_of(const Move& move) const { return estimate_.regions_[move.region].length * bytes_; }
+    const Link& link_of(const Move& move) const { return estimate_.links_[move.level]; }
     double now(Rank rank) const { return std::max(clock_[rank], floor_); }
     void finish(Rank rank, double time) { later_[rank] = std::max(later_[rank], time); }
-    void load(const Step& step, bool again);
-    void message(const Step& step, int level);
-    void fetch(const Step& step, int level, bool again);
+    void load(const Move& move);
+    void message(const Move& move);
+    void fetch(const Move& move);
     void run_round(std::size_t begin, std::size_t end);
 
-    const StepGraph& graph_;
-    const Topology& topology_;
-    bool one_for_all_;
-    std::vector<double> lengths_;  // of the regions, in bytes
-    std::vector<Link> links_;      // by level
-    std::vector<std::uint32_t> order_;
-    std::vector<std::uint32_t> rounds_;
-
+    const Estimate& estimate_;
+    double bytes_;
     std::vector<double> clock_;
     double floor_ = 0;  // where one rank stands for all: its clock
     std::unordered_map<std::uint64_t, Load> loads_;
@@ -157,14 +149,9 @@ class Clocks {
     std::unordered_map<Rank, double> later_;          // clocks after the round
 };
 
-Clocks::Clocks(const StepGraph& graph, const Topology& topology, double bytes, std::optional<Rank> seen_from)
-    : graph_(graph),
-      topology_(topology),
-      one_for_all_(seen_from.has_value()),
-      order_(graph.steps.size()),
-      rounds_(Rounds(graph).of_steps()),
-      clock_(topology.ranks(), 0.0) {
-    for (const Region& region : graph.regions) lengths_.push_back(length_of(region) * bytes);
+Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from)
+    : topology_(topology), one_for_all_(seen_from.has_value()) {
+    for (const Region& region : graph.regions) regions_.push_back({length_of(region), region.size()});
     const Rank local = ranks_over(topology, [&](int level) { return is_memory(topology.levels[level]); });
     for (int i = 0; i < static_cast<int>(topology.levels.size()); ++i) {
         const Level& level = topology.levels[i];
@@ -175,19 +162,36 @@ Clocks::Clocks(const StepGraph& graph, const Topology& topology, double bytes, s
         links_.push_back(std::move(link));
     }
     // Of one round, what one rank combines into one region stands together.
-    std::iota(order_.begin(), order_.end(), 0);
+    const std::vector<std::uint32_t> rounds = Rounds(graph).of_steps();
+    std::vector<std::uint32_t> order(graph.steps.size());
+    std::iota(order.begin(), order.end(), 0);
     const auto key = [&](std::uint32_t i) {
         const Step& step = graph.steps[i];
-        return std::tuple(rounds_[i], step.destination, step.phase, step.region, i);
+        return std::tuple(rounds[i], step.destination, step.phase, step.region, i);
     };
-    std::sort(order_.begin(), order_.end(),
-              [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+    moves_.reserve(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        const Step& step = graph.steps[order[i]];
+        const bool new_round = i == 0 || rounds[order[i]] != rounds[order[i - 1]];
+        if (new_round && i > 0) rounds_.push_back(i);
+        const Step* before = new_round ? nullptr : &graph.steps[order[i - 1]];
+        const bool again = before && before->destination == step.destination && before->phase == step.phase &&
+                           before->region == step.region;
+        const int level = level_between(topology, step.source, step.destination);
+        moves_.push_back({step.source, step.destination, step.region, level, step.combines, again});
+    }
+    if (!moves_.empty()) rounds_.push_back(moves_.size());
 }
 
-int Clocks::level_between(Rank a, Rank b) const {
+double Estimate::seconds(double bytes) const {
+    return Clocks(*this, bytes).run();
+}
+
+int Estimate::level_between(const Topology& topology, Rank a, Rank b) const {
     int memory = 0;
     for (int level = static_cast<int>(links_.size()); level-- > 0;) {
-        if (topology_.coordinate(a, level) == topology_.coordinate(b, level)) continue;
+        if (topology.coordinate(a, level) == topology.coordinate(b, level)) continue;
         if (!links_[level].memory) return level;
         memory = std::max(memory, level);
     }
@@ -195,75 +199,66 @@ int Clocks::level_between(Rank a, Rank b) const {
 }
 
 // Named by the lowest rank that uses it.
-std::uint64_t Clocks::end_of(int level, Rank rank) const {
+std::uint64_t Estimate::Clocks::end_of(int level, Rank rank) const {
     Rank lowest = rank;
-    for (const int other : links_[level].sharing)
-        lowest -= topology_.coordinate(rank, other) * topology_.stride(other);
+    for (const int other : estimate_.links_[level].sharing)
+        lowest -= estimate_.topology_.coordinate(rank, other) * estimate_.topology_.stride(other);
     return std::uint64_t(level) << 32 | std::uint32_t(lowest);
 }
 
-// again: the step before brought the same region to the same rank in the same phase.
-void Clocks::load(const Step& step, bool again) {
-    const int level = level_between(step.source, step.destination);
-    if (links_[level].memory) return fetch(step, level, again);
-    const double bytes = lengths_[step.region] * (one_for_all_ ? links_[level].sharers : 1);
-    loads_[end_of(level, step.source)].sent += bytes;
-    loads_[end_of(level, step.destination)].received += bytes;
-    messages_[step.source] += graph_.regions[step.region].size();
+void Estimate::Clocks::load(const Move& move) {
+    const Link& link = link_of(move);
+    if (link.memory) return fetch(move);
+    const double bytes = bytes_of(move) * (estimate_.one_for_all_ ? link.sharers : 1);
+    loads_[end_of(move.level, move.source)].sent += bytes;
+    loads_[end_of(move.level, move.destination)].received += bytes;
+    messages_[move.source] += estimate_.regions_[move.region].intervals;
 }
 
-void Clocks::fetch(const Step& step, int level, bool again) {
-    const double touched = step.combines && again ? 1 : step.combines ? 3 : 2;
-    Pass& pass = passes_[step.destination];
-    pass.start = std::max({pass.start, now(step.source), now(step.destination)});
-    pass.latency = std::max(pass.latency, links_[level].latency);
-    pass.seconds += touched * lengths_[step.region] / links_[level].bandwidth;
+void Estimate::Clocks::fetch(const Move& move) {
+    const double touched = move.combines && move.again ? 1 : move.combines ? 3 : 2;
+    Pass& pass = passes_[move.destination];
+    pass.start = std::max({pass.start, now(move.source), now(move.destination)});
+    pass.latency = std::max(pass.latency, link_of(move).latency);
+    pass.seconds += touched * bytes_of(move) / link_of(move).bandwidth;
 }
 
-void Clocks::message(const Step& step, int level) {
-    const Link& link = links_[level];
-    const double sent = loads_[end_of(level, step.source)].sent,
-                 received = loads_[end_of(level, step.destination)].received;
-    const double busy = link.latency * message_share * double(messages_[step.source]);
+void Estimate::Clocks::message(const Move& move) {
+    const Link& link = link_of(move);
+    const double sent = loads_[end_of(move.level, move.source)].sent,
+                 received = loads_[end_of(move.level, move.destination)].received;
+    const double busy = link.latency * message_share * double(messages_[move.source]);
     const double latency = link.latency * (1 - message_share) + busy;
-    finish(step.destination, now(step.source) + latency + std::max(sent, received) / link.bandwidth);
-    finish(step.source, now(step.source) + busy + sent / link.bandwidth);
+    finish(move.destination, now(move.source) + latency + std::max(sent, received) / link.bandwidth);
+    finish(move.source, now(move.source) + busy + sent / link.bandwidth);
 }
 
-void Clocks::run_round(std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-        const Step& step = graph_.steps[order_[i]];
-        const Step* before = i > begin ? &graph_.steps[order_[i - 1]] : nullptr;
-        load(step, before && before->destination == step.destination && before->phase == step.phase &&
-                       before->region == step.region);
-    }
-    for (std::size_t i = begin; i < end; ++i) {
-        const Step& step = graph_.steps[order_[i]];
-        const int level = level_between(step.source, step.destination);
-        if (!links_[level].memory) message(step, level);
-    }
+void Estimate::Clocks::run_round(std::size_t begin, std::size_t end) {
+    const auto& moves = estimate_.moves_;
+    for (std::size_t i = begin; i < end; ++i) load(moves[i]);
+    for (std::size_t i = begin; i < end; ++i)
+        if (!link_of(moves[i]).memory) message(moves[i]);
     for (const auto& [rank, pass] : passes_) finish(rank, pass.start + pass.latency + pass.seconds);
     double last = floor_;
     for (const auto& [rank, time] : later_) {
         clock_[rank] = std::max(clock_[rank], time);
         last = std::max(last, clock_[rank]);
     }
-    if (one_for_all_) floor_ = last;
+    if (estimate_.one_for_all_) floor_ = last;
     loads_.clear();
     messages_.clear();
     passes_.clear();
     later_.clear();
 }
 
-double Clocks::run() {
-    for (std::size_t begin = 0, end = 0; begin < order_.size(); begin = end) {
-        while (end < order_.size() && rounds_[order_[end]] == rounds_[order_[begin]]) ++end;
+double Estimate::Clocks::run() {
+    std::size_t begin = 0;
+    for (const std::size_t end : estimate_.rounds_) {
         run_round(begin, end);
+        begin = end;
     }
     return *std::max_element(clock_.begin(), clock_.end());
 }
-
-}  // namespace
 
 double length_of(const Region& region) {
     double length = 0;
@@ -272,11 +267,6 @@ double length_of(const Region& region) {
         length += static_cast<double>(width.num()) / static_cast<double>(width.den());
     }
     return length;
-}
-
-double estimate(const StepGraph& graph, const Topology& topology, double bytes,
-                std::optional<Rank> seen_from) {
-    return Clocks(graph, topology, bytes, seen_from).run();
 }
 
 Topology restricted_to(const Group& group, const Topology& topology, bool all_at_once) {

@@ -1,14 +1,16 @@
 // How long a step graph takes, by latency and bandwidth alone. A full simulator grows here later.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "dsl/step_graph.hpp"
 #include "dsl/topology.hpp"
 
 namespace hocket::dsl {
 
-// Seconds until the last rank is done, for `bytes` of x. Every rank has a clock, which the phases advance:
+// The time until the last rank is done. Every rank has a clock, which the phases advance:
 //
 // - Two ranks are joined by the outermost level in which their coordinates differ, levels of medium memory
 //   counting only where no other differs.
@@ -24,8 +26,49 @@ namespace hocket::dsl {
 //
 // With `seen_from`, the graph holds the steps of that rank alone (ElaborateOptions::only), and stands for
 // all: others on its links carry as much as it does, and phases without it take no time.
-double estimate(const StepGraph& graph, const Topology& topology, double bytes,
-                std::optional<Rank> seen_from = std::nullopt);
+class Estimate {
+  public:
+    // Needs neither of them later.
+    Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from = std::nullopt);
+
+    double seconds(double bytes) const;  // for so many bytes of x
+
+  private:
+    struct Link {  // a level's links, at one end
+        double latency, bandwidth;
+        bool memory;
+        std::vector<int> sharing;
+        Rank sharers;
+    };
+    struct Extent {     // of a region
+        double length;  // the part of x
+        std::size_t intervals;
+    };
+    // A step, as far as it takes time.
+    struct Move {
+        Rank source, destination;
+        std::uint32_t region;
+        int level;
+        bool combines;
+        bool again;  // the one before brought the same region to the same rank in the same phase
+    };
+    class Clocks;
+
+    int level_between(const Topology& topology, Rank a, Rank b) const;
+
+    Topology topology_;
+    bool one_for_all_;
+    std::vector<Link> links_;  // by level
+    std::vector<Extent> regions_;
+    std::vector<Move> moves_;          // round by round
+    std::vector<std::size_t> rounds_;  // where each ends
+};
+
+// For a graph that is looked at once.
+inline double estimate(const StepGraph& graph, const Topology& topology, double bytes,
+                       std::optional<Rank> seen_from = std::nullopt) {
+    return Estimate(graph, topology, seen_from).seconds(bytes);
+}
 
 // The group's levels alone, as one group sees them: while all other groups do the same if `all_at_once`
 // (their part of shared links and cores is gone), else while the others rest.

@@ -81,6 +81,12 @@ bool looks_like_file(const std::string& text) {
            text.find(".sched:") != std::string::npos;
 }
 
+std::string file_of(const std::string& text) {
+    if (!looks_like_file(text)) return "";
+    return text.substr(0,
+                       text.find(':', text.rfind(".sched") == std::string::npos ? 0 : text.rfind(".sched")));
+}
+
 Library::Library(const std::vector<std::string>& search_path) : search_path_(search_path) {
     for (const std::string& folder : search_path)
         for (const std::string& path : schedule_files(folder)) {
@@ -101,7 +107,9 @@ const ast::File& Library::add(const std::string& path, std::string text, bool fi
 }
 
 const ast::File& Library::load(const std::string& path) {
-    return add(path, read_file(path), true);
+    const ast::File*& file = loaded_[path];
+    if (!file) file = &add(path, read_file(path), true);
+    return *file;
 }
 
 const ast::Schedule* Library::find_schedule(const std::string& name, Collective collective) const {
@@ -143,11 +151,9 @@ Library::Reference Library::resolve(const std::string& text) {
     Reference reference;
     std::string call = text;
     if (looks_like_file(text)) {
-        const std::size_t colon =
-            text.find(':', text.rfind(".sched") == std::string::npos ? 0 : text.rfind(".sched"));
-        reference.path = text.substr(0, colon);
+        reference.path = file_of(text);
         reference.file = &load(reference.path);
-        call = colon == std::string::npos ? "" : text.substr(colon + 1);
+        call = reference.path == text ? "" : text.substr(reference.path.size() + 1);
     }
     if (!call.empty()) {
         references_.push_back(std::make_unique<SourceFile>(SourceFile{"<" + text + ">", call}));

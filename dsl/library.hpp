@@ -1,6 +1,7 @@
 // The .sched files at hand, and what is found in them by name.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +18,7 @@ class Library {
     // first. A file that doesn't parse is passed over, and named when something isn't found.
     explicit Library(const std::vector<std::string>& search_path);
 
-    // A file that goes before the others. Throws DiagnosticError, NotFoundError.
+    // A file that goes before the others; read once. Throws DiagnosticError, NotFoundError.
     const ast::File& load(const std::string& path);
 
     // Null if there is none.
@@ -47,12 +48,15 @@ class Library {
     };
     const ast::File& add(const std::string& path, std::string text, bool first);
 
-    std::vector<std::unique_ptr<Entry>> files_;  // in order of precedence
+    std::vector<std::unique_ptr<Entry>> files_;       // in order of precedence
+    std::map<std::string, const ast::File*> loaded_;  // by path
     std::vector<std::unique_ptr<SourceFile>> references_;
     std::vector<std::string> search_path_, broken_;
 };
 
 // A name, or a file by the look of it ("x.sched", "dir/x")?
 bool looks_like_file(const std::string& text);
+// Then its path: "my.sched" of "my.sched:ring". Else "".
+std::string file_of(const std::string& text);
 
 }  // namespace hocket::dsl

@@ -5,14 +5,10 @@
 #include <map>
 #include <optional>
 
-#include "dsl/op_builder.hpp"
+#include "dsl/places.hpp"
 
 namespace hocket::dsl {
 namespace {
-
-// Every phase has three stages: pieces are brought together to be sent; everything is read, combined and
-// written; what could not be written where it belongs, because others were reading there, follows.
-constexpr Stage stages_of_a_phase = 3;
 
 // What comes to a member in a phase and is combined there: from a neighbour's memory, or a message in a slot.
 struct Arrival {
@@ -31,12 +27,9 @@ struct Overwrite {
     std::uint32_t origin;
 };
 
-// A rank of the host, and where its pieces are.
+// A rank of the host.
 struct Side {
     Rank rank;
-    AtomRange own{}, output{};                     // its piece of x; what its output has room for
-    std::vector<AreaId> place;                     // by atom: the area that holds its current value
-    std::vector<bool> lent[areas_of_a_rank];       // by atom: whether neighbours read it in this phase
     std::map<Rank, std::uint32_t> sent, received;  // messages so far, by peer
     std::vector<Arrival> arrivals;                 // of the current phase
 };
@@ -49,70 +42,27 @@ class Projector {
   private:
     using Call = std::function<void(AtomRange)>;
 
-    void set_initial_places(Side& side);
     std::optional<Member> member_of(Rank rank) const;
     void run_phase(std::size_t begin, std::size_t end, std::uint32_t phase);
     void for_intervals(const Step& step, const Call& call) const;
 
-    void bring_together(Member member, AtomRange atoms, std::uint32_t origin);
     void send(Member member, const Step& step, AtomRange atoms);
     void receive(Member member, const Step& step, AtomRange atoms);
-    void lend(Member member, AtomRange atoms);
     void combine_arrivals(Member member);
     void combine(Member member, AtomRange atoms, const std::vector<const Arrival*>& arrivals);
     void overwrite(std::vector<Overwrite> overwrites);
     bool prefers_push(const std::vector<Overwrite>& overwrites) const;
     bool push(const Overwrite& overwrite);
     void pull(const Overwrite& overwrite);
-    bool extend(Member member, AtomRange atoms, Member destination);
-    OpRef extendable(Member member, AtomRange atoms) const;
     void complete_output(Member member);
-
-    // Where new values of these atoms are written: the output where it has room for all of them, else the
-    // work area.
-    AreaId home(Member member, AtomRange atoms) const {
-        const AtomRange output = sides_[member].output;
-        return output.begin <= atoms.begin && atoms.end <= output.end ? output_area : work_area;
-    }
-    // Input and output may be one, unless the input is a copy.
-    AreaId apart(AreaId area) const {
-        return area == output_area && economy_ == Economy::bytes ? input_area : area;
-    }
-    bool is_lent(Member member, AreaId area, AtomRange atoms) const;
-    std::optional<AreaId> free_home(Member member, AtomRange atoms) const;
-    void write(OpRef op, Member member, AreaId area, AtomRange atoms);
-    void write_late(Member member, AtomRange atoms, AreaId slot, OpRef writer, std::uint32_t origin);
-    OpRef copy(Member member, AtomRange atoms, AreaId from, AreaId to, std::uint32_t origin);
-
-    // Calls for each maximal run of atoms for which `same` holds between neighbouring ones.
-    template <typename Same>
-    static void for_runs(AtomRange atoms, Same same, const Call& call) {
-        for (std::uint32_t begin = atoms.begin; begin < atoms.end;) {
-            std::uint32_t end = begin + 1;
-            while (end < atoms.end && same(begin, end)) ++end;
-            call({begin, end});
-            begin = end;
-        }
-    }
-    void for_places(Member member, AtomRange atoms, const Call& call) const {
-        const auto& place = sides_[member].place;
-        for_runs(
-            atoms, [&](std::uint32_t a, std::uint32_t b) { return place[a] == place[b]; }, call);
-    }
-    void set_place(Member member, AtomRange atoms, AreaId area) {
-        auto& place = sides_[member].place;
-        std::fill(place.begin() + atoms.begin, place.begin() + atoms.end, area);
-    }
-
-    static constexpr AreaId nowhere = ~AreaId{0};
 
     const StepGraph& graph_;
     std::vector<Rank> host_;
     Economy economy_;
     OpBuilder builder_;
+    Places places_;
     std::vector<Side> sides_;
     Stage phase_stage_ = 0;
-    std::vector<std::function<void()>> new_places_, late_;  // at the end of the phase, in its last stage
 };
 
 Atoms atoms_of(const StepGraph& graph, const std::vector<Rank>& host) {
@@ -135,26 +85,9 @@ Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Economy eco
     : graph_(graph),
       host_(std::move(host)),
       economy_(host_.size() == 1 ? Economy::bytes : economy),
-      builder_(atoms_of(graph, host_), host_, economy_ == Economy::waits) {
-    const AtomRange all{0, builder_.atoms()};
-    for (const Rank rank : host_) {
-        Side& side = sides_.emplace_back();
-        side.rank = rank;
-        side.own = graph.owned.empty() ? all : builder_.atoms_of(graph.owned_by(rank).front());
-        side.output = graph.collective == Collective::reduce_scatter ? side.own : all;
-        for (auto& lent : side.lent) lent.assign(all.end, false);
-        set_initial_places(side);
-    }
-}
-
-void Projector::set_initial_places(Side& side) {
-    side.place.assign(builder_.atoms(), input_area);
-    if (graph_.collective == Collective::broadcast && side.rank != graph_.root)
-        side.place.assign(builder_.atoms(), nowhere);
-    if (graph_.collective == Collective::all_gather) {
-        side.place.assign(builder_.atoms(), nowhere);
-        std::fill(side.place.begin() + side.own.begin, side.place.begin() + side.own.end, input_area);
-    }
+      builder_(atoms_of(graph, host_), host_, economy_ == Economy::waits),
+      places_(graph, host_, economy_, builder_) {
+    for (const Rank rank : host_) sides_.push_back({rank, {}, {}, {}});
 }
 
 std::optional<Member> Projector::member_of(Rank rank) const {
@@ -183,8 +116,8 @@ RankProgram Projector::run(Rank rank) {
     program.ranks = graph_.ranks;
     program.root = graph_.root;
     program.economy = economy_;
-    program.input_origin = graph_.collective == Collective::all_gather ? sides_[self].own.begin : 0;
-    program.output_origin = sides_[self].output.begin;
+    program.input_origin = graph_.collective == Collective::all_gather ? places_.own(self).begin : 0;
+    program.output_origin = places_.output(self).begin;
     for (const StepOrigin& origin : graph_.origins)
         program.origins.push_back(
             {location_of(origin.transfer), folded_text(origin.transfer),
@@ -210,12 +143,14 @@ void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phas
     builder_.begin_stage(phase_stage_, graph_.steps[begin].phase);
     for_steps([&](const Step& step, auto source, auto destination) {
         if (source && !destination)
-            for_intervals(step, [&](AtomRange atoms) { bring_together(*source, atoms, step.origin); });
+            for_intervals(step,
+                          [&](AtomRange atoms) { places_.bring_together(*source, atoms, step.origin); });
     });
     builder_.begin_stage(phase_stage_ + 1, graph_.steps[begin].phase);
     for_steps([&](const Step& step, auto source, auto destination) {
         if (source && !destination) for_intervals(step, [&](AtomRange atoms) { send(*source, step, atoms); });
-        if (source && destination) for_intervals(step, [&](AtomRange atoms) { lend(*source, atoms); });
+        if (source && destination)
+            for_intervals(step, [&](AtomRange atoms) { places_.lend(*source, atoms); });
     });
     std::vector<Overwrite> overwrites;
     for_steps([&](const Step& step, auto source, auto destination) {
@@ -233,84 +168,14 @@ void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phas
     for (Member member = 0; member < sides_.size(); ++member) combine_arrivals(member);
 
     builder_.begin_stage(phase_stage_ + 2, graph_.steps[begin].phase);
-    for (const auto& change : new_places_) change();
-    for (const auto& operation : late_) operation();
-    new_places_.clear();
-    late_.clear();
-    for (Side& side : sides_)
-        for (auto& lent : side.lent) lent.assign(lent.size(), false);
-}
-
-// ---- Where things are written -------------------------------------------------------------------
-
-void Projector::lend(Member member, AtomRange atoms) {
-    Side& side = sides_[member];
-    for (std::uint32_t i = atoms.begin; i < atoms.end; ++i) side.lent[apart(side.place[i])][i] = true;
-}
-
-bool Projector::is_lent(Member member, AreaId area, AtomRange atoms) const {
-    const auto& lent = sides_[member].lent[apart(area)];
-    return std::find(lent.begin() + atoms.begin, lent.begin() + atoms.end, true) != lent.begin() + atoms.end;
-}
-
-// Where a new value can be written while neighbours read the old one.
-std::optional<AreaId> Projector::free_home(Member member, AtomRange atoms) const {
-    for (const AreaId area : {home(member, atoms), work_area})
-        if (!is_lent(member, area, atoms)) return area;
-    return std::nullopt;
-}
-
-void Projector::write(OpRef op, Member member, AreaId area, AtomRange atoms) {
-    builder_.writes(op, Memory{member, area}, atoms);
-    new_places_.push_back([this, member, area, atoms] { set_place(member, atoms, area); });
-}
-
-// The value is in a slot of the member's, and goes home when nobody reads there any more.
-void Projector::write_late(Member member, AtomRange atoms, AreaId slot, OpRef writer, std::uint32_t origin) {
-    late_.push_back([=, this] {
-        const AreaId target = home(member, atoms);
-        const OpRef op = builder_.add(member, {.kind = Op::Kind::copy,
-                                               .begin = atoms.begin,
-                                               .end = atoms.end,
-                                               .area = target,
-                                               .operands = {slot},
-                                               .origin = origin});
-        builder_.after(op, writer);
-        builder_.writes(op, Memory{member, target}, atoms);
-        set_place(member, atoms, target);
-    });
-}
-
-OpRef Projector::copy(Member member, AtomRange atoms, AreaId from, AreaId to, std::uint32_t origin) {
-    const OpRef op = builder_.add(member, {.kind = Op::Kind::copy,
-                                           .begin = atoms.begin,
-                                           .end = atoms.end,
-                                           .area = to,
-                                           .operands = {from},
-                                           .origin = origin});
-    builder_.reads(op, Memory{member, from}, atoms);
-    builder_.writes(op, Memory{member, to}, atoms);
-    set_place(member, atoms, to);
-    return op;
+    places_.end_phase();
 }
 
 // ---- Messages -----------------------------------------------------------------------------------
 
-// A message leaves from one area. Where its pieces live in several, they are brought to their common home
-// first (if that is the output, it needs them anyway).
-void Projector::bring_together(Member member, AtomRange atoms, std::uint32_t origin) {
-    const AreaId target = home(member, atoms);
-    bool is_one_run = true;
-    for_places(member, atoms, [&](AtomRange run) { is_one_run &= run.begin == atoms.begin; });
-    for_places(member, atoms, [&](AtomRange run) {
-        const AreaId place = sides_[member].place[run.begin];
-        if (!is_one_run && place != target) copy(member, run, place, target, origin);
-    });
-}
-
 void Projector::send(Member member, const Step& step, AtomRange atoms) {
     Side& side = sides_[member];
-    const AreaId area = side.place[atoms.begin];
+    const AreaId area = places_.at(member, atoms.begin);
     const OpRef op = builder_.add(member, {.kind = Op::Kind::send,
                                            .begin = atoms.begin,
                                            .end = atoms.end,
@@ -327,22 +192,22 @@ void Projector::receive(Member member, const Step& step, AtomRange atoms) {
     Op op{.kind = Op::Kind::receive,
           .begin = atoms.begin,
           .end = atoms.end,
-          .area = home(member, atoms),
+          .area = places_.home(member, atoms),
           .peer = step.source,
           .message = sides_[member].received[step.source]++,
           .origin = step.origin};
-    const bool in_place = !step.combines && !is_lent(member, op.area, atoms) &&
+    const bool in_place = !step.combines && !places_.is_lent(member, op.area, atoms) &&
                           !builder_.read_since(Memory{member, op.area}, atoms, phase_stage_ + 1);
     if (in_place) {
         const AreaId area = op.area;
-        return write(builder_.add(member, std::move(op)), member, area, atoms);
+        return places_.write(builder_.add(member, std::move(op)), member, area, atoms);
     }
     const AreaId slot = op.area = builder_.new_slot(member, atoms);
     const OpRef receive = builder_.add(member, std::move(op));
     if (step.combines)
         sides_[member].arrivals.push_back({step.source, atoms, std::nullopt, slot, receive, step.origin});
     else
-        write_late(member, atoms, slot, receive, step.origin);
+        places_.write_late(member, atoms, slot, receive, step.origin);
 }
 
 // ---- Combining ----------------------------------------------------------------------------------
@@ -367,7 +232,7 @@ void Projector::combine_arrivals(Member member) {
                 here.push_back(&arrival);
         if (here.empty()) continue;
         const auto same_places = [&](std::uint32_t a, std::uint32_t b) {
-            const auto same = [&](Member side) { return sides_[side].place[a] == sides_[side].place[b]; };
+            const auto same = [&](Member side) { return places_.at(side, a) == places_.at(side, b); };
             return same(member) && std::all_of(here.begin(), here.end(), [&](const Arrival* arrival) {
                        return !arrival->neighbour || same(*arrival->neighbour);
                    });
@@ -379,10 +244,8 @@ void Projector::combine_arrivals(Member member) {
 
 void Projector::combine(Member member, AtomRange atoms, const std::vector<const Arrival*>& arrivals) {
     const Side& side = sides_[member];
-    const AreaId own_place = side.place[atoms.begin];
-    const auto place_at = [&](const Arrival& arrival) {
-        return sides_[*arrival.neighbour].place[atoms.begin];
-    };
+    const AreaId own_place = places_.at(member, atoms.begin);
+    const auto place_at = [&](const Arrival& arrival) { return places_.at(*arrival.neighbour, atoms.begin); };
     Op op{.kind = Op::Kind::combine,
           .begin = atoms.begin,
           .end = atoms.end,
@@ -399,7 +262,7 @@ void Projector::combine(Member member, AtomRange atoms, const std::vector<const 
                                   : arrival->slot);
     }
     if (!own_added) op.operands.push_back(own_place);
-    const std::optional<AreaId> target = free_home(member, atoms);
+    const std::optional<AreaId> target = places_.free_home(member, atoms);
     const AreaId area = op.area = target ? *target : builder_.new_slot(member, atoms);
     const OpRef combine = builder_.add(member, std::move(op));
     for (const Arrival* arrival : arrivals) {
@@ -410,9 +273,9 @@ void Projector::combine(Member member, AtomRange atoms, const std::vector<const 
     }
     builder_.reads(combine, Memory{member, own_place}, atoms);
     if (target)
-        write(combine, member, area, atoms);
+        places_.write(combine, member, area, atoms);
     else
-        write_late(member, atoms, area, combine, arrivals[0]->origin);
+        places_.write_late(member, atoms, area, combine, arrivals[0]->origin);
 }
 
 // ---- Overwriting among neighbours ---------------------------------------------------------------
@@ -420,13 +283,13 @@ void Projector::combine(Member member, AtomRange atoms, const std::vector<const 
 void Projector::overwrite(std::vector<Overwrite> overwrites) {
     std::vector<Overwrite> runs;
     for (const Overwrite& whole : overwrites)
-        for_places(whole.source, whole.atoms, [&](AtomRange run) {
+        places_.for_runs(whole.source, whole.atoms, [&](AtomRange run) {
             runs.push_back({whole.source, whole.destination, run, whole.origin});
         });
     const bool pushes = prefers_push(runs);
     for (const Overwrite& run : runs) {
         // Cheapest is what another operation writes in passing.
-        if (economy_ == Economy::bytes && extend(run.source, run.atoms, run.destination)) continue;
+        if (economy_ == Economy::bytes && places_.extend(run.source, run.atoms, run.destination)) continue;
         if (pushes && push(run)) continue;
         pull(run);
     }
@@ -448,9 +311,9 @@ bool Projector::prefers_push(const std::vector<Overwrite>& overwrites) const {
 
 bool Projector::push(const Overwrite& overwrite) {
     const auto [source, destination, atoms, origin] = overwrite;
-    const std::optional<AreaId> target = free_home(destination, atoms);
+    const std::optional<AreaId> target = places_.free_home(destination, atoms);
     if (!target) return false;
-    const AreaId place = sides_[source].place[atoms.begin];
+    const AreaId place = places_.at(source, atoms.begin);
     const OpRef op = builder_.add(source, {.kind = Op::Kind::copy,
                                            .begin = atoms.begin,
                                            .end = atoms.end,
@@ -458,14 +321,14 @@ bool Projector::push(const Overwrite& overwrite) {
                                            .operands = {place},
                                            .origin = origin});
     builder_.reads(op, Memory{source, place}, atoms);
-    write(op, destination, *target, atoms);
+    places_.write(op, destination, *target, atoms);
     return true;
 }
 
 void Projector::pull(const Overwrite& overwrite) {
     const auto [source, destination, atoms, origin] = overwrite;
-    const AreaId place = sides_[source].place[atoms.begin];
-    const std::optional<AreaId> target = free_home(destination, atoms);
+    const AreaId place = places_.at(source, atoms.begin);
+    const std::optional<AreaId> target = places_.free_home(destination, atoms);
     const AreaId area = target ? *target : builder_.new_slot(destination, atoms);
     const OpRef op = builder_.add(destination, {.kind = Op::Kind::copy,
                                                 .begin = atoms.begin,
@@ -475,63 +338,21 @@ void Projector::pull(const Overwrite& overwrite) {
                                                 .origin = origin});
     builder_.reads(op, Memory{source, place}, atoms);
     if (target)
-        write(op, destination, area, atoms);
+        places_.write(op, destination, area, atoms);
     else
-        write_late(destination, atoms, area, op, origin);
-}
-
-// The member's operation that has these values in its registers: the one that wrote them, or a copy of them.
-OpRef Projector::extendable(Member member, AtomRange atoms) const {
-    const AreaId place = sides_[member].place[atoms.begin];
-    const Memory memory = Memory{member, place};
-    const auto is_candidate = [&](OpRef ref) {
-        if (ref == no_op || ref.member != member) return false;
-        const Op& op = builder_.op(ref);
-        return op.begin == atoms.begin && op.end == atoms.end &&
-               (op.kind == Op::Kind::combine || op.kind == Op::Kind::copy);
-    };
-    const auto holds_for_all = [&](const std::function<bool(std::uint32_t)>& holds) {
-        bool all = true;
-        for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) all &= holds(atom);
-        return all;
-    };
-    const OpRef writer = builder_.writer(memory, atoms.begin);
-    if (is_candidate(writer) &&
-        holds_for_all([&](std::uint32_t atom) { return builder_.writer(memory, atom) == writer; }))
-        return writer;
-    for (const OpRef reader : builder_.readers(memory, atoms.begin)) {
-        const auto reads = [&](std::uint32_t atom) {
-            const auto& readers = builder_.readers(memory, atom);
-            return std::find(readers.begin(), readers.end(), reader) != readers.end();
-        };
-        if (is_candidate(reader) && builder_.op(reader).kind == Op::Kind::copy &&
-            builder_.op(reader).operands[0] == place && holds_for_all(reads))
-            return reader;
-    }
-    return no_op;
-}
-
-bool Projector::extend(Member member, AtomRange atoms, Member destination) {
-    const OpRef op = extendable(member, atoms);
-    const AreaId target = home(destination, atoms);
-    if (op == no_op || is_lent(destination, target, atoms)) return false;
-    if (!builder_.can_write_too(op, Memory{destination, target}, atoms)) return false;
-    builder_.write_too(op, destination, target, atoms);
-    new_places_.push_back([this, destination, target, atoms] { set_place(destination, atoms, target); });
-    return true;
+        places_.write_late(destination, atoms, area, op, origin);
 }
 
 void Projector::complete_output(Member member) {
     const auto origin = static_cast<std::uint32_t>(graph_.origins.size());
     std::vector<AtomRange> runs;
-    for_places(member, sides_[member].output, [&](AtomRange run) { runs.push_back(run); });
+    places_.for_runs(member, places_.output(member), [&](AtomRange run) { runs.push_back(run); });
     for (const AtomRange run : runs) {
-        const AreaId place = sides_[member].place[run.begin];
+        const AreaId place = places_.at(member, run.begin);
         if (place == output_area) continue;
-        if (economy_ == Economy::bytes && extend(member, run, member)) continue;
-        copy(member, run, place, output_area, origin);
+        if (economy_ == Economy::bytes && places_.extend(member, run, member)) continue;
+        places_.copy(member, run, place, output_area, origin);
     }
-    new_places_.clear();
 }
 
 }  // namespace

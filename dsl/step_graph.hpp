@@ -36,6 +36,7 @@ struct Strand {
 // An algorithm that the compiler chose where the schedule names none.
 struct Choice {
     Span call;
+    const ast::Algorithm* algorithm;
     std::string
         text;  // "reduce_scatter over gpu (8 ranks): direct 31 us; halving 52 us; ring 118 us (at 1 MiB)"
 };

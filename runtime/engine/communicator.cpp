@@ -163,7 +163,7 @@ void Communicator::say_goodbye() {
     try {
         if (progress_->failure()) return;
         std::int32_t here = 1, all = 0;
-        progress_->wait(progress_->start(meeting("destroy"), 1, &here, &all, goodbye_limit));
+        progress_->wait(progress_->start(make_meeting("destroy"), 1, &here, &all, goodbye_limit));
     } catch (const Error& error) {
         // The caller can be told no more, but wrong results must not pass unseen.
         if (error.status() == Status::mismatch) std::fprintf(stderr, "hocket: %s\n", error.what());
@@ -172,24 +172,32 @@ void Communicator::say_goodbye() {
 }
 
 // The communicator's schedule, for the collectives that it exists for: "ring" has no broadcast, and a program
-// that all_reduces by it may broadcast all the same.
+// that all_reduces by it may broadcast all the same. One that exists for none is asked for, for the error
+// that says where it was looked for.
 std::string Communicator::own_schedule(dsl::Collective collective) const {
     using dsl::Collective;
     if (options_.schedule.empty()) return "";
-    dsl::Library library(options_.schedule_path);
-    const auto exists_for = [&](Collective which) {
-        try {
-            dsl::find_runnable(library, options_.schedule, which);
-            return true;
-        } catch (const dsl::NotFoundError&) {
-            return false;
+    const std::lock_guard lock(planning_);
+    if (!own_collectives_) {
+        dsl::Library library(options_.schedule_path);
+        std::set<Collective> existing;
+        for (const auto which : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+                                 Collective::broadcast}) {
+            try {
+                in_dsl([&] { return dsl::find_runnable(library, options_.schedule, which); });
+                existing.insert(which);
+            } catch (const Error& error) {
+                if (error.status() != Status::not_found) throw;
+            }
         }
-    };
-    if (in_dsl([&] { return exists_for(collective); })) return options_.schedule;
-    for (const auto other :
-         {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast})
-        if (in_dsl([&] { return exists_for(other); })) return "";
-    return options_.schedule;  // exists for none: an error that says where it was looked for
+        own_collectives_ = std::move(existing);
+    }
+    return own_collectives_->empty() || own_collectives_->contains(collective) ? options_.schedule : "";
+}
+
+std::unique_ptr<dsl::CheckedSchedule> Communicator::check(const dsl::PlanRequest& request) const {
+    const std::lock_guard lock(planning_);
+    return in_dsl([&] { return planner_.check(request); });
 }
 
 // What was measured to be the fastest. Null where nothing was, or where it doesn't run any more: then it
@@ -200,7 +208,7 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
     if (!tuned) return nullptr;
     request.schedule = tuned->schedule;
     try {
-        auto checked = in_dsl([&] { return dsl::check_schedule(request); });
+        auto checked = check(request);
         why.push_back(fmt::format(
             "tuned: {} {} measured at {} ({})", tuned->schedule, dsl::text_of_time(tuned->us * 1e-6),
             dsl::text_of_size(static_cast<double>(tuned->bytes)), agreement_.tuning_file));
@@ -230,22 +238,24 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
     request.ranks = size();
     request.root = choice.root;
     request.hosts = agreement_.hosts;
-    request.economy = bytes <= small_bytes ? dsl::Economy::waits : dsl::Economy::bytes;
+    const bool counts_waits = neighbourhood_ && bytes <= small_bytes;
+    request.economy = counts_waits ? dsl::Economy::waits : dsl::Economy::bytes;
     request.bytes = bytes;
     std::vector<std::string> why;
     std::unique_ptr<dsl::CheckedSchedule> checked;
     if (request.schedule.empty()) checked = tuned_schedule(request, why);
-    if (!checked) checked = in_dsl([&] { return dsl::check_schedule(request); });
+    if (!checked) checked = check(request);
     why.insert(why.end(), checked->choices().begin(), checked->choices().end());
-    dsl::RankProgram program = in_dsl([&] { return checked->project(rank()); });
-    SizedPlans::Sized sized{nullptr, program.schedule};
+    SizedPlans::Sized sized{nullptr, checked->name()};
     for (const std::string& line : why) sized.schedule += "\n" + line;
     for (const auto& [plan, schedule] : made)
-        if (plan->program().fingerprint == program.fingerprint && plan->program().economy == program.economy)
+        if (plan->program().fingerprint == checked->fingerprint() &&
+            plan->program().economy == request.economy)
             sized.plan = plan;
+    if (sized.plan) return sized;
     const auto executor = choice.executor == ExecutorKind::automatic ? options_.executor : choice.executor;
-    if (!sized.plan)
-        sized.plan = Plan::make(std::move(program), choice.type, choice.op, executor, choice.purpose);
+    dsl::RankProgram program = in_dsl([&] { return checked->project(rank()); });
+    sized.plan = Plan::make(std::move(program), choice.type, choice.op, executor);
     return sized;
 }
 
@@ -262,15 +272,14 @@ std::unique_ptr<SizedPlans> Communicator::make_plans(const PlanChoice& choice) c
 }
 
 SizedPlans& Communicator::cached_plans(const PlanChoice& choice) {
-    const bool is_usual = choice.root == 0 && !choice.schedule && choice.purpose.empty();
+    const bool is_usual = choice.root == 0 && !choice.schedule;
     auto& usual = usual_plans_[(static_cast<std::size_t>(choice.collective) * types +
                                 static_cast<std::size_t>(choice.type)) *
                                    operators +
                                static_cast<std::size_t>(choice.op)];
     if (is_usual)
         if (SizedPlans* known = usual.load(std::memory_order_acquire)) return *known;
-    const Key key{choice.collective, choice.type,     choice.op,     choice.root,
-                  choice.schedule,   choice.executor, choice.purpose};
+    const Key key{choice.collective, choice.type, choice.op, choice.root, choice.schedule, choice.executor};
     const std::lock_guard lock(plans_mutex_);
     std::unique_ptr<SizedPlans>& plans = plans_[key];
     if (!plans) plans = lazy_plans(choice);
@@ -295,15 +304,16 @@ Execution& Communicator::start(const std::shared_ptr<Plan>& plan, const void* se
 // Not over the bootstrap: that would pass through rank 0, and a rank that waits there would not drive the
 // operations in flight that others wait for.
 void Communicator::barrier() {
+    std::call_once(barrier_made_, [this] { barrier_ = make_meeting("barrier"); });
     std::int32_t here = 1, all = 0;
-    progress_->run(meeting("barrier"), 1, &here, &all);
+    progress_->run(barrier_, 1, &here, &all);
 }
 
 // By the library's own choice, whatever the communicator's is.
-const std::shared_ptr<Plan>& Communicator::meeting(const std::string& purpose) {
-    const PlanChoice choice{
-        .type = DataType::int32, .schedule = "", .executor = ExecutorKind::interpreter, .purpose = purpose};
-    return cached_plans(choice).for_bytes(sizeof(std::int32_t)).plan;
+std::shared_ptr<Plan> Communicator::make_meeting(const std::string& purpose) {
+    const auto& plan =
+        cached_plan({.type = DataType::int32, .schedule = "", .executor = ExecutorKind::interpreter}, 1);
+    return Plan::make(plan->program(), plan->type(), plan->op(), ExecutorKind::interpreter, purpose);
 }
 
 }  // namespace hocket::engine

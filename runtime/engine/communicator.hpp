@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -28,7 +29,6 @@ struct PlanChoice {
     int root = 0;                                        // broadcast only
     std::optional<std::string> schedule = std::nullopt;  // none: the communicator's
     ExecutorKind executor = ExecutorKind::automatic;     // automatic: the communicator's
-    std::string purpose = "";                            // see Plan::make
 };
 
 // All functions are thread-safe and throw hocket::Error. Executions are handed out as in Progress.
@@ -79,16 +79,17 @@ class Communicator {
     void open_fabric();
     JobShape shape() const;
     std::string own_schedule(dsl::Collective collective) const;
+    std::unique_ptr<dsl::CheckedSchedule> check(const dsl::PlanRequest& request) const;
     SizedPlans::Sized make_plan(const PlanChoice& choice, std::uint64_t bytes,
                                 const SizedPlans::Made& made) const;
     std::unique_ptr<dsl::CheckedSchedule> tuned_schedule(dsl::PlanRequest request,
                                                          std::vector<std::string>& why) const;
     std::unique_ptr<SizedPlans> lazy_plans(const PlanChoice& choice) const;
-    const std::shared_ptr<Plan>& meeting(const std::string& purpose);
+    std::shared_ptr<Plan> make_meeting(const std::string& purpose);
     void say_goodbye();
 
-    using Key = std::tuple<dsl::Collective, DataType, ReduceOp, int, std::optional<std::string>, ExecutorKind,
-                           std::string>;
+    using Key =
+        std::tuple<dsl::Collective, DataType, ReduceOp, int, std::optional<std::string>, ExecutorKind>;
     static constexpr std::size_t collectives = 4, types = 4, operators = 3;
 
     Options options_;
@@ -103,6 +104,11 @@ class Communicator {
     transport::Window* window_ = nullptr;
     std::unique_ptr<transport::Fabric> fabric_;
     std::unique_ptr<Progress> progress_;
+    mutable std::mutex planning_;  // for these two
+    mutable dsl::Planner planner_;
+    mutable std::optional<std::set<dsl::Collective>> own_collectives_;  // that options_.schedule exists for
+    std::once_flag barrier_made_;
+    std::shared_ptr<Plan> barrier_;
     std::mutex plans_mutex_;
     std::map<Key, std::unique_ptr<SizedPlans>> plans_;
     // The communicator's own choices from or to rank 0, found without a lock.

@@ -1,56 +1,16 @@
 #include "runtime/jit/compiled_program.hpp"
 
 #include <fmt/format.h>
-#include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
-#include <llvm/ExecutionEngine/Orc/LLJIT.h>
-#include <llvm/IR/LegacyPassManager.h>
-#include <llvm/Support/TargetSelect.h>
-#include <llvm/Support/raw_ostream.h>
 
-#include <cstring>
-#include <mutex>
-#include <utility>
+#include <set>
+#include <vector>
 
 #include "runtime/error.hpp"
-#include "runtime/jit/module_builder.hpp"
+#include "runtime/jit/kernels.hpp"
 #include "runtime/jit/streaming.hpp"
 
 namespace hocket::jit {
 namespace {
-
-namespace orc = llvm::orc;
-
-[[noreturn]] void fail(const char* what, llvm::Error error) {
-    throw Error(Status::internal,
-                fmt::format("JIT: cannot {}: {}; HOCKET_EXECUTOR=interpreter runs plans without it", what,
-                            llvm::toString(std::move(error))));
-}
-
-void check(const char* what, llvm::Error error) {
-    if (error) fail(what, std::move(error));
-}
-
-template <typename T>
-T take(const char* what, llvm::Expected<T> value) {
-    if (!value) fail(what, value.takeError());
-    return std::move(*value);
-}
-
-orc::JITTargetMachineBuilder host() {
-    static std::once_flag once;
-    std::call_once(once, [] {
-        llvm::InitializeNativeTarget();
-        llvm::InitializeNativeTargetAsmPrinter();
-    });
-    auto builder = take("detect this machine's CPU", orc::JITTargetMachineBuilder::detectHost());
-    // What LLVM's JIT linker takes; said here so that the assembly printed is that of the code that runs.
-    builder.setRelocationModel(llvm::Reloc::PIC_).setCodeModel(llvm::CodeModel::Small);
-    return builder;
-}
-
-std::unique_ptr<llvm::TargetMachine> machine_for(orc::JITTargetMachineBuilder& builder) {
-    return take("generate code for this machine's CPU", builder.createTargetMachine());
-}
 
 // Checked here, so that a defect elsewhere is a message and not a wild pointer in generated code.
 void check_program(const dsl::RankProgram& program) {
@@ -79,76 +39,104 @@ void check_program(const dsl::RankProgram& program) {
     }
 }
 
-class OrcProgram final : public CompiledProgram {
+bool is_work(const dsl::Op& op) {
+    return op.kind == dsl::Op::Kind::combine || op.kind == dsl::Op::Kind::copy;
+}
+
+// A combine or copy: the kernels that do it, and what they are called with.
+struct Step {
+    KernelShape shape;
+    Code code = nullptr;         // null: no combine or copy
+    Kernel* streamed = nullptr;  // compiled when there is a count for which it is needed
+    std::uint64_t least_streamed = no_streaming;
+    dsl::BoundaryId begin = 0, end = 0;
+    std::uint32_t operands = 0, destinations = 0;
+    std::size_t area_ids = 0;  // where its area ids begin
+};
+
+class Program final : public CompiledProgram {
   public:
-    explicit OrcProgram(CodeSource source) : source_(std::move(source)) {
-        auto builder = host();
-        auto context = std::make_unique<llvm::LLVMContext>();
-        auto module = build_module(source_, *machine_for(builder), *context);
-        jit_ = take("start LLVM's JIT", orc::LLJITBuilder()
-                                            .setJITTargetMachineBuilder(std::move(builder))
-                                            .setPlatformSetUp(orc::setUpInactivePlatform)
-                                            .setLinkProcessSymbolsByDefault(false)
-                                            .create());
-        define_symbols();
-        check("compile", jit_->addIRModule(orc::ThreadSafeModule(std::move(module), std::move(context))));
-        bind_ = take("find the generated code", jit_->lookup(bind_symbol)).toPtr<Bind>();
-        steps_ = take("find the generated code", jit_->lookup(steps_symbol)).toPtr<const Step*>();
+    Program(const dsl::RankProgram& program, DataType type, ReduceOp op)
+        : type_(type), boundaries_(program.boundaries) {
+        for (const dsl::Op& operation : program.ops) add(operation, op);
     }
 
-    void bind(std::uint64_t count, std::uint64_t* byte_offsets) const override { bind_(count, byte_offsets); }
+    void bind(std::uint64_t count, std::uint64_t* byte_offsets) const override {
+        for (std::size_t b = 0; b < boundaries_.size(); ++b)
+            byte_offsets[b] = boundaries_[b].offset(count) * element_size(type_);
+        for (const Step& step : steps_)
+            if (byte_offsets[step.end] - byte_offsets[step.begin] >= step.least_streamed)
+                step.streamed->code();
+    }
 
     void run(dsl::OpId op, std::byte* const* areas, const std::uint64_t* byte_offsets) const override {
-        if (op >= source_.ops.size() || !steps_[op])
+        if (op >= steps_.size() || !steps_[op].code)
             throw Error(
                 Status::internal,
                 fmt::format("JIT: operation {} is not a combine or copy of the program; please report it",
                             op));
-        steps_[op](areas, byte_offsets);
+        const Step& step = steps_[op];
+        const std::uint64_t begin = byte_offsets[step.begin], bytes = byte_offsets[step.end] - begin;
+        if (bytes < step.least_streamed)
+            call(step.code, step, areas, begin, bytes);
+        else
+            run_large(step, areas, begin, bytes);
     }
 
-    std::string llvm_ir() const override {
-        auto builder = host();
-        llvm::LLVMContext context;
-        std::string text;
-        llvm::raw_string_ostream stream(text);
-        build_module(source_, *machine_for(builder), context)->print(stream, nullptr);
-        return text;
-    }
-
-    std::string assembly() const override {
-        auto builder = host();
-        llvm::LLVMContext context;
-        const auto machine = machine_for(builder);
-        const auto module = build_module(source_, *machine, context);
-        llvm::SmallString<0> text;
-        llvm::raw_svector_ostream stream(text);
-        llvm::legacy::PassManager passes;
-        if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
-            throw Error(Status::internal, "JIT: LLVM cannot print assembly for this machine");
-        passes.run(*module);
-        return text.str().str();
-    }
+    std::string llvm_ir() const override { return jit::llvm_ir(shapes()); }
+    std::string assembly() const override { return jit::assembly(shapes()); }
 
   private:
-    // The only names that generated code can reach.
-    void define_symbols() {
-        const auto symbol = [](auto* function) {
-            return orc::ExecutorSymbolDef(orc::ExecutorAddr::fromPtr(function),
-                                          llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable);
-        };
-        using Copy = void* (*)(void*, const void*, std::size_t);
-        check("define symbols", jit_->getMainJITDylib().define(orc::absoluteSymbols({
-                                    {jit_->mangleAndIntern("memcpy"), symbol(static_cast<Copy>(std::memcpy))},
-                                    {jit_->mangleAndIntern(wide_offset_symbol), symbol(&wide_offset)},
-                                    {jit_->mangleAndIntern(streaming_head_symbol), symbol(&streaming_head)},
-                                })));
+    void add(const dsl::Op& op, ReduceOp reduction) {
+        Step& step = steps_.emplace_back();
+        if (!is_work(op)) return;
+        step.operands = static_cast<std::uint32_t>(op.operands.size());
+        step.destinations = static_cast<std::uint32_t>(1 + op.also.size());
+        step.shape = KernelShape::of(type_, reduction, step.operands, step.destinations);
+        step.code = find_kernel(step.shape).code();
+        if (machine_streams) {
+            step.streamed = &find_kernel(step.shape.streaming());
+            step.least_streamed = least_streamed_bytes(step.operands, step.destinations);
+        }
+        step.begin = op.begin;
+        step.end = op.end;
+        step.area_ids = area_ids_.size();
+        area_ids_.push_back(op.area);
+        area_ids_.insert(area_ids_.end(), op.also.begin(), op.also.end());
+        area_ids_.insert(area_ids_.end(), op.operands.begin(), op.operands.end());
     }
 
-    const CodeSource source_;  // to print the code again
-    std::unique_ptr<orc::LLJIT> jit_;
-    Bind bind_ = nullptr;
-    const Step* steps_ = nullptr;
+    void call(Code code, const Step& step, std::byte* const* areas, std::uint64_t begin,
+              std::uint64_t bytes) const {
+        code(areas, &area_ids_[step.area_ids], begin, bytes, step.operands, step.destinations);
+    }
+
+    // Streams what can be streamed: from the first cache line of the destinations on, whole blocks.
+    void run_large(const Step& step, std::byte* const* areas, std::uint64_t begin,
+                   std::uint64_t bytes) const {
+        const std::uint64_t head = streaming_head(areas, &area_ids_[step.area_ids], step.operands,
+                                                  step.destinations, begin, bytes, element_size(type_));
+        if (head == no_streaming) return call(step.code, step, areas, begin, bytes);
+        const std::uint64_t streamed = (bytes - head) / streamed_unit * streamed_unit;
+        call(step.code, step, areas, begin, head);
+        call(step.streamed->code(), step, areas, begin + head, streamed);
+        call(step.code, step, areas, begin + head + streamed, bytes - head - streamed);
+    }
+
+    // Of all kernels that it may call.
+    std::vector<KernelShape> shapes() const {
+        std::set<KernelShape> shapes;
+        for (const Step& step : steps_) {
+            if (step.code) shapes.insert(step.shape);
+            if (step.streamed) shapes.insert(step.shape.streaming());
+        }
+        return {shapes.begin(), shapes.end()};
+    }
+
+    const DataType type_;
+    const std::vector<dsl::Rational> boundaries_;
+    std::vector<Step> steps_;
+    std::vector<std::uint32_t> area_ids_;  // of each step: the destinations', then the operands'
 };
 
 }  // namespace
@@ -156,7 +144,7 @@ class OrcProgram final : public CompiledProgram {
 std::unique_ptr<CompiledProgram> CompiledProgram::compile(const dsl::RankProgram& program, DataType type,
                                                           ReduceOp op) {
     check_program(program);
-    return std::make_unique<OrcProgram>(CodeSource{program.boundaries, program.ops, type, op});
+    return std::make_unique<Program>(program, type, op);
 }
 
 }  // namespace hocket::jit

@@ -1,4 +1,4 @@
-// A rank's program as machine code.
+// A rank's program as calls of machine code: of kernels that all programs of the process share (kernels.hpp).
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,15 @@ class CompiledProgram {
                                                     ReduceOp op);
     virtual ~CompiledProgram() = default;
 
-    // byte_offsets[b] = floor(boundaries[b] * count) * element size, for all boundaries of the program:
-    // generated code with the fractions folded in. Thread-safe.
+    // byte_offsets[b] = floor(boundaries[b] * count) * element size, for all boundaries of the program.
+    // Compiles what operations of that size need beside what others do; throws like compile(). Thread-safe.
     virtual void bind(std::uint64_t count, std::uint64_t* byte_offsets) const = 0;
 
-    // Runs operation `op` (a combine or a copy) of the program: generated code with areas, boundaries and
-    // arity folded in. areas[a] is the virtual base of area a (see rank_program.hpp). Thread-safe.
+    // Runs operation `op` (a combine or a copy) of the program, for offsets that bind() gave. areas[a] is the
+    // virtual base of area a (see rank_program.hpp). Thread-safe.
     virtual void run(dsl::OpId op, std::byte* const* areas, const std::uint64_t* byte_offsets) const = 0;
 
-    // For `schedc explain --emit llvm|asm`: the optimised module as text. Made on demand.
+    // For `schedc explain --emit llvm|asm`: the kernels that operations may call, as text. Made on demand.
     virtual std::string llvm_ir() const = 0;
     virtual std::string assembly() const = 0;
 };

@@ -1,14 +1,16 @@
 #include "runtime/jit/kernel_builder.hpp"
 
 #include <fmt/format.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/Analysis/TargetTransformInfo.h>
+#include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicsX86.h>
-#include <llvm/TargetParser/Triple.h>
 
-#include <algorithm>
 #include <bit>
+#include <functional>
+#include <iterator>
 #include <string>
-
-#include "runtime/jit/streaming.hpp"
+#include <vector>
 
 namespace hocket::jit {
 namespace {
@@ -27,78 +29,101 @@ llvm::Type* element_type(llvm::LLVMContext& context, DataType type) {
     return nullptr;
 }
 
-// Four vectors are enough independent chains of additions to hide their latency; and where stores stream,
-// more at once for each of several destinations are slower.
-constexpr std::size_t few_vectors = 4;
-constexpr std::size_t many_operands = 8;
-
 // The kernels' parameters.
 enum Parameter : unsigned { areas, area_ids, begin_bytes, bytes, operand_number, destination_number };
 
-}  // namespace
+class KernelBuilder {
+  public:
+    KernelBuilder(const KernelShape& shape, llvm::Module& module);
 
-KernelBuilder::KernelBuilder(llvm::Module& module, DataType type, ReduceOp op, unsigned vector_bits)
-    : module_(module),
-      type_(type),
-      op_(op),
+    void run(llvm::TargetMachine& machine);
+
+  private:
+    using Values = std::vector<llvm::Value*>;
+
+    // Consecutive values in memory, from element `index` on: what an iteration of a kernel's loops works on.
+    struct Piece {
+        llvm::Value* index;
+        llvm::Type* type;   // the element, or a vector
+        std::size_t count;  // of values of the type
+    };
+    // Emits the reading of all operands at a piece, and the writing of all destinations.
+    using Work = std::function<void(const Piece&)>;
+    using LoopBody = llvm::function_ref<Values(llvm::Value* index, const Values& carried)>;
+
+    llvm::Value* pointer(llvm::Value* k);
+    Work unrolled_work();
+    Work any_work();
+    std::size_t block_vectors(unsigned vector_bits) const;
+    llvm::Value* pieces(const std::string& name, llvm::Value* begin, Piece shape, const Work& work);
+    Values loop(const std::string& name, llvm::Value* begin, llvm::Value* limit, std::size_t step,
+                Values carried, LoopBody body);
+    llvm::BasicBlock* block(const std::string& name);
+
+    llvm::Value* address(llvm::Value* base, const Piece& piece, std::size_t k);
+    Values load(llvm::Value* base, const Piece& piece);
+    void store(llvm::Value* base, const Piece& piece, const Values& values);
+    void store_unless(llvm::Value* skipped, llvm::Value* base, const Piece& piece, const Values& values);
+    Values apply(Values a, const Values& b);
+    llvm::Value* apply(llvm::Value* a, llvm::Value* b);
+
+    const KernelShape& shape_;
+    llvm::Module& module_;
+    llvm::IRBuilder<> ir_;
+    llvm::Type* element_;
+    llvm::Function* kernel_;
+    llvm::Value* count_;  // of its elements
+};
+
+KernelBuilder::KernelBuilder(const KernelShape& shape, llvm::Module& module)
+    : shape_(shape),
+      module_(module),
       ir_(module.getContext()),
-      element_(element_type(module.getContext(), type)),
-      vector_lanes_(std::max<unsigned>(1, vector_bits / (8 * element_size(type)))),
-      many_vectors_(vector_bits >= 512 ? 16 : 8) {}
-
-llvm::Function* KernelBuilder::unrolled(std::size_t operands, std::size_t destinations) {
-    llvm::Function*& kernel = unrolled_[{operands, destinations}];
-    if (kernel) return kernel;
-    std::string name = operands == 1 ? "copy" : fmt::format("combine{}", operands);
-    if (destinations > 1) name += fmt::format("_to_{}", destinations);
-    if (operands > 1) name += fmt::format("_{}_{}", name_of(type_), name_of(op_));
-
-    const auto work = [&] { return unrolled_work(operands, destinations); };
-    kernel = begin_kernel(name + "_cached", false);
-    if (operands == 1 && destinations == 1)
-        emit_memcpy();
-    else
-        emit_loops(operands < many_operands ? few_vectors : many_vectors_, work());
-    if (can_stream()) {
-        llvm::Function* cached = kernel;
-        llvm::Function* streamed = begin_kernel(name + "_streamed", false);
-        emit_streaming(few_vectors, cached, {ir_.getInt64(operands), ir_.getInt64(destinations)}, work);
-        kernel = begin_kernel(name, false);
-        emit_choice(least_streamed_bytes(operands, destinations), cached, streamed);
-    }
-    return kernel;
-}
-
-llvm::Function* KernelBuilder::any() {
-    if (any_) return any_;
-    const std::string name = fmt::format("combine_any_{}_{}", name_of(type_), name_of(op_));
-    any_ = begin_kernel(name + "_cached", true);
-    emit_loops(many_vectors_, any_work());
-    if (can_stream()) {
-        llvm::Function* cached = any_;
-        any_ = begin_kernel(name, true);
-        emit_streaming(many_vectors_, cached,
-                       {any_->getArg(operand_number), any_->getArg(destination_number)},
-                       [&] { return any_work(); });
-    }
-    return any_;
-}
-
-llvm::Function* KernelBuilder::begin_kernel(const std::string& name, bool takes_numbers) {
+      element_(element_type(module.getContext(), shape.type)) {
     std::vector<llvm::Type*> parameters{ir_.getPtrTy(), ir_.getPtrTy()};
-    parameters.resize(takes_numbers ? 6 : 4, ir_.getInt64Ty());
-    kernel_ = llvm::Function::Create(llvm::FunctionType::get(ir_.getVoidTy(), parameters, false),
-                                     llvm::Function::InternalLinkage, name, module_);
-    kernel_->setDoesNotThrow();
     constexpr const char* names[] = {"areas", "area_ids", "begin", "bytes", "operands", "destinations"};
+    parameters.resize(std::size(names), ir_.getInt64Ty());
+    kernel_ = llvm::Function::Create(llvm::FunctionType::get(ir_.getVoidTy(), parameters, false),
+                                     llvm::Function::ExternalLinkage, name_of(shape), module_);
+    kernel_->setDoesNotThrow();
     for (std::size_t i = 0; i < parameters.size(); ++i) kernel_->getArg(i)->setName(names[i]);
     ir_.SetInsertPoint(block("entry"));
-    count_ = elements(kernel_->getArg(bytes), "count");
-    return kernel_;
+    count_ =
+        ir_.CreateLShr(kernel_->getArg(bytes), std::countr_zero(element_size(shape.type)), "count", true);
 }
 
-llvm::Value* KernelBuilder::elements(llvm::Value* bytes, const char* name) {
-    return ir_.CreateLShr(bytes, std::countr_zero(element_size(type_)), name, true);
+void KernelBuilder::run(llvm::TargetMachine& machine) {
+    // The width of a vector register depends on the machine alone; LLVM wants a function to ask about.
+    const unsigned vector_bits = machine.getTargetTransformInfo(*kernel_)
+                                     .getRegisterBitWidth(llvm::TargetTransformInfo::RGK_FixedWidthVector)
+                                     .getFixedValue();
+    const std::size_t lanes = vector_bits / (8 * element_size(shape_.type));
+    const Work work = shape_.operands == 0 ? any_work() : unrolled_work();
+    llvm::Value* index = ir_.getInt64(0);
+    if (lanes > 1) {
+        llvm::Type* vector = llvm::FixedVectorType::get(element_, static_cast<unsigned>(lanes));
+        index = pieces("blocks", index, {nullptr, vector, block_vectors(vector_bits)}, work);
+        if (!shape_.streamed) index = pieces("vectors", index, {nullptr, vector, 1}, work);
+    }
+    if (shape_.streamed)
+        // Streaming stores may be seen later than those that follow them; not beyond this.
+        ir_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
+    else
+        pieces("elements", index, {nullptr, element_, 1}, work);
+    ir_.CreateRetVoid();
+}
+
+// Four vectors are enough independent chains of additions to hide their latency. A block of half of the
+// registers, for many operands: their streams take turns less often, which the prefetchers like, and pointers
+// that live on the stack are loaded less often. But where stores stream, more at once for each of several
+// destinations are slower. And LLVM's scheduler takes quadratic time for a block.
+std::size_t KernelBuilder::block_vectors(unsigned vector_bits) const {
+    constexpr std::size_t few_vectors = 4, many_operands = 8, most_accesses = 300;
+    const std::size_t many_vectors = vector_bits >= 512 ? 16 : 8;
+    const std::size_t streams = shape_.operands + shape_.destinations;
+    if (shape_.operands == 0) return many_vectors;
+    if (shape_.streamed || shape_.operands < many_operands) return few_vectors;
+    return many_vectors * streams <= most_accesses ? many_vectors : many_vectors / 2;
 }
 
 // Where the k-th of area_ids begins.
@@ -112,7 +137,8 @@ llvm::Value* KernelBuilder::pointer(llvm::Value* k) {
                          kernel_->getArg(begin_bytes), "pointer");
 }
 
-KernelBuilder::Work KernelBuilder::unrolled_work(std::size_t operands, std::size_t destinations) {
+KernelBuilder::Work KernelBuilder::unrolled_work() {
+    const auto [operands, destinations] = std::pair(shape_.operands, shape_.destinations);
     Values to, from;
     for (std::size_t k = 0; k < destinations; ++k) {
         to.push_back(pointer(ir_.getInt64(k)));
@@ -151,91 +177,6 @@ KernelBuilder::Work KernelBuilder::any_work() {
             return Values();
         });
     };
-}
-
-void KernelBuilder::emit_loops(std::size_t block_vectors, const Work& work) {
-    llvm::Value* index = ir_.getInt64(0);
-    if (vector_lanes_ > 1) {
-        llvm::Type* vector = llvm::FixedVectorType::get(element_, vector_lanes_);
-        index = pieces("blocks", index, {nullptr, vector, block_vectors, false}, work);
-        index = pieces("vectors", index, {nullptr, vector, 1, false}, work);
-    }
-    pieces("elements", index, {nullptr, element_, 1, false}, work);
-    ir_.CreateRetVoid();
-}
-
-// From one area to another. Below the size for streaming, libc's is not to be beaten.
-void KernelBuilder::emit_memcpy() {
-    llvm::Value *destination = pointer(ir_.getInt64(0)), *source = pointer(ir_.getInt64(1));
-    llvm::BasicBlock *copy = block("copy"), *done = block("done");
-    ir_.CreateCondBr(ir_.CreateICmpEQ(destination, source, "is_source"), done, copy);
-    ir_.SetInsertPoint(copy);
-    const llvm::Align align(element_size(type_));
-    ir_.CreateMemCpy(destination, align, source, align, kernel_->getArg(bytes))->setTailCall();
-    ir_.CreateBr(done);
-    ir_.SetInsertPoint(done);
-    ir_.CreateRetVoid();
-}
-
-// The machines on which it was measured, and whose fence is known here.
-bool KernelBuilder::can_stream() const {
-    return vector_lanes_ > 1 && llvm::Triple(module_.getTargetTriple()).isX86();
-}
-
-// A function of its own, so that small operations don't pay for what large ones need.
-void KernelBuilder::emit_choice(std::uint64_t least_bytes, llvm::Function* cached, llvm::Function* streamed) {
-    Values arguments;
-    for (llvm::Argument& argument : kernel_->args()) arguments.push_back(&argument);
-    llvm::BasicBlock *small = block("small"), *large = block("large");
-    ir_.CreateCondBr(ir_.CreateICmpULT(arguments[bytes], ir_.getInt64(least_bytes)), small, large);
-    for (const auto& [where, function] : {std::pair(small, cached), {large, streamed}}) {
-        ir_.SetInsertPoint(where);
-        ir_.CreateCall(function, arguments)->setTailCall();
-        ir_.CreateRetVoid();
-    }
-}
-
-// Streams if streaming_head() says so. The `cached` kernel does what is left before and after whole blocks,
-// or everything.
-void KernelBuilder::emit_streaming(std::size_t block_vectors, llvm::Function* cached, Numbers numbers,
-                                   llvm::function_ref<Work()> make_work) {
-    const auto run_cached = [&](llvm::Value* begin, llvm::Value* size) {
-        Values arguments;
-        for (llvm::Argument& argument : kernel_->args()) arguments.push_back(&argument);
-        arguments[begin_bytes] = begin;
-        arguments[bytes] = size;
-        return ir_.CreateCall(cached, arguments);
-    };
-    llvm::Value *begin = kernel_->getArg(begin_bytes), *size = kernel_->getArg(bytes);
-    llvm::BasicBlock *refused = block("refused"), *streaming = block("streaming");
-    llvm::Value* head = ask_for_head(numbers);
-    ir_.CreateCondBr(ir_.CreateICmpEQ(head, ir_.getInt64(no_streaming)), refused, streaming);
-
-    ir_.SetInsertPoint(refused);
-    run_cached(begin, size)->setTailCall();
-    ir_.CreateRetVoid();
-
-    ir_.SetInsertPoint(streaming);
-    run_cached(begin, head);
-    llvm::Type* vector = llvm::FixedVectorType::get(element_, vector_lanes_);
-    llvm::Value* index =
-        pieces("streamed", elements(head, "head"), {nullptr, vector, block_vectors, true}, make_work());
-    // Streaming stores may be seen later than those that follow them; not beyond this.
-    ir_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
-    llvm::Value* done = ir_.CreateMul(index, ir_.getInt64(element_size(type_)), "done");
-    run_cached(ir_.CreateAdd(begin, done), ir_.CreateSub(size, done))->setTailCall();
-    ir_.CreateRetVoid();
-}
-
-llvm::Value* KernelBuilder::ask_for_head(Numbers numbers) {
-    llvm::Type *word = ir_.getInt64Ty(), *address = ir_.getPtrTy();
-    const auto decide = module_.getOrInsertFunction(streaming_head_symbol, word, address, address, word, word,
-                                                    word, word, word);
-    return ir_.CreateCall(
-        decide,
-        {kernel_->getArg(areas), kernel_->getArg(area_ids), numbers.operands, numbers.destinations,
-         kernel_->getArg(begin_bytes), kernel_->getArg(bytes), ir_.getInt64(element_size(type_))},
-        "head_bytes");
 }
 
 // Works on pieces of the given shape while a whole one is left; gives the index where that ended.
@@ -294,16 +235,16 @@ KernelBuilder::Values KernelBuilder::load(llvm::Value* base, const Piece& piece)
     Values values;
     for (std::size_t k = 0; k < piece.count; ++k)
         values.push_back(ir_.CreateAlignedLoad(piece.type, address(base, piece, k),
-                                               llvm::Align(element_size(type_)), "value"));
+                                               llvm::Align(element_size(shape_.type)), "value"));
     return values;
 }
 
 void KernelBuilder::store(llvm::Value* base, const Piece& piece, const Values& values) {
     const std::size_t size = module_.getDataLayout().getTypeStoreSize(piece.type);
     for (std::size_t k = 0; k < piece.count; ++k) {
-        const llvm::Align align(piece.streamed ? size : element_size(type_));
+        const llvm::Align align(shape_.streamed ? size : element_size(shape_.type));
         llvm::StoreInst* store = ir_.CreateAlignedStore(values[k], address(base, piece, k), align);
-        if (piece.streamed)
+        if (shape_.streamed)
             store->setMetadata(
                 llvm::LLVMContext::MD_nontemporal,
                 llvm::MDNode::get(module_.getContext(), llvm::ConstantAsMetadata::get(ir_.getInt32(1))));
@@ -330,8 +271,9 @@ KernelBuilder::Values KernelBuilder::apply(Values a, const Values& b) {
 // more, which is cheaper than llvm.maximum with its order of zeros.
 llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
     const bool floating = element_->isFloatingPointTy();
-    if (op_ == ReduceOp::sum) return floating ? ir_.CreateFAdd(a, b, "sum") : ir_.CreateAdd(a, b, "sum");
-    const bool max = op_ == ReduceOp::max;
+    if (shape_.op == ReduceOp::sum)
+        return floating ? ir_.CreateFAdd(a, b, "sum") : ir_.CreateAdd(a, b, "sum");
+    const bool max = shape_.op == ReduceOp::max;
     if (!floating) {
         llvm::Value* a_wins = max ? ir_.CreateICmpSGT(a, b) : ir_.CreateICmpSLT(a, b);
         return ir_.CreateSelect(a_wins, a, b, max ? "max" : "min");
@@ -339,6 +281,12 @@ llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
     llvm::Value* a_wins = max ? ir_.CreateFCmpOGT(a, b) : ir_.CreateFCmpOLT(a, b);
     llvm::Value* chosen = ir_.CreateSelect(a_wins, a, b);
     return ir_.CreateSelect(ir_.CreateFCmpUNO(a, a), a, chosen, max ? "max" : "min");
+}
+
+}  // namespace
+
+void build_kernel(const KernelShape& shape, llvm::TargetMachine& machine, llvm::Module& module) {
+    KernelBuilder(shape, module).run(machine);
 }
 
 }  // namespace hocket::jit

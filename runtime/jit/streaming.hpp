@@ -5,8 +5,6 @@
 // the result next finds it in memory. That pays where the data would not have stayed in the core's own cache.
 #pragma once
 
-#include <llvm/ADT/StringRef.h>
-
 #include <cstddef>
 #include <cstdint>
 
@@ -17,12 +15,18 @@ std::uint64_t least_streamed_bytes(std::uint64_t operands, std::uint64_t destina
 
 inline constexpr std::uint64_t no_streaming = ~std::uint64_t{0};
 
-// Called by generated code. Decides for one call of a kernel, for which it runs: the bytes (less than a cache
+// The machines on which it was measured, and whose fence is known.
+#ifdef __x86_64__
+inline constexpr bool machine_streams = true;
+#else
+inline constexpr bool machine_streams = false;
+#endif
+
+// Decides for one operation, as it is called: the bytes (less than a cache
 // line) after which all destinations are at the beginning of a cache line; no_streaming if the operation is
 // too small, if the destinations come to the beginnings of lines at different places or never at a whole
 // element, or if one of them is also an operand of a combine: its lines have just been read. (A copy skips a
 // destination that is its source.) area_ids are the destinations' and then the operands'.
-inline constexpr llvm::StringRef streaming_head_symbol = "streaming_head";
 std::uint64_t streaming_head(const std::byte* const* areas, const std::uint32_t* area_ids,
                              std::uint64_t operands, std::uint64_t destinations, std::uint64_t begin,
                              std::uint64_t bytes, std::uint64_t element_size);

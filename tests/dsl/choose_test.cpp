@@ -105,12 +105,16 @@ TEST_CASE("what is chosen can be asked for by its name, and is the same") {
 TEST_CASE("all ranks choose the same, whatever they have chosen before") {
     dsl::Library used({HOCKET_SCHEDULES_DIR});
     const dsl::Topology topology = dsl::host_topology(3, 2);
-    for (const std::uint64_t bytes : {64 * MiB, std::uint64_t{8}, 64 * KiB, 1 * MiB}) {
-        const dsl::Chosen choice = dsl::choose_schedule(used, topology, Collective::all_reduce, 0, bytes);
-        const dsl::Chosen fresh = chosen("3mx2h", bytes);
-        CHECK(choice.name == fresh.name);
-        CHECK(choice.why == fresh.why);
-    }
+    dsl::Proofs proofs(used, topology);
+    dsl::Choices choices(used, topology, proofs);
+    for (const std::uint64_t bytes : {64 * MiB, std::uint64_t{8}, 64 * KiB, 1 * MiB, std::uint64_t{8}})
+        for (const auto& [collective, root] :
+             {std::pair(Collective::all_reduce, 0), {Collective::broadcast, 4}, {Collective::broadcast, 1}}) {
+            const dsl::Chosen& choice = choices.schedule(collective, root, bytes);
+            const dsl::Chosen fresh = chosen("3mx2h", bytes, collective, root);
+            CHECK(choice.name == fresh.name);
+            CHECK(choice.why == fresh.why);
+        }
     CHECK(chosen("3mx2h", 0).why == chosen("3mx2h", MiB).why);
 }
 

@@ -121,11 +121,13 @@ TEST_CASE("more bytes never take less time") {
             const auto checked = dsl::check_schedule(
                 test::request(item.collective, item.schedule, topology));  // all are powers of two
             const dsl::StepGraph graph = checked->graph();
+            const dsl::Estimate estimate(graph, checked->levels());
             double before = 0;
             for (double size = 8; size < 1 << 30; size *= 8) {
-                const double seconds = dsl::estimate(graph, checked->levels(), size);
+                const double seconds = estimate.seconds(size);
                 INFO(item.schedule << " on " << topology << " at " << size);
                 CHECK(seconds > before);
+                CHECK(seconds == dsl::estimate(graph, checked->levels(), size));
                 before = seconds;
             }
         }

@@ -399,6 +399,21 @@ TEST_CASE("a barrier holds everybody until the last one comes") {
     CHECK(test::problems(outcomes) == "");
 }
 
+TEST_CASE("sizes that come out the same share a plan; messages need none of their own for small ones") {
+    for (const char* provider : {"", "tcp"}) {
+        const auto outcomes =
+            run_ranks({3, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int) {
+                const auto comm = join();
+                const auto plan = [&](std::uint64_t count) { return comm->cached_plan({}, count).get(); };
+                expect(plan(1) == plan(1000) && plan(1 << 20) == plan(1 << 23), "one plan for many sizes");
+                expect((plan(1) == plan(1 << 20)) == (provider[0] != '\0'), "a plan for small ones");
+                comm->barrier();
+            });
+        INFO(provider);
+        CHECK(test::problems(outcomes) == "");
+    }
+}
+
 TEST_CASE("a difference in the set-up is named at creation, on all ranks") {
     const auto outcomes = run_ranks({3}, [](int rank) {
         if (rank == 1) setenv("HOCKET_TOPOLOGY", "3x1", 1);

@@ -1,0 +1,103 @@
+#include "dsl/proof.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <set>
+
+#include "dsl/diagnostic.hpp"
+#include "dsl/verify.hpp"
+
+namespace hocket::dsl {
+
+std::uint64_t fingerprint(const StepGraph& graph) {
+    std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root};
+    for (const Step& step : graph.steps) {
+        numbers.insert(numbers.end(), {step.phase, step.source, step.destination, step.combines});
+        numbers.push_back(step.region);
+    }
+    for (const Region& region : graph.regions)
+        for (const Interval& interval : region)
+            numbers.insert(numbers.end(), {interval.begin.num(), interval.begin.den(), interval.end.num(),
+                                           interval.end.den()});
+    return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
+}
+
+void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size) {
+    const Runnable runnable{nullptr, &algorithm, {}, algorithm.name.text};
+    const Topology topology = flat_topology(size);
+    // A broadcast is checked from both ends and the middle of its group.
+    const std::set<Rank> roots = algorithm.root ? std::set<Rank>{0, size / 2, size - 1} : std::set<Rank>{0};
+    for (const Rank root : roots) {
+        ElaborateOptions options;
+        options.root = root;
+        std::string subject = fmt::format("algorithm {} {} on {} ranks", algorithm.name.text,
+                                          name_of(algorithm.collective), size);
+        if (algorithm.root) subject += fmt::format(" from {}", root);
+        verify(elaborate(runnable, library, topology, options), subject);
+    }
+}
+
+Chooser chooser_of(std::vector<Choice> choices) {
+    return [choices = std::move(choices)](Collective, const Group&, Span,
+                                          std::vector<Choice>& made) -> const ast::Algorithm& {
+        made.push_back(choices.at(made.size()));
+        return *made.back().algorithm;
+    };
+}
+
+Proofs::Algorithms Proofs::algorithms_of(const std::vector<Choice>& choices) {
+    Algorithms algorithms;
+    for (const Choice& choice : choices) algorithms.push_back(choice.algorithm);
+    return algorithms;
+}
+
+Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& choose) {
+    auto& proved = proved_[{runnable.schedule, runnable.algorithm, runnable.name, root}];
+    if (!proved.empty()) {
+        // One rank's steps are enough to hear what is chosen this time.
+        StepGraph own = elaborate(runnable, library_, topology_, {root, root, choose});
+        if (const auto known = proved.find(algorithms_of(own.choices)); known != proved.end())
+            return {known->second, std::move(own.choices)};
+    }
+    StepGraph graph = verified(runnable, root, choose);
+    const std::uint64_t hash = fingerprint(graph);
+    proved.emplace(algorithms_of(graph.choices), hash);
+    return {hash, std::move(graph.choices)};
+}
+
+StepGraph Proofs::verified(const Runnable& runnable, Rank root, const Chooser& choose) const {
+    std::set<std::pair<const ast::Algorithm*, Rank>> used;
+    ElaborateOptions options{root, std::nullopt, choose};
+    options.on_use = [&](const ast::Algorithm& algorithm, Rank size, Span) {
+        used.insert({&algorithm, size});
+    };
+    StepGraph graph = lay_out(runnable, options);
+    try {
+        verify(graph, fmt::format("{} {} {} on {}", runnable.schedule ? "schedule" : "algorithm",
+                                  runnable.name, name_of(runnable.collective()), topology_.name));
+    } catch (const DiagnosticError&) {
+        // If an algorithm is wrong by itself, its fault is told in its own, smaller terms.
+        for (const auto& [algorithm, size] : used) verify_algorithm(*algorithm, library_, size);
+        throw;
+    }
+    return graph;
+}
+
+// What is wrong may be so on this topology only: the message says which.
+StepGraph Proofs::lay_out(const Runnable& runnable, const ElaborateOptions& options) const {
+    try {
+        return elaborate(runnable, library_, topology_, options);
+    } catch (const ConditionError&) {
+        throw;
+    } catch (const DiagnosticError& error) {
+        Diagnostic diagnostic = error.diagnostic();
+        std::string levels;
+        for (const Level& level : topology_.levels) levels += " " + level.name;
+        diagnostic.notes.push_back(
+            {Span(), fmt::format("on topology {} (levels:{})", topology_.name, levels)});
+        throw DiagnosticError(std::move(diagnostic));
+    }
+}
+
+}  // namespace hocket::dsl

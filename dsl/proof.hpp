@@ -1,0 +1,48 @@
+// What has been verified on a topology: proved once, however often it is asked for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "dsl/elaborate.hpp"
+
+namespace hocket::dsl {
+
+// Of all ranks' steps themselves: equal exactly where all ranks do the same, however the text is spelled.
+std::uint64_t fingerprint(const StepGraph& graph);
+
+// By itself, on one level of so many ranks. Throws DiagnosticError.
+void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size);
+
+// A chooser that takes these, in this order.
+Chooser chooser_of(std::vector<Choice> choices);
+
+class Proofs {
+  public:
+    // Both must outlive it.
+    Proofs(const Library& library, const Topology& topology) : library_(library), topology_(topology) {}
+
+    struct Proof {
+        std::uint64_t fingerprint;
+        std::vector<Choice> choices;  // the chooser's
+    };
+    // Throws DiagnosticError for what is wrong.
+    Proof prove(const Runnable& runnable, Rank root, const Chooser& choose);
+
+  private:
+    using Algorithms = std::vector<const ast::Algorithm*>;
+    using Key = std::tuple<const ast::Schedule*, const ast::Algorithm*, std::string, Rank>;
+
+    static Algorithms algorithms_of(const std::vector<Choice>& choices);
+    StepGraph verified(const Runnable& runnable, Rank root, const Chooser& choose) const;
+    StepGraph lay_out(const Runnable& runnable, const ElaborateOptions& options) const;
+
+    const Library& library_;
+    const Topology& topology_;
+    std::map<Key, std::map<Algorithms, std::uint64_t>> proved_;  // fingerprints, by the algorithms chosen
+};
+
+}  // namespace hocket::dsl

@@ -1,0 +1,159 @@
+#include "runtime/jit/kernels.hpp"
+
+#include <fmt/format.h>
+#include <llvm/ExecutionEngine/Orc/CompileUtils.h>
+#include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "runtime/error.hpp"
+#include "runtime/jit/kernel_builder.hpp"
+
+namespace hocket::jit {
+namespace {
+
+namespace orc = llvm::orc;
+
+[[noreturn]] void fail(const char* what, const std::string& why) {
+    throw Error(
+        Status::internal,
+        fmt::format("JIT: cannot {}: {}; HOCKET_EXECUTOR=interpreter runs plans without it", what, why));
+}
+
+void check(const char* what, llvm::Error error) {
+    if (error) fail(what, llvm::toString(std::move(error)));
+}
+
+template <typename T>
+T take(const char* what, llvm::Expected<T> value) {
+    if (!value) fail(what, llvm::toString(value.takeError()));
+    return std::move(*value);
+}
+
+orc::JITTargetMachineBuilder host() {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    auto builder = take("detect this machine's CPU", orc::JITTargetMachineBuilder::detectHost());
+    // What LLVM's JIT linker takes; said here so that the assembly printed is that of the code that runs.
+    builder.setRelocationModel(llvm::Reloc::PIC_).setCodeModel(llvm::CodeModel::Small);
+    // The next level would order instructions once more, which takes as long as all the rest and gains
+    // nothing.
+    builder.setCodeGenOptLevel(llvm::CodeGenOptLevel::Less);
+    return builder;
+}
+
+std::unique_ptr<llvm::Module> build_module(const std::vector<KernelShape>& shapes,
+                                           llvm::TargetMachine& machine, llvm::LLVMContext& context) {
+    auto module = std::make_unique<llvm::Module>("hocket", context);
+    module->setTargetTriple(machine.getTargetTriple().str());
+    module->setDataLayout(machine.createDataLayout());
+    for (const KernelShape& shape : shapes) build_kernel(shape, machine, *module);
+    std::string complaint;
+    llvm::raw_string_ostream stream(complaint);
+    if (llvm::verifyModule(*module, &stream)) fail("compile", "the code is malformed: " + complaint);
+    return module;
+}
+
+// One thread at a time.
+class Compiler {
+  public:
+    Compiler()
+        : builder_(host()),
+          machine_(take("generate code for this machine's CPU", builder_.createTargetMachine())) {
+        const auto one_machine = [this](orc::JITTargetMachineBuilder) {
+            return std::make_unique<orc::SimpleCompiler>(*machine_);
+        };
+        jit_ = take("start LLVM's JIT", orc::LLJITBuilder()
+                                            .setJITTargetMachineBuilder(builder_)
+                                            .setCompileFunctionCreator(one_machine)
+                                            .setPlatformSetUp(orc::setUpInactivePlatform)
+                                            .setLinkProcessSymbolsByDefault(false)
+                                            .create());
+    }
+
+    llvm::TargetMachine& machine() { return *machine_; }
+
+    Code compile(const KernelShape& shape) {
+        auto context = std::make_unique<llvm::LLVMContext>();
+        auto module = build_module({shape}, *machine_, *context);
+        check("compile", jit_->addIRModule(orc::ThreadSafeModule(std::move(module), std::move(context))));
+        return take("find the generated code", jit_->lookup(name_of(shape))).toPtr<Code>();
+    }
+
+  private:
+    orc::JITTargetMachineBuilder builder_;
+    std::unique_ptr<llvm::TargetMachine> machine_;
+    std::unique_ptr<orc::LLJIT> jit_;
+};
+
+// Never destroyed: threads may still be running kernels when the process ends.
+struct Process {
+    std::mutex compiling;
+    std::unique_ptr<Compiler> compiler;
+    std::mutex finding;
+    std::map<KernelShape, Kernel> kernels;  // stay at their addresses
+};
+
+Process& process() {
+    static Process& process = *new Process;
+    return process;
+}
+
+// The code of a kernel that needs none generated: a copy from one area to another. Libc's is not to be
+// beaten.
+void copy_one(std::byte* const* areas, const std::uint32_t* area_ids, std::uint64_t begin,
+              std::uint64_t bytes, std::uint64_t, std::uint64_t) {
+    std::byte *to = areas[area_ids[0]] + begin, *from = areas[area_ids[1]] + begin;
+    if (to != from) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+Kernel& find_kernel(const KernelShape& shape) {
+    const std::lock_guard lock(process().finding);
+    return process().kernels.try_emplace(shape, shape).first->second;
+}
+
+Code Kernel::compile() {
+    const std::lock_guard lock(process().compiling);
+    if (const Code known = code_.load(std::memory_order_relaxed)) return known;
+    const bool is_plain_copy = shape_.operands == 1 && shape_.destinations == 1 && !shape_.streamed;
+    auto& compiler = process().compiler;
+    if (!is_plain_copy && !compiler) compiler = std::make_unique<Compiler>();
+    const Code code = is_plain_copy ? copy_one : compiler->compile(shape_);
+    code_.store(code, std::memory_order_release);
+    return code;
+}
+
+std::string llvm_ir(const std::vector<KernelShape>& shapes) {
+    Compiler compiler;
+    llvm::LLVMContext context;
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    build_module(shapes, compiler.machine(), context)->print(stream, nullptr);
+    return text;
+}
+
+std::string assembly(const std::vector<KernelShape>& shapes) {
+    Compiler compiler;
+    llvm::LLVMContext context;
+    const auto module = build_module(shapes, compiler.machine(), context);
+    llvm::SmallString<0> text;
+    llvm::raw_svector_ostream stream(text);
+    llvm::legacy::PassManager passes;
+    if (compiler.machine().addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
+        fail("print assembly", "LLVM has none for this machine");
+    passes.run(*module);
+    return text.str().str();
+}
+
+}  // namespace hocket::jit

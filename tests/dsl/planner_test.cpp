@@ -1,0 +1,85 @@
+// What a planner remembers must not show.
+#include <fstream>
+
+#include "tests/dsl/errors.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using Catch::Matchers::Contains;
+using dsl::Collective;
+
+namespace {
+
+dsl::PlanRequest of_size(dsl::PlanRequest request, std::uint64_t bytes) {
+    request.bytes = bytes;
+    return request;
+}
+
+void write(const std::string& path, const std::string& text) {
+    std::ofstream(path) << text;
+}
+
+const std::string all_gather_by_ring = "schedule mine all_gather(x) { all_gather x over world using ring }";
+
+}  // namespace
+
+TEST_CASE("a planner's answers are those of one that was asked for nothing before") {
+    dsl::Planner planner;
+    for (int round = 0; round < 2; ++round)
+        for (const char* topology : {"2mx3h", "2x2x2", "4m/2"})
+            for (const auto& [collective, schedule, root] : {std::tuple(Collective::all_reduce, "", 0),
+                                                             {Collective::all_reduce, "blueconnect", 0},
+                                                             {Collective::all_reduce, "flat(direct)", 0},
+                                                             {Collective::all_reduce, "flat(ring)", 0},
+                                                             {Collective::all_gather, "", 0},
+                                                             {Collective::broadcast, "", 1},
+                                                             {Collective::broadcast, "default", 3}})
+                for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{1} << 26}) {
+                    const auto request =
+                        of_size(test::request(collective, schedule, topology, 0, root), bytes);
+                    const auto actual = planner.check(request), expected = dsl::check_schedule(request);
+                    INFO(name_of(collective) << " by '" << schedule << "' on " << topology);
+                    CHECK(actual->name() == expected->name());
+                    CHECK(actual->choices() == expected->choices());
+                    CHECK(actual->fingerprint() == expected->fingerprint());
+                    CHECK(actual->fingerprint() == dsl::fingerprint(actual->graph()));
+                    CHECK(explain(actual->project(1)) == explain(expected->project(1)));
+                }
+}
+
+TEST_CASE("what is wrong is wrong each time") {
+    dsl::Planner planner;
+    const test::TemporarySchedule file(
+        "schedule half all_reduce(x) { reduce_scatter x over world using ring }");
+    for (int round = 0; round < 2; ++round) {
+        const auto error = [&](const std::string& schedule, const char* topology) {
+            return test::error_of(
+                [&] { planner.check(test::request(Collective::all_reduce, schedule, topology)); });
+        };
+        CHECK_THAT(error(file.path(), "4"), Contains("missing the part of rank"));
+        CHECK_THAT(error("halving", "6"), Contains("halving cannot run on topology 6"));
+        CHECK_THAT(error("ring", "nowhere"), Contains("no topology 'nowhere'"));
+        CHECK(error("ring", "6") == "");
+    }
+}
+
+TEST_CASE("a schedule's file that has changed is read again, and is nothing to other schedules") {
+    dsl::Planner planner;
+    const test::TemporarySchedule file(all_gather_by_ring);
+    const auto request = test::request(Collective::all_gather, file.path(), "4");
+    const auto by_name = test::request(Collective::all_gather, "direct", "4");
+    const auto before = planner.check(request);
+    const std::string text = explain(before->project(0));
+    CHECK(before->fingerprint() != planner.check(by_name)->fingerprint());
+    // Its `direct` is not the library's.
+    write(file.path(),
+          "algorithm direct all_gather(x) over g {\n"
+          "    for s in 1 ..< g.size   each r in g   x[r] : r -> r + s\n"
+          "}\n"
+          "schedule mine all_gather(x) { all_gather x over world using direct }");
+    const auto after = planner.check(request);
+    CHECK(after->fingerprint() != before->fingerprint());
+    CHECK(after->fingerprint() != planner.check(by_name)->fingerprint());
+    CHECK(planner.check(by_name)->fingerprint() == dsl::check_schedule(by_name)->fingerprint());
+    CHECK(explain(before->project(0)) == text);
+}
