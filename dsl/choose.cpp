@@ -16,6 +16,7 @@
 namespace hocket::dsl {
 namespace {
 
+constexpr double alike = 1.12;  // of estimates: no further apart than what they leave out
 constexpr std::uint64_t usual_bytes = 1 << 20;
 constexpr double step_limit = 1 << 17;  // of graphs that are laid out for an estimate: a fraction of a second
 
@@ -89,16 +90,32 @@ class Choices::ForGroups {
         return entry->second;
     }
 
+    struct Rated {
+        const ast::Algorithm* algorithm;
+        double seconds;
+        std::size_t peers;
+    };
+
+    // The best first. Where the estimate hardly tells them apart, fewer peers: what it does not know (other
+    // streams on the way, how long a connection takes to be up to speed again) is all on that side.
+    std::vector<Rated> ranked(Collective collective, const Group& group, double bytes) {
+        std::vector<Rated> all;
+        for (const Candidate& candidate : candidates(collective, group))
+            all.push_back(
+                {candidate.algorithm, candidate.estimate.seconds(bytes), candidate.estimate.most_peers()});
+        std::stable_sort(all.begin(), all.end(),
+                         [](const Rated& a, const Rated& b) { return a.seconds < b.seconds; });
+        const auto is_alike = [&](const Rated& rated) { return rated.seconds <= all[0].seconds * alike; };
+        std::stable_sort(all.begin(), std::find_if_not(all.begin(), all.end(), is_alike),
+                         [](const Rated& a, const Rated& b) { return a.peers < b.peers; });
+        return all;
+    }
+
     Found search(Collective collective, const Group& group, double bytes) {
         Found found;
         found.text =
             fmt::format("{} over {} ({} ranks):", name_of(collective), name_of(topology_, group), group.size);
-        std::vector<std::pair<double, const ast::Algorithm*>> by_time;
-        for (const Candidate& candidate : candidates(collective, group))
-            by_time.push_back({candidate.estimate.seconds(bytes), candidate.algorithm});
-        std::stable_sort(by_time.begin(), by_time.end(),
-                         [](const auto& a, const auto& b) { return a.first < b.first; });
-        for (const auto& [seconds, algorithm] : by_time) {
+        for (const auto& [algorithm, seconds, peers] : ranked(collective, group, bytes)) {
             const bool chosen = !found.algorithm && is_right(*algorithm, group.size);
             found.text += fmt::format(" {} {}{},", algorithm->name.text, text_of_time(seconds),
                                       chosen || found.algorithm ? "" : " (wrong on this group)");

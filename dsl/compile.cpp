@@ -177,6 +177,9 @@ class Checked : public CheckedSchedule {
         program.schedule = runnable_.name;
         program.topology = topology();
         program.fingerprint = fingerprint_;
+        program.memory_is_shared = std::set(hosts_.begin(), hosts_.end()).size() < hosts_.size();
+        if (program.memory_is_shared && host.size() < hosts_.size())
+            program.most_messages = most_messages(graph());
         return program;
     }
 
@@ -188,6 +191,17 @@ class Checked : public CheckedSchedule {
     const std::vector<std::string>& choices() const override { return choices_; }
 
   private:
+    // Between hosts, that any rank sends and receives.
+    std::uint64_t most_messages(const StepGraph& graph) const {
+        std::vector<std::uint64_t> messages(static_cast<std::size_t>(graph.ranks), 0);
+        for (const Step& step : graph.steps) {
+            if (hosts_[step.source] == hosts_[step.destination]) continue;
+            for (const Rank rank : {step.source, step.destination})
+                messages[static_cast<std::size_t>(rank)] += graph.regions[step.region].size();
+        }
+        return *std::max_element(messages.begin(), messages.end());
+    }
+
     // Reads nothing of the site that a later check changes.
     StepGraph lay_out(std::optional<Rank> only) const {
         return elaborate(runnable_, site_->library, site_->topology, {root_, only, chooser_});

@@ -3,14 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 
 namespace hocket::dsl {
 namespace {
 
 constexpr double message_share = 0.2;  // of a latency: what each message keeps its sender busy
+
+// What each further sender to the same end costs, of the bytes beyond those that switches hold: measured with
+// 3 and with 7 senders against a ring (docs/decisions.md).
+constexpr double fan_in_cost = 0.08, buffered_bytes = 64 << 10;
+constexpr std::size_t most_sources = 8;
 
 bool is_memory(const Level& level) {
     return level.medium == "memory";
@@ -124,6 +131,17 @@ class Estimate::Clocks {
     // What an end of a link carries, or a rank does in memory, in one round.
     struct Load {
         double sent = 0, received = 0;
+        std::array<std::uint64_t, most_sources> from = {};  // the ends that send to this one
+        std::size_t sources = 0;
+
+        void add_source(std::uint64_t end) {
+            const auto known = from.begin() + static_cast<std::ptrdiff_t>(sources);
+            if (sources < most_sources && std::find(from.begin(), known, end) == known) from[sources++] = end;
+        }
+        double received_crowded() const {
+            const double in_the_way = std::max(0.0, received - buffered_bytes);
+            return received + (sources > 1 ? fan_in_cost * double(sources - 1) * in_the_way : 0);
+        }
     };
     struct Pass {
         double start = 0, latency = 0, seconds = 0;
@@ -150,7 +168,7 @@ class Estimate::Clocks {
 };
 
 Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from)
-    : topology_(topology), one_for_all_(seen_from.has_value()) {
+    : topology_(topology), one_for_all_(seen_from) {
     for (const Region& region : graph.regions) regions_.push_back({length_of(region), region.size()});
     const Rank local = ranks_over(topology, [&](int level) { return is_memory(topology.levels[level]); });
     for (int i = 0; i < static_cast<int>(topology.levels.size()); ++i) {
@@ -210,8 +228,11 @@ void Estimate::Clocks::load(const Move& move) {
     const Link& link = link_of(move);
     if (link.memory) return fetch(move);
     const double bytes = bytes_of(move) * (estimate_.one_for_all_ ? link.sharers : 1);
-    loads_[end_of(move.level, move.source)].sent += bytes;
-    loads_[end_of(move.level, move.destination)].received += bytes;
+    const std::uint64_t source = end_of(move.level, move.source);
+    loads_[source].sent += bytes;
+    Load& destination = loads_[end_of(move.level, move.destination)];
+    destination.received += bytes;
+    destination.add_source(source);
     messages_[move.source] += estimate_.regions_[move.region].intervals;
 }
 
@@ -226,8 +247,9 @@ void Estimate::Clocks::fetch(const Move& move) {
 void Estimate::Clocks::message(const Move& move) {
     const Link& link = link_of(move);
     const double sent = loads_[end_of(move.level, move.source)].sent,
-                 received = loads_[end_of(move.level, move.destination)].received;
-    const double busy = link.latency * message_share * double(messages_[move.source]);
+                 received = loads_[end_of(move.level, move.destination)].received_crowded();
+    const double busy =
+        link.latency * message_share * double(messages_[estimate_.one_for_all_.value_or(move.source)]);
     const double latency = link.latency * (1 - message_share) + busy;
     finish(move.destination, now(move.source) + latency + std::max(sent, received) / link.bandwidth);
     finish(move.source, now(move.source) + busy + sent / link.bandwidth);
@@ -258,6 +280,15 @@ double Estimate::Clocks::run() {
         begin = end;
     }
     return *std::max_element(clock_.begin(), clock_.end());
+}
+
+std::size_t Estimate::most_peers() const {
+    std::unordered_map<Rank, std::set<Rank>> sources;
+    for (const Move& move : moves_)
+        if (!links_[move.level].memory) sources[move.destination].insert(move.source);
+    std::size_t most = 0;
+    for (const auto& [rank, from] : sources) most = std::max(most, from.size());
+    return most;
 }
 
 double length_of(const Region& region) {

@@ -15,9 +15,10 @@ namespace hocket::dsl {
 // - Two ranks are joined by the outermost level in which their coordinates differ, levels of medium memory
 //   counting only where no other differs.
 // - A message arrives after the level's latency, and after the time in which the busier of its two ends
-//   carries all its bytes of the phase. An end is one rank's, or that of all the ranks that share it. The
-//   sender is busy for a fifth of the latency a message, and until its bytes are out. So the clocks tell how
-//   the parts of a pipeline overlap.
+//   carries all its bytes of the phase. An end is one rank's, or that of all the ranks that share it. Where
+//   several send to one end, what they can't all have on its way at once takes longer: their streams get in
+//   each other's way. The sender is busy for a fifth of the latency a message, and until its bytes are out.
+//   So the clocks tell how the parts of a pipeline overlap.
 // - In memory messages cost nothing: the receiver fetches. A phase takes the latency once, and the bytes that
 //   the rank touches over the bandwidth: of a combine each source, its own operand and the result, of a copy
 //   both sides. Where a host has fewer cores than ranks, both take as many times longer.
@@ -32,6 +33,8 @@ class Estimate {
     Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from = std::nullopt);
 
     double seconds(double bytes) const;  // for so many bytes of x
+    // The most that any rank gets messages from.
+    std::size_t most_peers() const;
 
   private:
     struct Link {  // a level's links, at one end
@@ -57,7 +60,7 @@ class Estimate {
     int level_between(const Topology& topology, Rank a, Rank b) const;
 
     Topology topology_;
-    bool one_for_all_;
+    std::optional<Rank> one_for_all_;
     std::vector<Link> links_;  // by level
     std::vector<Extent> regions_;
     std::vector<Move> moves_;          // round by round

@@ -110,7 +110,10 @@ struct RankProgram {
     BoundaryId input_origin = 0, output_origin = 0;
     bool uses_work = false;
     Economy economy = Economy::bytes;
-    std::vector<Rank> neighbours;  // ascending: the other ranks of this host, if memory is shared with them
+    std::vector<Rank> neighbours;   // ascending: the other ranks of this host, if memory is shared with them
+    bool memory_is_shared = false;  // by the ranks of any host
+    // That any rank sends and receives, where memory is shared. Both are the same on all ranks.
+    std::uint64_t most_messages = 0;
     // What neighbours read of this rank's input, and write to its output: ascending, apart.
     std::vector<Stretch> input_read, output_written;
     // Whether what neighbours write to the output is only for the caller, and they read nothing there: then

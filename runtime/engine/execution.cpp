@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "runtime/engine/address.hpp"
 
@@ -12,17 +13,14 @@ using Kind = dsl::Op::Kind;
 
 constexpr std::align_val_t alignment{64};
 
-// Local work done between two looks at the fabric: about 10 us of it, so that messages keep flowing.
-constexpr std::uint64_t local_budget_bytes = 128 * 1024;
-
 bool communicates(const dsl::Op& op) {
     return op.kind == Kind::send || op.kind == Kind::receive;
 }
 
-// 24 bits of the start's number and 24 of the message's; the upper 16 are reserved. The numbers come round
-// after 2^24 starts, long after a message of that number can still be in flight.
-std::uint64_t tag_of(std::uint64_t number, std::uint32_t message) {
-    return (number & 0xffffff) << 24 | message;
+// 24 bits of the tile's turn and 24 of the message's number; the upper 16 are reserved. The turns come round
+// after 2^24, long after a message of that turn can still be in flight.
+std::uint64_t tag_of(std::uint64_t turn, std::uint32_t message) {
+    return (turn & 0xffffff) << 24 | message;
 }
 
 }  // namespace
@@ -69,17 +67,19 @@ void Execution::free_memory() {
     memory_bytes_ = 0;
 }
 
-void Execution::begin(std::shared_ptr<Plan> plan, Neighbourhood* neighbourhood, std::uint64_t count,
-                      const void* send, void* recv, std::uint64_t number, std::uint32_t checksum) {
+void Execution::begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) {
+    keep_alive_ = start.plan->shared_from_this();
+    start_ = start;
+    tile_ = tile;
     if (shared_) {
-        shared_->begin(*plan, *neighbourhood, count, send, recv, number, checksum);
-        remaining_ = count == 0 ? 0 : 1;
+        shared_->begin(*start.plan, *neighbourhood, start.count, start.send, start.recv, turn(), checksum());
+        remaining_ = start.count == 0 ? 0 : 1;
     } else {
-        binding_ = plan->bind(plan->elements_of_x(count));
+        binding_ = start.plan->bind(start.plan->elements_of_x(start.elements_of(tile)));
         neighbourhood_ = neighbourhood;
-        send_ = static_cast<const std::byte*>(send);
-        recv_ = static_cast<std::byte*>(recv);
-        count_ = count;
+        const std::uint64_t skipped = start.begin_of(tile) * element_size(start.plan->type());
+        send_ = start.send + skipped;
+        recv_ = start.recv + skipped;
         waits_ = binding_->waits;
         remaining_ = binding_->remaining;
         entered_ = neighbourhood == nullptr;
@@ -93,26 +93,31 @@ void Execution::begin(std::shared_ptr<Plan> plan, Neighbourhood* neighbourhood, 
         place_areas();
         for (const dsl::OpId op : binding_->ready) enqueue(op);
     }
-    keep_alive_ = std::move(plan);
-    count_ = count;
-    number_ = number;
-    checksum_ = checksum;
     status_ = remaining_ == 0 ? Status::success : Status::in_progress;
 }
 
 void Execution::release() {
+    if (Execution* next = std::exchange(next_tile_, nullptr)) next->release();
     binding_.reset();
     const std::shared_ptr<Plan> plan = std::move(keep_alive_);  // may be the last to hold it, and so this
     plan->give_back(*this);
 }
 
+Status Execution::status_of_all() const {
+    Status status = Status::success;
+    for (const Execution* tile = this; tile && status != Status::in_progress; tile = tile->next_tile_)
+        if (tile->status_ != Status::success) status = tile->status_;
+    return status;
+}
+
 void Execution::place_areas() {
     const dsl::RankProgram& program = plan_->program();
     const auto& offsets = binding_->byte_offsets;
-    areas_[dsl::input_area] = virtual_base(copies_[dsl::input_area] ? copies_[dsl::input_area] : send_,
-                                           offsets[program.input_origin]);
-    areas_[dsl::output_area] = virtual_base(copies_[dsl::output_area] ? copies_[dsl::output_area] : recv_,
-                                            offsets[program.output_origin]);
+    const auto own = [&](dsl::AreaId area, const std::byte* buffer) {
+        return copies_[area] && !works_beside_copies() ? copies_[area] : buffer;
+    };
+    areas_[dsl::input_area] = virtual_base(own(dsl::input_area, send_), offsets[program.input_origin]);
+    areas_[dsl::output_area] = virtual_base(own(dsl::output_area, recv_), offsets[program.output_origin]);
     areas_[dsl::work_area] = memory_;
     for (std::size_t i = 0; i < program.scratch.size(); ++i)
         areas_[program.first_scratch() + i] =
@@ -133,14 +138,13 @@ void Execution::complete(dsl::OpId id) {
     waits_[id] = Binding::complete;
     if (--remaining_ == 0) {
         status_ = Status::success;
-        if (copies_[dsl::output_area])
-            std::memcpy(recv_, copies_[dsl::output_area], bytes_of_buffer(dsl::output_area));
+        if (copies_[dsl::output_area]) move_copies(dsl::output_area);
     }
     for (const dsl::OpId next : plan_->program().ops[id].successors)
         if (--waits_[next] == 0) enqueue(next);
 }
 
-bool Execution::advance(transport::Fabric* fabric) {
+bool Execution::advance(transport::Fabric* fabric, std::uint64_t& budget) {
     if (status_ != Status::in_progress) return false;  // a count of 0 is complete from the start
     if (shared_) {
         const bool moved = shared_->advance();
@@ -149,12 +153,11 @@ bool Execution::advance(transport::Fabric* fabric) {
     }
     bool did_something = false;
     if (!entered_) {
-        if (!neighbourhood_->is_free(number_)) return false;
-        enter();
+        if (!neighbourhood_->is_free(turn())) return false;
+        budget -= std::min(budget, enter());
         did_something = true;
     }
     if (!awaits_.empty()) did_something |= look_for_neighbours();
-    std::uint64_t budget = local_budget_bytes;
     do {
         // Receives first: a message that finds its buffer waiting is not copied twice.
         did_something |= post(receives_, fabric);
@@ -164,7 +167,7 @@ bool Execution::advance(transport::Fabric* fabric) {
         const dsl::Op& op = plan_->program().ops[id];
         const std::uint64_t bytes = bytes_of(op);
         if (op.kind == Kind::signal)
-            neighbourhood_->signal(number_, 0, op.message);
+            neighbourhood_->signal(turn(), 0, op.message);
         else if (bytes > 0)
             plan_->executor().run(id, areas_.data(), binding_->byte_offsets.data());
         complete(id);
@@ -186,20 +189,19 @@ bool Execution::post(Queue& queue, transport::Fabric* fabric) {
 bool Execution::post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric) {
     transport::Message& message = transfers_[transfer_of_[id]].message;
     std::byte* data = address(areas_[op.area], binding_->byte_offsets[op.begin]);
-    const std::uint64_t tag = tag_of(number_, op.message);
-    if (op.kind == Kind::send) return fabric.send(op.peer, tag, checksum_, data, bytes_of(op), message);
+    const std::uint64_t tag = tag_of(turn(), op.message);
+    if (op.kind == Kind::send) return fabric.send(op.peer, tag, checksum(), data, bytes_of(op), message);
     return fabric.receive(op.peer, tag, data, bytes_of(op), message);
 }
 
 // ---- Among neighbours ---------------------------------------------------------------------------
 
 std::uint64_t Execution::bytes_of_buffer(dsl::AreaId area) const {
-    const bool is_whole =
+    const bool is_part =
         plan_->program().collective ==
-        (area == dsl::input_area ? dsl::Collective::reduce_scatter : dsl::Collective::all_gather);
+        (area == dsl::input_area ? dsl::Collective::all_gather : dsl::Collective::reduce_scatter);
     const std::uint64_t whole = binding_->count * element_size(plan_->type());
-    const bool is_by_rank = whole != count_ * element_size(plan_->type());
-    return is_by_rank && !is_whole ? count_ * element_size(plan_->type()) : whole;
+    return is_part ? whole / static_cast<std::uint64_t>(plan_->program().ranks) : whole;
 }
 
 // Buffers that neighbours use and cannot reach are copied to where they can.
@@ -220,11 +222,41 @@ void Execution::copy_for_neighbours() {
     copies_[dsl::output_area] = copies_output ? memory_ + middle : nullptr;
 }
 
-void Execution::enter() {
+// This rank itself can work on the caller's buffers, so that only what neighbours touch is copied: if nobody
+// looks for the others' part of the output.
+bool Execution::works_beside_copies() const {
+    const dsl::RankProgram& program = plan_->program();
+    const bool is_one_piece =
+        program.collective == dsl::Collective::all_reduce || program.collective == dsl::Collective::broadcast;
+    return is_one_piece && program.economy == dsl::Economy::bytes && program.output_is_apart;
+}
+
+// Between the caller's buffer and its copy. Returns how much that was.
+std::uint64_t Execution::move_copies(dsl::AreaId area) {
+    const bool is_input = area == dsl::input_area;
+    std::uint64_t bytes = 0;
+    const auto move = [&](std::uint64_t begin, std::uint64_t end) {
+        if (is_input)
+            std::memcpy(copies_[area] + begin, send_ + begin, end - begin);
+        else
+            std::memcpy(recv_ + begin, copies_[area] + begin, end - begin);
+        bytes += end - begin;
+    };
+    if (!works_beside_copies()) {
+        move(0, bytes_of_buffer(area));
+        return bytes;
+    }
+    const dsl::RankProgram& program = plan_->program();
+    for (const dsl::Stretch& touched : is_input ? program.input_read : program.output_written)
+        move(binding_->byte_offsets[touched.begin], binding_->byte_offsets[touched.end]);
+    return bytes;
+}
+
+// Returns the bytes that were copied for it.
+std::uint64_t Execution::enter() {
     const transport::Window& window = neighbourhood_->window();
-    if (copies_[dsl::input_area])
-        std::memcpy(copies_[dsl::input_area], send_, bytes_of_buffer(dsl::input_area));
-    Neighbourhood::Line& line = neighbourhood_->line(neighbourhood_->self(), number_);
+    const std::uint64_t bytes = copies_[dsl::input_area] ? move_copies(dsl::input_area) : 0;
+    Neighbourhood::Line& line = neighbourhood_->line(neighbourhood_->self(), turn());
     const dsl::BoundaryId origins[] = {plan_->program().input_origin, plan_->program().output_origin};
     const std::byte* buffers[] = {send_, recv_};
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area})
@@ -234,9 +266,10 @@ void Execution::enter() {
             binding_->byte_offsets[origins[area]];
     line.bases[dsl::work_area] = window.offset_of(memory_, memory_bytes_).value();
     line.completed = neighbourhood_->completed();
-    line.checksum = checksum_;
+    line.checksum = checksum();
     line.in_windows = 1;
     entered_ = true;
+    return bytes;
 }
 
 bool Execution::look_for_neighbours() {
@@ -244,7 +277,7 @@ bool Execution::look_for_neighbours() {
     for (std::size_t i = 0; i < awaits_.size() && !disagreement_;) {
         const dsl::OpId id = awaits_[i];
         const dsl::Op& op = plan_->program().ops[id];
-        if (!neighbourhood_->is_there(neighbourhood_->member_of(op.peer), number_, 0, op.message) ||
+        if (!neighbourhood_->is_there(neighbourhood_->member_of(op.peer), turn(), 0, op.message) ||
             !contact(op, id)) {
             ++i;
             continue;
@@ -260,12 +293,12 @@ bool Execution::look_for_neighbours() {
 bool Execution::contact(const dsl::Op& op, dsl::OpId id) {
     const Member member = neighbourhood_->member_of(op.peer);
     if (contacts_[static_cast<std::size_t>(member)]) return true;
-    if (!neighbourhood_->agrees(member, number_, checksum_)) {
+    if (!neighbourhood_->agrees(member, turn(), checksum())) {
         disagreement_ = {id, op.peer};
         return false;
     }
     const auto index = static_cast<std::size_t>(member < neighbourhood_->self() ? member : member - 1);
-    const Neighbourhood::Line& line = neighbourhood_->line(member, number_);
+    const Neighbourhood::Line& line = neighbourhood_->line(member, turn());
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
         areas_[dsl::RankProgram::neighbour_area(index, area)] =
             address(neighbourhood_->window().slice(member), line.bases[area]);

@@ -1,4 +1,5 @@
-// One start of a plan: the state of its operations, its memory, and its messages in flight.
+// One start of a plan, or one tile of a large start: the state of its operations, its memory, and its
+// messages in flight.
 #pragma once
 
 #include <chrono>
@@ -11,6 +12,7 @@
 #include "runtime/engine/neighbourhood.hpp"
 #include "runtime/engine/plan.hpp"
 #include "runtime/engine/shared_run.hpp"
+#include "runtime/engine/tiles.hpp"
 #include "runtime/error.hpp"
 #include "runtime/transport/fabric.hpp"
 
@@ -30,16 +32,16 @@ class Execution {
     explicit Execution(const Plan& plan);
     ~Execution();
 
-    // number: of this start on the communicator, the same on all ranks. checksum: of what all ranks have
-    // started so far. neighbourhood: null if the program has no neighbours. The plan is kept alive until
-    // release().
-    void begin(std::shared_ptr<Plan> plan, Neighbourhood* neighbourhood, std::uint64_t count,
-               const void* send, void* recv, std::uint64_t number, std::uint32_t checksum);
-    void release();  // gives itself back to its plan
+    // neighbourhood: null if the program has no neighbours. The plan is kept alive until release().
+    void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood);
+    void release();  // gives itself, and the tiles behind it, back to the plan
 
-    // Posts messages and runs local work as far as their dependencies allow; returns after some local work
-    // so that the fabric can be polled. False if there was nothing to do. Throws what the fabric throws.
-    bool advance(transport::Fabric* fabric);
+    // Local work done between two looks at the fabric: about 10 us of it, so that messages keep flowing.
+    static constexpr std::uint64_t local_budget_bytes = 128 * 1024;
+
+    // Posts messages and runs local work as far as their dependencies and the budget allow, and takes that
+    // from the budget. False if there was nothing to do. Throws what the fabric throws.
+    bool advance(transport::Fabric* fabric, std::uint64_t& budget);
 
     // Operation `op` is done: its successors may be ready now.
     void complete(dsl::OpId op);
@@ -51,11 +53,18 @@ class Execution {
     // That it keeps for its next start.
     std::uint64_t memory_bytes() const { return shared_ ? shared_->memory_bytes() : memory_bytes_; }
 
+    // Of the same start. Whoever started has the first tile.
+    Execution* next_tile() const { return next_tile_; }
+    void set_next_tile(Execution& tile) { next_tile_ = &tile; }
+    Status status_of_all() const;  // this tile and those behind it: in progress as long as one is
+
     const Plan& plan() const { return *plan_; }
     const Binding& binding() const { return shared_ ? *shared_->binding() : *binding_; }
-    std::uint64_t count() const { return count_; }  // as given to the collective's function
-    std::uint64_t number() const { return number_; }
-    std::uint32_t checksum() const { return checksum_; }
+    const Start& start() const { return start_; }
+    std::uint64_t tile() const { return tile_; }
+    std::uint64_t number() const { return start_.number; }
+    std::uint64_t turn() const { return start_.turn + tile_; }
+    std::uint32_t checksum() const { return start_.checksum; }
     Clock::time_point deadline() const { return deadline_; }
     void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
     std::uint64_t bytes_of(const dsl::Op& op) const {
@@ -92,7 +101,9 @@ class Execution {
     void free_memory();
     void place_areas();
     void copy_for_neighbours();
-    void enter();
+    bool works_beside_copies() const;
+    std::uint64_t move_copies(dsl::AreaId area);
+    std::uint64_t enter();
     bool look_for_neighbours();
     bool contact(const dsl::Op& op, dsl::OpId id);
     std::uint64_t bytes_of_buffer(dsl::AreaId area) const;
@@ -101,6 +112,9 @@ class Execution {
 
     const Plan* plan_;
     std::shared_ptr<Plan> keep_alive_;
+    Start start_;
+    std::uint64_t tile_ = 0;
+    Execution* next_tile_ = nullptr;
     std::shared_ptr<const Binding> binding_;
     std::vector<std::uint32_t> waits_;
     Queue receives_, sends_, local_;
@@ -121,9 +135,6 @@ class Execution {
     std::vector<bool> contacts_;  // by member
     std::optional<Disagreement> disagreement_;
 
-    std::uint64_t count_ = 0;
-    std::uint64_t number_ = 0;
-    std::uint32_t checksum_ = 0;
     Clock::time_point deadline_;
     Status status_ = Status::success;
 };

@@ -12,10 +12,12 @@ constexpr const char* only_destroy = "this communicator can only be destroyed no
 std::string region(const Execution& execution, const dsl::Op& op) {
     const auto& boundaries = execution.plan().program().boundaries;
     const std::uint64_t size = element_size(execution.plan().type());
-    const std::uint64_t begin = execution.binding().byte_offsets[op.begin] / size;
-    const std::uint64_t end = execution.binding().byte_offsets[op.end] / size;
-    const std::string fractions =
-        fmt::format("x[{}, {})", boundaries[op.begin].text(), boundaries[op.end].text());
+    const std::uint64_t skipped = execution.start().begin_of(execution.tile());
+    const std::uint64_t begin = skipped + execution.binding().byte_offsets[op.begin] / size;
+    const std::uint64_t end = skipped + execution.binding().byte_offsets[op.end] / size;
+    std::string fractions = fmt::format("x[{}, {})", boundaries[op.begin].text(), boundaries[op.end].text());
+    if (const auto tiles = execution.start().tiles; tiles > 1)
+        fractions += fmt::format(" of tile {} of {}", execution.tile() + 1, tiles);
     if (end == begin + 1) return fmt::format("{} (element {})", fractions, begin);
     return fmt::format("{} (elements {} to {})", fractions, begin, end - 1);
 }
@@ -48,8 +50,8 @@ std::string where(int this_rank, InFlight in_flight) {
     const Execution& oldest = *in_flight.front();
     std::string text = fmt::format("  rank {} was in {}", this_rank, describe(oldest));
     if (const auto op = oldest.first_incomplete()) text += ", " + describe(oldest, *op);
-    if (in_flight.size() > 1)
-        text += fmt::format("\n  and {} later operations were in flight", in_flight.size() - 1);
+    if (const auto later = in_flight.back()->number() - oldest.number(); later > 0)
+        text += fmt::format("\n  and {} later operations were in flight", later);
     return text;
 }
 
@@ -81,8 +83,8 @@ std::string describe(const Execution& execution) {
     if (plan.reduces()) type += fmt::format(" {}", name_of(plan.op()));
     if (program.collective == dsl::Collective::broadcast) type += fmt::format(" from rank {}", program.root);
     return fmt::format("{} #{} ({} on {}, {}, {} element{})", dsl::name_of(program.collective),
-                       execution.number(), program.schedule, program.topology, type, execution.count(),
-                       execution.count() == 1 ? "" : "s");
+                       execution.number(), program.schedule, program.topology, type, execution.start().count,
+                       execution.start().count == 1 ? "" : "s");
 }
 
 std::string describe(const Execution& execution, dsl::OpId id) {

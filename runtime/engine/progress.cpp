@@ -25,9 +25,6 @@ constexpr int waits_after_long_yield = 20;
 constexpr int away_share = 4;          // an absence of more than this part of the timeout is not counted
 constexpr auto watch_interval = 10ms;  // how often health is looked at while messages flow
 
-// Messages that may be in flight at once: providers have queues of about a thousand, and one that is full of
-// messages which nobody asks for yet can block those that somebody waits for.
-constexpr std::size_t window_messages = 256;
 constexpr auto stranded_grace = 200ms;       // a rank that left may have sent what we need just before
 constexpr auto loss_follows_within = 500ms;  // a broken connection is often the first sign of a lost rank
 constexpr auto mismatch_lingers = 100ms;
@@ -83,11 +80,12 @@ void Progress::run(const std::shared_ptr<Plan>& plan, std::uint64_t count, const
 bool Progress::run_at_once(Plan& plan, std::uint64_t count, const void* send, void* recv) {
     if (!plan.small_run()) return false;
     const std::uint64_t history = mix(history_, plan.identity(count));
-    if (!plan.small_run()->run(plan, *neighbourhood_, count, send, recv, started_,
+    if (!plan.small_run()->run(plan, *neighbourhood_, count, send, recv, turns_,
                                static_cast<std::uint32_t>(history >> 32)))
         return false;
     history_ = history;
-    neighbourhood_->complete(++started_);
+    ++started_;
+    neighbourhood_->complete(++turns_);
     return true;
 }
 
@@ -95,28 +93,38 @@ Execution& Progress::begin(const std::shared_ptr<Plan>& plan, std::uint64_t coun
                            void* recv, std::optional<std::chrono::milliseconds> limit) {
     if (failure_) throw Error(failure_->status, failure_->text);
     const std::uint64_t history = mix(history_, plan->identity(count));
-    Execution& execution = plan->take_execution();
+    Start start{.plan = plan.get(),
+                .count = count,
+                .send = static_cast<const std::byte*>(send),
+                .recv = static_cast<std::byte*>(recv),
+                .number = started_,
+                .turn = turns_,
+                .checksum = static_cast<std::uint32_t>(history >> 32)};
+    Execution* begun = nullptr;
     try {
+        divide(start);
         lent_.reserve(lent_.size() + 1);
-        in_flight_.reserve(in_flight_.size() + 1);
-        execution.begin(plan, plan->program().neighbours.empty() ? nullptr : neighbourhood_, count, send,
-                        recv, started_, static_cast<std::uint32_t>(history >> 32));
+        in_flight_.reserve(in_flight_.size() + start.tiles);
+        begun = &begin_tiles(start, plan->program().neighbours.empty() ? nullptr : neighbourhood_);
     } catch (const std::exception& error) {
         // Others will start this and wait for it.
-        plan->give_back(execution);
         fail_here(error);
         throw;
     }
+    Execution& execution = *begun;
     lent_.push_back(&execution);
-    in_flight_.push_back(&execution);
+    const std::size_t older = in_flight_.size();
+    for (Execution* tile = begun; tile; tile = tile->next_tile()) in_flight_.push_back(tile);
     is_leaving_ = limit.has_value();
     history_ = history;
     ++started_;
+    turns_ += start.tiles;
     try {
         // The waiting thread goes on; where a rank is alone, there is nobody to wait for.
-        do
-            if (window() == in_flight_.size()) execution.advance(fabric_);
-        while (is_alone() && execution.status() == Status::in_progress);
+        do {
+            std::uint64_t budget = Execution::local_budget_bytes;
+            if (window() > older) execution.advance(fabric_, budget);
+        } while (is_alone() && execution.status() == Status::in_progress);
         if (execution.disagreement()) fail_mismatch(execution, *execution.disagreement());
     } catch (const Error& error) {
         fail_fabric(error.what(), -1);
@@ -125,8 +133,10 @@ Execution& Progress::begin(const std::shared_ptr<Plan>& plan, std::uint64_t coun
     }
     retire();
     // Most small operations are over by now, and need no clock.
-    if (execution.status() == Status::in_progress)
-        execution.set_deadline(Clock::now() - away_ + limit.value_or(timeout_));
+    if (execution.status_of_all() == Status::in_progress) {
+        const auto deadline = Clock::now() - away_ + limit.value_or(timeout_);
+        for (Execution* tile = begun; tile; tile = tile->next_tile()) tile->set_deadline(deadline);
+    }
     return execution;
 }
 
@@ -134,12 +144,12 @@ bool Progress::test(Execution& execution) {
     Gate::Visit visit(gate_);
     require_lent(execution);
     come_in();
-    if (execution.status() == Status::in_progress && !gate_.driven()) {
+    if (execution.status_of_all() == Status::in_progress && !gate_.driven()) {
         step();
-        if (execution.status() == Status::in_progress) watch(Clock::now());
+        if (execution.status_of_all() == Status::in_progress) watch(Clock::now());
     }
     go_out();
-    if (execution.status() == Status::in_progress) return false;
+    if (execution.status_of_all() == Status::in_progress) return false;
     finish(execution);
     return true;
 }
@@ -154,7 +164,7 @@ void Progress::wait(Execution& execution) {
 }
 
 void Progress::wait_for_others(Gate::Visit& visit, Execution& execution) {
-    const auto ended = [&] { return execution.status() != Status::in_progress; };
+    const auto ended = [&] { return execution.status_of_all() != Status::in_progress; };
     if (!ended() && visit.become_driver(ended)) drive(visit, execution);
 }
 
@@ -177,7 +187,7 @@ void Progress::require_lent(const Execution& execution) const {
 
 // Ended, and asked for: the execution goes back to its plan.
 void Progress::finish(Execution& execution) {
-    const Status status = execution.status();
+    const Status status = execution.status_of_all();
     lent_.erase(std::find(lent_.begin(), lent_.end(), &execution));
     execution.release();
     if (status != Status::success) throw Error(failure_->status, failure_->text);
@@ -206,9 +216,10 @@ bool Progress::step() {
 
 bool Progress::advance_all() {
     bool moved = false;
-    for (std::size_t i = 0, end = window(); i < end && !failure_; ++i) {
+    std::uint64_t budget = Execution::local_budget_bytes;
+    for (std::size_t i = 0, end = window(); i < end && budget > 0 && !failure_; ++i) {
         Execution& execution = *in_flight_[i];
-        moved |= execution.advance(fabric_);
+        moved |= execution.advance(fabric_, budget);
         if (execution.disagreement()) {
             fail_mismatch(execution, *execution.disagreement());
             return true;
@@ -224,8 +235,8 @@ std::size_t Progress::window() const {
     while (end < in_flight_.size()) {
         messages += in_flight_[end]->messages();
         if (end > 0 && messages > window_messages) break;
-        // Among neighbours a lane is taken again when its last start and all before it are complete.
-        if (in_flight_[end]->number() - in_flight_.front()->number() >= Neighbourhood::lanes) break;
+        // Among neighbours a lane is taken again when its last turn and all before it are complete.
+        if (in_flight_[end]->turn() - in_flight_.front()->turn() >= Neighbourhood::lanes) break;
         ++end;
     }
     return end;
@@ -252,16 +263,15 @@ void Progress::retire() {
     const auto rest = std::remove_if(in_flight_.begin(), in_flight_.end(), ended);
     if (rest == in_flight_.end()) return;
     in_flight_.erase(rest, in_flight_.end());
-    if (neighbourhood_)
-        neighbourhood_->complete(in_flight_.empty() ? started_ : in_flight_.front()->number());
+    if (neighbourhood_) neighbourhood_->complete(in_flight_.empty() ? turns_ : in_flight_.front()->turn());
     gate_.announce();
 }
 
 void Progress::drive(Gate::Visit& visit, Execution& execution) {
     auto quiet_since = Clock::time_point::max(), watched = Clock::now();
-    while (execution.status() == Status::in_progress) {
+    while (execution.status_of_all() == Status::in_progress) {
         visit.step_aside();
-        if (execution.status() != Status::in_progress) return;  // a visitor may have finished it
+        if (execution.status_of_all() != Status::in_progress) return;  // a visitor may have finished it
         const bool moved = step();
         const auto now = Clock::now();
         if (now - watched > watch_interval) {
@@ -397,12 +407,21 @@ void Progress::tell_others(const Failure& failure) {
     bootstrap_.report(encode(failure.notice));
 }
 
+// The number of the start that had this turn; among those that have ended, of one before it rather.
+std::int64_t Progress::start_of(std::int64_t turn) const {
+    const Execution* latest = in_flight_.front();
+    for (const Execution* execution : in_flight_)
+        if (static_cast<std::int64_t>(execution->turn()) <= turn) latest = execution;
+    const auto begin = static_cast<std::int64_t>(latest->start().turn);
+    return static_cast<std::int64_t>(latest->number()) - std::max<std::int64_t>(begin - turn, 0);
+}
+
 // The other side is told at once, and given a moment to say what *it* started. Meanwhile this rank moves the
 // messages that are already on their way, so that the other side can notice by itself.
 void Progress::fail_mismatch(const Execution& execution, Disagreement disagreement) {
     const auto [op, peer] = disagreement;
     std::int64_t agreed = agreed_[static_cast<std::size_t>(peer)];
-    if (neighbourhood_) agreed = std::max(agreed, neighbourhood_->agreed_until(peer));
+    if (neighbourhood_) agreed = std::max(agreed, start_of(neighbourhood_->agreed_until(peer)));
     tell_others(ranks_disagree(execution, disagreement, agreed, bootstrap_.rank()));
     const auto until = Clock::now() + mismatch_lingers;
     std::optional<transport::Report> theirs;

@@ -64,6 +64,7 @@ class Progress {
     void watch(Clock::time_point now);
     void watch_departures(Clock::time_point now);
     std::optional<int> departed_peer() const;
+    std::int64_t start_of(std::int64_t turn) const;
     std::optional<Failure> bad_news() const;  // from the other ranks
     void tell_others(const Failure& failure);
     void fail(Failure failure);
@@ -83,9 +84,9 @@ class Progress {
     std::vector<Execution*> in_flight_;  // oldest first
     std::vector<Execution*> lent_;       // with the caller: in flight, or ended and not yet asked for
     std::vector<transport::Completion> completions_;
-    std::uint64_t started_ = 0;
-    std::uint64_t history_ = 0;         // of all starts: ranks that once differed never agree again
-    std::vector<std::int64_t> agreed_;  // by peer: the last start on which its messages agreed; -1
+    std::uint64_t started_ = 0, turns_ = 0;  // so far, and the turns that they have taken
+    std::uint64_t history_ = 0;              // of all starts: ranks that once differed never agree again
+    std::vector<std::int64_t> agreed_;       // by peer: the last start on which its messages agreed; -1
     std::optional<Failure> failure_;
     bool somebody_left_ = false, is_leaving_ = false;
     std::optional<Clock::time_point> stranded_since_;  // waiting for a rank that has left

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "dsl/project.hpp"
 #include "tests/dsl/cases.hpp"
 #include "tests/dsl/simulate.hpp"
@@ -172,6 +174,27 @@ TEST_CASE("fingerprints are equal exactly where all ranks do the same") {
     CHECK(fingerprint("ring", "4", 0) != fingerprint("direct", "4", 0));
     CHECK(fingerprint("ring", "4", 0) != fingerprint("ring", "5", 0));
     CHECK(fingerprint("blueconnect", "2x3", 0) != fingerprint("blueconnect", "3x2", 0));
+}
+
+TEST_CASE("every rank knows whether any share memory, and the most messages that one has then") {
+    dsl::PlanRequest request = test::request(Collective::all_reduce, "ring", "3");
+    for (const auto& [hosts, is_shared] :
+         {std::pair(std::vector<int>{}, false), {{0, 1, 2}, false}, {{0, 0, 1}, true}}) {
+        request.hosts = hosts;
+        const auto programs = programs_of(*dsl::check_schedule(request));
+        std::uint64_t most = 0;
+        for (const dsl::RankProgram& program : programs) {
+            const auto is_message = [](const dsl::Op& op) {
+                return op.kind == dsl::Op::Kind::send || op.kind == dsl::Op::Kind::receive;
+            };
+            const auto messages = std::count_if(program.ops.begin(), program.ops.end(), is_message);
+            most = std::max(most, static_cast<std::uint64_t>(messages));
+        }
+        for (const dsl::RankProgram& program : programs) {
+            CHECK(program.memory_is_shared == is_shared);
+            CHECK(program.most_messages == (is_shared ? most : 0));
+        }
+    }
 }
 
 TEST_CASE("a direct reduce-scatter combines all messages in one operation, in rank order") {

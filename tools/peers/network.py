@@ -66,7 +66,7 @@ def hocket(drivers, hocket_build, hosts, name, choice):
 
 
 def between_hosts(hocket_build, names, hosts):
-    drivers, topology = build.DRIVERS, f"{LOCAL_RANKS}x{hosts.count}"
+    drivers, topology = build.DRIVERS, f"{LOCAL_RANKS}mx{hosts.count}h@1Gb/s"
     blueconnect = {"HOCKET_SCHEDULE": "blueconnect", "HOCKET_TOPOLOGY": topology}
     every = {
         "openmpi": [open_mpi(drivers, hosts)],

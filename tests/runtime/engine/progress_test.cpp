@@ -66,13 +66,19 @@ struct Station {
         bootstrap = transport::Bootstrap::join(join);
         engine::agree(*bootstrap, options, "");
         fabric = transport::Fabric::open(options.provider, "127.0.0.1");
-        engine::connect_all(*bootstrap, *fabric, options);
+        engine::connect_all(*bootstrap, *fabric, {std::chrono::steady_clock::now() + options.timeout});
         progress = std::make_unique<engine::Progress>(*bootstrap, nullptr, fabric.get(), options.timeout);
     }
 
     std::shared_ptr<Plan> ring(DataType type = DataType::int64,
                                ExecutorKind kind = ExecutorKind::interpreter) const {
         return Plan::make(test::ring_all_reduce(options.rank, options.world_size), type, ReduceOp::sum, kind);
+    }
+    // As where ranks share hosts.
+    std::shared_ptr<Plan> ring_in_tiles() const {
+        dsl::RankProgram program = test::ring_all_reduce(options.rank, options.world_size);
+        program.memory_is_shared = true;
+        return Plan::make(std::move(program), DataType::int64, ReduceOp::sum, ExecutorKind::interpreter);
     }
     std::shared_ptr<Plan> broadcast(int root) const {
         return Plan::make(test::flat_broadcast(options.rank, options.world_size, root), DataType::int64,
@@ -143,13 +149,15 @@ TEST_CASE("a warm start allocates nothing") {
     // Over tcp: the shm fabric keeps a queue of its own, which is not the engine's.
     const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
         Station station;
-        const auto plan = station.ring();
-        auto values = numbers(5000, rank);
-        for (int i = 0; i < 20; ++i) station.run(plan, values.data(), values.data(), 5000);
-        const std::size_t before = allocations;
-        for (int i = 0; i < 50; ++i) station.run(plan, values.data(), values.data(), 5000);
-        const std::size_t made = allocations - before;
-        expect(made == 0, fmt::format("{} allocations in 50 starts", made));
+        for (const auto& plan : {station.ring(), station.ring_in_tiles()}) {
+            const std::uint64_t count = plan->program().memory_is_shared ? 200000 : 5000;
+            auto values = numbers(count, rank);
+            for (int i = 0; i < 20; ++i) station.run(plan, values.data(), values.data(), count);
+            const std::size_t before = allocations;
+            for (int i = 0; i < 50; ++i) station.run(plan, values.data(), values.data(), count);
+            const std::size_t made = allocations - before;
+            expect(made == 0, fmt::format("{} allocations in 50 starts of {}", made, count));
+        }
         station.meet();
     });
     CHECK(test::problems(outcomes) == "");
