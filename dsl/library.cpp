@@ -156,8 +156,8 @@ Library::Reference Library::resolve(const std::string& text) {
         call = reference.path == text ? "" : text.substr(reference.path.size() + 1);
     }
     if (!call.empty()) {
-        references_.push_back(std::make_unique<SourceFile>(SourceFile{"<" + text + ">", call}));
-        reference.call = parse_reference(*references_.back());
+        const auto& source = references_.try_emplace(text, SourceFile{"<" + text + ">", call}).first->second;
+        reference.call = parse_reference(source);
     }
     return reference;
 }

@@ -50,7 +50,7 @@ class Library {
 
     std::vector<std::unique_ptr<Entry>> files_;       // in order of precedence
     std::map<std::string, const ast::File*> loaded_;  // by path
-    std::vector<std::unique_ptr<SourceFile>> references_;
+    std::map<std::string, SourceFile> references_;    // what was asked for, by its text: spans point into it
     std::vector<std::string> search_path_, broken_;
 };
 
