@@ -47,6 +47,11 @@ ReduceOp op_of(const hkt_op& given) {
     return static_cast<ReduceOp>(op);
 }
 
+std::string not_aligned(const char* buffer, DataType type) {
+    return fmt::format("{} is not aligned to its elements: {} needs an address that is a multiple of {}",
+                       buffer, name_of(type), element_size(type));
+}
+
 // Null, or overlapping in a way that would give wrong results without a word.
 void check_buffers(const engine::Plan& plan, const void* send, const void* recv, std::uint64_t count) {
     const std::uint64_t part = count * element_size(plan.type());
@@ -54,9 +59,14 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
     if (whole == 0) return;
     const dsl::RankProgram& program = plan.program();
     const bool reads_send = program.collective != Collective::broadcast || program.rank == program.root;
+    const auto aligned = [&](const void* buffer) {
+        return (reinterpret_cast<std::uintptr_t>(buffer) & (element_size(plan.type()) - 1)) == 0;
+    };
     if (recv == nullptr) capi::refuse("recv is null, but the count is not 0");
+    if (!aligned(recv)) capi::refuse(not_aligned("recv", plan.type()));
     if (!reads_send) return;
     if (send == nullptr) capi::refuse("send is null, but the count is not 0");
+    if (!aligned(send)) capi::refuse(not_aligned("send", plan.type()));
 
     const auto from = reinterpret_cast<std::uintptr_t>(send), to = reinterpret_cast<std::uintptr_t>(recv);
     const std::uint64_t own = static_cast<std::uint64_t>(program.rank) * part;

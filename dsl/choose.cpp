@@ -115,14 +115,19 @@ class Choices::ForGroups {
         Found found;
         found.text =
             fmt::format("{} over {} ({} ranks):", name_of(collective), name_of(topology_, group), group.size);
-        for (const auto& [algorithm, seconds, peers] : ranked(collective, group, bytes)) {
+        const std::vector<Rated> all = ranked(collective, group, bytes);
+        const bool by_peers = !std::is_sorted(
+            all.begin(), all.end(), [](const Rated& a, const Rated& b) { return a.seconds < b.seconds; });
+        for (const auto& [algorithm, seconds, peers] : all) {
             const bool chosen = !found.algorithm && is_right(*algorithm, group.size);
             found.text += fmt::format(" {} {}{},", algorithm->name.text, text_of_time(seconds),
                                       chosen || found.algorithm ? "" : " (wrong on this group)");
             if (chosen) found.algorithm = algorithm;
         }
         found.text.back() = ' ';
-        found.text += fmt::format("(estimates at {})", text_of_size(bytes));
+        found.text += fmt::format("({}estimates at {})",
+                                  by_peers ? "of those within 12 % the one with the fewest peers; " : "",
+                                  text_of_size(bytes));
         return found;
     }
 

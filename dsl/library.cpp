@@ -21,7 +21,10 @@ std::string read_file(const std::string& path) {
     std::error_code error;
     std::ifstream stream(path, std::ios::binary);
     if (!stream || fs::is_directory(path, error))
-        throw NotFoundError(fmt::format("cannot read {}: is there such a file, and may it be read?", path));
+        throw NotFoundError(fmt::format(
+            "cannot read {}: is there such a file, and may it be read? (A topology's short form is "
+            "like 2x3, 4m/2 or 2mx4h@1Gb/s; docs/language.md)",
+            path));
     return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 

@@ -78,8 +78,11 @@ void Report::print_header() const {
     if (!speaks_) return;
     fmt::print("# hocket-bench {}: {}, {} rank{} on {}\n", about_.version, name_of(options_.collective),
                about_.ranks, about_.ranks == 1 ? "" : "s", about_.host);
-    fmt::print("# provider {}, topology {}, schedule {}, executor {}\n", about_.provider, about_.topology,
-               about_.schedule, about_.executor);
+    fmt::print(
+        "# provider {}, topology {}, schedule {} at 1 MiB (-v tells for each size), executor {}, {} "
+        "buffers\n",
+        about_.provider, about_.topology, about_.schedule, about_.executor,
+        options_.shared_memory ? "shared" : "private");
     if (options_.verbose && !about_.provider_why.empty()) fmt::print("# {}\n", about_.provider_why);
     fmt::print("# {} iterations after {} to warm up; time: {}\n#\n", options_.iterations, options_.warmup,
                statistic_of(about_.method));

@@ -179,7 +179,7 @@ void write_tuning(const std::string& file, const TuningTable& table) {
     if (text.size() > most_bytes)
         refuse(fmt::format("the tuning table {} would be larger than {} bytes; begin a new one", file,
                            most_bytes));
-    const fs::path place = fs::weakly_canonical(file);  // through links, so that they stay
+    const fs::path place = fs::weakly_canonical(fs::absolute(file));  // through links, so that they stay
     const fs::path temporary = place.string() + fmt::format(".{}.tmp", getpid());
     std::error_code error;
     fs::create_directories(place.parent_path(), error);

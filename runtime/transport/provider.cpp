@@ -68,9 +68,11 @@ Info choose_provider(const std::string& provider, const std::string& source_addr
     if (!list)
         throw Error(
             Status::transport,
-            fmt::format("libfabric has no provider '{}' with reliable datagrams and tagged messages here; "
-                        "set HOCKET_PROVIDER to one of: {}",
-                        provider, existing_providers()));
+            fmt::format(
+                "libfabric has no provider '{}' with reliable datagrams and tagged messages here. Leave "
+                "HOCKET_PROVIDER unset for memory inside hosts and TCP between them; tcp is Hocket's own "
+                "TCP for everything, ofi+tcp libfabric's; libfabric has here: {}",
+                provider, existing_providers()));
     const fi_info* best = list.get();
     for (const fi_info* info = list.get(); info; info = info->next)
         if (std::strcmp(info->fabric_attr->prov_name, list->fabric_attr->prov_name) == 0 &&

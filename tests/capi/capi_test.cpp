@@ -107,6 +107,9 @@ TEST_CASE("arguments are checked, with words that name them") {
     refused(hkt_all_reduce(nullptr, x.data(), 8, HKT_FLOAT32, HKT_SUM, comm, nullptr), "send is null");
     refused(hkt_all_reduce(x.data(), nullptr, 8, HKT_FLOAT32, HKT_SUM, comm, nullptr), "recv is null");
     refused(hkt_all_reduce(x.data(), x.data() + 1, 4, HKT_FLOAT32, HKT_SUM, comm, nullptr), "overlap");
+    const char* inside = reinterpret_cast<const char*>(x.data()) + 1;
+    refused(hkt_all_reduce(inside, x.data() + 4, 2, HKT_FLOAT32, HKT_SUM, comm, nullptr),
+            "send is not aligned");
     refused(hkt_broadcast(x.data(), x.data(), 8, HKT_FLOAT32, 1, comm, nullptr), "root is 1");
     refused(hkt_broadcast(x.data(), x.data(), 8, HKT_FLOAT32, -1, comm, nullptr), "root is -1");
     refused(hkt_all_gather(x.data(), x.data(), SIZE_MAX, HKT_FLOAT32, comm, nullptr), "does not fit");

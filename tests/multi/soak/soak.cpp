@@ -113,7 +113,12 @@ class Soak {
     int judge() const {
         fmt::print("at the start: {}\nat the end:   {}\n", history_.first().text(), history_.last().text());
         const std::string growth = history_.growth();
-        if (growth.empty()) return 0;
+        if (growth.empty()) {
+            fmt::print("every element was right; {}\n", history_.is_judged()
+                                                            ? "memory, descriptors and threads are flat"
+                                                            : "too short to judge memory");
+            return 0;
+        }
         fmt::print(stderr, "soak: rank {}, {}: {}", lasting_.rank(), options_.command(), growth);
         return 1;
     }

@@ -61,9 +61,13 @@ std::string Usage::text() const {
         static_cast<double>(heap) / mebibyte, static_cast<double>(shared) / mebibyte, descriptors, threads);
 }
 
+bool UsageHistory::is_judged() const {
+    return samples_.size() >= least_samples;
+}
+
 std::string UsageHistory::growth() const {
     const std::size_t part = samples_.size() / 4;  // the first is the warm-up
-    if (samples_.size() < least_samples) return "";
+    if (!is_judged()) return "";
     const std::span early(samples_.begin() + static_cast<std::ptrdiff_t>(part), part),
         late(samples_.end() - static_cast<std::ptrdiff_t>(part), part);
     struct Judged {

@@ -32,6 +32,7 @@ class UsageHistory {
 
     // What has grown, with figures; empty if nothing has, or too little was seen to tell.
     std::string growth() const;
+    bool is_judged() const;  // enough was seen to tell
 
   private:
     std::vector<Usage> samples_;

@@ -125,6 +125,15 @@ TEST_CASE("writing goes through a link, and what cannot be written is an error t
     CHECK(fs::is_directory(folder.path / "a_folder"));
 }
 
+TEST_CASE("a bare file name is one of the current folder") {
+    const Folder folder;
+    const fs::path before = fs::current_path();
+    fs::current_path(folder.path);
+    engine::write_tuning("bare.json", example());
+    fs::current_path(before);
+    CHECK(fs::exists(folder.file("bare.json")));
+}
+
 TEST_CASE("what was measured anew replaces its collective of its shape alone") {
     TuningTable table = example();
     const std::vector<TunedRange> news = {{5, 6, 5, 1.0, "ring"}};
