@@ -73,6 +73,11 @@ class Neighbourhood {
     }
     // Looks for a moment; the caller sleeps, or comes back.
     bool has_reached(Member member, std::uint64_t number, std::uint64_t tile, std::uint64_t value) const;
+    // Whether a neighbour is done with start `number` without ever having entered it: its count was 0.
+    bool has_passed_by(Member member, std::uint64_t number) const {
+        return board(member).completed.load(std::memory_order_acquire) > number &&
+               !is_there(member, number, 0, 1);
+    }
     // Whether a neighbour that has entered start `number` has started the same as this rank.
     bool agrees(Member member, std::uint64_t number, std::uint32_t checksum);
     // The last start on which it did; -1.

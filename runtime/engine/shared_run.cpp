@@ -134,7 +134,10 @@ bool SharedRun::meet() {
     for (; met_ < start_.contacts.size(); ++met_) {
         const auto member = static_cast<Member>(met_);
         if (member == start_.neighbourhood->self()) continue;
-        if (!start_.neighbourhood->has_reached(member, start_.number, 0, 1)) return false;
+        if (!start_.neighbourhood->has_reached(member, start_.number, 0, 1)) {
+            start_.look_for_absent(member, 0);
+            return false;
+        }
         if (!start_.contact(member, 0)) return false;
         all_in_windows_ &= start_.neighbourhood->line(member, start_.number).in_windows != 0;
     }

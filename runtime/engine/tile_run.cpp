@@ -64,6 +64,11 @@ bool SharedStart::contact(Member member, dsl::OpId op) {
     return true;
 }
 
+void SharedStart::look_for_absent(Member member, dsl::OpId op) {
+    if (neighbourhood->has_passed_by(member, number))
+        disagreement = {op, neighbourhood->ranks()[static_cast<std::size_t>(member)]};
+}
+
 TileRun::TileRun(const Plan& plan, SharedStart& start)
     : start_(start), areas_(plan.program().areas()), placed_(plan.program().neighbours.size() + 1) {
     auto parts = parts_of_operations(plan.program(), plan.elements_of_x(1));
@@ -153,8 +158,10 @@ bool TileRun::awaits(const dsl::Op& op, bool patient) {
     const Member member = neighbourhood.member_of(op.peer);
     const std::uint64_t slot = index_ % slots, value = value_of(op.message);
     if (!(patient ? neighbourhood.has_reached(member, start_.number, slot, value)
-                  : neighbourhood.is_there(member, start_.number, slot, value)))
+                  : neighbourhood.is_there(member, start_.number, slot, value))) {
+        if (patient) start_.look_for_absent(member, next_);
         return false;
+    }
     if (!start_.contact(member, next_)) return false;
     if (!placed_[static_cast<std::size_t>(member)]) place_neighbour(member);
     return true;

@@ -40,6 +40,8 @@ struct SharedStart {
     bool is_whole() const { return tile_elements >= count; }
     // The first look at a neighbour's line. False: it has started something else.
     bool contact(Member member, dsl::OpId op);
+    // For one that is not there: it may have started something else that needed nobody.
+    void look_for_absent(Member member, dsl::OpId op);
 };
 
 class TileRun {

@@ -385,6 +385,26 @@ TEST_CASE("small collectives at once, asked for, and with late ranks, mixed") {
     }
 }
 
+TEST_CASE("a count of 0 against others is noticed at once") {
+    for (const std::uint64_t count : {5, 100000}) {
+        const auto outcomes = run_ranks({3, {}, 60}, [&](int rank) {
+            const auto comm = join();
+            std::vector<float> data(count);
+            const double begin = test::now_ms();
+            const std::uint64_t own = rank == 1 ? 0 : count;
+            const auto& plan = comm->cached_plan({}, own);
+            const std::string text = failure_of([&] {
+                comm->run(plan, data.data(), data.data(), own);
+                comm->barrier();
+            });
+            expect_contains(text, {"-8:", "different operations"});
+            expect(test::now_ms() - begin < 5000, "known too late");
+        });
+        INFO(count);
+        CHECK(test::problems(outcomes) == "");
+    }
+}
+
 TEST_CASE("a barrier holds everybody until the last one comes") {
     auto* entered = static_cast<double*>(test::shared_memory(sizeof(double)));
     const auto outcomes = run_ranks({3}, [&](int rank) {
