@@ -225,7 +225,7 @@ struct Choices::Candidate {
     const Runnable* runnable;
     Chooser chooser;
     std::size_t detours;  // strands and choices: of two that take as long, the plainer one is taken
-    double seconds;
+    double seconds, busiest_link;
 };
 
 Choices::Choices(Library& library, const Topology& topology, Proofs& proofs)
@@ -255,12 +255,12 @@ Choices::Field& Choices::field(Collective collective, Rank root) {
     return *field;
 }
 
-// Those that can run on the topology, cheapest first.
+// Those that can run on the topology, the best first.
 std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) {
     std::vector<Candidate> result;
     for (const auto& [runnable, known] : field.entrants) {
         try {
-            Candidate candidate{&runnable, chooser(runnable, field.root, bytes, known), 0, 0.0};
+            Candidate candidate{&runnable, chooser(runnable, field.root, bytes, known), 0, 0.0, 0.0};
             const StepGraph own =
                 elaborate(runnable, library_, topology_, {field.root, field.root, candidate.chooser});
             candidate.detours = own.strands.size() + own.choices.size();
@@ -273,6 +273,7 @@ std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) 
                                                                 field.root, candidate.chooser))
                                .first;
             candidate.seconds = estimate->second.seconds(bytes);
+            candidate.busiest_link = estimate->second.busiest_link();
             result.push_back(std::move(candidate));
         } catch (const DiagnosticError&) {  // it doesn't run on this topology
         }
@@ -282,6 +283,11 @@ std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) 
     };
     std::sort(result.begin(), result.end(),
               [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
+    // Links may be slower than is assumed of them: of those that hardly differ, what spares them comes first.
+    const auto is_alike = [&](const Candidate& c) { return c.seconds <= result[0].seconds * alike; };
+    const auto load = [](const Candidate& c) { return std::llround(c.busiest_link * 1e9); };
+    std::stable_sort(result.begin(), std::find_if_not(result.begin(), result.end(), is_alike),
+                     [&](const Candidate& a, const Candidate& b) { return load(a) < load(b); });
     return result;
 }
 
@@ -300,7 +306,11 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
     Chosen chosen;
     chosen.why = fmt::format("{} of {} on {} ({} ranks):", name_of(collective), text_of_size(double(bytes)),
                              topology_.name, topology_.ranks());
-    for (const Candidate& candidate : candidates(field, double(bytes))) {
+    const std::vector<Candidate> all = candidates(field, double(bytes));
+    const bool by_link = !std::is_sorted(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+        return std::llround(a.seconds * 1e9) < std::llround(b.seconds * 1e9);
+    });
+    for (const Candidate& candidate : all) {
         const bool first = chosen.name.empty() && fingerprint_if_right(candidate, root);
         chosen.why += fmt::format(" {} {}{},", candidate.runnable->name, text_of_time(candidate.seconds),
                                   first || !chosen.name.empty() ? "" : " (wrong here)");
@@ -315,7 +325,8 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
                                           name_of(collective), topology_.name),
                               library_.where_looked());
     chosen.why.back() = ' ';
-    chosen.why += "(estimates)";
+    chosen.why += by_link ? "(of those within 12 % the one with the least on its busiest link; estimates)"
+                          : "(estimates)";
     return field.chosen.emplace(bytes, std::move(chosen)).first->second;
 }
 

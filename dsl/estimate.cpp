@@ -147,7 +147,7 @@ class Estimate::Clocks {
         double start = 0, latency = 0, seconds = 0;
     };
 
-    std::uint64_t end_of(int level, Rank rank) const;
+    std::uint64_t end_of(int level, Rank rank) const { return estimate_.end_of(level, rank); }
     double bytes_of(const Move& move) const { return estimate_.regions_[move.region].length * bytes_; }
     const Link& link_of(const Move& move) const { return estimate_.links_[move.level]; }
     double now(Rank rank) const { return std::max(clock_[rank], floor_); }
@@ -217,10 +217,10 @@ int Estimate::level_between(const Topology& topology, Rank a, Rank b) const {
 }
 
 // Named by the lowest rank that uses it.
-std::uint64_t Estimate::Clocks::end_of(int level, Rank rank) const {
+std::uint64_t Estimate::end_of(int level, Rank rank) const {
     Rank lowest = rank;
-    for (const int other : estimate_.links_[level].sharing)
-        lowest -= estimate_.topology_.coordinate(rank, other) * estimate_.topology_.stride(other);
+    for (const int other : links_[level].sharing)
+        lowest -= topology_.coordinate(rank, other) * topology_.stride(other);
     return std::uint64_t(level) << 32 | std::uint32_t(lowest);
 }
 
@@ -289,6 +289,19 @@ std::size_t Estimate::most_peers() const {
     std::size_t most = 0;
     for (const auto& [rank, from] : sources) most = std::max(most, from.size());
     return most;
+}
+
+double Estimate::busiest_link() const {
+    std::unordered_map<std::uint64_t, std::pair<double, double>> loads;  // by end: out and in
+    for (const Move& move : moves_) {
+        if (links_[move.level].memory) continue;
+        const double length = regions_[move.region].length * (one_for_all_ ? links_[move.level].sharers : 1);
+        loads[end_of(move.level, move.source)].first += length;
+        loads[end_of(move.level, move.destination)].second += length;
+    }
+    double busiest = 0;
+    for (const auto& [end, load] : loads) busiest = std::max({busiest, load.first, load.second});
+    return busiest;
 }
 
 double length_of(const Region& region) {

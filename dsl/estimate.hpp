@@ -35,6 +35,8 @@ class Estimate {
     double seconds(double bytes) const;  // for so many bytes of x
     // The most that any rank gets messages from.
     std::size_t most_peers() const;
+    // The part of x that the busiest end of a link carries, out or in.
+    double busiest_link() const;
 
   private:
     struct Link {  // a level's links, at one end
@@ -57,6 +59,7 @@ class Estimate {
     };
     class Clocks;
 
+    std::uint64_t end_of(int level, Rank rank) const;
     int level_between(const Topology& topology, Rank a, Rank b) const;
 
     Topology topology_;

@@ -313,6 +313,8 @@ bool Projector::push(const Overwrite& overwrite) {
     const auto [source, destination, atoms, origin] = overwrite;
     const std::optional<AreaId> target = places_.free_home(destination, atoms);
     if (!target) return false;
+    // The source cannot wait for what the destination sends from there in this phase, the destination can.
+    if (builder_.read_since(Memory{destination, *target}, atoms, phase_stage_ + 1)) return false;
     const AreaId place = places_.at(source, atoms.begin);
     const OpRef op = builder_.add(source, {.kind = Op::Kind::copy,
                                            .begin = atoms.begin,

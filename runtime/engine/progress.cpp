@@ -80,9 +80,14 @@ void Progress::run(const std::shared_ptr<Plan>& plan, std::uint64_t count, const
 bool Progress::run_at_once(Plan& plan, std::uint64_t count, const void* send, void* recv) {
     if (!plan.small_run()) return false;
     const std::uint64_t history = mix(history_, plan.identity(count));
-    if (!plan.small_run()->run(plan, *neighbourhood_, count, send, recv, turns_,
-                               static_cast<std::uint32_t>(history >> 32)))
-        return false;
+    try {
+        if (!plan.small_run()->run(plan, *neighbourhood_, count, send, recv, turns_,
+                                   static_cast<std::uint32_t>(history >> 32)))
+            return false;
+    } catch (const std::exception& error) {
+        fail_here(error);
+        throw;
+    }
     history_ = history;
     ++started_;
     neighbourhood_->complete(++turns_);

@@ -229,3 +229,17 @@ TEST_CASE("an exchange of one place between two ranks goes through scratch, and 
             CHECK(op.waits_for == 0);
         }
 }
+
+TEST_CASE("what a rank sends between hosts is not overwritten by a neighbour meanwhile") {
+    auto request =
+        test::request(Collective::all_reduce, std::string(HOCKET_TEST_DATA) + "/overtake.sched", "3");
+    request.hosts = {0, 0, 1};
+    for (const auto economy : {dsl::Economy::bytes, dsl::Economy::waits}) {
+        request.economy = economy;
+        const auto programs = programs_of(*dsl::check_schedule(request));
+        for (const bool in_place : {false, true})
+            for (const unsigned seed : {1u, 2u, 3u})
+                CHECK(test::simulate(programs, {10, in_place, seed}) == "");
+        CHECK(test::rendezvous(programs) == "");
+    }
+}

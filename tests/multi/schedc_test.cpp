@@ -83,7 +83,7 @@ TEST_CASE("explain shows a rank's steps with their source lines") {
     CHECK_THAT(result.out, Contains("ring.sched:6") && Contains("ring.sched:12") &&
                                Contains("sends 1.5 x in 6 messages"));
     const Finished chosen = schedc({"explain", "blueconnect", "-t", "2x3"});
-    CHECK_THAT(chosen.out, Contains("chosen: ") && Contains("reduce_scatter over l1 (3 ranks): direct"));
+    CHECK_THAT(chosen.out, Contains("chosen: ") && Contains("reduce_scatter over l1 (3 ranks): ring"));
 }
 
 TEST_CASE("explain emits every stage") {

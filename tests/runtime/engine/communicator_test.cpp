@@ -8,7 +8,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <thread>
+#include <utility>
 
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
@@ -21,6 +23,24 @@ using engine::ExecutorKind;
 using engine::PlanChoice;
 using test::expect;
 using test::run_ranks;
+
+namespace {
+
+thread_local bool next_allocation_fails = false;
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+    void* memory = std::exchange(next_allocation_fails, false) ? nullptr : std::malloc(bytes);
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
 
 namespace {
 
@@ -264,6 +284,28 @@ TEST_CASE("a rank without room in the window tells the others") {
         expect_contains(text, {"-9:"});
         if (rank != 1) expect_contains(text, {"rank 1 reported: rank 1 cannot go on"});
         expect(test::now_ms() - begin < 5000, "known too late");
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
+TEST_CASE("a rank that runs out of memory in a small collective tells the others") {
+    const auto outcomes = run_ranks({3}, [](int rank) {
+        const auto comm = join();
+        const auto& plan = comm->cached_plan({}, 100);
+        std::vector<float> data(100);
+        comm->run(plan, data.data(), data.data(), 99);
+        next_allocation_fails = rank == 1;
+        const auto text = [&]() -> std::string {
+            try {
+                comm->run(plan, data.data(), data.data(), 100);
+            } catch (const std::bad_alloc&) {
+                return "bad_alloc";
+            } catch (const Error& error) {
+                return error.what();
+            }
+            return "no failure";
+        }();
+        expect_contains(text, {rank == 1 ? "bad_alloc" : "rank 1 reported: rank 1 cannot go on"});
     });
     CHECK(test::problems(outcomes) == "");
 }
