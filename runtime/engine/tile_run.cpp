@@ -40,16 +40,18 @@ bool is_of_neighbour(const dsl::RankProgram& program, dsl::AreaId area) {
     return area >= dsl::areas_of_a_rank && area < program.first_scratch();
 }
 
-// What it does not read there as well.
+// And works on no more than one of the places that it writes to.
 bool writes_to_neighbours(const dsl::RankProgram& program, const dsl::Op& op) {
     if (op.kind != Kind::combine && op.kind != Kind::copy) return false;
-    bool writes = false, reads = false;
+    int theirs = 0, own = 0;
+    bool reads_theirs = false, reads_own = false;
     for_destinations(op, [&](dsl::AreaId area) {
-        if (!is_of_neighbour(program, area)) return;
-        writes = true;
-        reads |= std::count(op.operands.begin(), op.operands.end(), area) > 0;
+        const bool is_theirs = is_of_neighbour(program, area);
+        ++(is_theirs ? theirs : own);
+        if (std::count(op.operands.begin(), op.operands.end(), area) > 0)
+            (is_theirs ? reads_theirs : reads_own) = true;
     });
-    return writes && !reads;
+    return theirs > 0 && !reads_theirs && (own <= 1 || !reads_own);
 }
 
 }  // namespace
@@ -127,6 +129,21 @@ void TileRun::work(const dsl::Op& op) {
     start_.plan->executor().run(next_, areas_.data(), binding_->byte_offsets.data());
 }
 
+// What it makes is in one place of this rank's: a destination, or else `block`. Returns that place's virtual
+// base.
+std::byte* TileRun::combine_at_hand(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes,
+                                    std::byte* block) {
+    block_offsets_[op.begin] = at;
+    block_offsets_[op.end] = at + bytes;
+    std::byte* at_hand = virtual_base(block, at);
+    for_destinations(op, [&](dsl::AreaId area) {
+        if (!is_of_neighbour(start_.program(), area)) at_hand = areas_[area];
+    });
+    for_destinations(op, [&](dsl::AreaId area) { block_areas_[area] = at_hand; });
+    start_.plan->executor().run(next_, block_areas_.data(), block_offsets_.data());
+    return at_hand;
+}
+
 // Neighbours have read their copies of the last tile, so that every line would have to be fetched from them
 // to be written. A block is worked out where this rank has it at hand, and then handed over.
 void TileRun::work_in_blocks(const dsl::Op& op) {
@@ -136,14 +153,8 @@ void TileRun::work_in_blocks(const dsl::Op& op) {
     block_areas_ = areas_;
     for (std::uint64_t at = begin; at < end; at += block_bytes) {
         const std::uint64_t bytes = std::min(block_bytes, end - at);
-        block_offsets_[op.begin] = at;
-        block_offsets_[op.end] = at + bytes;
-        std::byte* at_hand = virtual_base(block, at);
-        for_destinations(op, [&](dsl::AreaId area) {
-            if (!is_of_neighbour(start_.program(), area)) at_hand = areas_[area];
-        });
-        for_destinations(op, [&](dsl::AreaId area) { block_areas_[area] = at_hand; });
-        start_.plan->executor().run(next_, block_areas_.data(), block_offsets_.data());
+        std::byte* at_hand =
+            op.kind == Kind::copy ? areas_[op.operands[0]] : combine_at_hand(op, at, bytes, block);
         for_destinations(op, [&](dsl::AreaId area) {
             if (areas_[area] != at_hand)
                 kernels::hand_over(address(areas_[area], at), address(at_hand, at), bytes);

@@ -65,6 +65,7 @@ class TileRun {
     bool run_one(const dsl::Op& op, bool patient);
     void work(const dsl::Op& op);
     void work_in_blocks(const dsl::Op& op);
+    std::byte* combine_at_hand(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes, std::byte* block);
     bool awaits(const dsl::Op& op, bool patient);
     void finish();
     void place_own(Part part);
