@@ -20,6 +20,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* host_id_is_set = "whether HOCKET_HOST_ID is set";
+
 // The boot id tells hosts apart that have the same name; containers of one host that share neither name nor
 // network differ in those.
 std::string this_host() {
@@ -72,6 +74,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                        {"HOCKET_TOPOLOGY", options.topology},
                        {"HOCKET_SCHEDULE", options.schedule},
                        {"HOCKET_PROVIDER", options.provider},
+                       {host_id_is_set, options.host_id.empty() ? "no" : "yes"},
                        {"host", options.host_id.empty() ? this_host() : options.host_id},
                        {"memory", invitation},
                        {"cores", usable_cores()},
@@ -90,7 +93,8 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                             cards.size() - 1, HOCKET_VERSION));
     }
     // The version comes first: the others' meaning depends on it.
-    for (const char* key : {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_SCHEDULE", "HOCKET_PROVIDER"})
+    for (const char* key :
+         {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_SCHEDULE", "HOCKET_PROVIDER", host_id_is_set})
         compare(cards, key);
     Agreement agreement;
     std::vector<std::set<int>> cores;  // of each host, that its ranks may use between them

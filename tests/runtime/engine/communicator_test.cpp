@@ -485,6 +485,15 @@ TEST_CASE("a difference in the set-up is named at creation, on all ranks") {
     CHECK(test::problems(outcomes) == "");
 }
 
+TEST_CASE("a host's name on some ranks only is named, too") {
+    const auto outcomes = run_ranks({2}, [](int rank) {
+        if (rank == 1) setenv("HOCKET_HOST_ID", "b", 1);
+        expect_contains(failure_of([] { join(); }),
+                        {"-8:", "the ranks differ in whether HOCKET_HOST_ID is set", "\"yes\" on rank 1"});
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
 TEST_CASE("a topology or a schedule that does not fit is the language's error") {
     const auto outcomes = run_ranks({2, {{"HOCKET_TOPOLOGY", "2x2"}}},
                                     [](int) { expect_contains(failure_of([] { join(); }), {"-2:"}); });
