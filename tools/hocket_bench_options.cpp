@@ -54,8 +54,9 @@ std::size_t parse_bytes(const std::string& text) {
     } catch (const std::exception&) {
     }
     const std::string suffix = text.substr(used);
-    const std::map<std::string, double> units{{"", 1},       {"k", 0x1p10}, {"K", 0x1p10}, {"m", 0x1p20},
-                                              {"M", 0x1p20}, {"g", 0x1p30}, {"G", 0x1p30}};
+    const std::map<std::string, double> units{{"", 1},       {"k", 0x1p10},  {"K", 0x1p10},   {"KiB", 0x1p10},
+                                              {"m", 0x1p20}, {"M", 0x1p20},  {"MiB", 0x1p20}, {"g", 0x1p30},
+                                              {"G", 0x1p30}, {"GiB", 0x1p30}};
     const auto unit = units.find(suffix);
     if (!(value >= 0) || unit == units.end() || value * unit->second > 0x1p50)
         throw std::invalid_argument("'" + text + "' is no size: write bytes, or a number with K, M or G");

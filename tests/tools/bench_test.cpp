@@ -122,6 +122,7 @@ TEST_CASE("bytes are read with their suffix, or refused") {
     CHECK(parse_bytes("0") == 0);
     CHECK(parse_bytes("7") == 7);
     CHECK(parse_bytes("256K") == 256 << 10);
+    CHECK(parse_bytes("256KiB") == 256 << 10);
     CHECK(parse_bytes("4M") == 4 << 20);
     CHECK(parse_bytes("1.5g") == 3ull << 29);
     for (const char* text : {"", "K", "-4", "4X", "4 M", "4MB", "nan", "1e300"}) {
