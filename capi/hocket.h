@@ -17,8 +17,9 @@
  *               from one that differs; then all ranks fail with HKT_ERROR_MISMATCH, and the text names both
  *               operations. Where no message is received, nothing is noticed yet: a rank that started with
  *               count 0 (the others with n), or that takes itself for the root of a broadcast, waits for
- *               nobody and returns HKT_SUCCESS, with results that mean nothing. Ranks that wait for its
- *               messages end with HKT_ERROR_TIMEOUT; else the next operation that exchanges messages ends
+ *               nobody and returns HKT_SUCCESS, with results that mean nothing. Ranks that wait for it
+ *               end with HKT_ERROR_MISMATCH where they share its memory, and with HKT_ERROR_TIMEOUT
+ *               where they wait for messages; else the next operation that exchanges messages ends
  *               with HKT_ERROR_MISMATCH on all ranks (hkt_barrier always does; hkt_comm_destroy says so on
  *               stderr).
  *   Failures    What one rank notices (a lost rank, a mismatch, a deadline that passed, a failure of the

@@ -267,6 +267,23 @@ TEST_CASE("differences that send no message are noticed as hocket.h says") {
         const std::size_t count = rank == 1 ? 0 : x.size();
         const hkt_status status =
             hkt_all_reduce(x.data(), x.data(), count, HKT_FLOAT32, HKT_SUM, comm, nullptr);
+        if (rank != 1) return expect(status == HKT_ERROR_MISMATCH, error_of(comm));
+        must(status, comm);
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        expect(hkt_barrier(comm) == HKT_ERROR_MISMATCH, error_of(comm));
+        expect(error_of(comm).find(" reported: ranks ") != std::string::npos, error_of(comm));
+    });
+    CHECK(problems(count_0) == "");
+
+    // Over messages nothing is seen of a rank that sends none.
+    auto by_messages = soon;
+    by_messages["HOCKET_PROVIDER"] = "tcp";
+    const auto count_0_by_messages = run_ranks({3, by_messages}, [](int rank) {
+        const Comm comm;
+        std::vector<float> x(100);
+        const std::size_t count = rank == 1 ? 0 : x.size();
+        const hkt_status status =
+            hkt_all_reduce(x.data(), x.data(), count, HKT_FLOAT32, HKT_SUM, comm, nullptr);
         if (rank != 1) return expect(status == HKT_ERROR_TIMEOUT, error_of(comm));
         must(status, comm);
         std::this_thread::sleep_for(std::chrono::milliseconds(1500));
@@ -274,7 +291,7 @@ TEST_CASE("differences that send no message are noticed as hocket.h says") {
         expect(error_of(comm).find(" reported: the operation did not finish") != std::string::npos,
                error_of(comm));
     });
-    CHECK(problems(count_0) == "");
+    CHECK(problems(count_0_by_messages) == "");
 
     const auto roots = run_ranks({2, soon}, [](int rank) {
         const Comm comm;
