@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "tests/runtime/engine/ranks.hpp"
+#include "tests/runtime/engine/failures.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -22,6 +22,8 @@ using engine::Communicator;
 using engine::ExecutorKind;
 using engine::PlanChoice;
 using test::expect;
+using test::expect_contains;
+using test::failure_of;
 using test::run_ranks;
 
 namespace {
@@ -184,21 +186,6 @@ void check_collective(Communicator& comm, PlanChoice choice, std::initializer_li
 
 std::unique_ptr<Communicator> join() {
     return Communicator::create(engine::resolve({}));
-}
-
-template <typename Call>
-std::string failure_of(Call call) {
-    try {
-        call();
-    } catch (const Error& error) {
-        return fmt::format("{}: {}", static_cast<int>(error.status()), error.what());
-    }
-    return "no failure";
-}
-
-void expect_contains(const std::string& text, std::initializer_list<const char*> parts) {
-    for (const char* part : parts)
-        expect(text.find(part) != std::string::npos, fmt::format("\"{}\" is not in: {}", part, text));
 }
 
 template <typename T>

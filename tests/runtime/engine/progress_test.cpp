@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "runtime/engine/agreement.hpp"
+#include "tests/runtime/engine/failures.hpp"
 #include "tests/runtime/engine/programs.hpp"
-#include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -21,6 +21,8 @@ using engine::Execution;
 using engine::ExecutorKind;
 using engine::Plan;
 using test::expect;
+using test::expect_contains;
+using test::failure_of;
 using test::Job;
 using test::run_ranks;
 
@@ -102,22 +104,6 @@ void expect_sum(const std::vector<std::int64_t>& values, int ranks, const std::s
     for (std::size_t i = 0; i < values.size(); ++i)
         expect(values[i] == all + static_cast<std::int64_t>(i) * ranks,
                fmt::format("{}: element {} is {}", what, i, values[i]));
-}
-
-// What the body's call throws, as "status: text".
-template <typename Call>
-std::string failure_of(Call call) {
-    try {
-        call();
-    } catch (const Error& error) {
-        return fmt::format("{}: {}", static_cast<int>(error.status()), error.what());
-    }
-    return "no failure";
-}
-
-void expect_contains(const std::string& text, std::initializer_list<const char*> parts) {
-    for (const char* part : parts)
-        expect(text.find(part) != std::string::npos, fmt::format("\"{}\" is not in: {}", part, text));
 }
 
 const char* const providers[] = {"shm", "tcp"};

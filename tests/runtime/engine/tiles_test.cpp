@@ -12,8 +12,8 @@
 
 #include "runtime/engine/communicator.hpp"
 #include "runtime/engine/failure.hpp"
+#include "tests/runtime/engine/failures.hpp"
 #include "tests/runtime/engine/programs.hpp"
-#include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -23,6 +23,8 @@ using engine::Communicator;
 using engine::Execution;
 using engine::Start;
 using test::expect;
+using test::expect_contains;
+using test::failure_of;
 
 namespace {
 
@@ -48,21 +50,6 @@ void expect_sum(const std::int64_t* values, std::uint64_t count, int ranks, cons
 std::shared_ptr<engine::Plan> plan_of(Communicator& comm, std::uint64_t count,
                                       Collective collective = Collective::all_reduce, int root = 0) {
     return comm.cached_plan({.collective = collective, .type = DataType::int64, .root = root}, count);
-}
-
-template <typename Call>
-std::string failure_of(Call call) {
-    try {
-        call();
-    } catch (const Error& error) {
-        return fmt::format("{}: {}", static_cast<int>(error.status()), error.what());
-    }
-    return "no failure";
-}
-
-void expect_contains(const std::string& text, std::initializer_list<const char*> parts) {
-    for (const char* part : parts)
-        expect(text.find(part) != std::string::npos, fmt::format("\"{}\" is not in: {}", part, text));
 }
 
 struct Divided {
