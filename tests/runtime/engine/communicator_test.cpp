@@ -32,10 +32,12 @@ thread_local bool next_allocation_fails = false;
 
 }  // namespace
 
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+    return std::exchange(next_allocation_fails, false) ? nullptr : std::malloc(bytes);
+}
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
-    void* memory = std::exchange(next_allocation_fails, false) ? nullptr : std::malloc(bytes);
-    if (memory == nullptr) throw std::bad_alloc();
-    return memory;
+    if (void* memory = operator new(bytes, std::nothrow)) return memory;
+    throw std::bad_alloc();
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
     std::free(memory);
