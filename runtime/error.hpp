@@ -21,6 +21,8 @@ enum class Status : int {
     mismatch = -8,
     out_of_memory = -9,
     internal = -10,
+    io = -11,
+    limit = -12,
 };
 
 class Error : public std::runtime_error {

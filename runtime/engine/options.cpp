@@ -3,8 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 
@@ -19,37 +17,7 @@ constexpr std::int64_t day_ms = 24 * 3600 * 1000;
     throw Error(Status::invalid_argument, text);
 }
 
-std::int64_t check_range(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high) {
-    if (value < low || value > high)
-        refuse(fmt::format("{} is {}; it must be from {} to {}", name, value, low, high));
-    return value;
-}
-
-class Reader {
-  public:
-    explicit Reader(const Environment& environment) : environment_(environment) {}
-
-    // An empty variable counts as not set: that is how shells and job scripts clear one.
-    std::optional<std::string> text(const char* name) const {
-        const char* value = environment_(name);
-        if (value == nullptr || *value == '\0') return std::nullopt;
-        return std::string(value);
-    }
-
-    std::optional<std::int64_t> number(const char* name, std::int64_t low, std::int64_t high) const {
-        const auto value = text(name);
-        if (!value) return std::nullopt;
-        std::int64_t result = 0;
-        const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
-        if (error != std::errc() || end != value->data() + value->size())
-            refuse(fmt::format("{} is \"{}\"; it must be a whole number from {} to {}", name, *value, low,
-                               high));
-        return check_range(name, result, low, high);
-    }
-
-  private:
-    const Environment& environment_;
-};
+using Reader = EnvironmentReader;
 
 struct Place {
     std::optional<std::int64_t> rank, size;
@@ -191,7 +159,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
 }
 
 Options resolve(const Choices& choices) {
-    return resolve(choices, [](const char* name) -> const char* { return std::getenv(name); });
+    return resolve(choices, process_environment());
 }
 
 }  // namespace hocket::engine

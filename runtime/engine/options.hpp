@@ -3,12 +3,12 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/engine/executor.hpp"
+#include "runtime/environment.hpp"
 
 namespace hocket::engine {
 
@@ -42,9 +42,6 @@ struct Choices {
     ExecutorKind executor = ExecutorKind::automatic;
     std::optional<std::chrono::milliseconds> timeout;
 };
-
-// Null where a variable isn't set.
-using Environment = std::function<const char*(const char*)>;
 
 // Throws hocket::Error(invalid_argument) naming the field or variable, its value and what it may be.
 Options resolve(const Choices& choices, const Environment& environment);

@@ -264,7 +264,9 @@ class Admission {
 std::vector<Link> admit_guests(const BootstrapOptions& options) {
     const auto deadline = Clock::now() + options.join_timeout;
     if (options.listen_fd < 0) {
-        const Socket listener = listen_on({options.master_addr, options.master_port}, deadline);
+        const Socket listener = listen_on({options.master_addr, options.master_port}, deadline,
+                                          "MASTER_ADDR must be an address of rank 0's host and MASTER_PORT a "
+                                          "port that nobody else uses there");
         return Admission(options, listener.fd()).run(deadline);
     }
     const int flags = fcntl(options.listen_fd, F_GETFL);

@@ -144,7 +144,7 @@ std::string Endpoint::text() const {
                                        : fmt::format("[{}]:{}", host, port);
 }
 
-Socket listen_on(const Endpoint& at, Clock::time_point deadline) {
+Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::string& advice) {
     std::string why;
     const AddressList list = resolve(at, AI_PASSIVE, deadline, why);
     for (const addrinfo* address = list.get(); address; address = address->ai_next) {
@@ -156,11 +156,7 @@ Socket listen_on(const Endpoint& at, Clock::time_point deadline) {
             return socket;
         why = error_text(errno);
     }
-    throw Error(
-        Status::bootstrap,
-        fmt::format("rank 0 cannot listen at {}: {}; MASTER_ADDR must be an address of rank 0's host and "
-                    "MASTER_PORT a port that nobody else uses there",
-                    at.text(), why));
+    throw Error(Status::bootstrap, fmt::format("cannot listen at {}: {}; {}", at.text(), why, advice));
 }
 
 Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why) {

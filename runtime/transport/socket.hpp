@@ -55,8 +55,9 @@ struct Endpoint {
     std::string text() const;  // "127.0.0.1:29500", "[::1]:29500"
 };
 
-// Binds and listens. Throws Error(bootstrap), also when the host name is not resolved by the deadline.
-Socket listen_on(const Endpoint& at, Clock::time_point deadline);
+// Binds and listens. Throws Error(bootstrap), also when the host name is not resolved by the deadline; the
+// text ends with the advice.
+Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::string& advice);
 
 // One attempt, over all addresses of the host name, among which the time is divided. On failure the socket is
 // closed and `why` says what went wrong.

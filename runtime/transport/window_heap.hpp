@@ -1,5 +1,4 @@
-// Allocates ranges of a slice: best fit, neighbours merged. It knows offsets only and touches no memory, so
-// no peer can corrupt it.
+// Allocates ranges of a slice. It knows offsets only and touches no memory, so no peer can corrupt it.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +6,8 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
-#include <utility>
+
+#include "runtime/free_ranges.hpp"
 
 namespace hocket::transport {
 
@@ -33,14 +32,10 @@ class WindowHeap {
     std::uint64_t free_bytes() const;
 
   private:
-    void insert_free(std::uint64_t offset, std::uint64_t bytes);
-    void erase_free(std::map<std::uint64_t, std::uint64_t>::iterator range);
-
     const std::function<void(std::uint64_t, std::uint64_t)> discard_;
     mutable std::mutex mutex_;
-    std::map<std::uint64_t, std::uint64_t> blocks_, free_;            // offset -> bytes
-    std::set<std::pair<std::uint64_t, std::uint64_t>> free_by_size_;  // (bytes, offset): the same ranges
-    std::uint64_t free_bytes_ = 0;
+    std::map<std::uint64_t, std::uint64_t> blocks_;  // offset -> bytes
+    FreeRanges free_;
     bool quarantined_ = false;
 };
 

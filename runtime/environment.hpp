@@ -1,0 +1,38 @@
+// Environment variables, read and checked.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace hocket {
+
+// Null where a variable isn't set.
+using Environment = std::function<const char*(const char*)>;
+
+Environment process_environment();
+
+// Throws Error(invalid_argument): "NAME is 7; it must be from 1 to 5".
+std::int64_t check_range(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high);
+
+// All functions throw Error(invalid_argument) that names the variable, its value and what it may be.
+class EnvironmentReader {
+  public:
+    explicit EnvironmentReader(const Environment& environment) : environment_(environment) {}
+
+    // An empty variable counts as not set: that is how shells and job scripts clear one.
+    std::optional<std::string> text(const char* name) const;
+    std::optional<std::int64_t> number(const char* name, std::int64_t low, std::int64_t high) const;
+    // "4096", "8GiB", "500 MB", "1.5g": bytes. A letter alone is binary, as people write it of memory.
+    std::optional<std::uint64_t> bytes(const char* name) const;
+
+  private:
+    const Environment& environment_;
+};
+
+// Nothing: it is no size.
+std::optional<std::uint64_t> parse_bytes(std::string_view text);
+
+}  // namespace hocket

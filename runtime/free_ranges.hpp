@@ -1,0 +1,37 @@
+// What is free of a range of offsets: best fit, neighbours merged. It knows offsets only and touches no
+// memory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace hocket {
+
+// Not thread-safe.
+class FreeRanges {
+  public:
+    // All of [begin, end) is free.
+    FreeRanges(std::uint64_t begin, std::uint64_t end);
+
+    // The smallest free range that has room for `bytes` (not 0) at a multiple of `alignment`, a power of two;
+    // of several the first. Nothing: no range has.
+    std::optional<std::uint64_t> allocate(std::uint64_t bytes, std::uint64_t alignment);
+
+    // Any part of what was allocated; not 0 bytes.
+    void release(std::uint64_t offset, std::uint64_t bytes);
+
+    std::uint64_t free_bytes() const { return free_bytes_; }
+
+  private:
+    void insert(std::uint64_t offset, std::uint64_t bytes);
+    void erase(std::map<std::uint64_t, std::uint64_t>::iterator range);
+
+    std::map<std::uint64_t, std::uint64_t> by_offset_;           // offset -> bytes
+    std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;  // (bytes, offset): the same ranges
+    std::uint64_t free_bytes_ = 0;
+};
+
+}  // namespace hocket

@@ -1,0 +1,16 @@
+#include "runtime/peers.hpp"
+
+namespace hocket {
+
+int owner_of(std::uint64_t key, int peers) {
+    // SplitMix64's finalizer (Steele et al. 2014), so that neighbours go to different ranks as well.
+    key += 0x9e3779b97f4a7c15;
+    key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9;
+    key = (key ^ key >> 27) * 0x94d049bb133111eb;
+    key ^= key >> 31;
+    // The hash as a fraction of 2^64, times the number of ranks (Lemire 2019).
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<int>(Wide{key} * static_cast<unsigned>(peers) >> 64);
+}
+
+}  // namespace hocket
