@@ -1,0 +1,50 @@
+// The memory that samples lie in, and all that is on its way: one mapping of fixed size, cut into blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "runtime/free_ranges.hpp"
+
+namespace hocket::cache {
+
+// Memory of the arena: aligned to 512 bytes, or to 64 if smaller than 512; bytes rounded up accordingly.
+struct Block {
+    std::byte* data = nullptr;
+    std::uint64_t bytes = 0;
+};
+
+// Not thread-safe. It touches no memory: pages come from the system when they are written.
+class Arena {
+  public:
+    // bytes: rounded down to a page. Throws Error: invalid_argument (less than a page), out_of_memory.
+    explicit Arena(std::uint64_t bytes);
+    ~Arena();
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
+
+    // What a block for so many bytes takes, at least 64. bytes: at most the arena's.
+    static constexpr std::uint64_t rounded(std::uint64_t bytes) {
+        const std::uint64_t unit = unit_of(bytes);
+        return bytes == 0 ? unit : (bytes + unit - 1) / unit * unit;
+    }
+
+    // Nothing: no free range is large enough.
+    std::optional<Block> allocate(std::uint64_t bytes);
+    void release(const Block& block);
+    void shrink(Block& block, std::uint64_t bytes);  // gives back its tail, which is not empty
+
+    std::span<std::byte> memory() const { return {base_, bytes_}; }
+    std::uint64_t used() const { return bytes_ - free_.free_bytes(); }
+
+  private:
+    static constexpr std::uint64_t unit_of(std::uint64_t bytes) { return bytes > 512 - 64 ? 512 : 64; }
+
+    std::uint64_t bytes_;
+    std::byte* base_;
+    FreeRanges free_;
+};
+
+}  // namespace hocket::cache

@@ -1,0 +1,56 @@
+// Samples that somebody waits for: one get, or a batch.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "runtime/cache/memory.hpp"
+#include "runtime/error.hpp"
+#include "runtime/request.hpp"
+
+namespace hocket::cache {
+
+// Lives until its owner has let go of it and every sample it waits for is there or has failed. Thread-safe.
+class Batch final : public Request, public Waiter {
+  public:
+    using Clock = std::chrono::steady_clock;
+
+    // The samples come to `samples`, which stays until wait() or test() has ended.
+    static Batch* create(Memory& memory, Lent* samples, std::size_t count, Clock::time_point deadline);
+
+    // All samples have been asked for; `there` of them were there, and the others will come.
+    void open(std::size_t there);
+
+    // The owner's. Both let go of the batch once it is complete, or its deadline has passed: it must not be
+    // used again then. Throw what went wrong first; no sample is lent then.
+    void wait();
+    bool test();  // false: not complete yet, and the batch goes on
+
+    void have(std::size_t index, const Lent& lent) override;
+    void failed(std::size_t index, const Error& error) override;
+
+  private:
+    Batch(Memory& memory, Lent* samples, std::size_t count, Clock::time_point deadline);
+    ~Batch() = default;
+    void answered();
+    void let_go();
+    void end();  // throws
+
+    Memory& memory_;
+    Lent* const samples_;
+    const std::size_t count_;
+    const Clock::time_point deadline_;
+    std::atomic<std::size_t> holders_;  // the owner, and every sample to come
+    std::atomic<std::size_t> missing_;  // samples to come, and one until open()
+    std::mutex mutex_;                  // for what follows
+    std::condition_variable complete_;
+    bool abandoned_ = false;      // the owner is gone: samples that come are given back
+    std::optional<Error> error_;  // the first
+};
+
+}  // namespace hocket::cache

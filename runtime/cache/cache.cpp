@@ -1,0 +1,175 @@
+#include "runtime/cache/cache.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <utility>
+
+namespace hocket::cache {
+namespace {
+
+// Half of what the disk has for us, whether it is used already or not.
+std::uint64_t default_limit(const std::string& folder) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    const auto space = std::filesystem::space(folder, error);
+    if (error) return 0;
+    std::uint64_t used = 0;
+    for (const auto& file : std::filesystem::directory_iterator(folder, error))
+        if (const auto bytes = file.file_size(error); !error) used += bytes;
+    return (space.available + used) / 2;
+}
+
+Digest dataset_of(const CacheOptions& options) {
+    return mix(options.source ? options.source->fingerprint() : Digest{}, options.dataset);
+}
+
+std::string text(const Digest& digest) {
+    return fmt::format("{:016x}{:016x}", digest[0], digest[1]);
+}
+
+}  // namespace
+
+Cache::Cache(CacheOptions options)
+    : options_(std::move(options)), files_(options_.faults), memory_(options_.memory_bytes) {
+    const Digest dataset = dataset_of(options_);
+    identity_ = fmt::format("dataset {}, decoder {}", text(dataset),
+                            options_.decode ? text(mix({}, options_.decoder)) : "none");
+    if (!options_.folder.empty()) {
+        const std::uint64_t limit =
+            options_.disk_bytes != 0 ? options_.disk_bytes : default_limit(options_.folder);
+        directory_ =
+            std::make_unique<Directory>(files_, DirectoryOptions{.folder = options_.folder,
+                                                                 .limit_bytes = limit,
+                                                                 .dataset = dataset,
+                                                                 .writable = options_.store != Store::none});
+    }
+    loader_ = std::make_unique<Loader>(options_, files_, memory_, directory_.get(), counters_);
+    server_ = std::make_unique<Server>(memory_, *loader_, counters_);
+}
+
+// First nobody asks any more, then what is on its way ends, then the disk is made durable.
+Cache::~Cache() {
+    guests_.clear();
+    loader_->set_peers(nullptr);
+    peers_.reset();
+    loader_.reset();
+    directory_.reset();
+}
+
+void Cache::set_peers(std::unique_ptr<Peers> peers) {
+    peers_ = std::move(peers);
+    loader_->set_peers(peers_.get());
+}
+
+void Cache::add_guests(std::unique_ptr<Peers> service) {
+    guests_.push_back(std::move(service));
+}
+
+void Cache::wait(Batch& batch) {
+    const auto start = Batch::Clock::now();
+    struct Count {
+        Counters& counters;
+        const Batch::Clock::time_point start;
+        ~Count() {
+            counters.wait_ns +=
+                std::chrono::duration_cast<std::chrono::nanoseconds>(Batch::Clock::now() - start).count();
+        }
+    } const count{counters_, start};
+    batch.wait();
+}
+
+Lent Cache::get(std::uint64_t key) {
+    Lent sample;
+    if (memory_.get_if_there(key, sample)) return sample;
+    wait(get_batch({&key, 1}, &sample));
+    return sample;
+}
+
+Batch& Cache::get_batch(std::span<const std::uint64_t> keys, Lent* samples) {
+    Batch& batch = *Batch::create(memory_, samples, keys.size(), Batch::Clock::now() + options_.timeout);
+    std::vector<std::uint64_t> to_load;
+    to_load.reserve(keys.size());
+    std::size_t there = 0;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+        samples[i] = {};
+        switch (memory_.get(keys[i], batch, i, samples[i])) {
+            case Memory::Answer::lent:
+                ++there;
+                break;
+            case Memory::Answer::must_load:
+                to_load.push_back(keys[i]);
+                break;
+            case Memory::Answer::waiting:
+                ++counters_.shared_loads;
+                break;
+        }
+    }
+    if (!to_load.empty()) loader_->load(std::move(to_load));
+    batch.open(there);
+    return batch;
+}
+
+void Cache::put(std::uint64_t key, std::span<const std::byte> bytes) {
+    ArenaBlock block =
+        loader_->gate().wait_blocking({.bytes = bytes.size(), .is_encoded = bool(options_.decode)},
+                                      Loader::Clock::now() + options_.timeout);
+    if (!block) throw Error(Status::timeout, loader_->gate().why_full(bytes.size()));
+    if (!bytes.empty()) std::memcpy(block.data(), bytes.data(), bytes.size());
+    std::promise<std::optional<Error>> answer;
+    loader_->put(key, std::move(block), bytes.size(), false,
+                 [&](const std::optional<Error>& error) { answer.set_value(error); });
+    if (const std::optional<Error> error = answer.get_future().get()) throw *error;
+}
+
+void Cache::prefetch(std::span<const std::uint64_t> keys) {
+    loader_->prefetch({keys.begin(), keys.end()});
+}
+
+void Cache::set_order(std::span<const std::uint64_t> keys, std::uint64_t cursor) {
+    if (cursor > keys.size())
+        throw Error(Status::invalid_argument,
+                    fmt::format("hkt_cache_set_order: the cursor is {}, but the order has {} keys", cursor,
+                                keys.size()));
+    std::shared_ptr<const Order> order;
+    if (!keys.empty()) order = std::make_shared<const Order>(keys, cursor);
+    memory_.set_order(order);
+    loader_->set_order(std::move(order));
+}
+
+std::uint64_t Cache::count() const {
+    return options_.source ? options_.source->count().value_or(0) : 0;
+}
+
+std::uint64_t Cache::find(const std::string& name) const {
+    const auto key = options_.source ? options_.source->find(name) : std::nullopt;
+    if (!key)
+        throw Error(Status::not_found,
+                    fmt::format("the source has no file \"{}\" (names are relative to its folder)", name));
+    return *key;
+}
+
+void Cache::flush() {
+    loader_->settle();
+    if (directory_) directory_->flush();
+}
+
+Directory::Verification Cache::verify(const Progress& progress) {
+    return directory_ ? directory_->verify(progress) : Directory::Verification{};
+}
+
+Cache::Stats Cache::stats() const {
+    Stats stats{.memory = memory_.stats(),
+                .disk = {},
+                .counters = &counters_,
+                .io = loader_->io_name(),
+                .trouble = ""};
+    if (directory_) stats.disk = directory_->stats();
+    stats.trouble = stats.disk.trouble;
+    return stats;
+}
+
+}  // namespace hocket::cache

@@ -1,0 +1,79 @@
+// The data cache: samples by number, from memory, the disk, other ranks or the source (Shi et al. 2021,
+// section 4.1).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/cache/batch.hpp"
+#include "runtime/cache/counters.hpp"
+#include "runtime/cache/directory.hpp"
+#include "runtime/cache/loader.hpp"
+#include "runtime/cache/memory.hpp"
+#include "runtime/cache/options.hpp"
+#include "runtime/cache/server.hpp"
+#include "runtime/peers.hpp"
+
+namespace hocket::cache {
+
+// All functions are thread-safe, and throw hocket::Error where hocket.h names errors.
+class Cache {
+  public:
+    // The part of options.folder that holds samples of another dataset is left alone.
+    explicit Cache(CacheOptions options);
+    ~Cache();
+
+    // Hexadecimal: of the dataset and the decoder. Peers whose identities differ must not exchange samples.
+    const std::string& identity() const { return identity_; }
+    // Who answers peers' questions; as long as the cache lives.
+    Answerer& answerer() { return *server_; }
+    void set_peers(std::unique_ptr<Peers> peers);
+    // Others that ask this cache (hkt_cache_serve), kept until it is closed.
+    void add_guests(std::unique_ptr<Peers> service);
+
+    Lent get(std::uint64_t key);
+    // To be ended by wait() or test() of the batch.
+    Batch& get_batch(std::span<const std::uint64_t> keys, Lent* samples);
+    void wait(Batch& batch);  // and counts the time
+    void release(const Lent& sample) { memory_.release(sample); }
+
+    void put(std::uint64_t key, std::span<const std::byte> bytes);
+    void prefetch(std::span<const std::uint64_t> keys);
+    void set_order(std::span<const std::uint64_t> keys, std::uint64_t cursor);
+    std::uint64_t cursor() const { return memory_.cursor(); }
+    std::uint64_t count() const;
+    std::uint64_t find(const std::string& name) const;
+    void flush();
+
+    using Progress = std::function<bool(std::uint64_t done, std::uint64_t all)>;
+    Directory::Verification verify(const Progress& progress);
+
+    struct Stats {
+        Memory::Stats memory;
+        DirectoryStats disk;
+        const Counters* counters;
+        std::string io, trouble;
+    };
+    Stats stats() const;
+
+    const CacheOptions& options() const { return options_; }
+
+  private:
+    const CacheOptions options_;
+    const Files files_;
+    Counters counters_;
+    Memory memory_;
+    std::unique_ptr<Directory> directory_;
+    std::unique_ptr<Loader> loader_;
+    std::unique_ptr<Server> server_;
+    std::unique_ptr<Peers> peers_;
+    std::vector<std::unique_ptr<Peers>> guests_;
+    std::string identity_;
+};
+
+}  // namespace hocket::cache

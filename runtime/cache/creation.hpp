@@ -1,0 +1,27 @@
+// New segments: how they come into the folder without it ever taking up more than its limit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/cache/adoption.hpp"
+#include "runtime/cache/files.hpp"
+#include "runtime/cache/segment.hpp"
+#include "runtime/cache/segment_file.hpp"
+
+namespace hocket::cache {
+
+struct Creation {
+    std::shared_ptr<Segment> segment;  // owned; null: see trouble
+    std::string trouble;               // what forbids it, and what can be done
+    std::uint64_t evicted = 0;         // segments of other datasets
+    Adoption adoption;
+};
+
+// A segment that has room for a payload of so many bytes. limit: of the folder in bytes, 0: none. Waits for
+// the folder's lock, at most folder_patience.
+Creation create_segment(const Files& files, const std::string& folder, const Digest& dataset,
+                        std::uint64_t limit, std::uint64_t payload_bytes);
+
+}  // namespace hocket::cache

@@ -1,0 +1,37 @@
+// A queue whose items carry their link themselves (T* next): nothing is allocated, nothing can fail.
+#pragma once
+
+namespace hocket::cache {
+
+// Not thread-safe. Items are the caller's; each is in one queue at a time.
+template <typename T>
+class Fifo {
+  public:
+    bool empty() const { return first_ == nullptr; }
+
+    void push(T& item) {
+        item.next = nullptr;
+        (first_ ? last_->next : first_) = &item;
+        last_ = &item;
+    }
+
+    T& pop() {
+        T& item = *first_;
+        first_ = item.next;
+        return item;
+    }
+
+    // Moves all of `other` to the end.
+    void append(Fifo& other) {
+        if (other.empty()) return;
+        (first_ ? last_->next : first_) = other.first_;
+        last_ = other.last_;
+        other.first_ = nullptr;
+    }
+
+  private:
+    T* first_ = nullptr;
+    T* last_ = nullptr;  // of a queue that is not empty
+};
+
+}  // namespace hocket::cache

@@ -1,0 +1,100 @@
+// The blocking file calls that the cache makes, in one place: where tests make them fail.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hocket::cache {
+
+enum class FileCall {
+    open,
+    create,
+    read,
+    write,
+    allocate,
+    truncate,
+    sync_data,
+    sync,
+    rename,
+    unlink,
+    list,
+    status,
+    make_folder,
+    lock
+};
+
+// What a call is to suffer. error: an errno to fail with, before anything is done; at_most: bytes that a read
+// or a write may move (a short one).
+struct Fault {
+    int error = 0;
+    std::uint64_t at_most = UINT64_MAX;
+};
+
+// Asked before each call; tests count and choose. Called from several threads.
+using FaultHook = std::function<Fault(FileCall, const std::string& path_or_empty)>;
+
+// A read or a write, which may take several calls: short ones go on where they stopped.
+struct Transfer {
+    FileCall call = FileCall::read;  // or write
+    int fd = -1;
+    std::byte* data = nullptr;  // of a write only read
+    std::size_t bytes = 0;
+    std::uint64_t offset = 0;
+    std::size_t moved = 0;  // so far
+
+    // Bytes that the next call is to move. A fault shortens it; of direct I/O to whole sectors, as a disk
+    // does.
+    std::size_t next(const Fault& fault) const;
+    // What a call has returned: bytes or -errno. The result of the transfer, once it is over.
+    std::optional<std::int64_t> took(std::int64_t returned);
+};
+
+// Thread-safe. All calls repeat on EINTR and return what the system call does, or -errno; none throws but for
+// memory. Descriptors close on exec.
+class Files {
+  public:
+    explicit Files(FaultHook hook = nullptr) : hook_(std::move(hook)) {}
+
+    int open(const std::string& path, int flags, unsigned mode = 0666) const;  // O_CREAT: FileCall::create
+    static int close(int fd);  // the descriptor is gone even if it fails
+    // All of it unless the file ends (read), or -errno. A short transfer goes on where it stopped.
+    std::int64_t read(int fd, void* to, std::size_t bytes, std::uint64_t offset) const;
+    std::int64_t write(int fd, const void* from, std::size_t bytes, std::uint64_t offset) const;
+    int allocate(int fd, std::uint64_t bytes) const;  // fallocate; where it is not supported, ftruncate
+    int truncate(int fd, std::uint64_t bytes) const;
+    int sync_data(int fd) const;
+    int sync(int fd) const;
+    int sync_folder(const std::string& path) const;
+    int rename(const std::string& from, const std::string& to) const;
+    int unlink(const std::string& path) const;
+    int make_folders(const std::string& path) const;                             // 0 if it exists
+    int list(const std::string& folder, std::vector<std::string>& names) const;  // without "." and ".."
+    int status(const std::string& path, struct stat& to) const;
+    int status(const std::string& path, struct statx& to) const;  // what stat has
+    int lock(int fd, int operation) const;                        // flock(2)
+    // OFD write lock of one byte, without waiting: -EAGAIN if it is another's. offset below 2^63.
+    int lock_byte(int fd, std::uint64_t offset, bool lock) const;
+
+    // For those who make the call themselves (io_uring).
+    Fault fault(FileCall call, const std::string& path = {}) const {
+        return hook_ ? hook_(call, path) : Fault{};
+    }
+    bool may_fail() const { return static_cast<bool>(hook_); }
+
+  private:
+    template <typename Call>
+    int attempt(FileCall call, const std::string& path, Call system_call) const;
+    template <typename Call>
+    std::int64_t transfer(Transfer transfer, Call system_call) const;
+
+    FaultHook hook_;
+};
+
+}  // namespace hocket::cache

@@ -1,0 +1,43 @@
+// The files below a folder, with what is needed to notice that they have changed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hocket::cache {
+
+struct FileFacts {
+    std::uint64_t bytes;
+    std::int64_t changed_ns;  // the time of its last change (mtime), since 1970
+};
+
+// Sorted by path. All paths lie in one string: a million files need 24 MB and their paths' bytes.
+class FolderListing {
+  public:
+    struct Found {
+        std::string_view path;
+        FileFacts facts;
+    };
+    explicit FolderListing(std::vector<Found> files);  // in any order; copies the paths
+
+    std::size_t size() const { return facts_.size(); }
+    std::string_view path(std::size_t i) const;  // relative to the folder
+    const FileFacts& facts(std::size_t i) const { return facts_[i]; }
+    std::optional<std::size_t> find(std::string_view path) const;
+
+  private:
+    std::string paths_;
+    std::vector<std::uint64_t> ends_;  // of each path in paths_
+    std::vector<FileFacts> facts_;
+};
+
+// All regular files below the folder. Links to files are followed, links to folders are not; what is neither
+// a file nor a folder is passed over. Slow storage answers up to 32 threads at once. Throws
+// hocket::Error(not_found | io) with the path of what cannot be listed or looked at.
+FolderListing list_folder(const std::string& folder);
+
+}  // namespace hocket::cache

@@ -1,0 +1,190 @@
+#include "runtime/cache/loader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <future>
+
+#include "runtime/cache/key_flight.hpp"
+
+namespace hocket::cache {
+
+using namespace std::chrono_literals;
+
+constexpr unsigned most_disk_workers = 8;  // they create and seal segments
+
+Loader::Loader(const CacheOptions& options, const Files& files, Memory& memory, Directory* directory,
+               Counters& counters)
+    : options_(options),
+      memory_(memory),
+      directory_(directory),
+      counters_(counters),
+      functions_(options.workers),
+      disk_(most_disk_workers),
+      loop_(files, options.io, options.depth, disk_),
+      gate_(memory, loop_) {
+    memory_.on_progress(std::max(1u, options.depth / 16), [this] {
+        if (no_room_ahead_.exchange(false)) loop_.post([this] { pump(); });
+    });
+    thread_ = start_thread("hkt-cache", [this] { loop_.run(); });
+}
+
+Loader::~Loader() {
+    loop_.post([this] {
+        prefetches_.clear();
+        order_ = nullptr;
+    });
+    loop_.stop();
+    thread_.join();
+}
+
+void Loader::load(std::vector<std::uint64_t> keys, bool own) {
+    loop_.post([this, keys = std::move(keys), own] {
+        const Clock::time_point deadline = Clock::now() + options_.timeout;
+        for (const std::uint64_t key : keys)
+            demanded_.push_back({.key = key, .deadline = deadline, .own = own});
+        pump();
+    });
+}
+
+void Loader::prefetch(std::vector<std::uint64_t> keys) {
+    loop_.post([this, keys = std::move(keys)] {
+        prefetches_.insert(prefetches_.end(), keys.begin(), keys.end());
+        pump();
+    });
+}
+
+void Loader::set_order(std::shared_ptr<const Order> order) {
+    loop_.post([this, order = std::move(order)] {
+        order_ = order;
+        ahead_ = order ? order->first() : 0;
+        no_room_ahead_ = false;
+        pump();
+    });
+}
+
+void Loader::set_peers(Peers* peers) {
+    std::promise<void> set;
+    loop_.post([&] {
+        peers_ = peers;
+        if (peers != nullptr) silent_until_.assign(peers->count(), Clock::time_point{});
+        set.set_value();
+    });
+    set.get_future().wait();
+}
+
+void Loader::settle() {
+    std::promise<void> settled;
+    loop_.post([&] {
+        loop_.spawn([](Loader& loader, std::promise<void>& done) -> Task<> {
+            while (loader.writes_ > 0) co_await loader.loop_.delay(1ms);
+            done.set_value();
+        }(*this, settled));
+    });
+    settled.get_future().wait();
+}
+
+// Whoever waits goes first. Prefetches leave a quarter of the depth to them, and wait until the disk has
+// caught up: what they bring is to be stored.
+void Loader::pump() {
+    const bool is_behind = unwritten_bytes_ > memory_.capacity() / 4;
+    while (!demanded_.empty() && in_flight_ < options_.depth &&
+           !(is_behind && options_.store == Store::all)) {
+        Load load = std::move(demanded_.front());
+        demanded_.pop_front();
+        start(std::move(load));
+    }
+    const unsigned most = std::max(1u, options_.depth - options_.depth / 4);
+    while (in_flight_ < most && !is_behind && next_prefetch()) {
+    }
+}
+
+// False: there is none to start.
+bool Loader::next_prefetch() {
+    const Clock::time_point deadline = Clock::now() + options_.timeout;
+    while (!prefetches_.empty()) {
+        const std::uint64_t key = prefetches_.front();
+        prefetches_.pop_front();
+        if (!memory_.begin_load(key)) continue;
+        start({.key = key, .deadline = deadline, .is_prefetch = true});
+        return true;
+    }
+    if (!order_ || no_room_ahead_) return false;
+    ahead_ = std::max(ahead_, memory_.cursor());
+    while (ahead_ < order_->size()) {
+        const std::uint64_t position = ahead_++, key = order_->key(position);
+        if (!memory_.begin_load(key)) continue;
+        start({.key = key, .deadline = deadline, .is_prefetch = true, .position = position});
+        return true;
+    }
+    return false;
+}
+
+void Loader::start(Load load) {
+    ++in_flight_;
+    loop_.spawn(run(std::move(load)));
+}
+
+// Another may start: what is left to do for this one is not waited for.
+void Loader::end_turn(const Load& load) {
+    --in_flight_;
+    if (load.gave_up && load.position) {
+        ahead_ = std::min(ahead_, *load.position);
+        no_room_ahead_ = true;
+    }
+    pump();
+}
+
+Task<> Loader::run(Load load) {
+    std::optional<Error> error;
+    bool published = false;
+    try {
+        co_await serve(load, published);
+    } catch (const Error& thrown) {
+        error = thrown;
+    } catch (const std::bad_alloc&) {
+        error.emplace(Status::out_of_memory, "out of memory while a sample was loaded");
+    } catch (const std::exception& thrown) {
+        error.emplace(Status::internal,
+                      fmt::format("a defect in Hocket, please report it: {}", thrown.what()));
+    }
+    if (published) co_return;
+    if (error) {
+        ++counters_.failures;
+        memory_.fail(load.key, *error);
+    }
+    end_turn(load);
+}
+
+// Brings a sample to those who wait for it, and then to the disk if it came from the source.
+Task<> Loader::serve(Load& load, bool& published) {
+    KeyFlight flight(directory_, load.key);  // until it is stored: other processes find it there
+    co_await bring(load, flight);
+    if (load.gave_up) co_return;
+    const bool to_disk = load.is_fresh && may_store(load);
+    if (options_.decode && !load.is_decoded) {
+        const std::uint64_t bytes = load.bytes;
+        const ArenaBlock encoded = std::move(load.block);
+        co_await decode(load, {encoded.data(), bytes});
+        if (load.gave_up) co_return;
+        memory_.publish(load.key, load.block.give_away(), load.bytes, load.is_copy, false);
+        published = true;
+        end_turn(load);
+        if (to_disk) co_await store(load.key, encoded.span(), bytes);
+    } else {
+        const Block block = load.block.give_away();
+        const std::optional<Lent> kept = memory_.publish(load.key, block, load.bytes, load.is_copy, to_disk);
+        published = true;
+        end_turn(load);
+        if (to_disk) {
+            co_await store(load.key, {block.data, block.bytes}, load.bytes);
+            memory_.release(*kept);
+        }
+    }
+}
+
+std::string Loader::name_of(std::uint64_t key) const {
+    return options_.source ? options_.source->name(key) : fmt::format("sample {}", key);
+}
+
+}  // namespace hocket::cache

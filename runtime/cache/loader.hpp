@@ -1,0 +1,130 @@
+// Brings samples into memory: from the disk, from the rank that owns them, or from the source. One thread, on
+// which every load is a coroutine; what blocks (the embedder's functions) runs on workers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "runtime/cache/counters.hpp"
+#include "runtime/cache/directory.hpp"
+#include "runtime/cache/loop.hpp"
+#include "runtime/cache/memory.hpp"
+#include "runtime/cache/options.hpp"
+#include "runtime/cache/room_gate.hpp"
+#include "runtime/peers.hpp"
+
+namespace hocket::cache {
+
+class KeyFlight;
+
+class Loader {
+  public:
+    using Clock = Loop::Clock;
+
+    // directory: null without a disk level. All of it outlives the loader.
+    Loader(const CacheOptions& options, const Files& files, Memory& memory, Directory* directory,
+           Counters& counters);
+    ~Loader();  // ends what is on its way, and the thread
+
+    // ---- Any thread
+    // Memory has said must_load for these keys. own: peers are not asked (they are the ones who ask).
+    void load(std::vector<std::uint64_t> keys, bool own = false);
+    void prefetch(std::vector<std::uint64_t> keys);
+    void set_order(std::shared_ptr<const Order> order);  // null: none; memory knows it already
+
+    // A sample from outside, encoded. done(error): it is on the disk, or in memory if there is no disk level;
+    // on the loop's thread.
+    using Done = std::function<void(const std::optional<Error>&)>;
+    void put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, bool own, Done done);
+
+    void set_peers(Peers* peers);  // null: none. When it returns, those before are not asked any more
+    void settle();                 // waits until all that was published is written to the disk
+
+    RoomGate& gate() { return gate_; }
+    const std::string& io_name() const { return loop_.io_name(); }
+
+  private:
+    // What is being loaded.
+    struct Load {
+        std::uint64_t key;
+        Clock::time_point deadline;
+        bool own = false;                                      // peers are not asked
+        bool is_prefetch = false;                              // nobody waits, as far as is known
+        std::optional<std::uint64_t> position = std::nullopt;  // in the order
+        bool gave_up = false;                                  // a prefetch that found no room
+        bool is_copy = false;                                  // another rank's sample
+        bool is_fresh = false;                                 // from the source: the disk does not have it
+        bool is_decoded = false;
+        ArenaBlock block = {};
+        std::uint64_t bytes = 0;
+    };
+
+    struct Question;
+
+    // loader.cpp: which loads run
+    void pump();
+    bool next_prefetch();
+    void start(Load load);
+    Task<> run(Load load);
+    Task<> serve(Load& load, bool& published);
+    void end_turn(const Load& load);
+
+    // load.cpp: the steps of one
+    Task<> bring(Load& load, KeyFlight& flight);
+    Task<bool> from_disk(Load& load);
+    Task<bool> from_owner(Load& load);
+    Task<> from_source(Load& load);
+    Task<> read_whole(Load& load, const WholeFile& file);
+    Task<> read_part(Load& load, const PartOfFile& part);
+    Task<> call_read(Load& load);
+    Task<> decode(Load& load, std::span<const std::byte> encoded);
+    Task<bool> wait_for_flight(Load& load, KeyFlight& flight);
+    Task<ArenaBlock> room(Load& load, std::uint64_t bytes);
+    RoomGate::Use use_of(const Load& load, bool is_encoded) const;
+    bool give_up(Load& load);
+
+    // store.cpp: onto the disk
+    struct Look;
+    struct Offer;
+    bool may_store(const Load& load);
+    Task<bool> store(std::uint64_t key, std::span<std::byte> memory, std::uint64_t bytes);
+    Task<bool> write(const Room& room, std::span<std::byte> memory);
+    Task<> run_put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, bool own, Done done);
+    Task<> put_on_disk(std::uint64_t key, ArenaBlock& encoded, std::uint64_t bytes);
+    Task<> put_in_memory(std::uint64_t key, ArenaBlock& encoded, std::uint64_t bytes);
+    Task<> put_there(Peers& peers, int owner, std::uint64_t key, std::span<const std::byte> bytes);
+
+    std::string name_of(std::uint64_t key) const;
+
+    const CacheOptions& options_;
+    Memory& memory_;
+    Directory* const directory_;
+    Counters& counters_;
+    Workers functions_;  // of the embedder: they may wait for room
+    Workers disk_;       // which gives room by what it does
+    Loop loop_;
+    RoomGate gate_;
+
+    // The loop's.
+    Peers* peers_ = nullptr;
+    std::vector<Clock::time_point>
+        silent_until_;  // by peer: it has let a deadline pass, and is not asked meanwhile
+    std::deque<Load> demanded_;
+    std::deque<std::uint64_t> prefetches_;
+    std::shared_ptr<const Order> order_;
+    std::uint64_t ahead_ = 0;                  // position in the order up to which samples are loaded
+    std::atomic<bool> no_room_ahead_ = false;  // until the cursor moves on
+    unsigned in_flight_ = 0;
+    std::uint64_t unwritten_bytes_ = 0;  // published, and on their way to the disk
+    std::uint64_t writes_ = 0;
+
+    std::thread thread_;
+};
+
+}  // namespace hocket::cache

@@ -1,0 +1,51 @@
+// Which payload lies where: the keys of all segments.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/cache/segment_file.hpp"
+
+namespace hocket::cache {
+
+struct Record {
+    std::shared_ptr<const Segment> segment;
+    Entry entry;
+};
+
+// Thread-safe. About 80 bytes of memory a record.
+class Records {
+  public:
+    std::optional<Record> find(std::uint64_t key) const;
+    // If the key is there already, the record waits behind that until it is erased.
+    void insert(const Record& record);
+    bool erase(const Segment& segment, const Entry& entry);  // false: it was not there
+    void erase_all(const Segment& segment);
+
+    std::vector<Record> all() const;  // by segment and offset
+    std::vector<std::uint64_t> keys() const;
+    std::uint64_t count() const { return count_; }  // without those that wait
+    std::uint64_t bytes() const { return bytes_; }  // of their payloads
+
+  private:
+    struct alignas(64) Shard {
+        mutable std::shared_mutex mutex;
+        std::unordered_map<std::uint64_t, Record> first;
+        std::unordered_multimap<std::uint64_t, Record> waiting;
+    };
+    static std::size_t shard_of(std::uint64_t key);
+    // Both under the shard's mutex.
+    bool erase_first(Shard& shard, std::uint64_t key);
+    static bool erase_waiting(Shard& shard, const Segment& segment, const Entry& entry);
+
+    std::array<Shard, 64> shards_;
+    std::atomic<std::uint64_t> count_{0}, bytes_{0};
+};
+
+}  // namespace hocket::cache

@@ -1,0 +1,86 @@
+// The format of a segment, the cache's file on the local disk: bytes in, facts out, no I/O, so that it can be
+// fuzzed. All integers are little-endian.
+//
+//   0            header, one page: magic, version, dataset, identity, sizes, checksum
+//   4096         index: `slots` entries of 48 bytes, each with a checksum of its own; unused ones are zero
+//   data_begin   payloads, each at a multiple of `unit`
+//   data_end     (rounded up to 4096) footer of a sealed segment, the last page of the file: used slots,
+//                data_end, a checksum over the used slots
+//
+// Every checksum is seeded with the segment's identity and with the place it lies at. So what was written to
+// the wrong place, or what is left from a file's previous life, is not taken for an entry, and no payload for
+// another's.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace hocket::cache {
+
+using Digest = std::array<std::uint64_t, 2>;  // XXH3, 128 bits
+
+inline constexpr std::uint64_t segment_page = 4096, entry_bytes = 48;
+inline constexpr std::uint32_t segment_version = 1;
+inline constexpr std::uint64_t index_piece = 1024;  // slots that are read and checksummed at once: 12 pages
+
+// unit: a power of two; value: at most 2^62.
+constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t unit) {
+    return (value + unit - 1) & ~(unit - 1);
+}
+constexpr std::uint64_t entry_offset(std::uint64_t slot) {
+    return segment_page + slot * entry_bytes;
+}
+constexpr std::uint64_t footer_offset(std::uint64_t data_end) {
+    return align_up(data_end, segment_page);
+}
+
+struct SegmentHeader {
+    Digest dataset;                     // of what the payloads come from
+    Digest identity;                    // random
+    std::uint64_t file_bytes;           // as allocated
+    std::uint64_t slots;                // of the index
+    std::uint64_t unit;                 // payloads begin at its multiples: a power of two from 8 to 64 KiB
+    std::uint64_t data_begin() const {  // the first multiple of 4096 behind the index
+        return align_up(entry_offset(slots), segment_page);
+    }
+};
+
+struct Entry {
+    std::uint64_t key;
+    std::uint64_t offset;    // of the payload, in the file
+    std::uint64_t bytes;     // of the payload
+    std::uint64_t checksum;  // of the payload: see payload_checksum
+};
+
+struct SegmentFooter {
+    std::uint64_t used_slots;
+    std::uint64_t data_end;
+    std::uint64_t index_checksum;  // see below
+};
+
+using Page = std::array<std::byte, segment_page>;
+
+void encode_header(const SegmentHeader& header, Page& page);
+void encode_entry(const SegmentHeader& header, std::uint64_t slot, const Entry& entry, std::byte* to);
+void encode_footer(const SegmentHeader& header, const SegmentFooter& footer, Page& page);
+
+// Nothing: it is not one (any more). Never reads beyond what it is given, whatever that holds. What is found
+// fits the file as it was allocated: offsets and sizes need no further check but against the file's size now.
+std::optional<SegmentHeader> decode_header(std::span<const std::byte> page);
+std::optional<Entry> decode_entry(const SegmentHeader& header, std::uint64_t slot,
+                                  std::span<const std::byte> bytes);
+bool is_unused(std::span<const std::byte> slot);
+std::optional<SegmentFooter> decode_footer(const SegmentHeader& header, std::span<const std::byte> page);
+
+// Of the used slots' bytes, piece by piece of index_piece slots (the last may be shorter): so_far is what the
+// call for the piece before gave, 0 for the first.
+std::uint64_t index_checksum(const SegmentHeader& header, std::uint64_t so_far,
+                             std::span<const std::byte> piece);
+std::uint64_t payload_checksum(const Digest& identity, const Entry& place,
+                               std::span<const std::byte> payload);
+
+}  // namespace hocket::cache

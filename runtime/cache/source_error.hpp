@@ -1,0 +1,26 @@
+// What is thrown when a part of a source cannot be looked at.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "runtime/error.hpp"
+
+namespace hocket::cache {
+
+// error: the errno, which decides between not_found and io. problem: a format string, "the folder {} cannot
+// be listed", and what it is about.
+template <typename... Values>
+Error source_error(int error, fmt::format_string<Values...> problem, Values&&... values) {
+    const bool is_missing = error == ENOENT || error == ENOTDIR;
+    return Error(
+        is_missing ? Status::not_found : Status::io,
+        fmt::format("{}: {}; {}", fmt::format(problem, std::forward<Values>(values)...), std::strerror(error),
+                    is_missing ? "check the source's path, and that it is mounted"
+                               : "check who may read the source, and its storage"));
+}
+
+}  // namespace hocket::cache

@@ -1,0 +1,220 @@
+// Onto the disk: what came from the source, and what is put.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "runtime/cache/key_flight.hpp"
+#include "runtime/cache/loader.hpp"
+
+namespace hocket::cache {
+
+using namespace std::chrono_literals;
+
+// Whoever waits for samples does not wait for a disk that is slower than the source: beyond half of the
+// memory, what is fetched for them is not stored this time.
+bool Loader::may_store(const Load& load) {
+    if (directory_ == nullptr || options_.store == Store::none) return false;
+    if (load.is_prefetch || options_.store == Store::all || unwritten_bytes_ <= memory_.capacity() / 2)
+        return true;
+    ++counters_.writes_skipped;
+    return false;
+}
+
+// memory: the block that the sample lies in, at its start. A failure is the directory's to remember.
+Task<bool> Loader::store(std::uint64_t key, std::span<std::byte> memory, std::uint64_t bytes) {
+    ++writes_;
+    unwritten_bytes_ += bytes;
+    const auto reserve = [&] { return directory_->reserve(key, bytes); };
+    const std::optional<Room> room = co_await loop_.on_worker(reserve);
+    bool stored = false;
+    if (room) {
+        if (room->reserved > memory.size()) {  // the disk's blocks are larger than the arena's
+            ArenaBlock copy = gate_.look({.bytes = room->reserved});
+            if (copy) std::memcpy(copy.data(), memory.data(), bytes);
+            if (copy) stored = co_await write(*room, copy.span());
+            if (!copy) directory_->abandon(*room, ENOMEM);
+        } else {
+            stored = co_await write(*room, memory);
+        }
+    }
+    --writes_;
+    unwritten_bytes_ -= bytes;
+    pump();  // prefetches wait for the disk
+    co_return stored;
+}
+
+Task<bool> Loader::write(const Room& room, std::span<std::byte> memory) {
+    std::memset(memory.data() + room.bytes, 0,
+                room.reserved - room.bytes);  // nothing of other samples' goes along
+    const std::int64_t written = co_await loop_.write(room.fd, memory.data(), room.reserved, room.offset);
+    const auto end = [&] {  // may wait for the disk
+        if (written == static_cast<std::int64_t>(room.reserved))
+            return directory_->commit(room, memory.first(room.bytes));
+        directory_->abandon(room, written < 0 ? static_cast<int>(-written) : ENOSPC);
+        return false;
+    };
+    const bool committed = co_await loop_.on_worker(end);
+    co_return committed;
+}
+
+// ---- What is put --------------------------------------------------------------------------------
+
+void Loader::put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, bool own, Done done) {
+    auto block = std::make_shared<ArenaBlock>(std::move(encoded));  // a std::function must be copyable
+    loop_.post([this, key, block, bytes, own, done = std::move(done)] {
+        loop_.spawn(run_put(key, std::move(*block), bytes, own, done));
+    });
+}
+
+Task<> Loader::run_put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, bool own, Done done) {
+    std::optional<Error> error;
+    const int owner = peers_ == nullptr || own ? -1 : owner_of(key, peers_->count());
+    try {
+        if (owner >= 0 && owner != peers_->self())
+            co_await put_there(*peers_, owner, key, encoded.span().first(bytes));
+        else if (directory_ != nullptr)
+            co_await put_on_disk(key, encoded, bytes);
+        else
+            co_await put_in_memory(key, encoded, bytes);
+    } catch (const Error& thrown) {
+        error = thrown;
+    } catch (const std::exception& thrown) {
+        error.emplace(Status::internal, thrown.what());
+    }
+    encoded = ArenaBlock();
+    done(error);
+}
+
+namespace {
+
+[[noreturn]] void other_bytes(std::uint64_t key) {
+    throw Error(
+        Status::mismatch,
+        fmt::format("hkt_cache_put: sample {} is there already, with other bytes: a key is written once. Use "
+                    "another key, or another hkt_cache_options.dataset",
+                    key));
+}
+
+}  // namespace
+
+Task<> Loader::put_on_disk(std::uint64_t key, ArenaBlock& encoded, std::uint64_t bytes) {
+    const Clock::time_point deadline = Clock::now() + options_.timeout;
+    KeyFlight flight(directory_, key);
+    while (!flight.begin()) {
+        if (Clock::now() >= deadline)
+            throw Error(
+                Status::timeout,
+                fmt::format("hkt_cache_put: another process has been loading sample {} until the deadline",
+                            key));
+        co_await loop_.delay(1ms);
+    }
+    directory_->refresh();
+    Load there{.key = key, .deadline = deadline};
+    const bool found = co_await from_disk(there);
+    if (found) {
+        if (there.bytes != bytes || std::memcmp(there.block.data(), encoded.data(), bytes) != 0)
+            other_bytes(key);
+        co_return;
+    }
+    const bool stored = co_await store(key, encoded.span(), bytes);
+    if (!stored)
+        throw Error(Status::io, fmt::format("hkt_cache_put: sample {} of {} bytes is not on the disk: {}",
+                                            key, bytes, directory_->stats().trouble));
+}
+
+// Awaits a sample that memory has, or that is on its way.
+struct Loader::Look final : Waiter {
+    Loader& loader;
+    const std::uint64_t key;
+    Lent lent = {};
+    std::optional<Error> error = std::nullopt;
+    bool must_load = false, suspended = false;
+    std::coroutine_handle<> looking = {};
+
+    Look(Loader& by, std::uint64_t of) : loader(by), key(of) {}
+    ~Look() {
+        if (lent.resident != nullptr) loader.memory_.release(lent);
+    }
+
+    bool await_ready() const { return false; }
+    bool await_suspend(std::coroutine_handle<> handle) {
+        looking = handle;
+        const Memory::Answer answer = loader.memory_.get(key, *this, 0, lent);
+        must_load = answer == Memory::Answer::must_load;
+        suspended = answer == Memory::Answer::waiting;
+        return suspended;
+    }
+    void await_resume() const {}
+    void have(std::size_t, const Lent& given) override {
+        lent = given;
+        resume();
+    }
+    void failed(std::size_t, const Error& why) override {
+        error = why;
+        resume();
+    }
+    void resume() {  // on the loop's thread, as all that publishes is
+        if (suspended) loader.loop_.post([this] { looking.resume(); });
+    }
+};
+
+Task<> Loader::put_in_memory(std::uint64_t key, ArenaBlock& encoded, std::uint64_t bytes) {
+    Load load{.key = key, .deadline = Clock::now() + options_.timeout};
+    if (options_.decode) {
+        co_await decode(load, encoded.span().first(bytes));
+    } else {
+        load.block = std::move(encoded);
+        load.bytes = bytes;
+    }
+    if (memory_.begin_load(key)) {
+        memory_.publish(key, load.block.give_away(), load.bytes, false, false);
+        co_return;
+    }
+    Look look(*this, key);
+    co_await look;
+    if (look.must_load) {  // it was evicted just now
+        memory_.publish(key, load.block.give_away(), load.bytes, false, false);
+        co_return;
+    }
+    if (look.error) throw *look.error;
+    if (look.lent.bytes != load.bytes || std::memcmp(look.lent.data, load.block.data(), load.bytes) != 0)
+        other_bytes(key);
+}
+
+// Awaits that a peer has taken a sample.
+struct Loader::Offer final : Asker {
+    Loader& loader;
+    Peers& peers;
+    const int owner;
+    const std::uint64_t key;
+    const std::span<const std::byte> bytes;
+    Status status = Status::internal;
+    std::string text = {};
+    std::coroutine_handle<> offering = {};
+
+    Offer(Loader& by, Peers& among, int peer, std::uint64_t of, std::span<const std::byte> what)
+        : loader(by), peers(among), owner(peer), key(of), bytes(what) {}
+
+    bool await_ready() const { return false; }
+    void await_suspend(std::coroutine_handle<> handle) {
+        offering = handle;
+        peers.offer(owner, key, bytes, loader.options_.timeout, *this);
+    }
+    void await_resume() const {}
+    PeerRoom room(std::uint64_t) override { return {}; }
+    void answered(Status with, const std::string& why) override {
+        status = with;
+        text = why;
+        loader.loop_.post([this] { offering.resume(); });
+    }
+};
+
+Task<> Loader::put_there(Peers& peers, int owner, std::uint64_t key, std::span<const std::byte> bytes) {
+    Offer offer(*this, peers, owner, key, bytes);
+    co_await offer;
+    if (offer.status != Status::success)
+        throw Error(offer.status, fmt::format("hkt_cache_put: sample {} belongs to {}: {}", key,
+                                              peers.name(owner), offer.text));
+}
+
+}  // namespace hocket::cache

@@ -1,0 +1,35 @@
+// Where a function of the embedder puts what it has read or decoded.
+#pragma once
+
+#include <string>
+
+#include "runtime/cache/room_gate.hpp"
+
+namespace hocket::cache {
+
+// For one call, of one thread.
+class Value {
+  public:
+    // use: what the room is for, but for the bytes.
+    Value(RoomGate& gate, RoomGate::Use use, RoomGate::Clock::time_point deadline)
+        : gate_(gate), use_(use), deadline_(deadline) {}
+
+    // Once. Null: there will be no such room, or none came until the deadline.
+    std::byte* reserve(std::uint64_t bytes) noexcept;
+
+    bool is_reserved() const { return static_cast<bool>(block); }
+    const std::string& trouble() const { return trouble_; }  // why reserve returned null
+    bool found_no_room() const { return found_no_room_; }    // there may be some later
+
+    ArenaBlock block;
+    std::uint64_t bytes = 0;
+
+  private:
+    RoomGate& gate_;
+    RoomGate::Use use_;
+    const RoomGate::Clock::time_point deadline_;
+    std::string trouble_;
+    bool found_no_room_ = false;
+};
+
+}  // namespace hocket::cache

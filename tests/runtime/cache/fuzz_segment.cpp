@@ -1,0 +1,153 @@
+// The segment's parsers, and whole folders of mutated files, opened as a cache does. Entry of libFuzzer
+// (clang++ -fsanitize=fuzzer,address with runtime/cache/*.cpp); the unit tests call it with seeded bytes.
+// The first byte chooses; one input in 64 is a folder.
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/runtime/cache/folders.hpp"
+
+using namespace hocket::cache;
+using namespace hocket::test;
+
+namespace {
+
+void require(bool holds) {
+    if (!holds) std::abort();
+}
+
+// The input, taken in small numbers; zeros behind its end.
+class Choices {
+  public:
+    Choices(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+    bool any() const { return size_ > 0; }
+    std::uint64_t below(std::uint64_t limit) { return (next() | next() << 8 | next() << 16) % limit; }
+    std::uint8_t byte() { return static_cast<std::uint8_t>(next()); }
+
+  private:
+    std::uint64_t next() {
+        if (size_ == 0) return 0;
+        --size_;
+        return *data_++;
+    }
+    const std::uint8_t* data_;
+    std::size_t size_;
+};
+
+const std::vector<std::uint64_t> sizes{100, 0, 3000, 8, 700, 1};
+const std::vector<std::uint64_t> large_sizes{4096, 5000, 12345};
+
+struct Originals {
+    SmallSegment sealed = make_small_segment(sizes, true), open = make_small_segment(sizes, false),
+                 large = make_small_segment(large_sizes, true);
+};
+const Originals& originals() {
+    static const Originals made;
+    return made;
+}
+
+const SmallSegment& choose(Choices& choices) {
+    switch (choices.below(3)) {
+        case 0:
+            return originals().sealed;
+        case 1:
+            return originals().open;
+        default:
+            return originals().large;
+    }
+}
+
+// In the header, the first slots, the footer, or anywhere.
+std::size_t place(Choices& choices, std::size_t size) {
+    if (size == 0) return 0;
+    switch (choices.below(4)) {
+        case 0:
+            return choices.below(96) % size;
+        case 1:
+            return (segment_page + choices.below(8 * entry_bytes)) % size;
+        case 2:
+            return (size - std::min(size, segment_page) + choices.below(48)) % size;
+        default:
+            return choices.below(size);
+    }
+}
+
+void mutate(Choices& choices, Bytes& bytes) {
+    const std::size_t at = place(choices, bytes.size());
+    switch (choices.below(6)) {
+        case 0:
+            return bytes.resize(at);
+        case 1:
+            return bytes.resize(bytes.size() + choices.below(10'000));
+        case 2:  // a run of zeros
+            for (std::size_t i = at; i < std::min(bytes.size(), at + 60); ++i) bytes[i] = std::byte{0};
+            return;
+        case 3: {  // a copy from elsewhere
+            const std::size_t from = place(choices, bytes.size());
+            for (std::size_t i = 0; i < entry_bytes && std::max(at, from) + i < bytes.size(); ++i)
+                bytes[at + i] = bytes[from + i];
+            return;
+        }
+        default:
+            if (!bytes.empty()) bytes[at] ^= static_cast<std::byte>(1 + choices.byte() % 255);
+    }
+}
+
+std::span<const std::byte> part(const Bytes& bytes, std::size_t from, std::size_t size) {
+    from = std::min(from, bytes.size());
+    return std::span(bytes).subspan(from, std::min(size, bytes.size() - from));
+}
+
+void parse(Choices& choices) {
+    const SmallSegment& original = choose(choices);
+    Bytes bytes = original.bytes;
+    while (choices.any()) mutate(choices, bytes);
+    const SegmentHeader right = *decode_header(original.bytes);
+    const SegmentHeader header = decode_header(part(bytes, 0, segment_page)).value_or(right);
+    require(header.data_begin() + segment_page <= header.file_bytes);
+    for (std::uint64_t slot = 0; slot < 8; ++slot) {
+        const auto entry = decode_entry(header, slot, part(bytes, entry_offset(slot), entry_bytes));
+        require(!entry || (entry->offset >= header.data_begin() && entry->bytes <= header.file_bytes &&
+                           entry->offset + entry->bytes <= header.file_bytes - segment_page));
+    }
+    const std::size_t end = bytes.size() - std::min(bytes.size(), segment_page);
+    const auto footer = decode_footer(header, part(bytes, end, segment_page));
+    require(!footer || (footer->used_slots <= header.slots && footer->data_end < header.file_bytes));
+}
+
+void check_all(const Files& files, Directory& directory) {
+    for (const std::uint64_t key : directory.keys()) {
+        const auto payload = get(directory, files, key);
+        if (!payload) continue;
+        const bool is_small = key < sizes.size() && *payload == payload_of(key, sizes[key]);
+        const bool is_large = key < large_sizes.size() && *payload == payload_of(key, large_sizes[key]);
+        require(is_small || is_large);
+    }
+}
+
+void open_folder(Choices& choices) {
+    const Files files;
+    const TemporaryFolder folder(fast_folder());
+    for (const SmallSegment* original : {&originals().sealed, &originals().open, &originals().large}) {
+        Bytes bytes = original->bytes;
+        for (std::uint64_t count = choices.below(3); count > 0; --count) mutate(choices, bytes);
+        write_all(folder.path() + "/" + original->name, bytes);
+    }
+    for (int round = 0; round < 2; ++round) {
+        const bool is_writable = choices.below(3) > 0;
+        Directory directory(files, options_for(folder.path(), 256 * 1024, is_writable));
+        if (choices.below(2)) directory.verify(nullptr);
+        check_all(files, directory);
+        put(directory, files, 2, payload_of(2, sizes[2]));
+        directory.refresh();
+        check_all(files, directory);
+    }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    Choices choices(data, size);
+    choices.byte() % 64 == 0 ? open_folder(choices) : parse(choices);
+    return 0;
+}
