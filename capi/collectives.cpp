@@ -12,13 +12,6 @@ namespace {
 
 using dsl::Collective;
 
-hkt_request* handle(engine::Execution& execution) {
-    return reinterpret_cast<hkt_request*>(&execution);
-}
-engine::Execution& execution_of(hkt_request* request) {
-    return *reinterpret_cast<engine::Execution*>(request);
-}
-
 void check_comm(const hkt_comm* comm, const char* function) {
     if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
 }
@@ -88,7 +81,7 @@ hkt_status start(hkt_comm* comm, const std::shared_ptr<engine::Plan>& plan, cons
     } else {
         engine::Execution& execution = comm->engine->start(plan, send, recv, count);
         execution.user = comm;
-        *request = handle(execution);
+        *request = capi::handle(execution);
     }
     return HKT_SUCCESS;
 }
@@ -144,23 +137,6 @@ hkt_status hkt_barrier(hkt_comm* comm) {
         check_comm(comm, "hkt_barrier");
         comm->engine->barrier();
         return HKT_SUCCESS;
-    });
-}
-
-hkt_status hkt_wait(hkt_request* request) {
-    auto* comm = request == nullptr ? nullptr : static_cast<hkt_comm*>(execution_of(request).user);
-    return capi::guarded(comm, [&] {
-        if (request == nullptr) capi::refuse("hkt_wait: the request is null");
-        comm->engine->wait(execution_of(request));
-        return HKT_SUCCESS;
-    });
-}
-
-hkt_status hkt_test(hkt_request* request) {
-    auto* comm = request == nullptr ? nullptr : static_cast<hkt_comm*>(execution_of(request).user);
-    return capi::guarded(comm, [&] {
-        if (request == nullptr) capi::refuse("hkt_test: the request is null");
-        return comm->engine->test(execution_of(request)) ? HKT_SUCCESS : HKT_IN_PROGRESS;
     });
 }
 

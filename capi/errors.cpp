@@ -45,6 +45,8 @@ SAME(HKT_ERROR_TIMEOUT, Status::timeout);
 SAME(HKT_ERROR_MISMATCH, Status::mismatch);
 SAME(HKT_ERROR_OUT_OF_MEMORY, Status::out_of_memory);
 SAME(HKT_ERROR_INTERNAL, Status::internal);
+SAME(HKT_ERROR_IO, Status::io);
+SAME(HKT_ERROR_LIMIT, Status::limit);
 SAME(HKT_FLOAT32, DataType::float32);
 SAME(HKT_FLOAT64, DataType::float64);
 SAME(HKT_INT32, DataType::int32);
@@ -89,6 +91,10 @@ const char* hkt_error_string(hkt_status status) {
             return "out of memory";
         case HKT_ERROR_INTERNAL:
             return "internal error";
+        case HKT_ERROR_IO:
+            return "input/output failed";
+        case HKT_ERROR_LIMIT:
+            return "limit exceeded";
     }
     return "unknown status";
 }

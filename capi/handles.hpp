@@ -1,5 +1,6 @@
 // What the opaque handles of hocket.h are, and how a call's failure becomes a status and a text.
-// An hkt_request is an engine::Execution by another name, so that a start allocates nothing.
+// An hkt_request is a Request by another name (an engine::Execution, a cache::Batch), so that a start
+// allocates nothing.
 #pragma once
 
 #include <exception>
@@ -9,8 +10,10 @@
 #include <string>
 
 #include "capi/hocket.h"
+#include "runtime/cache/cache.hpp"
 #include "runtime/engine/communicator.hpp"
 #include "runtime/error.hpp"
+#include "runtime/request.hpp"
 
 struct hkt_comm {
     std::unique_ptr<hocket::engine::Communicator> engine;
@@ -27,7 +30,15 @@ struct hkt_plan {
     std::string explanation;
 };
 
+struct hkt_cache {
+    std::unique_ptr<hocket::cache::Cache> cache;
+};
+
 namespace hocket::capi {
+
+inline hkt_request* handle(Request& request) {
+    return reinterpret_cast<hkt_request*>(&request);
+}
 
 // Keeps the text where hkt_comm_last_error (comm: not null) or hkt_last_error finds it.
 hkt_status keep_error(hkt_comm* comm, hkt_status status, const std::string& text) noexcept;

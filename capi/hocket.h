@@ -64,7 +64,9 @@ typedef enum hkt_status {
     HKT_ERROR_TIMEOUT = -7,          /* a deadline passed */
     HKT_ERROR_MISMATCH = -8,         /* ranks started different operations */
     HKT_ERROR_OUT_OF_MEMORY = -9,
-    HKT_ERROR_INTERNAL = -10 /* a defect in Hocket: please report it */
+    HKT_ERROR_INTERNAL = -10, /* a defect in Hocket: please report it */
+    HKT_ERROR_IO = -11,   /* the source of a cache cannot be read, or has changed; the text has the file */
+    HKT_ERROR_LIMIT = -12 /* a sample is larger than the memory that a cache may use */
 } hkt_status;
 
 typedef enum hkt_type { HKT_FLOAT32 = 0, HKT_FLOAT64 = 1, HKT_INT32 = 2, HKT_INT64 = 3 } hkt_type;
@@ -89,6 +91,8 @@ typedef enum hkt_executor {
 typedef struct hkt_comm hkt_comm;
 typedef struct hkt_plan hkt_plan;
 typedef struct hkt_request hkt_request;
+typedef struct hkt_cache hkt_cache;
+typedef struct hkt_cache_value hkt_cache_value;
 
 /* ---- Errors ----------------------------------------------------------------------------------- */
 
@@ -272,6 +276,193 @@ HKT_API const char* hkt_plan_schedule(hkt_plan* plan, size_t count);
 
 /* Frees the plan; its started requests must be complete. Null is a no-op. */
 HKT_API void hkt_plan_destroy(hkt_plan* plan);
+
+/* ---- Data cache ------------------------------------------------------------------------------- */
+/* Training samples from slow storage once, from memory ever after (Shi et al. 2021, section 4.1). A sample is
+ * bytes with a number, its key. A get looks, in this order, in
+ *   memory   what the decoder made of the sample, lent and not copied;
+ *   disk     encoded samples in a local folder, checksummed, which outlives the process and which several
+ *            processes use at once;
+ *   peers    the rank that owns the key, if a communicator or servers are given;
+ *   source   a folder of files, one packed file, or a function.
+ * However many threads and processes want a sample at once, it is loaded once. The source is never written.
+ * docs/cache.md has what is promised when things break.
+ *
+ * All functions are thread-safe, but for hkt_cache_close. They leave their error text in hkt_last_error().
+ * After fork() a child must not use the caches of its parent; it opens its own, on the same folder.
+ */
+
+/* Where a function of the embedder puts a sample. */
+/* Room for it; call it once. Null: it is larger than the cache's memory, or there is none left before the
+ * deadline; return HKT_ERROR_LIMIT then. */
+HKT_API void* hkt_cache_value_reserve(hkt_cache_value* value, size_t bytes);
+
+/* Reads sample `key` from the source into `sample`. Called from up to hkt_cache_options.workers threads at
+ * once. HKT_SUCCESS, HKT_ERROR_NOT_FOUND, or another error, which the get returns. It must always give the
+ * same bytes for a key, or hkt_cache_options.dataset must change. */
+typedef hkt_status (*hkt_cache_read_fn)(void* context, uint64_t key, hkt_cache_value* sample);
+
+/* Makes of an encoded sample what memory holds. Called as above. It must be deterministic: random
+ * augmentation comes behind the cache. */
+typedef hkt_status (*hkt_cache_decode_fn)(void* context, uint64_t key, const void* encoded, size_t bytes,
+                                          hkt_cache_value* sample);
+
+typedef enum hkt_cache_io {
+    HKT_CACHE_IO_DEFAULT =
+        0, /* HOCKET_CACHE_IO (io_uring|threads); else io_uring where the kernel allows it */
+    HKT_CACHE_IO_URING = 1,
+    HKT_CACHE_IO_THREADS = 2
+} hkt_cache_io;
+
+/* Which samples of the source are written to the disk. */
+typedef enum hkt_cache_store {
+    HKT_CACHE_STORE_DEFAULT = 0, /* all, but those that come while the disk is behind by half of the memory:
+                                    nobody waits for a disk that is slower than the source */
+    HKT_CACHE_STORE_ALL = 1,     /* all: loads wait until the disk has caught up */
+    HKT_CACHE_STORE_NONE = 2     /* none: what lies there is used, and nothing is changed */
+} hkt_cache_store;
+
+/* Start from HKT_CACHE_OPTIONS_INIT. Exactly one of source and read is set, or neither: then there is only
+ * what hkt_cache_put brings, and what lies in the folder. */
+typedef struct hkt_cache_options {
+    size_t size; /* sizeof(hkt_cache_options) */
+    const char*
+        folder; /* HOCKET_CACHE_FOLDER: of the disk level, made if it is not there; unset: no disk level */
+    uint64_t memory_bytes; /* HOCKET_CACHE_MEMORY ("8GiB"); 1 GiB: samples and everything on its way */
+    uint64_t disk_bytes;   /* HOCKET_CACHE_DISK; half of what is free when it is opened: of all files in the
+                              folder, whoever wrote them */
+    const char* source; /* a folder: its files are the samples, numbered in the order of their relative paths;
+                           or a packed file */
+    const char*
+        source_index; /* of a packed file: lines "OFFSET BYTES"; default: the file's name and ".idx" */
+    hkt_cache_read_fn read;
+    void* read_context;
+    const char*
+        dataset; /* name and version of the samples: what lies on the disk under another is not used. Required
+                    with read; with source it is added to the paths, sizes and times of change */
+    hkt_cache_decode_fn decode; /* null: samples are used as they are */
+    void* decode_context;
+    const char* decoder; /* the decoder's configuration, in words: required with decode. Ranks whose decoders
+                            differ don't exchange samples */
+    hkt_comm* comm; /* its ranks are peers: hkt_cache_open and hkt_cache_close are collective then, and the
+                       cache is closed before the communicator is destroyed. Null: no peers, or servers */
+    const char*
+        servers; /* HOCKET_CACHE_SERVERS: "host:port,host:port" of `hocket-cache serve`; not with comm */
+    const char* secret; /* HOCKET_SECRET: for servers */
+    int32_t io;         /* hkt_cache_io */
+    int32_t store;      /* hkt_cache_store */
+    int32_t depth;      /* reads in flight; 64 */
+    int32_t workers;    /* threads that may block in read and decode, at most; 32 */
+    int64_t timeout_ms; /* HOCKET_TIMEOUT_MS; 60000: the longest that a get waits for its samples */
+} hkt_cache_options;
+
+#define HKT_CACHE_OPTIONS_INIT                                                                             \
+    {                                                                                                      \
+        sizeof(hkt_cache_options), NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+            NULL, 0, 0, 0, 0, 0                                                                            \
+    }
+
+/* On success *cache is the caller's, to be given to hkt_cache_close. A disk that is full, read-only or broken
+ * is no error (hkt_cache_stats.trouble tells): the cache then works without it. Errors: INVALID_ARGUMENT,
+ * NOT_FOUND (the source), IO (the source cannot be read, or the folder is not one), OUT_OF_MEMORY, and those
+ * of hkt_comm_create for peers. */
+HKT_API hkt_status hkt_cache_open(const hkt_cache_options* options, hkt_cache** cache);
+
+/* Waits for what is being written, makes it durable, and frees the cache. All samples must have been released
+ * and all requests ended. Null is a no-op. */
+HKT_API void hkt_cache_close(hkt_cache* cache);
+
+/* A sample, lent: read-only, the same memory for all who have it. */
+typedef struct hkt_sample {
+    const void* data; /* aligned to 64 bytes; valid until hkt_cache_release */
+    size_t bytes;
+    uint64_t key;
+    void* lent; /* Hocket's */
+} hkt_sample;
+
+/* The sample with that key. Errors: NOT_FOUND, IO, LIMIT, TIMEOUT (too much of the memory is lent, or the
+ * source does not answer), what read or decode returned, OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_cache_get(hkt_cache* cache, uint64_t key, hkt_sample* sample);
+
+/* samples[i] is the sample with keys[i]; all, or none and an error. With a request the call returns at once,
+ * samples must stay where it is until the request is complete (hkt_wait, hkt_test), and keys need not. */
+HKT_API hkt_status hkt_cache_get_batch(hkt_cache* cache, const uint64_t* keys, size_t count,
+                                       hkt_sample* samples, hkt_request** request);
+
+/* Gives samples back, each once. Entries with lent == NULL are passed over. */
+HKT_API void hkt_cache_release(hkt_cache* cache, const hkt_sample* samples, size_t count);
+
+/* Adds a sample (encoded, as the source would give it): to the disk of the rank that owns the key; without a
+ * folder to memory, for as long as it is not evicted. A key is written once: the same bytes again are no
+ * error, other bytes are (MISMATCH). When it returns success the sample survives this process; a loss of
+ * power from the next hkt_cache_flush on. Errors: LIMIT, IO (text: why the disk does not take it). */
+HKT_API hkt_status hkt_cache_put(hkt_cache* cache, uint64_t key, const void* data, size_t bytes);
+
+/* Starts to load samples that will be needed soon, in this order; returns at once. */
+HKT_API hkt_status hkt_cache_prefetch(hkt_cache* cache, const uint64_t* keys, size_t count);
+
+/* The order in which samples will be got from now on, an epoch's permutation or several; the first `cursor`
+ * of them have been. Loads ahead as far as the memory allows, and evicts what is needed furthest in the
+ * future. Samples may still be got in any order. Replaces the order before; count 0: none. keys are copied.
+ */
+HKT_API hkt_status hkt_cache_set_order(hkt_cache* cache, const uint64_t* keys, size_t count, uint64_t cursor);
+
+/* How many of the order have been got: what to give to hkt_cache_set_order after a restart. 0 without an
+ * order. */
+HKT_API uint64_t hkt_cache_cursor(const hkt_cache* cache);
+
+/* Number of samples of the source; 0 if it is not known (read, or no source). */
+HKT_API uint64_t hkt_cache_count(const hkt_cache* cache);
+
+/* Key of a file of a source folder, by its path relative to that. Errors: NOT_FOUND. */
+HKT_API hkt_status hkt_cache_find(const hkt_cache* cache, const char* name, uint64_t* key);
+
+/* What was written so far survives a loss of power from here on. Errors: IO. */
+HKT_API hkt_status hkt_cache_flush(hkt_cache* cache);
+
+/* Counts since the cache was opened, of this process, and facts of now. */
+typedef struct hkt_cache_stats {
+    /* gets, by where the sample was */
+    uint64_t memory_hits, disk_hits, peer_hits, source_reads, failures;
+    uint64_t disk_read_bytes, peer_read_bytes, source_read_bytes, disk_written_bytes;
+    uint64_t shared_loads; /* gets that waited for a load that was on its way */
+    uint64_t prefetched;   /* samples that were there, or on their way, when first asked for */
+    uint64_t evicted;      /* samples dropped from memory */
+    uint64_t
+        corrupt; /* records, segments and answers of peers that failed their checksum, and were read anew */
+    uint64_t not_written;   /* samples that the disk did not take */
+    uint64_t peer_failures; /* questions that a peer did not answer: the source was read instead */
+    uint64_t served;        /* samples given to peers */
+    uint64_t wait_ns;       /* that callers waited in get, get_batch and hkt_wait, all threads together */
+    /* now */
+    uint64_t memory_bytes, memory_used, memory_lent, memory_samples, table_bytes;
+    uint64_t disk_bytes, disk_used, disk_samples, disk_segments;
+    const char* io;      /* "io_uring", "threads (io_uring: Operation not permitted)" */
+    const char* trouble; /* why nothing is written to the disk: "" if all is well. The calling thread's
+                            copies, valid until its next hkt_ call */
+} hkt_cache_stats;
+
+/* size: sizeof(hkt_cache_stats), so that it can grow. */
+HKT_API hkt_status hkt_cache_get_stats(hkt_cache* cache, hkt_cache_stats* stats, size_t size);
+
+/* What reading and checking every record on the disk found. */
+typedef struct hkt_cache_verification {
+    uint64_t segments, records, bytes, bad_segments, bad_records;
+    const char* findings; /* one a line, with file and offset, the first hundred. The calling thread's copy */
+} hkt_cache_verification;
+
+/* Records that are bad are forgotten: the next get reads them from the source. progress (may be null) is
+ * called with bytes done and in all; non-zero stops. Bad records are no error. size:
+ * sizeof(hkt_cache_verification). */
+HKT_API hkt_status hkt_cache_verify(hkt_cache* cache,
+                                    int (*progress)(void* context, uint64_t done, uint64_t all),
+                                    void* context, hkt_cache_verification* verification, size_t size);
+
+/* Answers the questions of other processes' caches (hkt_cache_options.servers) at host:port until the cache
+ * is closed; they must know the secret (HOCKET_SECRET if null). port 0: any; *bound (may be null) is set.
+ * Errors: BOOTSTRAP (the address), INVALID_ARGUMENT. */
+HKT_API hkt_status hkt_cache_serve(hkt_cache* cache, const char* host, int32_t port, const char* secret,
+                                   int32_t* bound);
 
 #ifdef __cplusplus
 }

@@ -2,12 +2,17 @@
  *
  * A character-level language model (the last CONTEXT letters -> embedding -> tanh layer -> softmax over the
  * next letter) is trained on the system's dictionary by stochastic gradient descent. Every rank holds all
- * weights and takes its part of each batch; one all_reduce a step sums the gradients. The batch is the same
- * whatever the number of ranks, so one process and four learn the same up to rounding.
+ * weights and takes its part of each batch of words; one all_reduce a step sums the gradients. The batch is
+ * the same whatever the number of ranks, so one process and four learn the same up to rounding.
  *
  *     hocket-run -n 4 words --schedule blueconnect --topology 2x2
  *
- * Hocket appears in: join(), sum(), the broadcast in main(), and prove_equal_weights(). */
+ * The words come through the data cache: each is read and decoded once, by the rank that owns it, and the
+ * order of the epoch says what will be needed next. With HOCKET_CACHE_FOLDER set, the next run reads them
+ * from there.
+ *
+ * Hocket appears in: join(), sum(), the broadcast in main(), prove_equal_weights(), print_cache(), and
+ * words_data.c. */
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE
 #include <getopt.h>
@@ -20,17 +25,19 @@
 #include <unistd.h>
 
 #include "capi/hocket.h"
+#include "examples/words_data.h"
 #include "examples/words_model.h"
 
 static struct {
     const char *schedule, *topology, *words;
     int epochs, steps, batch, hidden, seed, max_words; /* steps, max_words: 0 is no limit */
     float rate;
-} options = {NULL, NULL, "/usr/share/dict/words", 4, 0, 256, 128, 1, 0, 1.0f};
+} options = {NULL, NULL, "/usr/share/dict/words", 4, 0, 32, 128, 1, 0, 1.0f};
 
 static hkt_comm* comm;
+static hkt_cache* cache;
 static int rank, ranks;
-static double seconds_communicating;
+static double seconds_communicating, seconds_waiting; /* waiting: for words */
 
 static double now(void) {
     struct timespec time;
@@ -72,14 +79,21 @@ static size_t first_of_part(size_t count, int part) {
     return count * part / ranks;
 }
 
-static double mean_loss(Model m, const Sample* samples, size_t count) {
-    double total = 0;
-    for (size_t i = first_of_part(count, rank); i < first_of_part(count, rank + 1); ++i)
-        total += loss_of(m, samples + i);
+static double mean_loss(Model m, const uint64_t* keys, size_t count) {
+    double total[2] = {0, 0}; /* loss, lessons */
+    for (size_t i = first_of_part(count, rank); i < first_of_part(count, rank + 1); ++i) {
+        hkt_sample word;
+        if (hkt_cache_get(cache, keys[i], &word) != HKT_SUCCESS) fail(hkt_last_error());
+        size_t lessons;
+        const Lesson* lesson = lessons_in(&word, &lessons);
+        for (size_t k = 0; k < lessons; ++k) total[0] += loss_of(m, lesson + k);
+        total[1] += lessons;
+        hkt_cache_release(cache, &word, 1);
+    }
     hkt_plan* plan = plan_sum(HKT_FLOAT64);
-    sum(plan, &total, 1);
+    sum(plan, total, 2);
     hkt_plan_destroy(plan);
-    return total / count;
+    return total[0] / total[1];
 }
 
 static void prove_equal_weights(const float* weights, size_t count) {
@@ -123,35 +137,60 @@ static void print_words(Model m, int count, uint64_t seed) {
     putchar('\n');
 }
 
-/* Trains for one epoch or until `step` reaches `last`; returns the mean loss of its batches. */
-static double train_epoch(Model m, float* weights, float* gradient, const Sample* samples, size_t steps,
+/* The gradient of this rank's part of a batch; behind it the loss and the number of lessons. */
+static void learn_batch(Model m, Model g, const hkt_sample* words, size_t count, float* sums) {
+    for (size_t i = 0; i < count; ++i) {
+        size_t lessons;
+        const Lesson* lesson = lessons_in(words + i, &lessons);
+        for (size_t k = 0; k < lessons; ++k) sums[0] += learn(m, g, lesson + k);
+        sums[1] += lessons;
+    }
+}
+
+/* Trains for one epoch or until `step` reaches `last`; returns the number of lessons. */
+static double train_epoch(Model m, float* weights, float* gradient, const uint64_t* keys, size_t steps,
                           int epoch, hkt_plan* plan, size_t* step, size_t last) {
-    const size_t size = model_size(options.hidden);
+    const size_t size = model_size(options.hidden), first = first_of_part(options.batch, rank),
+                 end = first_of_part(options.batch, rank + 1);
     const Model g = model_in(gradient, options.hidden);
     const double start = now();
-    double total = 0, shown = start;
-    size_t done = 0;
-    for (; done < steps && *step < last; ++done, ++*step) {
-        const Sample* batch = samples + done * options.batch;
-        memset(gradient, 0, (size + 1) * sizeof *gradient);
-        for (size_t i = first_of_part(options.batch, rank); i < first_of_part(options.batch, rank + 1); ++i)
-            gradient[size] += learn(m, g, batch + i); /* the loss travels behind the gradient */
-        sum(plan, gradient, size + 1);
-        total += gradient[size] / options.batch;
+    double loss = 0, lessons = 0, shown = start;
+    Batches batches = begin_batches(cache, keys, steps, options.batch, first, end);
+    for (size_t done = 0; done < steps && *step < last; ++done, ++*step) {
+        memset(gradient, 0, (size + 2) * sizeof *gradient);
+        learn_batch(m, g, next_batch(&batches), end - first, gradient + size);
+        sum(plan, gradient, size + 2);
+        loss += gradient[size];
+        lessons += gradient[size + 1];
         const float rate = options.rate * (1 - 0.9f * *step / last); /* falls to a tenth */
-        add_scaled(weights, -rate / options.batch, gradient, size);
+        add_scaled(weights, -rate / gradient[size + 1], gradient, size);
         if (rank == 0 && on_terminal() && now() > shown + 0.1) {
             shown = now();
-            show_progress(epoch, done + 1, steps, total / (done + 1),
-                          (done + 1) * options.batch / (shown - start));
+            show_progress(epoch, done + 1, steps, loss / lessons, lessons / (shown - start));
         }
     }
+    seconds_waiting += batches.seconds_waiting;
+    end_batches(&batches);
     if (rank == 0) {
         if (on_terminal()) printf("\r\033[K"); /* over the progress bar */
-        printf("epoch %d  loss %.4f  %.0f samples/s\n", epoch, total / done,
-               done * options.batch / (now() - start));
+        printf("epoch %d  loss %.4f  %.0f lessons/s\n", epoch, loss / lessons, lessons / (now() - start));
     }
-    return total / done;
+    return lessons;
+}
+
+/* Where this rank's words came from. */
+static void print_cache(double seconds) {
+    hkt_cache_stats stats;
+    if (hkt_cache_get_stats(cache, &stats, sizeof stats) != HKT_SUCCESS) fail(hkt_last_error());
+    const uint64_t all =
+        stats.memory_hits + stats.shared_loads + stats.disk_hits + stats.peer_hits + stats.source_reads;
+    printf(
+        "words of rank %d: %.1f %% were in memory; %llu came from the list, %llu from the disk, %llu from "
+        "other ranks; "
+        "%.1f %% of the time waited for\n",
+        rank, 100.0 * (stats.memory_hits + stats.shared_loads) / (all > 0 ? all : 1),
+        (unsigned long long)stats.source_reads, (unsigned long long)stats.disk_hits,
+        (unsigned long long)stats.peer_hits, 100 * seconds_waiting / seconds);
 }
 
 static int whole_number(const char* text) {
@@ -196,51 +235,57 @@ static void parse_options(int argc, char** argv) {
 int main(int argc, char** argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     parse_options(argc, argv);
-    size_t count;
-    Sample* samples = read_samples(options.words, options.max_words, &count);
-    shuffle(samples, count, options.seed);
-    if (count < (size_t)options.batch) fail("fewer samples than one batch");
+    WordList list = find_words(options.words, options.max_words);
+    const size_t count = list.count;
+    if (count < (size_t)options.batch) fail("fewer words than one batch");
     join();
+    cache = open_cache(&list, comm);
 
     const size_t size = model_size(options.hidden), steps = count / options.batch;
     const size_t last = options.steps > 0 ? (size_t)options.steps : steps * options.epochs;
     float* weights = allocate(size, sizeof *weights);
-    float* gradient = allocate(size + 1, sizeof *gradient);
+    float* gradient = allocate(size + 2, sizeof *gradient);
     const Model m = model_in(weights, options.hidden);
     if (rank == 0) initialise(m, options.seed);
     check(hkt_broadcast(weights, weights, size, HKT_FLOAT32, 0, comm, NULL));
     hkt_plan* plan = plan_sum(HKT_FLOAT32);
     if (rank == 0)
-        printf("words: %zu samples, %zu weights, batches of %d on %d rank%s, schedule %s on %s over %s\n",
+        printf("words: %zu words, %zu weights, batches of %d on %d rank%s, schedule %s on %s over %s\n",
                count, size, options.batch, ranks, ranks == 1 ? "" : "s",
                options.schedule ? options.schedule : "(default)", hkt_comm_info(comm, "topology"),
                hkt_comm_info(comm, "provider"));
 
-    const size_t tested = count < 20000 ? count : 20000;
-    Sample* test = allocate(tested, sizeof *test); /* the same samples before and after */
-    memcpy(test, samples, tested * sizeof *test);
+    uint64_t* keys = allocate(count, sizeof *keys);
+    const size_t tested = count < 2000 ? count : 2000;
+    uint64_t* test = allocate(tested, sizeof *test); /* the same words before and after */
+    shuffled(keys, count, options.seed);
+    memcpy(test, keys, tested * sizeof *test);
     const double first_loss = mean_loss(m, test, tested), start = now();
     seconds_communicating = 0;
     size_t step = 0;
+    double lessons = 0;
     for (int epoch = 1; step < last; ++epoch) {
-        train_epoch(m, weights, gradient, samples, steps, epoch, plan, &step, last);
-        shuffle(samples, count, options.seed + epoch);
+        lessons += train_epoch(m, weights, gradient, keys, steps, epoch, plan, &step, last);
+        shuffled(keys, count, options.seed + epoch);
     }
     const double seconds = now() - start, share = seconds_communicating / seconds;
     const double final_loss = mean_loss(m, test, tested);
     if (rank == 0) {
-        printf("trained in %.1f s: %.0f samples/s, %.0f %% of the time in all_reduce (waiting included)\n",
-               seconds, step * options.batch / seconds, 100 * share);
+        printf("trained in %.1f s: %.0f lessons/s, %.0f %% of the time in all_reduce (waiting included)\n",
+               seconds, lessons / seconds, 100 * share);
+        print_cache(seconds);
         printf("loss %.4f before, ln %d = %.4f would be guessing\n", first_loss, LETTERS, log(LETTERS));
         printf("final loss %.9f after %zu steps\n", final_loss, step);
     }
     prove_equal_weights(weights, size);
     if (rank == 0) print_words(m, 12, options.seed);
     hkt_plan_destroy(plan);
+    hkt_cache_close(cache);
     hkt_comm_destroy(comm);
     free(gradient);
     free(weights);
     free(test);
-    free(samples);
+    free(keys);
+    free_words(&list);
     return 0;
 }

@@ -1,4 +1,3 @@
-#define _POSIX_C_SOURCE 200809L
 #include "examples/words_model.h"
 
 #include <math.h>
@@ -17,7 +16,7 @@ void* allocate(size_t count, size_t size) {
     return memory;
 }
 
-static uint64_t random_bits(uint64_t* state) { /* splitmix64 */
+uint64_t random_bits(uint64_t* state) { /* splitmix64 */
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -26,47 +25,6 @@ static uint64_t random_bits(uint64_t* state) { /* splitmix64 */
 
 static float random_unit(uint64_t* state) {
     return (float)(random_bits(state) >> 40) / (1 << 24);
-}
-
-Sample* read_samples(const char* file, size_t most_words, size_t* count) {
-    FILE* stream = fopen(file, "r");
-    if (stream == NULL) {
-        perror(file);
-        fail("no word list: install Debian's wamerican, or name a file with --words");
-    }
-    Sample* samples = NULL;
-    size_t used = 0, room = 0;
-    char line[256];
-    for (size_t words = 0; (most_words == 0 || words < most_words) && fgets(line, sizeof line, stream);) {
-        size_t length = strcspn(line, "\n");
-        if (length == 0 || strspn(line, "abcdefghijklmnopqrstuvwxyz") != length) continue;
-        ++words;
-        if (used + length + 1 > room) {
-            room = 2 * (used + sizeof line);
-            samples = realloc(samples, room * sizeof *samples);
-            if (samples == NULL) fail("out of memory");
-        }
-        Sample sample = {{0}, 0};
-        for (size_t i = 0; i <= length; ++i) {
-            sample.next = i < length ? line[i] - 'a' + 1 : 0;
-            samples[used++] = sample;
-            memmove(sample.context, sample.context + 1, CONTEXT - 1);
-            sample.context[CONTEXT - 1] = sample.next;
-        }
-    }
-    fclose(stream);
-    if (used == 0) fail("the word list has no words of lower-case letters");
-    *count = used;
-    return samples;
-}
-
-void shuffle(Sample* samples, size_t count, uint64_t seed) {
-    for (size_t i = count - 1; i > 0; --i) {
-        size_t j = random_bits(&seed) % (i + 1);
-        Sample swap = samples[i];
-        samples[i] = samples[j];
-        samples[j] = swap;
-    }
 }
 
 size_t model_size(int hidden) {
@@ -126,19 +84,19 @@ static void forward(Model m, const uint8_t* context, float* x, float* h, float* 
     for (int k = 0; k < LETTERS; ++k) p[k] /= total;
 }
 
-float loss_of(Model m, const Sample* sample) {
+float loss_of(Model m, const Lesson* lesson) {
     float x[INPUTS], h[m.hidden], p[LETTERS];
-    forward(m, sample->context, x, h, p);
-    return -logf(p[sample->next] + 1e-30f);
+    forward(m, lesson->context, x, h, p);
+    return -logf(p[lesson->next] + 1e-30f);
 }
 
-float learn(Model m, Model g, const Sample* sample) {
+float learn(Model m, Model g, const Lesson* lesson) {
     const int hidden = m.hidden;
     float x[INPUTS], p[LETTERS], h[hidden], dh[hidden];
-    forward(m, sample->context, x, h, p);
-    const float loss = -logf(p[sample->next] + 1e-30f);
+    forward(m, lesson->context, x, h, p);
+    const float loss = -logf(p[lesson->next] + 1e-30f);
     memset(dh, 0, sizeof dh);
-    p[sample->next] -= 1; /* now the gradient of the softmax's input */
+    p[lesson->next] -= 1; /* now the gradient of the softmax's input */
     for (int k = 0; k < LETTERS; ++k) {
         add_scaled(dh, p[k], m.w2 + k * hidden, hidden);
         add_scaled(g.w2 + k * hidden, p[k], h, hidden);
@@ -148,7 +106,7 @@ float learn(Model m, Model g, const Sample* sample) {
     add_scaled(g.b1, 1, dh, hidden);
     for (int i = 0; i < INPUTS; ++i) {
         add_scaled(g.w1 + i * hidden, x[i], dh, hidden);
-        g.embedding[sample->context[i / EMBEDDING] * EMBEDDING + i % EMBEDDING] +=
+        g.embedding[lesson->context[i / EMBEDDING] * EMBEDDING + i % EMBEDDING] +=
             dot(m.w1 + i * hidden, dh, hidden);
     }
     return loss;

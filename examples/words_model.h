@@ -1,5 +1,4 @@
-/* What words learns with: samples from a word list, and a small neural network with its gradient. Knows
- * nothing of Hocket. */
+/* What words learns with: a small neural network with its gradient. Knows nothing of Hocket. */
 #pragma once
 
 #include <stddef.h>
@@ -9,7 +8,7 @@ enum { LETTERS = 27, CONTEXT = 5, EMBEDDING = 8, INPUTS = CONTEXT * EMBEDDING };
 
 typedef struct {
     uint8_t context[CONTEXT], next;
-} Sample;
+} Lesson; /* the letter that came next after these */
 
 /* Views into one array of model_size() floats, so that one broadcast and one all_reduce move all of it. */
 typedef struct {
@@ -25,22 +24,17 @@ void fail(const char* what);
 /* Zeroed memory; fails instead of returning null. */
 void* allocate(size_t count, size_t size);
 
-/* The next letter after each prefix of each word of lower-case letters in the file; most_words 0: of all. The
- * caller's to free. Fails if there are none. */
-Sample* read_samples(const char* file, size_t most_words, size_t* count);
-
-/* The same order for the same seed. */
-void shuffle(Sample* samples, size_t count, uint64_t seed);
+uint64_t random_bits(uint64_t* state);
 
 size_t model_size(int hidden);
 Model model_in(float* memory, int hidden);
 void initialise(Model m, uint64_t seed);
 
-/* The sample's loss: -log of the probability that the model gives to the letter that came next. */
-float loss_of(Model m, const Sample* sample);
+/* The lesson's loss: -log of the probability that the model gives to the letter that came next. */
+float loss_of(Model m, const Lesson* lesson);
 
 /* The same, and adds its gradient to g. */
-float learn(Model m, Model g, const Sample* sample);
+float learn(Model m, Model g, const Lesson* lesson);
 
 /* Adds scale * from to to. */
 void add_scaled(float* restrict to, float scale, const float* restrict from, size_t count);

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "dsl/compile.hpp"
 #include "dsl/diagnostic.hpp"
 #include "dsl/estimate.hpp"
 #include "runtime/engine/agreement.hpp"
+#include "runtime/transport/own_address.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -303,6 +305,18 @@ Execution& Communicator::start(const std::shared_ptr<Plan>& plan, const void* se
 // Over the fabric, by an all_reduce of one element: no rank has the result before all have given their part.
 // Not over the bootstrap: that would pass through rank 0, and a rank that waits there would not drive the
 // operations in flight that others wait for.
+std::vector<std::string> Communicator::exchange(const std::string& text) {
+    if (size() == 1) return {text};
+    const std::lock_guard lock(exchanging_);
+    return bootstrap_->all_gather(text, options_.timeout);
+}
+
+std::string Communicator::own_address() const {
+    if (const char* chosen = std::getenv("HOCKET_FABRIC_ADDR"); chosen != nullptr && *chosen != '\0')
+        return chosen;
+    return one_host_ ? "127.0.0.1" : transport::reachable_address();
+}
+
 void Communicator::barrier() {
     std::call_once(barrier_made_, [this] { barrier_ = make_meeting("barrier"); });
     std::int32_t here = 1, all = 0;

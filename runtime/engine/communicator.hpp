@@ -70,6 +70,13 @@ class Communicator {
     void barrier();
     std::optional<Failure> failure() { return progress_->failure(); }
 
+    // Collective, in the same order on all ranks as all that joins them: every rank gives a text (at most 1
+    // MiB) and gets all, by rank.
+    std::vector<std::string> exchange(const std::string& text);
+    const std::string& secret() const { return options_.secret; }
+    // Numeric: where the other ranks reach this one.
+    std::string own_address() const;
+
     // Memory that the ranks of this host share; this rank's part of it.
     transport::Window& window() { return *window_; }
 
@@ -107,6 +114,7 @@ class Communicator {
     mutable std::mutex planning_;  // for these two
     mutable dsl::Planner planner_;
     mutable std::optional<std::set<dsl::Collective>> own_collectives_;  // that options_.schedule exists for
+    std::mutex exchanging_;
     std::once_flag barrier_made_;
     std::shared_ptr<Plan> barrier_;
     std::mutex plans_mutex_;

@@ -25,7 +25,7 @@ std::uint64_t tag_of(std::uint64_t turn, std::uint32_t message) {
 
 }  // namespace
 
-Execution::Execution(const Plan& plan) : plan_(&plan) {
+Execution::Execution(const Plan& plan) : Request(Type::collective), plan_(&plan) {
     const auto& ops = plan.program().ops;
     if (SharedRun::suits(plan.program())) {
         shared_ = std::make_unique<SharedRun>(plan);

@@ -14,11 +14,12 @@
 #include "runtime/engine/shared_run.hpp"
 #include "runtime/engine/tiles.hpp"
 #include "runtime/error.hpp"
+#include "runtime/request.hpp"
 #include "runtime/transport/fabric.hpp"
 
 namespace hocket::engine {
 
-class Execution {
+class Execution : public Request {
   public:
     using Clock = std::chrono::steady_clock;
 
@@ -83,8 +84,6 @@ class Execution {
         return shared_ ? op < shared_->next_op() : waits_[op] == Binding::complete;
     }
     std::optional<dsl::OpId> first_incomplete() const;
-
-    void* user = nullptr;  // of whoever the execution is lent to
 
   private:
     // Operations that may start, first come first served. Each operation enters one queue, once.

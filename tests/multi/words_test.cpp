@@ -30,7 +30,7 @@ double final_loss(const std::string& text) {
     return figure(text, "final loss ([0-9.]+) after 400 steps");
 }
 
-const Words small{"--steps", "400", "--hidden", "48", "--max-words", "9000", "--batch", "250"};
+const Words small{"--steps", "400", "--hidden", "48", "--max-words", "9000", "--batch", "25"};
 
 Words with(Words options, const Words& more) {
     options.insert(options.end(), more.begin(), more.end());
@@ -45,7 +45,7 @@ TEST_CASE("training gives the same loss on any number of ranks") {
     const double on_four =
         final_loss(words(4, with(small, {"--schedule", "blueconnect", "--topology", "2x2"})));
     CHECK(std::abs(on_four - alone) / alone < 1e-4);
-    const double on_three = final_loss(words(3, small));  // 250 does not divide by 3
+    const double on_three = final_loss(words(3, small));  // 25 does not divide by 3
     CHECK(std::abs(on_three - alone) / alone < 1e-4);
 }
 

@@ -1,0 +1,54 @@
+/* What words learns from: a list of words on slow storage (pretended), one sample a word. Two functions for
+ * Hocket's cache: one reads a word, one decodes it into what the model learns from. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "capi/hocket.h"
+#include "examples/words_model.h"
+
+typedef struct {
+    int file;
+    char dataset[256]; /* which words these are: file, size, time, how many of them */
+    size_t count;
+    struct Word {
+        uint64_t offset;
+        uint32_t length;
+    } * words; /* where they lie in the file */
+} WordList;
+
+/* The words of lower-case letters in the file, one a line; most_words 0: of all. Fails if there are none. */
+WordList find_words(const char* file, size_t most_words);
+void free_words(WordList* list);
+
+/* The cache in front of the list: words are read and decoded once, by the rank that owns them. comm's ranks
+ * call this together; fails with the cache's message. */
+hkt_cache* open_cache(WordList* list, hkt_comm* comm);
+
+/* A word as the cache's decoder left it: the next letter after each of its prefixes. */
+static inline const Lesson* lessons_in(const hkt_sample* word, size_t* count) {
+    *count = word->bytes / sizeof(Lesson);
+    return word->data;
+}
+
+/* The same order of 0 .. count - 1 for the same seed. */
+void shuffled(uint64_t* keys, size_t count, uint64_t seed);
+
+/* A rank's part of the batches of an epoch, one after another; the next is fetched while one is learnt from.
+ */
+typedef struct {
+    hkt_cache* cache;
+    uint64_t* order; /* the rank's keys, all batches' */
+    size_t part, batches, fetched, given;
+    hkt_sample* words[2]; /* of the batches that were fetched last */
+    hkt_request* request;
+    double seconds_waiting;
+} Batches;
+
+/* keys: of the whole epoch, `batch` a batch, the same on all ranks; this rank takes from `first` to `end` of
+ * each batch. */
+Batches begin_batches(hkt_cache* cache, const uint64_t* keys, size_t batches, size_t batch, size_t first,
+                      size_t end);
+const hkt_sample* next_batch(Batches* batches); /* end - first words, valid until the next call */
+void end_batches(Batches* batches);

@@ -1,0 +1,26 @@
+// Joins a data cache with others over the transport: the ranks of a communicator, or servers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runtime/cache/cache.hpp"
+#include "runtime/engine/communicator.hpp"
+
+namespace hocket::engine {
+
+// Collective: every rank makes its cache, and asks the others for their samples from then on. Where one
+// fails, all do. Throws what make throws; mismatch (the ranks' datasets or decoders differ), bootstrap,
+// peer_lost, timeout.
+std::unique_ptr<cache::Cache> open_with_ranks(Communicator& communicator,
+                                              const std::function<std::unique_ptr<cache::Cache>()>& make);
+
+// servers: "host:port,host:port"; "": HOCKET_CACHE_SERVERS, and if that is not set either, none. secret "":
+// HOCKET_SECRET. Throws Error(invalid_argument).
+void join_servers(cache::Cache& cache, const std::string& servers, const std::string& secret);
+
+// Answers others' questions from now on; the port. Throws Error(bootstrap | invalid_argument).
+int serve(cache::Cache& cache, const std::string& host, int port, const std::string& secret);
+
+}  // namespace hocket::engine

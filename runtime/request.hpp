@@ -1,0 +1,23 @@
+// What an hkt_request is: something started that somebody will wait for. Collectives and batches of the data
+// cache share it, so that callers wait for both in the same way.
+#pragma once
+
+#include <cstdint>
+
+namespace hocket {
+
+struct Request {
+    enum class Type : std::uint8_t { collective, batch };
+
+    explicit Request(Type of) : type(of) {}
+    Request(const Request&) = delete;
+    Request& operator=(const Request&) = delete;
+
+    const Type type;
+    void* user = nullptr;  // of whoever the request is lent to
+
+  protected:
+    ~Request() = default;
+};
+
+}  // namespace hocket
