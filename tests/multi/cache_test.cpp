@@ -1,0 +1,332 @@
+// hocket-cache as people use it: what it loads lies on the disk, what it says of a folder is so.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/multi/process.hpp"
+#include "tests/support/test.hpp"
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using Catch::Contains;
+using hocket::test::Finished;
+using Words = std::vector<std::string>;
+
+namespace {
+
+// A folder of its own, with "source" and "cache" in it; gone with its owner.
+class Place {
+  public:
+    Place() {
+        std::string name = std::string(HOCKET_TEST_FOLDER) + "/cache_test_XXXXXX";
+        REQUIRE(mkdtemp(name.data()) != nullptr);
+        path_ = name;
+        fs::create_directory(path_ / "source");
+    }
+    ~Place() { fs::remove_all(path_); }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    std::string operator/(const std::string& name) const { return path_ / name; }
+    std::string source() const { return path_ / "source"; }
+    std::string cache() const { return path_ / "cache"; }
+
+    // Files "0000", "0001", ... of different sizes: "sample 0 ", and so on to the end.
+    std::uint64_t write_samples(int count) const {
+        std::uint64_t bytes = 0;
+        for (int i = 0; i < count; ++i) {
+            std::string name = std::to_string(i), text;
+            name.insert(0, 4 - name.size(), '0');
+            while (text.size() < 40u + static_cast<unsigned>(i) * 97 % 9000) text += "sample " + name + " ";
+            std::ofstream(fs::path(source()) / name) << text;
+            bytes += text.size();
+        }
+        return bytes;
+    }
+
+    std::vector<std::string> segments() const {
+        std::vector<std::string> paths;
+        for (const auto& entry : fs::directory_iterator(cache()))
+            if (entry.path().extension() == ".seg") paths.push_back(entry.path());
+        return paths;
+    }
+
+  private:
+    fs::path path_;
+};
+
+Finished run(Words options, const hocket::test::Process::Environment& environment = {}) {
+    options.insert(options.begin(), HOCKET_CACHE);
+    const auto result = hocket::test::run(options, 100s, environment);
+    REQUIRE(result.in_time);
+    return result;
+}
+
+Finished warm(const Place& place, const Words& more = {}) {
+    Words words{"warm", place.cache(), "--source", place.source(), "--disk", "300MB", "--memory", "64MiB"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+}
+
+nlohmann::json json_of(const Finished& result) {
+    INFO(result.out << result.err);
+    REQUIRE(nlohmann::json::accept(result.out));
+    return nlohmann::json::parse(result.out);
+}
+
+nlohmann::json facts_of(const Place& place) {
+    return json_of(run({"stat", place.cache(), "--json"}));
+}
+
+// Changes one byte of a file.
+void damage(const std::string& path, std::uint64_t offset) {
+    const int fd = open(path.c_str(), O_RDWR);
+    char byte = 0;
+    REQUIRE(pread(fd, &byte, 1, static_cast<off_t>(offset)) == 1);
+    byte = static_cast<char>(byte ^ 4);
+    REQUIRE(pwrite(fd, &byte, 1, static_cast<off_t>(offset)) == 1);
+    close(fd);
+}
+
+std::string read(const std::string& path) {
+    std::ifstream stream(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+TEST_CASE("warm puts all samples on the disk, and the second time reads nothing from the source") {
+    const Place place;
+    const std::uint64_t bytes = place.write_samples(300);
+    const auto first = warm(place);
+    INFO(first.out << first.err);
+    REQUIRE(first.exit_code == 0);
+    CHECK_THAT(first.out, Contains("300 of 300 samples on disk; 300 (") &&
+                              Contains("read from the source, 0 there already"));
+    CHECK(first.err == "");
+
+    const auto second = warm(place);
+    CHECK(second.exit_code == 0);
+    CHECK_THAT(second.out, Contains("300 of 300 samples on disk; 0 (0 B) read from the source, 300 there"));
+
+    const auto facts = facts_of(place);
+    REQUIRE(facts["datasets"].size() == 1);
+    CHECK(facts["datasets"][0]["samples"] == 300);
+    CHECK(facts["datasets"][0]["sample_bytes"] == bytes);
+    CHECK(facts["datasets"][0]["open_segments"] == 0);
+    CHECK(facts["datasets"][0]["sealed_segments"] == place.segments().size());
+    CHECK(facts["datasets"][0]["bad_entries"] == 0);
+    CHECK(facts["used_bytes"] >= bytes);
+    CHECK(facts["damaged"].empty());
+    const auto table = run({"stat", place.cache()});
+    CHECK_THAT(table.out, Contains("1 dataset\n") && Contains(facts["datasets"][0]["dataset"]));
+
+    const auto verified = json_of(run({"verify", place.cache(), "--json"}));
+    CHECK(verified["samples"] == 300);
+    CHECK(verified["sample_bytes"] == bytes);
+    CHECK(verified["complete"] == true);
+    CHECK(verified["findings"].empty());
+    const auto text = run({"verify", place.cache()});
+    CHECK(text.exit_code == 0);
+    CHECK_THAT(text.out, Contains("with 300 samples") && Contains("all are right"));
+}
+
+TEST_CASE("another dataset, or a source that has changed, lies beside the first") {
+    const Place place;
+    place.write_samples(20);
+    REQUIRE(warm(place).exit_code == 0);
+    REQUIRE(warm(place, {"--dataset", "v2"}).exit_code == 0);
+    CHECK(facts_of(place)["datasets"].size() == 2);
+    std::ofstream(place.source() + "/0003") << "changed";
+    const auto changed = warm(place);
+    CHECK_THAT(changed.out, Contains("20 of 20 samples on disk; 20 ("));
+    CHECK(facts_of(place)["datasets"].size() == 3);
+}
+
+TEST_CASE("a packed file is a source") {
+    const Place place;
+    std::ofstream(place / "data.bin") << "onetwothree";
+    std::ofstream(place / "data.idx") << "0 3\n3 3\n6 5\n";
+    const Words words{"warm",    place.cache(),      "--source", place / "data.bin",
+                      "--index", place / "data.idx", "--disk",   "100MB"};
+    CHECK_THAT(run(words).out, Contains("3 of 3 samples on disk; 3 (11 B) read"));
+    const auto without = run({"warm", place.cache(), "--source", place / "data.bin"});
+    CHECK(without.exit_code == 1);
+    CHECK_THAT(without.err, Contains("data.bin.idx"));
+    std::ofstream(place / "data.idx") << "0 3\n3 300\n";
+    const auto wrong = run(words);
+    CHECK(wrong.exit_code == 1);
+    CHECK_THAT(wrong.err, Contains("data.idx:2: 300 bytes at offset 3"));
+}
+
+TEST_CASE("verify finds every kind of damage, says where, and warm loads what is lost again") {
+    const Place place;
+    place.write_samples(100);
+    REQUIRE(warm(place).exit_code == 0);
+    const std::string segment = place.segments().at(0), bytes = read(segment);
+    const auto verify = [&] { return json_of(run({"verify", place.cache(), "--json"})); };
+    const auto undo = [&] { std::ofstream(segment, std::ios::binary) << bytes; };
+
+    const std::size_t payload = bytes.find("sample 00");
+    REQUIRE(payload != std::string::npos);
+    damage(segment, payload + 12);
+    const auto of_payload = verify();
+    CHECK(of_payload["bad_samples"] == 1);
+    CHECK(of_payload["bad_segments"] == 0);
+    REQUIRE(of_payload["findings"].size() == 1);
+    CHECK_THAT(of_payload["findings"][0], Contains(segment + ": sample ") &&
+                                              Contains("at offset " + std::to_string(payload)) &&
+                                              Contains("fails its checksum"));
+    const auto text = run({"verify", place.cache()});
+    CHECK(text.exit_code == 1);
+    CHECK_THAT(text.out, Contains("0 segments and 1 sample damaged"));
+    undo();
+
+    damage(segment, 4096 + 3);  // an entry of the index
+    CHECK(verify()["bad_samples"] == 1);
+    CHECK(verify()["bad_segments"] == 1);
+    CHECK(facts_of(place)["datasets"][0]["bad_entries"] == 1);
+    undo();
+
+    std::string without_entry = bytes;
+    without_entry.replace(4096, 48, 48, '\0');
+    std::ofstream(segment, std::ios::binary) << without_entry;
+    CHECK(verify()["bad_samples"] == 0);
+    CHECK(verify()["bad_segments"] == 1);
+    undo();
+
+    for (const std::uint64_t offset : {std::uint64_t{20}, bytes.size() - 4080}) {  // header, footer
+        damage(segment, offset);
+        CHECK(verify()["bad_segments"] == 1);
+        CHECK(facts_of(place)["damaged"].size() == 1);
+        undo();
+    }
+    for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{100}, bytes.size() - 4096}) {
+        fs::resize_file(segment, size);
+        CHECK(verify()["bad_segments"] == 1);
+        undo();
+    }
+    CHECK(verify()["findings"].empty());
+
+    damage(segment, payload + 12);
+    const auto again = warm(place);
+    CHECK(again.exit_code == 0);
+    CHECK_THAT(again.out, Contains("100 of 100 samples on disk; 1 ("));
+}
+
+TEST_CASE("a disk that is too small is said, and its limit holds") {
+    const Place place;
+    for (int i = 0; i < 40; ++i)
+        std::ofstream(place.source() + "/" + std::to_string(i)) << std::string(1 << 20, 'x');
+    const auto result = run({"warm", place.cache(), "--source", place.source(), "--disk", "8MiB"});
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.err, Contains("the disk takes no more: ") || Contains("not on the disk: "));
+    CHECK(facts_of(place)["used_bytes"] <= 8 << 20);
+}
+
+TEST_CASE("samples that cannot be loaded are named, the others are loaded") {
+    const Place place;
+    place.write_samples(50);
+    for (const char* name : {"x1", "x2", "x3", "x4", "x5", "x6", "x7"}) {
+        std::ofstream(place.source() + "/" + name) << "too large";
+        fs::resize_file(place.source() + "/" + name, 100 << 20);  // than the memory
+    }
+    const auto result = warm(place);
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.out, Contains("50 of 57 samples on disk"));
+    CHECK(hocket::test::lines_with_prefix(result.err, "hocket-cache: sample 5").size() == 5);
+    CHECK_THAT(result.err, Contains("and 2 more failed"));
+}
+
+TEST_CASE("Ctrl-C keeps what is there") {
+    const Place place;
+    place.write_samples(9000);
+    hocket::test::Process process(
+        {HOCKET_CACHE, "warm", place.cache(), "--source", place.source(), "--disk", "300MB", "--depth", "1"},
+        {});
+    const auto has_begun = [&] {
+        return fs::exists(place.cache()) && fs::directory_iterator(place.cache()) != fs::directory_iterator();
+    };
+    for (int i = 0; i < 10'000 && !has_begun(); ++i) usleep(1000);
+    REQUIRE(has_begun());
+    kill(process.pid(), SIGINT);
+    const auto result = process.finish(100s);
+    INFO(result.out << result.err);
+    REQUIRE(result.in_time);
+    if (result.exit_code == 0) HOCKET_SKIP("it had loaded everything before the signal came");
+    CHECK(result.exit_code == 130);
+    CHECK_THAT(result.err, Contains("interrupted; what is on the disk stays"));
+    CHECK(run({"verify", place.cache()}).exit_code == 0);
+    CHECK_THAT(warm(place).out, Contains("9000 of 9000 samples on disk"));
+}
+
+TEST_CASE("the bar is for terminals") {
+    const Place place;
+    place.write_samples(100);
+    CHECK_THAT(warm(place).err, !Contains("\r") && !Contains("%"));
+    const std::string command = std::string(HOCKET_CACHE) + " verify " + place.cache();
+    const auto result = hocket::test::run({"script", "-qec", "stty cols 100; " + command, "/dev/null"}, 100s);
+    if (result.exit_code == 127) HOCKET_SKIP("there is no script(1) to give it a terminal");
+    CHECK(result.exit_code == 0);
+    CHECK_THAT(result.out,
+               Contains("\r[") && Contains(" %  ") && Contains("\r\x1b[K") && Contains("all are right"));
+}
+
+TEST_CASE("serve says how it is reached, and ends at a signal") {
+    const Place place;
+    place.write_samples(10);
+    const Words words{"serve",  place.cache(), "--source", place.source(),
+                      "--disk", "100MB",       "--listen", "127.0.0.1:0"};
+    const auto secretless = run(words, {{"HOCKET_SECRET", ""}});
+    CHECK(secretless.exit_code == 1);
+    CHECK_THAT(secretless.err, Contains("HOCKET_SECRET is not set"));
+    for (const int signal : {SIGINT, SIGTERM}) {
+        Words command = words;
+        command.insert(command.begin(), HOCKET_CACHE);
+        hocket::test::Process process(command,
+                                      {{"HOCKET_SECRET", "s"}, {"HOCKET_CACHE_SERVERS", "127.0.0.1:1"}});
+        REQUIRE(process.wait_for_output("stop with Ctrl-C", 60s));
+        CHECK(std::stoi(process.output_after("HOCKET_CACHE_SERVERS=127.0.0.1:")) > 0);
+        kill(process.pid(), signal);
+        const auto result = process.finish(60s);
+        REQUIRE(result.in_time);
+        CHECK(result.exit_code == 0);
+        CHECK_THAT(result.out,
+                   Contains("serving 10 samples of " + place.source()) && Contains("ended; 0 samples"));
+    }
+}
+
+TEST_CASE("a wrong command line is said before anything is done") {
+    const Place place;
+    const auto refused = [&](const Words& words, const std::string& text) {
+        const auto result = run(words);
+        INFO(result.out << result.err);
+        CHECK(result.exit_code == 2);
+        CHECK_THAT(result.err, Contains(text));
+    };
+    const Words warm{"warm", place.cache(), "--source", place.source()};
+    const auto with = [&](const Words& more) {
+        Words words = warm;
+        words.insert(words.end(), more.begin(), more.end());
+        return words;
+    };
+    refused({}, "subcommand");
+    refused({"warm", place.cache()}, "--source");
+    refused(with({"--disk", "many"}), "--disk");
+    refused(with({"--disk", "-1GiB"}), "--disk");
+    refused(with({"--disk", "0"}), "no room");
+    refused(with({"--memory", "99999999TiB"}), "--memory");
+    refused(with({"--depth", "0"}), "--depth");
+    refused({"stat", place / "missing"}, "missing");
+    for (const char* address : {"host", "host:", "host:x", "host:65536", "host:-1", "::1:80", "1:2:3"})
+        refused({"serve", place.cache(), "--source", place.source(), "--listen", address}, "is no address");
+    CHECK_FALSE(fs::exists(place.cache()));
+    CHECK_THAT(run({"--help"}).out, Contains("hocket-cache warm /nvme/cache --source"));
+    const auto empty = run(warm);
+    CHECK(empty.exit_code == 1);
+    CHECK_THAT(empty.err, Contains("there are no files below"));
+}

@@ -1,0 +1,118 @@
+#include "tools/hocket_cache_folder.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+
+namespace hocket::cache_tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_zero(std::span<const std::byte> bytes) {
+    return std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+}  // namespace
+
+std::uint64_t disk_bytes(const struct stat& facts) {
+    return std::max<std::uint64_t>(facts.st_size, std::uint64_t{512} * facts.st_blocks);
+}
+
+std::vector<std::string> list_segments(const std::string& folder, std::uint64_t& used_bytes) {
+    std::vector<std::string> paths;
+    used_bytes = 0;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+        struct stat facts {};
+        if (::stat(entry.path().c_str(), &facts) != 0) continue;  // gone again
+        used_bytes += disk_bytes(facts);
+        const auto extension = entry.path().extension();
+        if (extension == ".seg" || extension == ".open") paths.push_back(entry.path());
+    }
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+std::optional<SegmentReader> SegmentReader::open(const std::string& path) {
+    fs::path name = path;
+    int fd = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && name.extension() == ".open")
+        fd = ::open(name.replace_extension(".seg").c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) return std::nullopt;
+    if (fd < 0) throw std::runtime_error(fmt::format("cannot be opened: {}", std::strerror(errno)));
+    SegmentReader reader(fd);
+    reader.read_ends(name.extension() == ".seg");
+    return reader;
+}
+
+void SegmentReader::read_ends(bool is_sealed) {
+    if (fstat(fd_.get(), &facts_) != 0)
+        throw std::runtime_error(fmt::format("cannot be looked at: {}", std::strerror(errno)));
+    cache::Page page{};
+    const auto read_page = [&](std::uint64_t offset) {
+        const std::string problem = read(page.data(), page.size(), offset);
+        if (!problem.empty()) throw std::runtime_error(problem);
+    };
+    read_page(0);
+    const auto header = cache::decode_header(page);
+    if (!header) throw std::runtime_error("its header is damaged, or it is of another version");
+    header_ = *header;
+    if (!is_sealed) return;
+    if (facts_.st_size < static_cast<off_t>(2 * page.size())) throw std::runtime_error("its end is missing");
+    read_page(static_cast<std::uint64_t>(facts_.st_size) - page.size());
+    footer_ = cache::decode_footer(header_, page);
+    if (!footer_) throw std::runtime_error("its footer is damaged, or its end is missing");
+}
+
+std::string SegmentReader::read(std::byte* to, std::size_t bytes, std::uint64_t offset) const {
+    for (std::size_t done = 0; done < bytes;) {
+        const ssize_t got = pread(fd_.get(), to + done, bytes - done, static_cast<off_t>(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return fmt::format("cannot be read at {}: {}", offset + done, std::strerror(errno));
+        if (got == 0) return fmt::format("ends at {} before its time", offset + done);
+        done += static_cast<std::size_t>(got);
+    }
+    return "";
+}
+
+void SegmentReader::drop_cached() const {
+    posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
+}
+
+bool SegmentReader::visit(const Visit& visit) const {
+    const std::uint64_t slots = footer_ ? footer_->used_slots : header_.slots;
+    std::vector<std::byte> piece;
+    std::uint64_t checksum = 0;
+    for (std::uint64_t first = 0; first < slots; first += cache::index_piece) {
+        const std::uint64_t count = std::min(cache::index_piece, slots - first);
+        piece.resize(count * cache::entry_bytes);
+        const std::string problem =
+            read(piece.data(), piece.size(), cache::segment_page + first * cache::entry_bytes);
+        if (!problem.empty()) throw std::runtime_error("its index " + problem);
+        checksum = cache::index_checksum(header_, checksum, piece);
+        for (std::uint64_t i = 0; i < count; ++i) {
+            const auto bytes = std::span(piece).subspan(i * cache::entry_bytes, cache::entry_bytes);
+            if (!is_zero(bytes) && !visit(first + i, cache::decode_entry(header_, first + i, bytes)))
+                return true;
+        }
+    }
+    return !footer_ || checksum == footer_->index_checksum;
+}
+
+std::string SegmentReader::check(const cache::Entry& entry, std::vector<std::byte>& buffer) const {
+    const auto size = static_cast<std::uint64_t>(facts_.st_size);
+    if (entry.offset > size || entry.bytes > size - entry.offset) return "lies behind the file's end";
+    buffer.resize(entry.bytes);
+    const std::string problem = read(buffer.data(), buffer.size(), entry.offset);
+    if (!problem.empty()) return problem;
+    const bool is_right = cache::payload_checksum(header_.identity, entry, buffer) == entry.checksum;
+    return is_right ? "" : "fails its checksum";
+}
+
+}  // namespace hocket::cache_tool

@@ -1,0 +1,45 @@
+// How far a long command is: a bar on a terminal, now and then a line elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <string>
+
+namespace hocket::cache_tool {
+
+struct Step {
+    std::uint64_t done, all;       // what the percentage and the time left are of
+    std::uint64_t samples, bytes;  // what was done, for people
+};
+
+// rate: bytes a second. columns: the line is shorter than that. with_bar: else only the figures.
+std::string progress_line(const Step& step, double rate, std::chrono::duration<double> left,
+                          std::size_t columns, bool with_bar);
+
+// Writes to stderr: on a terminal a line that is drawn anew, at most ten times a second; elsewhere a line
+// every ten seconds. For one thread.
+class Progress {
+  public:
+    Progress();
+    ~Progress();  // takes the bar away
+    Progress(const Progress&) = delete;
+    Progress& operator=(const Progress&) = delete;
+
+    void show(const Step& step);  // does nothing if it is too early
+    void clear();
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    struct Moment {
+        Clock::time_point time;
+        Step step;
+    };
+
+    const bool is_terminal_;
+    Clock::time_point next_;
+    std::deque<Moment> recent_;  // of the last ten seconds, for the rate
+    bool is_drawn_ = false;
+};
+
+}  // namespace hocket::cache_tool

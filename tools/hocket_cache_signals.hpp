@@ -1,0 +1,36 @@
+// SIGINT and SIGTERM, waited for instead of suffered.
+#pragma once
+
+#include <chrono>
+#include <csignal>
+
+namespace hocket::cache_tool {
+
+// Blocks both for this thread and those that it starts, so make it before any. After the first has come they
+// do what they always do, so that a second one ends a program that takes too long to end. For one thread.
+class Signals {
+  public:
+    Signals() {
+        sigemptyset(&set_);
+        sigaddset(&set_, SIGINT);
+        sigaddset(&set_, SIGTERM);
+        pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    }
+
+    // Waits so long for one. Its number, from then on always; 0: none has come.
+    int wait(std::chrono::milliseconds time) {
+        if (signal_ != 0) return signal_;
+        const timespec wait{time.count() / 1000, time.count() % 1000 * 1'000'000};
+        const int signal = sigtimedwait(&set_, nullptr, &wait);
+        if (signal <= 0) return 0;
+        signal_ = signal;
+        pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
+        return signal_;
+    }
+
+  private:
+    sigset_t set_;
+    int signal_ = 0;
+};
+
+}  // namespace hocket::cache_tool

@@ -1,0 +1,104 @@
+// hocket-cache stat: what lies in a folder.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tools/hocket_cache_commands.hpp"
+#include "tools/hocket_cache_folder.hpp"
+#include "tools/hocket_cache_texts.hpp"
+
+namespace hocket::cache_tool {
+namespace {
+
+struct DatasetFacts {
+    std::uint64_t sealed = 0, open = 0;  // segments
+    std::uint64_t records = 0, record_bytes = 0, disk_bytes = 0;
+    std::uint64_t bad_entries = 0;
+    std::time_t last_used = 0;
+};
+
+struct FolderFacts {
+    std::uint64_t used_bytes = 0, free_bytes = 0;
+    std::map<std::string, DatasetFacts> datasets;  // by digest
+    std::vector<std::string> damaged;              // segments that cannot be read, and why
+};
+
+std::string name_of(const cache::Digest& dataset) {
+    return fmt::format("{:016x}{:016x}", dataset[0], dataset[1]);
+}
+
+void add(const SegmentReader& segment, FolderFacts& facts) {
+    DatasetFacts& dataset = facts.datasets[name_of(segment.header().dataset)];
+    ++(segment.is_sealed() ? dataset.sealed : dataset.open);
+    dataset.disk_bytes += disk_bytes(segment.facts());
+    dataset.last_used = std::max(dataset.last_used, segment.facts().st_mtim.tv_sec);
+    segment.visit([&](std::uint64_t, const std::optional<cache::Entry>& entry) {
+        dataset.records += entry ? 1 : 0;
+        dataset.record_bytes += entry ? entry->bytes : 0;
+        dataset.bad_entries += entry ? 0 : 1;
+        return true;
+    });
+}
+
+FolderFacts look_at(const std::string& folder) {
+    FolderFacts facts;
+    facts.free_bytes = std::filesystem::space(folder).available;
+    for (const std::string& path : list_segments(folder, facts.used_bytes)) {
+        try {
+            const auto segment = SegmentReader::open(path);
+            if (segment) add(*segment, facts);
+        } catch (const std::runtime_error& error) {
+            facts.damaged.push_back(fmt::format("{}: {}", path, error.what()));
+        }
+    }
+    return facts;
+}
+
+void print_json(const std::string& folder, const FolderFacts& facts) {
+    nlohmann::ordered_json json{{"folder", folder},
+                                {"used_bytes", facts.used_bytes},
+                                {"free_bytes", facts.free_bytes},
+                                {"damaged", facts.damaged},
+                                {"datasets", nlohmann::ordered_json::array()}};
+    for (const auto& [name, dataset] : facts.datasets)
+        json["datasets"].push_back(
+            {{"dataset", name},
+             {"sealed_segments", dataset.sealed},
+             {"open_segments", dataset.open},
+             {"samples", dataset.records},
+             {"sample_bytes", dataset.record_bytes},
+             {"disk_bytes", dataset.disk_bytes},
+             {"bad_entries", dataset.bad_entries},
+             {"last_used", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(dataset.last_used))}});
+    fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void print_table(const std::string& folder, const FolderFacts& facts) {
+    fmt::print(
+        "{}: {} used, {} free on its disk, {}\n", folder, bytes_text(static_cast<double>(facts.used_bytes)),
+        bytes_text(static_cast<double>(facts.free_bytes)), count_text(facts.datasets.size(), "dataset"));
+    if (!facts.datasets.empty())
+        fmt::print("{:<32}  {:>6}  {:>5}  {:>10}  {:>11}  {:>11}  {}\n", "dataset", "sealed", "open",
+                   "samples", "of bytes", "on disk", "last used");
+    for (const auto& [name, dataset] : facts.datasets)
+        fmt::print("{}  {:>6}  {:>5}  {:>10}  {:>11}  {:>11}  {:%Y-%m-%d %H:%M:%S}{}\n", name, dataset.sealed,
+                   dataset.open, dataset.records, bytes_text(static_cast<double>(dataset.record_bytes)),
+                   bytes_text(static_cast<double>(dataset.disk_bytes)), fmt::localtime(dataset.last_used),
+                   dataset.bad_entries == 0 ? "" : fmt::format("  {} damaged", dataset.bad_entries));
+    for (const std::string& damaged : facts.damaged) fmt::print("damaged: {}\n", damaged);
+}
+
+}  // namespace
+
+int stat(const Options& options) {
+    const FolderFacts facts = look_at(options.folder);
+    options.json ? print_json(options.folder, facts) : print_table(options.folder, facts);
+    return 0;
+}
+
+}  // namespace hocket::cache_tool
