@@ -96,6 +96,34 @@ std::int64_t Files::write(int fd, const void* from, std::size_t bytes, std::uint
         [fd](const void* data, std::size_t piece, off_t at) { return pwrite(fd, data, piece, at); });
 }
 
+std::int64_t Files::write(int fd, std::span<const iovec> parts, std::uint64_t offset) const {
+    std::size_t all = 0, moved = 0;
+    for (const iovec& part : parts) all += part.iov_len;
+    const Fault fault = this->fault(FileCall::write);
+    if (fault.error != 0) return -fault.error;
+    if (fault.at_most >= all) {
+        ssize_t returned;
+        do {
+            returned = pwritev(fd, parts.data(), static_cast<int>(parts.size()), static_cast<off_t>(offset));
+        } while (returned < 0 && errno == EINTR);
+        if (returned < 0) return -errno;
+        moved = static_cast<std::size_t>(returned);
+    }
+    // A short one goes on where it stopped, part by part.
+    std::size_t behind = 0;
+    for (const iovec& part : parts) {
+        const std::size_t begin = behind;
+        behind += part.iov_len;
+        if (moved >= behind) continue;
+        const std::size_t done = moved > begin ? moved - begin : 0;
+        const std::int64_t rest = write(fd, static_cast<std::byte*>(part.iov_base) + done,
+                                        part.iov_len - done, offset + begin + done);
+        if (rest < 0) return rest;
+        moved = behind;
+    }
+    return static_cast<std::int64_t>(all);
+}
+
 int Files::allocate(int fd, std::uint64_t bytes) const {
     return attempt(FileCall::allocate, {}, [&] {
         const auto length = static_cast<off_t>(bytes);

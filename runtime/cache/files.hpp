@@ -2,11 +2,13 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,6 +69,8 @@ class Files {
     // All of it unless the file ends (read), or -errno. A short transfer goes on where it stopped.
     std::int64_t read(int fd, void* to, std::size_t bytes, std::uint64_t offset) const;
     std::int64_t write(int fd, const void* from, std::size_t bytes, std::uint64_t offset) const;
+    // One behind the other, in one call if the kernel does it.
+    std::int64_t write(int fd, std::span<const iovec> parts, std::uint64_t offset) const;
     int allocate(int fd, std::uint64_t bytes) const;  // fallocate; where it is not supported, ftruncate
     int truncate(int fd, std::uint64_t bytes) const;
     int sync_data(int fd) const;

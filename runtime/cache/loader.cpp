@@ -23,6 +23,7 @@ Loader::Loader(const CacheOptions& options, const Files& files, Memory& memory, 
       disk_(most_disk_workers),
       loop_(files, options.io, options.depth, disk_),
       gate_(memory, loop_) {
+    if (directory_ != nullptr) writer_.emplace(loop_, files, *directory_);
     memory_.on_progress(std::max(1u, options.depth / 16), [this] {
         if (no_room_ahead_.exchange(false)) loop_.post([this] { pump(); });
     });

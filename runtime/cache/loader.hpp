@@ -17,6 +17,7 @@
 #include "runtime/cache/memory.hpp"
 #include "runtime/cache/options.hpp"
 #include "runtime/cache/room_gate.hpp"
+#include "runtime/cache/writer.hpp"
 #include "runtime/peers.hpp"
 
 namespace hocket::cache {
@@ -94,7 +95,6 @@ class Loader {
     struct Offer;
     bool may_store(const Load& load);
     Task<bool> store(std::uint64_t key, std::span<std::byte> memory, std::uint64_t bytes);
-    Task<bool> write(const Room& room, std::span<std::byte> memory);
     Task<> run_put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, bool own, Done done);
     Task<> put_on_disk(std::uint64_t key, ArenaBlock& encoded, std::uint64_t bytes);
     Task<> put_in_memory(std::uint64_t key, ArenaBlock& encoded, std::uint64_t bytes);
@@ -110,6 +110,7 @@ class Loader {
     Workers disk_;       // which gives room by what it does
     Loop loop_;
     RoomGate gate_;
+    std::optional<Writer> writer_;  // with a directory
 
     // The loop's.
     Peers* peers_ = nullptr;

@@ -20,17 +20,18 @@ std::size_t Records::shard_of(std::uint64_t key) {
 std::optional<Record> Records::find(std::uint64_t key) const {
     const Shard& shard = shards_[shard_of(key)];
     const std::shared_lock lock(shard.mutex);
-    const auto found = shard.first.find(key);
-    return found == shard.first.end() ? std::nullopt : std::optional(found->second);
+    const Record* const found = shard.first.find(key);
+    return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
 void Records::insert(const Record& record) {
     Shard& shard = shards_[shard_of(record.entry.key)];
     const std::unique_lock lock(shard.mutex);
-    if (!shard.first.try_emplace(record.entry.key, record).second) {
+    if (shard.first.find(record.entry.key) != nullptr) {
         shard.waiting.emplace(record.entry.key, record);
         return;
     }
+    shard.first.insert(record);
     ++count_;
     bytes_ += record.entry.bytes;
 }
@@ -38,25 +39,24 @@ void Records::insert(const Record& record) {
 bool Records::erase(const Segment& segment, const Entry& entry) {
     Shard& shard = shards_[shard_of(entry.key)];
     const std::unique_lock lock(shard.mutex);
-    const auto found = shard.first.find(entry.key);
-    if (found != shard.first.end() && is_same(found->second, segment, entry))
-        return erase_first(shard, entry.key);
+    const Record* const found = shard.first.find(entry.key);
+    if (found != nullptr && is_same(*found, segment, entry)) return erase_first(shard, entry.key);
     return erase_waiting(shard, segment, entry);
 }
 
 bool Records::erase_first(Shard& shard, std::uint64_t key) {
-    const auto gone = shard.first.find(key);
+    Record* const gone = shard.first.find(key);
     --count_;
-    bytes_ -= gone->second.entry.bytes;
+    bytes_ -= gone->entry.bytes;
     const auto next = shard.waiting.find(key);
     if (next == shard.waiting.end()) {
         shard.first.erase(gone);
         return true;
     }
-    gone->second = next->second;
+    *gone = next->second;
     shard.waiting.erase(next);
     ++count_;
-    bytes_ += gone->second.entry.bytes;
+    bytes_ += gone->entry.bytes;
     return true;
 }
 
@@ -72,11 +72,12 @@ bool Records::erase_waiting(Shard& shard, const Segment& segment, const Entry& e
 void Records::erase_all(const Segment& segment) {
     for (Shard& shard : shards_) {
         const std::unique_lock lock(shard.mutex);
-        const auto is_of = [&](const auto& each) { return each.second.segment.get() == &segment; };
-        std::erase_if(shard.waiting, is_of);
+        const auto is_of = [&](const Record& record) { return record.segment.get() == &segment; };
+        std::erase_if(shard.waiting, [&](const auto& each) { return is_of(each.second); });
         std::vector<std::uint64_t> gone;
-        for (const auto& each : shard.first)
-            if (is_of(each)) gone.push_back(each.first);
+        shard.first.for_each([&](const Record& record) {
+            if (is_of(record)) gone.push_back(record.entry.key);
+        });
         for (const std::uint64_t key : gone) erase_first(shard, key);
     }
 }
@@ -85,7 +86,7 @@ std::vector<Record> Records::all() const {
     std::vector<Record> all;
     for (const Shard& shard : shards_) {
         const std::shared_lock lock(shard.mutex);
-        for (const auto& each : shard.first) all.push_back(each.second);
+        shard.first.for_each([&](const Record& record) { all.push_back(record); });
         for (const auto& each : shard.waiting) all.push_back(each.second);
     }
     std::sort(all.begin(), all.end(), [](const Record& a, const Record& b) {
@@ -99,7 +100,7 @@ std::vector<std::uint64_t> Records::keys() const {
     keys.reserve(count_);
     for (const Shard& shard : shards_) {
         const std::shared_lock lock(shard.mutex);
-        for (const auto& each : shard.first) keys.push_back(each.first);
+        shard.first.for_each([&](const Record& record) { keys.push_back(record.entry.key); });
     }
     return keys;
 }

@@ -10,16 +10,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/cache/record_table.hpp"
 #include "runtime/cache/segment_file.hpp"
 
 namespace hocket::cache {
 
-struct Record {
-    std::shared_ptr<const Segment> segment;
-    Entry entry;
-};
-
-// Thread-safe. About 80 bytes of memory a record.
+// Thread-safe. 64 to 128 bytes of memory a record.
 class Records {
   public:
     std::optional<Record> find(std::uint64_t key) const;
@@ -36,7 +32,7 @@ class Records {
   private:
     struct alignas(64) Shard {
         mutable std::shared_mutex mutex;
-        std::unordered_map<std::uint64_t, Record> first;
+        RecordTable first;
         std::unordered_multimap<std::uint64_t, Record> waiting;
     };
     static std::size_t shard_of(std::uint64_t key);

@@ -24,37 +24,11 @@ bool Loader::may_store(const Load& load) {
 Task<bool> Loader::store(std::uint64_t key, std::span<std::byte> memory, std::uint64_t bytes) {
     ++writes_;
     unwritten_bytes_ += bytes;
-    const auto reserve = [&] { return directory_->reserve(key, bytes); };
-    const std::optional<Room> room = co_await loop_.on_worker(reserve);
-    bool stored = false;
-    if (room) {
-        if (room->reserved > memory.size()) {  // the disk's blocks are larger than the arena's
-            ArenaBlock copy = gate_.look({.bytes = room->reserved});
-            if (copy) std::memcpy(copy.data(), memory.data(), bytes);
-            if (copy) stored = co_await write(*room, copy.span());
-            if (!copy) directory_->abandon(*room, ENOMEM);
-        } else {
-            stored = co_await write(*room, memory);
-        }
-    }
+    const bool stored = co_await writer_->write(key, memory, bytes);
     --writes_;
     unwritten_bytes_ -= bytes;
     pump();  // prefetches wait for the disk
     co_return stored;
-}
-
-Task<bool> Loader::write(const Room& room, std::span<std::byte> memory) {
-    std::memset(memory.data() + room.bytes, 0,
-                room.reserved - room.bytes);  // nothing of other samples' goes along
-    const std::int64_t written = co_await loop_.write(room.fd, memory.data(), room.reserved, room.offset);
-    const auto end = [&] {  // may wait for the disk
-        if (written == static_cast<std::int64_t>(room.reserved))
-            return directory_->commit(room, memory.first(room.bytes));
-        directory_->abandon(room, written < 0 ? static_cast<int>(-written) : ENOSPC);
-        return false;
-    };
-    const bool committed = co_await loop_.on_worker(end);
-    co_return committed;
 }
 
 // ---- What is put --------------------------------------------------------------------------------

@@ -42,8 +42,8 @@ def installed(package):
     return status.stdout[1:2] == "i"
 
 
-def install_packages():
-    missing = [package for package in PACKAGES if not installed(package)]
+def install_packages(packages):
+    missing = [package for package in packages if not installed(package)]
     if not missing:
         return
     say("Installing " + " ".join(missing))
@@ -116,7 +116,7 @@ def prepare(hocket_build):
     """Everything that a comparison needs; returns Hocket's build folder."""
     os.environ["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"  # the distribution's own tools, as in tools/setup
     try:
-        install_packages()
+        install_packages(PACKAGES)
         hocket_build = hocket_build or build_hocket()
         build_drivers(hocket_build)
     except BuildError as error:

@@ -1,6 +1,7 @@
 // File calls that fail: nothing wrong is ever returned.
 #include <atomic>
 #include <cerrno>
+#include <vector>
 
 #include "runtime/cache/directory.hpp"
 #include "runtime/error.hpp"
@@ -102,6 +103,26 @@ TEST_CASE("from any file call on, all fail") {
         while (live_with({error, UINT64_MAX}, nth, true)) nth += 3;
         CHECK(nth > 20);
     }
+}
+
+TEST_CASE(
+    "entries reach the disk before the footer, the footer before the name, and the name before the end") {
+    const TemporaryFolder folder;
+    std::vector<FileCall> calls;
+    const Files files([&](FileCall call, const std::string&) {
+        calls.push_back(call);
+        return Fault{};
+    });
+    Directory directory(files, options_for(folder.path()));
+    REQUIRE(put(directory, files, 1, payload_of(1, 100)));
+    calls.clear();
+    directory.close();
+    std::erase(calls, FileCall::read);
+    std::erase(calls, FileCall::lock);
+    std::erase(calls, FileCall::open);
+    const std::vector<FileCall> expected{FileCall::sync_data, FileCall::write,  FileCall::truncate,
+                                         FileCall::sync_data, FileCall::rename, FileCall::sync};
+    CHECK(calls == expected);
 }
 
 TEST_CASE("after a failed sync nothing of the segment is promised, and flush says so") {

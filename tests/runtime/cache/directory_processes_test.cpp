@@ -109,9 +109,9 @@ class Child {
 };
 
 // Kills children of one folder, and has an eye on what they acknowledged.
-class Arena {
+class TestArena {
   public:
-    explicit Arena(std::uint64_t seed) : random_(seed) {
+    explicit TestArena(std::uint64_t seed) : random_(seed) {
         for (std::size_t i = 0; i < 8; ++i) children_.push_back(make());
     }
 
@@ -179,7 +179,7 @@ TEST_CASE(
     "eight processes on one folder, killed a thousand times: what was acknowledged is there, and right") {
     std::size_t acknowledged = 0;
     for (std::uint64_t round = 0; round < rounds; ++round) {
-        Arena arena(round);
+        TestArena arena(round);
         for (int kills = 0; kills < 50; ++kills) arena.kill_one();
         arena.end();
         acknowledged += arena.acknowledged();

@@ -139,6 +139,25 @@ TEST_CASE("the limit holds at every moment, for threads and processes on one fol
     CHECK(watch.most() > limit / 2);
 }
 
+TEST_CASE("nobody else takes the room that is about to be taken") {
+    const TemporaryFolder folder;
+    constexpr std::uint64_t limit = 3 * MiB;
+    const Files plain;
+    Directory other(plain, options_for(folder.path(), limit));
+    std::thread rival;
+    const Files files([&](FileCall call, const std::string&) {
+        if (call != FileCall::allocate || rival.joinable()) return Fault{};
+        rival = std::thread([&] { put(other, plain, 2, payload_of(2, 2 * MiB)); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it may begin
+        return Fault{};
+    });
+    Directory directory(files, options_for(folder.path(), limit));
+    CHECK(put(directory, files, 1, payload_of(1, 2 * MiB)));
+    rival.join();
+    CHECK_FALSE(other.find(2));
+    CHECK(folder_bytes(folder.path()) <= limit);
+}
+
 TEST_CASE("close to the limit segments get smaller, until it is used up") {
     const Files files;
     const TemporaryFolder folder;
