@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <future>
+#include <utility>
 
 #include "runtime/cache/key_flight.hpp"
 
@@ -85,9 +86,17 @@ void Loader::settle() {
     settled.get_future().wait();
 }
 
+void Loader::pump() {
+    pump_again_ = true;
+    if (is_pumping_) return;  // a load has ended that had nothing to wait for
+    is_pumping_ = true;
+    while (std::exchange(pump_again_, false)) start_some();
+    is_pumping_ = false;
+}
+
 // Whoever waits goes first. Prefetches leave a quarter of the depth to them, and wait until the disk has
 // caught up: what they bring is to be stored.
-void Loader::pump() {
+void Loader::start_some() {
     const bool is_behind = unwritten_bytes_ > memory_.capacity() / 4;
     while (!demanded_.empty() && in_flight_ < options_.depth &&
            !(is_behind && options_.store == Store::all)) {
@@ -123,7 +132,7 @@ bool Loader::next_prefetch() {
 
 void Loader::start(Load load) {
     ++in_flight_;
-    loop_.spawn(run(std::move(load)));
+    loop_.begin(run(std::move(load)));  // its read goes out before the next load's
 }
 
 // Another may start: what is left to do for this one is not waited for.

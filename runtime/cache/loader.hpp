@@ -70,6 +70,7 @@ class Loader {
 
     // loader.cpp: which loads run
     void pump();
+    void start_some();
     bool next_prefetch();
     void start(Load load);
     Task<> run(Load load);
@@ -122,6 +123,7 @@ class Loader {
     std::uint64_t ahead_ = 0;                  // position in the order up to which samples are loaded
     std::atomic<bool> no_room_ahead_ = false;  // until the cursor moves on
     unsigned in_flight_ = 0;
+    bool is_pumping_ = false, pump_again_ = false;
     std::uint64_t unwritten_bytes_ = 0;  // published, and on their way to the disk
     std::uint64_t writes_ = 0;
 

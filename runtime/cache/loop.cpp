@@ -130,6 +130,11 @@ void Loop::spawn(Task<> task) {
     ++tasks_;
 }
 
+void Loop::begin(Task<> task) {
+    ++tasks_;
+    drive(std::move(task)).handle.resume();
+}
+
 Loop::Spawned Loop::drive(Task<> task) {
     co_await std::move(task);
     --tasks_;

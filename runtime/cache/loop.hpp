@@ -55,6 +55,7 @@ class Loop {
     // The task begins soon; an exception that leaves it is a defect and ends the process. May also be called
     // before run(), by whoever starts the loop's thread.
     void spawn(Task<> task);
+    void begin(Task<> task);  // the same, and it begins at once
     std::size_t tasks() const { return tasks_; }
 
     // Awaitables. read and write move all of it (short transfers go on where they stopped) unless the file

@@ -16,7 +16,10 @@ class RingIo final : public Io {
     RingIo(const RingIo&) = delete;
 
     void enter() override;
-    void submit(Operation& operation) override { queue_.push(operation); }
+    void submit(Operation& operation) override {
+        queue_.push(operation);
+        start_queued();
+    }
     void wait(std::optional<std::chrono::nanoseconds> timeout, Fifo<Operation>& done) override;
     void wake() override;
     // Pins the memory. Where that is not allowed (limit of locked memory) transfers stay as they were.
