@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 
 #include "capi/handles.hpp"
 #include "runtime/cache/environment.hpp"
@@ -104,12 +105,25 @@ void check(const hkt_cache_options& given) {
             given.depth, given.workers, given.timeout_ms));
 }
 
+// The cache's own files would become samples.
+void check_apart(const std::string& folder, const std::string& source) {
+    if (folder.empty()) return;
+    std::error_code ignored;
+    const std::string inner = std::filesystem::weakly_canonical(folder, ignored).string() + "/",
+                      outer = std::filesystem::weakly_canonical(source, ignored).string() + "/";
+    if (inner.starts_with(outer))
+        capi::refuse(fmt::format(
+            "the cache's folder {} is in its source {}: the source is never written; give another folder",
+            folder, source));
+}
+
 std::unique_ptr<cache::Cache> open_cache(const hkt_cache_options& given) {
     cache::CacheOptions options = cache::from_environment();
     if (given.folder != nullptr) options.folder = given.folder;
     if (given.memory_bytes != 0) options.memory_bytes = given.memory_bytes;
     if (given.disk_bytes != 0) options.disk_bytes = given.disk_bytes;
     options.dataset = text_of(given.dataset);
+    if (given.source != nullptr) check_apart(options.folder, given.source);
     if (given.source != nullptr)
         options.source = cache::open_source(given.source, text_of(given.source_index));
     take_functions(given, options);
@@ -124,7 +138,7 @@ std::unique_ptr<cache::Cache> open_cache(const hkt_cache_options& given) {
 
 // The calling thread's copies of texts that it is given.
 struct Texts {
-    std::string io, trouble, findings;
+    std::string io, trouble, peer_trouble, findings;
 };
 Texts& own_texts() {
     thread_local Texts texts;
@@ -260,7 +274,9 @@ hkt_status hkt_cache_get_stats(hkt_cache* cache, hkt_cache_stats* stats, size_t 
         Texts& texts = own_texts();
         texts.io = now.io;
         texts.trouble = now.trouble;
+        texts.peer_trouble = now.peer_trouble;
         const hkt_cache_stats answer = {
+            .gets = now.memory.hits + now.memory.misses,
             .memory_hits = now.memory.hits,
             .disk_hits = counts.disk_hits,
             .peer_hits = counts.peer_hits,
@@ -288,6 +304,7 @@ hkt_status hkt_cache_get_stats(hkt_cache* cache, hkt_cache_stats* stats, size_t 
             .disk_samples = now.disk.records,
             .disk_segments = now.disk.segments,
             .io = texts.io.c_str(),
+            .peer_trouble = texts.peer_trouble.c_str(),
             .trouble = texts.trouble.c_str(),
         };
         fill(stats, size, answer, "hkt_cache_get_stats");

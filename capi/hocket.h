@@ -342,10 +342,10 @@ typedef struct hkt_cache_options {
                     with read; with source it is added to the paths, sizes and times of change */
     hkt_cache_decode_fn decode; /* null: samples are used as they are */
     void* decode_context;
-    const char* decoder; /* the decoder's configuration, in words: required with decode. Ranks whose decoders
-                            differ don't exchange samples */
-    hkt_comm* comm; /* its ranks are peers: hkt_cache_open and hkt_cache_close are collective then, and the
-                       cache is closed before the communicator is destroyed. Null: no peers, or servers */
+    const char* decoder; /* the decoder's configuration, in words: required with decode. The same on all
+                            ranks of comm */
+    hkt_comm* comm;      /* its ranks are peers: hkt_cache_open is collective then, and the
+                            cache is closed before the communicator is destroyed. Null: no peers, or servers */
     const char*
         servers; /* HOCKET_CACHE_SERVERS: "host:port,host:port" of `hocket-cache serve`; not with comm */
     const char* secret; /* HOCKET_SECRET: for servers */
@@ -365,7 +365,7 @@ typedef struct hkt_cache_options {
 /* On success *cache is the caller's, to be given to hkt_cache_close. A disk that is full, read-only or broken
  * is no error (hkt_cache_stats.trouble tells): the cache then works without it. Errors: INVALID_ARGUMENT,
  * NOT_FOUND (the source), IO (the source cannot be read, or the folder is not one), OUT_OF_MEMORY, and those
- * of hkt_comm_create for peers. */
+ * of hkt_comm_create for peers; MISMATCH where the ranks' samples or decoders differ. */
 HKT_API hkt_status hkt_cache_open(const hkt_cache_options* options, hkt_cache** cache);
 
 /* Waits for what is being written, makes it durable, and frees the cache. All samples must have been released
@@ -385,7 +385,8 @@ typedef struct hkt_sample {
 HKT_API hkt_status hkt_cache_get(hkt_cache* cache, uint64_t key, hkt_sample* sample);
 
 /* samples[i] is the sample with keys[i]; all, or none and an error. With a request the call returns at once,
- * samples must stay where it is until the request is complete (hkt_wait, hkt_test), and keys need not. */
+ * samples must stay where it is until the request is complete (hkt_wait, hkt_test), and keys need not. All
+ * samples of a batch are lent at once: they must fit into the memory beside what is on its way. */
 HKT_API hkt_status hkt_cache_get_batch(hkt_cache* cache, const uint64_t* keys, size_t count,
                                        hkt_sample* samples, hkt_request** request);
 
@@ -407,8 +408,8 @@ HKT_API hkt_status hkt_cache_prefetch(hkt_cache* cache, const uint64_t* keys, si
  */
 HKT_API hkt_status hkt_cache_set_order(hkt_cache* cache, const uint64_t* keys, size_t count, uint64_t cursor);
 
-/* How many of the order have been got: what to give to hkt_cache_set_order after a restart. 0 without an
- * order. */
+/* The position behind the furthest of the order that was asked for: what to give to hkt_cache_set_order after
+ * a restart. 0 without an order. */
 HKT_API uint64_t hkt_cache_cursor(const hkt_cache* cache);
 
 /* Number of samples of the source; 0 if it is not known (read, or no source). */
@@ -422,8 +423,9 @@ HKT_API hkt_status hkt_cache_flush(hkt_cache* cache);
 
 /* Counts since the cache was opened, of this process, and facts of now. */
 typedef struct hkt_cache_stats {
-    /* gets, by where the sample was */
-    uint64_t memory_hits, disk_hits, peer_hits, source_reads, failures;
+    uint64_t gets; /* of samples; memory_hits of them were answered at once */
+    /* loads, prefetches among them, by where the sample was */
+    uint64_t memory_hits, disk_hits, peer_hits, source_reads, failures; /* memory_hits: gets */
     uint64_t disk_read_bytes, peer_read_bytes, source_read_bytes, disk_written_bytes;
     uint64_t shared_loads; /* gets that waited for a load that was on its way */
     uint64_t prefetched;   /* samples that were there, or on their way, when first asked for */
@@ -437,9 +439,10 @@ typedef struct hkt_cache_stats {
     /* now */
     uint64_t memory_bytes, memory_used, memory_lent, memory_samples, table_bytes;
     uint64_t disk_bytes, disk_used, disk_samples, disk_segments;
-    const char* io;      /* "io_uring", "threads (io_uring: Operation not permitted)" */
-    const char* trouble; /* why nothing is written to the disk: "" if all is well. The calling thread's
-                            copies, valid until its next hkt_ call */
+    const char* io;           /* "io_uring", "threads (io_uring: Operation not permitted)" */
+    const char* peer_trouble; /* the last failure of a peer: "" if there was none */
+    const char* trouble;      /* why nothing is written to the disk: "" if all is well. The calling thread's
+                                 copies, valid until its next hkt_ call */
 } hkt_cache_stats;
 
 /* size: sizeof(hkt_cache_stats), so that it can grow. */

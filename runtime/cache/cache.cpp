@@ -35,16 +35,14 @@ std::string text(const Digest& digest) {
 
 Cache::Cache(CacheOptions options)
     : options_(std::move(options)), files_(options_.faults), memory_(options_.memory_bytes) {
-    const Digest dataset = dataset_of(options_);
-    identity_ = fmt::format("dataset {}, decoder {}", text(dataset),
-                            options_.decode ? text(mix({}, options_.decoder)) : "none");
+    dataset_ = dataset_of(options_);
     if (!options_.folder.empty()) {
         const std::uint64_t limit =
             options_.disk_bytes != 0 ? options_.disk_bytes : default_limit(options_.folder);
         directory_ =
             std::make_unique<Directory>(files_, DirectoryOptions{.folder = options_.folder,
                                                                  .limit_bytes = limit,
-                                                                 .dataset = dataset,
+                                                                 .dataset = dataset_,
                                                                  .writable = options_.store != Store::none});
     }
     loader_ = std::make_unique<Loader>(options_, files_, memory_, directory_.get(), counters_);
@@ -60,9 +58,14 @@ Cache::~Cache() {
     directory_.reset();
 }
 
-void Cache::set_peers(std::unique_ptr<Peers> peers) {
+std::string Cache::identity(bool decoded) const {
+    return fmt::format("dataset {}, decoder {}", text(dataset_),
+                       decoded && options_.decode ? text(mix({}, options_.decoder)) : "none");
+}
+
+void Cache::set_peers(std::unique_ptr<Peers> peers, bool give_encoded) {
     peers_ = std::move(peers);
-    loader_->set_peers(peers_.get());
+    loader_->set_peers(peers_.get(), give_encoded);
 }
 
 void Cache::add_guests(std::unique_ptr<Peers> service) {
@@ -166,9 +169,11 @@ Cache::Stats Cache::stats() const {
                 .disk = {},
                 .counters = &counters_,
                 .io = loader_->io_name(),
-                .trouble = ""};
+                .trouble = "",
+                .peer_trouble = ""};
     if (directory_) stats.disk = directory_->stats();
     stats.trouble = stats.disk.trouble;
+    stats.peer_trouble = loader_->peer_trouble();
     return stats;
 }
 

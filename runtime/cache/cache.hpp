@@ -28,11 +28,13 @@ class Cache {
     explicit Cache(CacheOptions options);
     ~Cache();
 
-    // Hexadecimal: of the dataset and the decoder. Peers whose identities differ must not exchange samples.
-    const std::string& identity() const { return identity_; }
+    // Hexadecimal: of the dataset, and of the decoder if what it makes is meant. Peers whose identities
+    // differ must not exchange samples.
+    std::string identity(bool decoded) const;
     // Who answers peers' questions; as long as the cache lives.
     Answerer& answerer() { return *server_; }
-    void set_peers(std::unique_ptr<Peers> peers);
+    // give_encoded: what the source gave; else what the decoder made of it.
+    void set_peers(std::unique_ptr<Peers> peers, bool give_encoded);
     // Others that ask this cache (hkt_cache_serve), kept until it is closed.
     void add_guests(std::unique_ptr<Peers> service);
 
@@ -57,7 +59,7 @@ class Cache {
         Memory::Stats memory;
         DirectoryStats disk;
         const Counters* counters;
-        std::string io, trouble;
+        std::string io, trouble, peer_trouble;
     };
     Stats stats() const;
 
@@ -73,7 +75,7 @@ class Cache {
     std::unique_ptr<Server> server_;
     std::unique_ptr<Peers> peers_;
     std::vector<std::unique_ptr<Peers>> guests_;
-    std::string identity_;
+    Digest dataset_{};
 };
 
 }  // namespace hocket::cache

@@ -1,6 +1,7 @@
 // The steps of one load.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -136,6 +137,10 @@ Task<> Loader::read_part(Load& load, const PartOfFile& part) {
     if (got < 0) source_failed(part.path, "read", got);
     if (static_cast<std::uint64_t>(got) < part.bytes)
         source_changed(part.path, fmt::format("it ends in the middle of sample {}", load.key));
+    struct stat now;
+    if (fstat(part.fd, &now) != 0) source_failed(part.path, "fstat", -errno);
+    if (now.st_mtim.tv_sec * std::int64_t{1000000000} + now.st_mtim.tv_nsec != part.changed_ns)
+        source_changed(part.path, "it has been written");
     load.block = std::move(block);
     load.bytes = part.bytes;
 }
@@ -205,7 +210,7 @@ Task<> Loader::decode(Load& load, std::span<const std::byte> encoded) {
     for (;;) {
         const Clock::time_point deadline =
             load.is_prefetch ? Clock::now() + patience_of_prefetch : load.deadline;
-        Value value(gate_, use_of(load, false), deadline);
+        Value value(gate_, use_of(load, false), deadline, encoded.size());
         const auto call = [&] { return options_.decode(load.key, encoded, value); };
         const Status status = co_await loop_.on_worker(functions_, call);
         if (value.found_no_room() && load.is_prefetch) {
@@ -227,15 +232,21 @@ struct Loader::Question final : Asker {
     Peers& peers;
     const int owner;
     const std::uint64_t key;
-    std::optional<std::uint64_t> position;
+    RoomGate::Use use;
     ArenaBlock block = {};
     std::uint64_t bytes = 0;
     Status status = Status::internal;
     std::string text = {};
     std::coroutine_handle<> asking = {};
+    bool is_prefetch, found_no_room = false;
 
     Question(Loader& by, Peers& among, int peer, const Load& load)
-        : loader(by), peers(among), owner(peer), key(load.key), position(by.use_of(load, false).position) {}
+        : loader(by),
+          peers(among),
+          owner(peer),
+          key(load.key),
+          use(by.use_of(load, by.peers_give_encoded_)),
+          is_prefetch(load.is_prefetch) {}
 
     bool await_ready() const { return false; }
     void await_suspend(std::coroutine_handle<> handle) {
@@ -247,12 +258,15 @@ struct Loader::Question final : Asker {
 
     PeerRoom room(std::uint64_t wanted) override {
         try {
-            block = loader.gate_.look({.bytes = wanted, .position = position});
+            use.bytes = wanted;
+            block = loader.gate_.look(use);
         } catch (const Error&) {  // larger than the memory: the source will say so
             return {};
         }
         bytes = wanted;
-        return {.data = block.data(), .later = !block};
+        found_no_room = !block;
+        // What somebody waits for may lie behind a prefetch in the same connection: that does not wait.
+        return {.data = block.data(), .later = !block && !is_prefetch};
     }
     void answered(Status with, const std::string& why) override {
         status = with;
@@ -261,6 +275,17 @@ struct Loader::Question final : Asker {
     }
 };
 
+void Loader::note_failure(const std::string& text) {
+    ++counters_.peer_failures;
+    const std::lock_guard lock(peer_trouble_mutex_);
+    peer_trouble_ = text;
+}
+
+std::string Loader::peer_trouble() const {
+    const std::lock_guard lock(peer_trouble_mutex_);
+    return peer_trouble_;
+}
+
 Task<bool> Loader::from_owner(Load& load) {
     if (peers_ == nullptr) co_return false;
     const int owner = owner_of(load.key, peers_->count());
@@ -268,8 +293,13 @@ Task<bool> Loader::from_owner(Load& load) {
         co_return false;
     Question question(*this, *peers_, owner, load);
     co_await question;
+    if (question.found_no_room && question.is_prefetch) {
+        if (give_up(load)) co_return false;
+        co_return co_await from_owner(load);  // somebody waits for it now
+    }
     if (question.status != Status::success || !question.block) {
-        if (question.status != Status::not_found) ++counters_.peer_failures;
+        if (question.found_no_room) co_return false;  // the owner is not to blame
+        if (question.status != Status::not_found) note_failure(question.text);
         if (question.status == Status::timeout) silent_until_[owner] = Clock::now() + patience_with_silence;
         co_return false;
     }
@@ -277,7 +307,8 @@ Task<bool> Loader::from_owner(Load& load) {
     counters_.peer_read_bytes += question.bytes;
     load.block = std::move(question.block);
     load.bytes = question.bytes;
-    load.is_copy = load.is_decoded = true;
+    load.is_copy = load.is_decoded = !peers_give_encoded_;
+    load.is_fresh = peers_give_encoded_;
     co_return true;
 }
 

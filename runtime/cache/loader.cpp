@@ -65,10 +65,11 @@ void Loader::set_order(std::shared_ptr<const Order> order) {
     });
 }
 
-void Loader::set_peers(Peers* peers) {
+void Loader::set_peers(Peers* peers, bool give_encoded) {
     std::promise<void> set;
     loop_.post([&] {
         peers_ = peers;
+        peers_give_encoded_ = give_encoded;
         if (peers != nullptr) silent_until_.assign(peers->count(), Clock::time_point{});
         set.set_value();
     });

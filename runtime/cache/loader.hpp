@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
@@ -44,9 +45,13 @@ class Loader {
     using Done = std::function<void(const std::optional<Error>&)>;
     void put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, bool own, Done done);
 
-    void set_peers(Peers* peers);  // null: none. When it returns, those before are not asked any more
-    void settle();                 // waits until all that was published is written to the disk
+    // give_encoded: what the source gave; else what the decoder made of it.
+    void set_peers(
+        Peers* peers,
+        bool give_encoded = false);  // null: none. When it returns, those before are not asked any more
+    void settle();                   // waits until all that was published is written to the disk
 
+    std::string peer_trouble() const;  // the last failure of a peer: "" if there was none
     RoomGate& gate() { return gate_; }
     const std::string& io_name() const { return loop_.io_name(); }
 
@@ -81,6 +86,7 @@ class Loader {
     Task<> bring(Load& load, KeyFlight& flight);
     Task<bool> from_disk(Load& load);
     Task<bool> from_owner(Load& load);
+    void note_failure(const std::string& text);
     Task<> from_source(Load& load);
     Task<> read_whole(Load& load, const WholeFile& file);
     Task<> read_part(Load& load, const PartOfFile& part);
@@ -115,6 +121,7 @@ class Loader {
 
     // The loop's.
     Peers* peers_ = nullptr;
+    bool peers_give_encoded_ = false;
     std::vector<Clock::time_point>
         silent_until_;  // by peer: it has let a deadline pass, and is not asked meanwhile
     std::deque<Load> demanded_;
@@ -126,6 +133,9 @@ class Loader {
     bool is_pumping_ = false, pump_again_ = false;
     std::uint64_t unwritten_bytes_ = 0;  // published, and on their way to the disk
     std::uint64_t writes_ = 0;
+
+    mutable std::mutex peer_trouble_mutex_;
+    std::string peer_trouble_;
 
     std::thread thread_;
 };

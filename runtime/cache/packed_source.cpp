@@ -44,6 +44,7 @@ class PackedSource final : public Source {
             throw Error(Status::io, fmt::format("the packed file {} is not a regular file; give a file, or a "
                                                 "folder of files",
                                                 path));
+        changed_ns_ = facts.st_mtim.tv_sec * std::int64_t{1'000'000'000} + facts.st_mtim.tv_nsec;
         const auto bytes = static_cast<std::uint64_t>(facts.st_size);
         const std::string index = read_index(index_path);
         parts_ = parse_index(index, bytes, index_path);
@@ -55,8 +56,7 @@ class PackedSource final : public Source {
                     index_path, path));
         Fingerprint fingerprint("packed");
         fingerprint.add(bytes);
-        fingerprint.add(static_cast<std::uint64_t>(facts.st_mtim.tv_sec));
-        fingerprint.add(static_cast<std::uint64_t>(facts.st_mtim.tv_nsec));
+        fingerprint.add(static_cast<std::uint64_t>(changed_ns_));
         fingerprint.add(index);
         fingerprint_ = fingerprint.digest();
     }
@@ -68,7 +68,7 @@ class PackedSource final : public Source {
             throw Error(Status::not_found,
                         fmt::format("there is no sample {} in {}: its index has {}, numbered from 0", key,
                                     path_, parts_.size()));
-        return PartOfFile{file_.get(), path_, parts_[key].offset, parts_[key].bytes};
+        return PartOfFile{file_.get(), path_, parts_[key].offset, parts_[key].bytes, changed_ns_};
     }
 
     std::string name(std::uint64_t key) const override { return fmt::format("sample {} of {}", key, path_); }
@@ -78,6 +78,7 @@ class PackedSource final : public Source {
   private:
     std::string path_;
     Descriptor file_;
+    std::int64_t changed_ns_ = 0;
     std::vector<Part> parts_;
     Digest fingerprint_{};
 };

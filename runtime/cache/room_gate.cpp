@@ -25,10 +25,11 @@ RoomGate::RoomGate(Memory& memory, Loop& loop) : memory_(memory), loop_(loop) {
 }
 
 ArenaBlock RoomGate::look(const Use& use) {
-    if (use.is_encoded && !take_share(use.bytes)) return {};
+    const bool shares = use.is_encoded && use.bytes <= memory_.capacity();  // else reserve() throws
+    if (shares && !take_share(use.bytes)) return {};
     const auto block = memory_.reserve(use.bytes, use.position);
-    if (block) return ArenaBlock(*this, *block, use.is_encoded ? use.bytes : 0);
-    if (use.is_encoded) give_share(use.bytes);
+    if (block) return ArenaBlock(*this, *block, shares ? use.bytes : 0);
+    if (shares) give_share(use.bytes);
     return {};
 }
 
@@ -99,6 +100,16 @@ Task<> RoomGate::tick() {
         resume_all();
     } while (!waiting_.empty());
     ticking_ = false;
+}
+
+void RoomGate::check_fits(std::uint64_t bytes, std::uint64_t beside) const {
+    if (beside == 0 || (bytes <= memory_.capacity() && beside <= memory_.capacity() - bytes)) return;
+    throw Error(
+        Status::limit,
+        fmt::format(
+            "a sample of {} bytes, and {} as it is encoded, do not fit together into the cache's memory "
+            "of {} bytes: give the cache more (memory_bytes, HOCKET_CACHE_MEMORY)",
+            bytes, beside, memory_.capacity()));
 }
 
 std::string RoomGate::why_full(std::uint64_t bytes) const {

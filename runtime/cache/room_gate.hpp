@@ -70,6 +70,9 @@ class RoomGate {
     // What is there now. Throws Error(limit). Thread-safe.
     ArenaBlock look(const Use& use);
 
+    // Throws Error(limit): it will never fit while `beside` bytes of the same load stay.
+    void check_fits(std::uint64_t bytes, std::uint64_t beside) const;
+
     void changed();  // there may be room. Thread-safe
 
     // "12 of 16 MiB are lent, ...: release samples, or give the cache more memory"

@@ -24,6 +24,7 @@ struct PartOfFile {
     int fd;
     std::string path;
     std::uint64_t offset, bytes;
+    std::int64_t changed_ns;  // of the file, as of WholeFile
 };
 // The embedder's function must be called (by the owner of the cache).
 struct FromCallback {};

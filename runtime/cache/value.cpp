@@ -11,6 +11,7 @@ std::byte* Value::reserve(std::uint64_t wanted) noexcept {
             return nullptr;
         }
         use_.bytes = wanted;
+        gate_.check_fits(wanted, beside_);
         block = gate_.wait_blocking(use_, deadline_);
         if (!block) {
             found_no_room_ = true;

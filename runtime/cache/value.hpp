@@ -10,9 +10,9 @@ namespace hocket::cache {
 // For one call, of one thread.
 class Value {
   public:
-    // use: what the room is for, but for the bytes.
-    Value(RoomGate& gate, RoomGate::Use use, RoomGate::Clock::time_point deadline)
-        : gate_(gate), use_(use), deadline_(deadline) {}
+    // use: what the room is for, but for the bytes. beside: bytes of the arena that stay taken meanwhile.
+    Value(RoomGate& gate, RoomGate::Use use, RoomGate::Clock::time_point deadline, std::uint64_t beside = 0)
+        : gate_(gate), use_(use), deadline_(deadline), beside_(beside) {}
 
     // Once. Null: there will be no such room, or none came until the deadline.
     std::byte* reserve(std::uint64_t bytes) noexcept;
@@ -28,6 +28,7 @@ class Value {
     RoomGate& gate_;
     RoomGate::Use use_;
     const RoomGate::Clock::time_point deadline_;
+    const std::uint64_t beside_;
     std::string trouble_;
     bool found_no_room_ = false;
 };

@@ -60,10 +60,10 @@ Introduction decode(std::string_view text) {
 }
 
 std::unique_ptr<PeerService> service_of(cache::Cache& cache, int self, const std::string& secret,
-                                        transport::Socket listener) {
+                                        transport::Socket listener, bool decoded) {
     return std::make_unique<PeerService>(transport::PeerServiceOptions{.self = self,
                                                                        .secret = secret,
-                                                                       .identity = cache.identity(),
+                                                                       .identity = cache.identity(decoded),
                                                                        .answerer = &cache.answerer(),
                                                                        .listener = std::move(listener)});
 }
@@ -131,8 +131,9 @@ std::unique_ptr<cache::Cache> open_with_ranks(Communicator& communicator,
         service = service_of(
             *cache, rank, communicator.secret(),
             transport::listen_on({communicator.own_address(), 0}, transport::Clock::now() + patience,
-                                 "HOCKET_FABRIC_ADDR chooses one of this host's addresses"));
-        own.identity = cache->identity();
+                                 "HOCKET_FABRIC_ADDR chooses one of this host's addresses"),
+            true);
+        own.identity = cache->identity(true);
         own.at = service->endpoint();
     } catch (const Error& error) {
         own.error = error;
@@ -154,7 +155,7 @@ std::unique_ptr<cache::Cache> open_with_ranks(Communicator& communicator,
     }
     if (failure) throw *failure;
     service->connect(std::move(endpoints));
-    cache->set_peers(std::move(service));
+    cache->set_peers(std::move(service), false);
     return cache;
 }
 
@@ -163,18 +164,24 @@ void join_servers(cache::Cache& cache, const std::string& servers, const std::st
     const std::string given =
         servers.empty() ? EnvironmentReader(environment).text("HOCKET_CACHE_SERVERS").value_or("") : servers;
     if (given.empty()) return;
-    auto service = std::make_unique<PeerService>(
-        transport::PeerServiceOptions{.secret = secret_or_default(secret), .identity = cache.identity()});
+    auto service = std::make_unique<PeerService>(transport::PeerServiceOptions{
+        .secret = secret_or_default(secret), .identity = cache.identity(false)});
     service->connect(parse_servers(given));
-    cache.set_peers(std::move(service));
+    cache.set_peers(std::move(service), true);
 }
 
 int serve(cache::Cache& cache, const std::string& host, int port, const std::string& secret) {
+    if (cache.options().decode)
+        throw Error(Status::invalid_argument,
+                    "hkt_cache_serve: a cache that serves gives encoded samples, which those who ask decode: "
+                    "open it without a "
+                    "decoder");
     auto service = service_of(
         cache, -1, secret_or_default(secret),
         transport::listen_on({host, port}, transport::Clock::now() + patience,
                              "it must be an address of this host, such as 0.0.0.0, and a port that "
-                             "nobody else uses"));
+                             "nobody else uses"),
+        false);
     const int bound = service->endpoint().port;
     cache.add_guests(std::move(service));
     return bound;

@@ -157,6 +157,11 @@ TEST_CASE("options that make no sense are refused with what to do") {
     options.source = "/no/such/source";
     CHECK_THAT(refused(options, HKT_ERROR_NOT_FOUND), Contains("/no/such/source"));
     const TemporaryFolder folder;
+    const std::string inside = folder / "cache";
+    options = HKT_CACHE_OPTIONS_INIT;
+    options.source = folder.path().c_str();
+    options.folder = inside.c_str();
+    CHECK_THAT(refused(options), Contains("in its source"));
     const std::string file = folder / "file";
     std::fclose(std::fopen(file.c_str(), "w"));
     options = squares(source);
@@ -218,6 +223,25 @@ TEST_CASE("a folder outlives the cache, and another process's cache is served fr
     }
     CHECK(other.reads == 0);
     CHECK(source.reads == 50);
+    hkt_cache_options decoding = client;
+    decoding.decode = add_one;
+    decoding.decoder = "plus one";
+    decoding.folder = nullptr;
+    Cache decoder(decoding);
+    hkt_sample decoded;
+    REQUIRE(hkt_cache_get(decoder, 9, &decoded) == HKT_SUCCESS);
+    CHECK(value_of(decoded) == 82);
+    hkt_cache_release(decoder, &decoded, 1);
+    CHECK(other.reads == 0);
+    CHECK(hkt_cache_serve(decoder, "127.0.0.1", 0, "secret", nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    client.secret = "another";
+    Cache stranger(client);
+    REQUIRE(hkt_cache_get(stranger, 9, &decoded) == HKT_SUCCESS);  // from its own source
+    hkt_cache_release(stranger, &decoded, 1);
+    CHECK(other.reads == 1);
+    hkt_cache_stats stats;
+    REQUIRE(hkt_cache_get_stats(stranger, &stats, sizeof stats) == HKT_SUCCESS);
+    CHECK_THAT(stats.peer_trouble, Contains("secret"));
     hkt_cache_verification found;
     REQUIRE(hkt_cache_verify(server, nullptr, nullptr, &found, sizeof found) == HKT_SUCCESS);
     CHECK(found.records == 51);

@@ -1,6 +1,7 @@
 // The cache as a whole, in one process, on real files.
 #include "runtime/cache/cache.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <fstream>
@@ -425,4 +426,78 @@ TEST_CASE("a source that changes under the cache is an error, not a wrong sample
     CHECK(text.find("changed") != std::string::npos);
     CHECK(status_of([&] { cache.get(1); }, &text) == Status::io);
     CHECK(text.find("two") != std::string::npos);
+}
+
+TEST_CASE("a packed file that is written while the cache is open is an error, not a wrong sample") {
+    const TemporaryFolder folder;
+    std::ofstream(folder / "packed") << "firstsecond";
+    std::ofstream(folder / "packed.idx") << "0 5\n5 6\n";
+    CacheOptions options;
+    options.memory_bytes = MiB;
+    options.source = open_source(folder / "packed", "");
+    Cache cache(std::move(options));
+    cache.release(cache.get(0));
+    std::this_thread::sleep_for(20ms);  // file systems tell times apart by some milliseconds
+    std::fstream(folder / "packed", std::ios::in | std::ios::out) << "other";
+    std::string text;
+    CHECK(status_of([&] { cache.get(1); }, &text) == Status::io);
+    CHECK(text.find("changed") != std::string::npos);
+}
+
+TEST_CASE("a sample that is too large, encoded or with what is made of it, does not harm the others") {
+    const TemporaryFolder folder;
+    for (const std::uint64_t size : {9 * MiB, 5 * MiB}) {
+        std::ofstream(folder / "large") << std::string(size, 'l');
+        std::ofstream(folder / "small") << "small";
+        CacheOptions options;
+        options.memory_bytes = 8 * MiB;
+        options.timeout = 5s;
+        options.source = open_source(folder.path(), "");
+        options.decoder = "copy";
+        options.decode = [](std::uint64_t, std::span<const std::byte> encoded, Value& sample) {
+            std::byte* const to = sample.reserve(encoded.size());
+            if (to == nullptr) return Status::limit;
+            std::memcpy(to, encoded.data(), encoded.size());
+            return Status::success;
+        };
+        Cache cache(std::move(options));
+        for (int i = 0; i < 3; ++i) {
+            CHECK(status_of([&] { cache.get(cache.find("large")); }) == Status::limit);
+            const Lent lent = cache.get(cache.find("small"));
+            CHECK(lent.bytes == 5);
+            cache.release(lent);
+        }
+    }
+}
+
+TEST_CASE(
+    "loading ahead does not load again what it has loaded, for a slow consumer in little memory either") {
+    const TemporaryFolder folder;
+    constexpr std::uint64_t count = 300;
+    std::uint64_t all = 0;
+    for (std::uint64_t key = 0; key < count; ++key) {
+        const std::uint64_t size = 1 + mixed(key) % (20 * KiB);
+        all += size;
+        std::ofstream(folder / std::to_string(1000 + key)) << std::string(size, 'x');
+    }
+    CacheOptions options;
+    options.memory_bytes = all / 4;
+    options.source = open_source(folder.path(), "");
+    Cache cache(std::move(options));
+    std::vector<std::uint64_t> order;
+    for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
+        std::vector<std::pair<std::uint64_t, std::uint64_t>> shuffled;
+        for (std::uint64_t key = 0; key < count; ++key)
+            shuffled.emplace_back(mixed(epoch * count + key), key);
+        std::sort(shuffled.begin(), shuffled.end());
+        for (const auto& each : shuffled) order.push_back(each.second);
+    }
+    cache.set_order(order, 0);
+    for (std::size_t i = 0; i < order.size(); i += 8) {
+        std::vector<Lent> batch(std::min<std::size_t>(8, order.size() - i));
+        cache.wait(cache.get_batch(std::span(order).subspan(i, batch.size()), batch.data()));
+        std::this_thread::sleep_for(1ms);
+        for (const Lent& lent : batch) cache.release(lent);
+    }
+    CHECK(cache.stats().counters->source_reads <= order.size());
 }
