@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/cache/key_flight.hpp"
+#include "runtime/thread.hpp"
 
 namespace hocket::cache {
 

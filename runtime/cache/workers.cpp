@@ -1,50 +1,12 @@
 #include "runtime/cache/workers.hpp"
 
-#include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "runtime/error.hpp"
+#include "runtime/thread.hpp"
 
 namespace hocket::cache {
-namespace {
-
-// A new thread inherits the mask: there is no moment at which it could take a signal.
-class SignalsBlocked {
-  public:
-    SignalsBlocked() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    SignalsBlocked(const SignalsBlocked&) = delete;
-
-  private:
-    sigset_t before_;
-};
-
-}  // namespace
-
-std::thread start_thread(const std::string& name, std::function<void()> body) {
-    const SignalsBlocked blocked;
-    try {
-        return std::thread([name, body = std::move(body)] {
-            pthread_setname_np(pthread_self(), name.c_str());
-            body();
-        });
-    } catch (const std::system_error& error) {
-        throw Error(Status::out_of_memory,
-                    fmt::format("the cache could not start thread {}: {}; raise the limit of processes "
-                                "(ulimit -u, pids.max of the container)",
-                                name, error.code().message()));
-    }
-}
-
 Workers::Workers(unsigned most) : most_(std::max(most, 1u)) {
     threads_.reserve(most_);
 }

@@ -13,10 +13,6 @@
 
 namespace hocket::cache {
 
-// A thread of the cache: named (15 characters at most), all signals blocked, for they are the embedder's.
-// Throws Error(out_of_memory) if the system has no thread left.
-std::thread start_thread(const std::string& name, std::function<void()> body);
-
 // What a worker is to do. It belongs to who submits it.
 class Job {
   public:

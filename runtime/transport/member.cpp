@@ -1,32 +1,14 @@
 #include "runtime/transport/member.hpp"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <utility>
 
 #include "runtime/error.hpp"
+#include "runtime/thread.hpp"
 #include "runtime/transport/join.hpp"
 
 namespace hocket::transport {
-namespace {
-
-// The embedder's signal handlers are to run on the embedder's threads.
-class SignalsBlocked {
-  public:
-    SignalsBlocked() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-  private:
-    sigset_t before_;
-};
-
-}  // namespace
-
 Member::Member(const BootstrapOptions& options, std::vector<Link> links)
     : rank_(options.rank),
       world_size_(options.world_size),
@@ -37,8 +19,7 @@ Member::Member(const BootstrapOptions& options, std::vector<Link> links)
       missing_parts_(parts_.size()),
       links_(std::move(links)),
       next_beat_(Clock::now()) {
-    const SignalsBlocked guard;
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_thread("hkt-member", [this] { run(); });
 }
 
 Member::~Member() {

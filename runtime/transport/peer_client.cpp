@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
+#include "runtime/thread.hpp"
 #include "runtime/transport/frame.hpp"
 #include "runtime/transport/handshake.hpp"
-#include "runtime/transport/quiet_thread.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -138,7 +137,7 @@ void PeerClient::lose(const std::string& why) {
 }
 
 void PeerClient::start_to_dial() try {
-    dialler_ = start_quiet_thread([this] {
+    dialler_ = start_thread("hkt-peer-dial", [this] {
         auto socket = std::make_shared<Socket>();
         std::string error;
         try {
@@ -151,7 +150,7 @@ void PeerClient::start_to_dial() try {
         }
         mailbox_.post([this, socket, error] { dialled(std::move(*socket), error); });
     });
-} catch (const std::system_error& error) {
+} catch (const Error& error) {
     lose(fmt::format("there is no connection with {}: no thread to make it ({})", name_, error.what()));
 }
 

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "runtime/thread.hpp"
 #include "runtime/transport/own_address.hpp"
-#include "runtime/transport/quiet_thread.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -60,7 +60,7 @@ PeerService::PeerService(PeerServiceOptions options)
             [this](PeerReception::Admitted admitted) { admit(std::move(admitted)); });
         reception_->open();
     }
-    thread_ = start_quiet_thread([this] { run(); });
+    thread_ = start_thread("hkt-peers", [this] { run(); });
 }
 
 PeerService::~PeerService() {

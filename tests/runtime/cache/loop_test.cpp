@@ -1,5 +1,6 @@
 // The loop itself: its queue, its timers, what comes from other threads, and its end.
 #include "runtime/cache/loop.hpp"
+#include "runtime/thread.hpp"
 
 #include <sys/resource.h>
 #include <time.h>
@@ -249,7 +250,7 @@ TEST_CASE("A loop may be made on one thread, run on another, and freed on the fi
     LoopRun run(kind);
     std::vector<int> order;
     run.loop.spawn(push_after(run.loop, 1ms, 1, order));
-    std::thread thread = start_thread("hkt-cache", [&] { run.loop.run(); });
+    std::thread thread = hocket::start_thread("hkt-cache", [&] { run.loop.run(); });
     run.loop.post([&] { run.loop.spawn(push_after(run.loop, 1ms, 2, order)); });
     run.loop.stop();
     thread.join();
