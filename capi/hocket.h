@@ -352,7 +352,7 @@ typedef struct hkt_cache_options {
     int32_t io;         /* hkt_cache_io */
     int32_t store;      /* hkt_cache_store */
     int32_t depth;      /* reads in flight; 64 */
-    int32_t workers;    /* threads that may block in read and decode, at most; 32 */
+    int32_t workers;    /* threads that may block in read, at most, and as many in decode; 32 */
     int64_t timeout_ms; /* HOCKET_TIMEOUT_MS; 60000: the longest that a get waits for its samples */
 } hkt_cache_options;
 
@@ -431,7 +431,7 @@ typedef struct hkt_cache_stats {
     uint64_t prefetched;   /* samples that were there, or on their way, when first asked for */
     uint64_t evicted;      /* samples dropped from memory */
     uint64_t
-        corrupt; /* records, segments and answers of peers that failed their checksum, and were read anew */
+        corrupt; /* records and segments that failed their checksum, or could not be read, and were read anew */
     uint64_t not_written;   /* samples that the disk did not take */
     uint64_t peer_failures; /* questions that a peer did not answer: the source was read instead */
     uint64_t served;        /* samples given to peers */

@@ -12,9 +12,9 @@ namespace hocket::cache {
 namespace {
 
 // Half of what the disk has for us, whether it is used already or not.
-std::uint64_t default_limit(const std::string& folder) {
+std::uint64_t default_limit(const std::string& folder, bool writable) {
     std::error_code error;
-    std::filesystem::create_directories(folder, error);
+    if (writable) std::filesystem::create_directories(folder, error);
     const auto space = std::filesystem::space(folder, error);
     if (error) return 0;
     std::uint64_t used = 0;
@@ -37,13 +37,13 @@ Cache::Cache(CacheOptions options)
     : options_(std::move(options)), files_(options_.faults), memory_(options_.memory_bytes) {
     dataset_ = dataset_of(options_);
     if (!options_.folder.empty()) {
+        const bool writable = options_.store != Store::none;
         const std::uint64_t limit =
-            options_.disk_bytes != 0 ? options_.disk_bytes : default_limit(options_.folder);
-        directory_ =
-            std::make_unique<Directory>(files_, DirectoryOptions{.folder = options_.folder,
-                                                                 .limit_bytes = limit,
-                                                                 .dataset = dataset_,
-                                                                 .writable = options_.store != Store::none});
+            options_.disk_bytes != 0 ? options_.disk_bytes : default_limit(options_.folder, writable);
+        directory_ = std::make_unique<Directory>(
+            files_,
+            DirectoryOptions{
+                .folder = options_.folder, .limit_bytes = limit, .dataset = dataset_, .writable = writable});
     }
     loader_ = std::make_unique<Loader>(options_, files_, memory_, directory_.get(), counters_);
     server_ = std::make_unique<Server>(memory_, *loader_, counters_);
@@ -69,6 +69,7 @@ void Cache::set_peers(std::unique_ptr<Peers> peers, bool give_encoded) {
 }
 
 void Cache::add_guests(std::unique_ptr<Peers> service) {
+    const std::lock_guard lock(mutex_);
     guests_.push_back(std::move(service));
 }
 
@@ -117,9 +118,8 @@ Batch& Cache::get_batch(std::span<const std::uint64_t> keys, Lent* samples) {
 }
 
 void Cache::put(std::uint64_t key, std::span<const std::byte> bytes) {
-    ArenaBlock block =
-        loader_->gate().wait_blocking({.bytes = bytes.size(), .is_encoded = bool(options_.decode)},
-                                      Loader::Clock::now() + options_.timeout);
+    ArenaBlock block = loader_->gate().wait_blocking({.bytes = bytes.size(), .share = Share::put},
+                                                     Loader::Clock::now() + options_.timeout);
     if (!block) throw Error(Status::timeout, loader_->gate().why_full(bytes.size()));
     if (!bytes.empty()) std::memcpy(block.data(), bytes.data(), bytes.size());
     std::promise<std::optional<Error>> answer;
@@ -139,6 +139,7 @@ void Cache::set_order(std::span<const std::uint64_t> keys, std::uint64_t cursor)
                                 keys.size()));
     std::shared_ptr<const Order> order;
     if (!keys.empty()) order = std::make_shared<const Order>(keys, cursor);
+    const std::lock_guard lock(mutex_);  // both take the same of two that are set at once
     memory_.set_order(order);
     loader_->set_order(std::move(order));
 }

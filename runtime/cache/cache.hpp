@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -74,6 +75,7 @@ class Cache {
     std::unique_ptr<Loader> loader_;
     std::unique_ptr<Server> server_;
     std::unique_ptr<Peers> peers_;
+    std::mutex mutex_;  // for guests_, and held while an order is set
     std::vector<std::unique_ptr<Peers>> guests_;
     Digest dataset_{};
 };

@@ -41,9 +41,11 @@ std::string error_text(std::int64_t negative) {
 }  // namespace
 
 Task<> Loader::bring(Load& load, KeyFlight& flight) {
+    if (!keep_spare(load)) co_return;
     bool found = false;
     if (directory_ != nullptr) found = co_await from_disk(load);
-    if (!found && !load.own) found = co_await from_owner(load);
+    if (found || load.gave_up) co_return;
+    if (!load.own) found = co_await from_owner(load);
     if (found || load.gave_up) co_return;
     if (directory_ != nullptr) {
         found = co_await wait_for_flight(load, flight);
@@ -52,10 +54,11 @@ Task<> Loader::bring(Load& load, KeyFlight& flight) {
     co_await from_source(load);
 }
 
-RoomGate::Use Loader::use_of(const Load& load, bool is_encoded) const {
+RoomGate::Use Loader::use_of(const Load& load, bool is_decoded) const {
+    const bool is_final = is_decoded || !options_.decode || load.is_put;
     return {.bytes = 0,
             .position = load.is_prefetch ? std::optional(load.position.value_or(UINT64_MAX)) : std::nullopt,
-            .is_encoded = is_encoded && options_.decode};
+            .share = is_final ? Share::none : Share::encoded};
 }
 
 // There was no room for a prefetch. True: nobody waits for it, and the load ends. False: somebody has come.
@@ -67,8 +70,21 @@ bool Loader::give_up(Load& load) {
     return load.gave_up;
 }
 
-Task<ArenaBlock> Loader::room(Load& load, std::uint64_t bytes) {
+// What a function makes has no size before: a prefetch takes as much room as others have, or is not begun,
+// lest the source is read in vain. False: it gave up.
+bool Loader::keep_spare(Load& load) {
+    if (!load.is_prefetch || (!options_.read && !options_.decode)) return true;
     RoomGate::Use use = use_of(load, true);
+    use.bytes = made_bytes_;
+    ArenaBlock block = gate_.look(use);
+    if (!block) return !give_up(load);
+    load.spare->keep(std::move(block));
+    return true;
+}
+
+Task<ArenaBlock> Loader::room(Load& load, std::uint64_t bytes) {
+    if (!options_.decode && load.spare != nullptr) load.spare->take();  // no function makes it
+    RoomGate::Use use = use_of(load, false);
     use.bytes = bytes;
     ArenaBlock block = gate_.look(use);
     if (block || give_up(load)) co_return block;
@@ -188,20 +204,25 @@ constexpr std::chrono::milliseconds patience_of_prefetch = 50ms;
 
 }  // namespace
 
+void Loader::take(Load& load, Value& value) {
+    load.block = std::move(value.block);
+    load.bytes = value.bytes;
+    made_bytes_ = std::max(load.bytes, made_bytes_ - made_bytes_ / 16);
+}
+
 Task<> Loader::call_read(Load& load) {
     for (;;) {
         const Clock::time_point deadline =
             load.is_prefetch ? Clock::now() + patience_of_prefetch : load.deadline;
-        Value value(gate_, use_of(load, true), deadline);
+        Value value(gate_, use_of(load, false), deadline, options_.decode ? nullptr : load.spare);
         const auto call = [&] { return options_.read(load.key, value); };
-        const Status status = co_await loop_.on_worker(functions_, call);
+        const Status status = co_await loop_.on_worker(readers_, call);
         if (value.found_no_room() && load.is_prefetch) {
             if (give_up(load)) co_return;
             continue;
         }
         check(status, value, "read", name_of(load.key));
-        load.block = std::move(value.block);
-        load.bytes = value.bytes;
+        take(load, value);
         co_return;
     }
 }
@@ -210,16 +231,15 @@ Task<> Loader::decode(Load& load, std::span<const std::byte> encoded) {
     for (;;) {
         const Clock::time_point deadline =
             load.is_prefetch ? Clock::now() + patience_of_prefetch : load.deadline;
-        Value value(gate_, use_of(load, false), deadline, encoded.size());
+        Value value(gate_, use_of(load, true), deadline, load.spare, encoded.size());
         const auto call = [&] { return options_.decode(load.key, encoded, value); };
-        const Status status = co_await loop_.on_worker(functions_, call);
+        const Status status = co_await loop_.on_worker(decoders_, call);
         if (value.found_no_room() && load.is_prefetch) {
             if (give_up(load)) co_return;
             continue;
         }
         check(status, value, "decode", name_of(load.key));
-        load.block = std::move(value.block);
-        load.bytes = value.bytes;
+        take(load, value);
         co_return;
     }
 }
@@ -236,17 +256,16 @@ struct Loader::Question final : Asker {
     ArenaBlock block = {};
     std::uint64_t bytes = 0;
     Status status = Status::internal;
+    bool found_no_room = false;
     std::string text = {};
     std::coroutine_handle<> asking = {};
-    bool is_prefetch, found_no_room = false;
 
     Question(Loader& by, Peers& among, int peer, const Load& load)
         : loader(by),
           peers(among),
           owner(peer),
           key(load.key),
-          use(by.use_of(load, by.peers_give_encoded_)),
-          is_prefetch(load.is_prefetch) {}
+          use(by.use_of(load, !by.peers_give_encoded_)) {}
 
     bool await_ready() const { return false; }
     void await_suspend(std::coroutine_handle<> handle) {
@@ -265,8 +284,11 @@ struct Loader::Question final : Asker {
         }
         bytes = wanted;
         found_no_room = !block;
-        // What somebody waits for may lie behind a prefetch in the same connection: that does not wait.
-        return {.data = block.data(), .later = !block && !is_prefetch};
+        // A prefetch must not hold up the answers behind it: who has to go on before there is room for it may
+        // be waiting for them.
+        const bool later = found_no_room && !use.position;
+        if (later) ++loader.answers_put_off_;
+        return {.data = block.data(), .later = later};
     }
     void answered(Status with, const std::string& why) override {
         status = with;
@@ -291,16 +313,20 @@ Task<bool> Loader::from_owner(Load& load) {
     const int owner = owner_of(load.key, peers_->count());
     if (owner == peers_->self() || peers_->is_down(owner) || Clock::now() < silent_until_[owner])
         co_return false;
+    load.spare->take();  // the answer has a size
+    const std::uint64_t put_off = answers_put_off_;
     Question question(*this, *peers_, owner, load);
     co_await question;
-    if (question.found_no_room && question.is_prefetch) {
+    if (question.found_no_room && load.is_prefetch) {
         if (give_up(load)) co_return false;
-        co_return co_await from_owner(load);  // somebody waits for it now
+        const bool found = co_await from_owner(load);  // somebody waits for it now
+        co_return found;
     }
     if (question.status != Status::success || !question.block) {
         if (question.found_no_room) co_return false;  // the owner is not to blame
         if (question.status != Status::not_found) note_failure(question.text);
-        if (question.status == Status::timeout) silent_until_[owner] = Clock::now() + patience_with_silence;
+        if (question.status == Status::timeout && answers_put_off_ == put_off)  // it was not we who kept it
+            silent_until_[owner] = Clock::now() + patience_with_silence;
         co_return false;
     }
     ++counters_.peer_hits;

@@ -21,7 +21,8 @@ Loader::Loader(const CacheOptions& options, const Files& files, Memory& memory, 
       memory_(memory),
       directory_(directory),
       counters_(counters),
-      functions_(options.workers),
+      readers_(options.workers),
+      decoders_(options.workers),
       disk_(most_disk_workers),
       loop_(files, options.io, options.depth, disk_),
       gate_(memory, loop_) {
@@ -60,6 +61,7 @@ void Loader::prefetch(std::vector<std::uint64_t> keys) {
 void Loader::set_order(std::shared_ptr<const Order> order) {
     loop_.post([this, order = std::move(order)] {
         order_ = order;
+        ++orders_;
         ahead_ = order ? order->first() : 0;
         no_room_ahead_ = false;
         pump();
@@ -81,7 +83,9 @@ void Loader::settle() {
     std::promise<void> settled;
     loop_.post([&] {
         loop_.spawn([](Loader& loader, std::promise<void>& done) -> Task<> {
-            while (loader.writes_ > 0) co_await loader.loop_.delay(1ms);
+            const std::uint64_t last = loader.writes_begun_;  // others begin all the time
+            while (!loader.writes_.empty() && *loader.writes_.begin() <= last)
+                co_await loader.loop_.delay(1ms);
             done.set_value();
         }(*this, settled));
     });
@@ -126,7 +130,8 @@ bool Loader::next_prefetch() {
     while (ahead_ < order_->size()) {
         const std::uint64_t position = ahead_++, key = order_->key(position);
         if (!memory_.begin_load(key)) continue;
-        start({.key = key, .deadline = deadline, .is_prefetch = true, .position = position});
+        start(
+            {.key = key, .deadline = deadline, .is_prefetch = true, .position = position, .orders = orders_});
         return true;
     }
     return false;
@@ -140,7 +145,7 @@ void Loader::start(Load load) {
 // Another may start: what is left to do for this one is not waited for.
 void Loader::end_turn(const Load& load) {
     --in_flight_;
-    if (load.gave_up && load.position) {
+    if (load.gave_up && load.position && load.orders == orders_) {
         ahead_ = std::min(ahead_, *load.position);
         no_room_ahead_ = true;
     }
@@ -149,9 +154,9 @@ void Loader::end_turn(const Load& load) {
 
 Task<> Loader::run(Load load) {
     std::optional<Error> error;
-    bool published = false;
+    bool has_ended = false;
     try {
-        co_await serve(load, published);
+        co_await serve(load, has_ended);
     } catch (const Error& thrown) {
         error = thrown;
     } catch (const std::bad_alloc&) {
@@ -160,7 +165,7 @@ Task<> Loader::run(Load load) {
         error.emplace(Status::internal,
                       fmt::format("a defect in Hocket, please report it: {}", thrown.what()));
     }
-    if (published) co_return;
+    if (has_ended) co_return;
     if (error) {
         ++counters_.failures;
         memory_.fail(load.key, *error);
@@ -169,29 +174,31 @@ Task<> Loader::run(Load load) {
 }
 
 // Brings a sample to those who wait for it, and then to the disk if it came from the source.
-Task<> Loader::serve(Load& load, bool& published) {
+Task<> Loader::serve(Load& load, bool& has_ended) {
     KeyFlight flight(directory_, load.key);  // until it is stored: other processes find it there
+    Spare spare(gate_);
+    load.spare = &spare;
     co_await bring(load, flight);
     if (load.gave_up) co_return;
     const bool to_disk = load.is_fresh && may_store(load);
     if (options_.decode && !load.is_decoded) {
         const std::uint64_t bytes = load.bytes;
-        const ArenaBlock encoded = std::move(load.block);
+        ArenaBlock encoded = std::move(load.block);
         co_await decode(load, {encoded.data(), bytes});
-        if (load.gave_up) co_return;
-        memory_.publish(load.key, load.block.give_away(), load.bytes, load.is_copy, false);
-        published = true;
+        encoded.give_share();
+        if (!load.gave_up) memory_.publish(load.key, load.block.give_away(), load.bytes, load.is_copy, false);
+        has_ended = true;
         end_turn(load);
-        if (to_disk) co_await store(load.key, encoded.span(), bytes);
+        if (to_disk) co_await store(load.key, encoded.span(), bytes);  // the source is not read again
     } else {
         const Block block = load.block.give_away();
         const std::optional<Lent> kept = memory_.publish(load.key, block, load.bytes, load.is_copy, to_disk);
-        published = true;
+        has_ended = true;
         end_turn(load);
-        if (to_disk) {
-            co_await store(load.key, {block.data, block.bytes}, load.bytes);
-            memory_.release(*kept);
-        }
+        if (!to_disk) co_return;
+        const auto release = [this](const Lent* lent) { memory_.release(*lent); };
+        const std::unique_ptr<const Lent, decltype(release)> pinned(&*kept, release);
+        co_await store(load.key, {block.data, block.bytes}, load.bytes);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <thread>
 #include <vector>
@@ -45,11 +46,10 @@ class Loader {
     using Done = std::function<void(const std::optional<Error>&)>;
     void put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, bool own, Done done);
 
-    // give_encoded: what the source gave; else what the decoder made of it.
-    void set_peers(
-        Peers* peers,
-        bool give_encoded = false);  // null: none. When it returns, those before are not asked any more
-    void settle();                   // waits until all that was published is written to the disk
+    // null: none. When it returns, those before are not asked any more. give_encoded: what the source gave;
+    // else what the decoder made of it.
+    void set_peers(Peers* peers, bool give_encoded = false);
+    void settle();  // waits until all that has been published is written to the disk
 
     std::string peer_trouble() const;  // the last failure of a peer: "" if there was none
     RoomGate& gate() { return gate_; }
@@ -61,12 +61,15 @@ class Loader {
         std::uint64_t key;
         Clock::time_point deadline;
         bool own = false;                                      // peers are not asked
+        bool is_put = false;                                   // only read, to be compared
         bool is_prefetch = false;                              // nobody waits, as far as is known
         std::optional<std::uint64_t> position = std::nullopt;  // in the order
+        std::uint64_t orders = 0;                              // how many had been set then
         bool gave_up = false;                                  // a prefetch that found no room
         bool is_copy = false;                                  // another rank's sample
         bool is_fresh = false;                                 // from the source: the disk does not have it
         bool is_decoded = false;
+        Spare* spare = nullptr;
         ArenaBlock block = {};
         std::uint64_t bytes = 0;
     };
@@ -79,7 +82,7 @@ class Loader {
     bool next_prefetch();
     void start(Load load);
     Task<> run(Load load);
-    Task<> serve(Load& load, bool& published);
+    Task<> serve(Load& load, bool& has_ended);
     void end_turn(const Load& load);
 
     // load.cpp: the steps of one
@@ -94,13 +97,16 @@ class Loader {
     Task<> decode(Load& load, std::span<const std::byte> encoded);
     Task<bool> wait_for_flight(Load& load, KeyFlight& flight);
     Task<ArenaBlock> room(Load& load, std::uint64_t bytes);
-    RoomGate::Use use_of(const Load& load, bool is_encoded) const;
+    RoomGate::Use use_of(const Load& load, bool is_decoded) const;
     bool give_up(Load& load);
+    bool keep_spare(Load& load);
+    void take(Load& load, Value& value);
 
     // store.cpp: onto the disk
     struct Look;
     struct Offer;
     bool may_store(const Load& load);
+    class Writing;
     Task<bool> store(std::uint64_t key, std::span<std::byte> memory, std::uint64_t bytes);
     Task<> run_put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, bool own, Done done);
     Task<> put_on_disk(std::uint64_t key, ArenaBlock& encoded, std::uint64_t bytes);
@@ -113,8 +119,9 @@ class Loader {
     Memory& memory_;
     Directory* const directory_;
     Counters& counters_;
-    Workers functions_;  // of the embedder: they may wait for room
-    Workers disk_;       // which gives room by what it does
+    // The embedder's functions may wait for room. What a read waits for, a decoder gives.
+    Workers readers_, decoders_;
+    Workers disk_;  // which gives room by what it does
     Loop loop_;
     RoomGate gate_;
     std::optional<Writer> writer_;  // with a directory
@@ -127,12 +134,16 @@ class Loader {
     std::deque<Load> demanded_;
     std::deque<std::uint64_t> prefetches_;
     std::shared_ptr<const Order> order_;
+    std::uint64_t orders_ = 0;                 // set so far
     std::uint64_t ahead_ = 0;                  // position in the order up to which samples are loaded
     std::atomic<bool> no_room_ahead_ = false;  // until the cursor moves on
+    std::uint64_t made_bytes_ = 0;             // what a function has made of late, at most
     unsigned in_flight_ = 0;
     bool is_pumping_ = false, pump_again_ = false;
     std::uint64_t unwritten_bytes_ = 0;  // published, and on their way to the disk
-    std::uint64_t writes_ = 0;
+    std::uint64_t writes_begun_ = 0;
+    std::set<std::uint64_t> writes_;                  // under way, by number
+    std::atomic<std::uint64_t> answers_put_off_ = 0;  // of peers, for want of room
 
     mutable std::mutex peer_trouble_mutex_;
     std::string peer_trouble_;

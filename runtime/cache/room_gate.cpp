@@ -11,13 +11,33 @@ using namespace std::chrono_literals;
 ArenaBlock::~ArenaBlock() {
     if (gate_ == nullptr) return;
     gate_->memory_.free(block_);
-    if (share_ > 0) gate_->give_share(share_);
+    give_share();
+}
+
+void ArenaBlock::shrink(std::uint64_t bytes) {
+    gate_->memory_.shrink(block_, bytes);
+}
+
+void ArenaBlock::give_share() {
+    if (share_ != Share::none) gate_->give_share(std::exchange(share_, Share::none), share_bytes_);
 }
 
 Block ArenaBlock::give_away() {
-    if (share_ > 0) gate_->give_share(share_);
+    give_share();
     gate_ = nullptr;
     return block_;
+}
+
+void Spare::keep(ArenaBlock block) {
+    const std::lock_guard lock(gate_.spares_mutex_);
+    block_ = std::move(block);
+    gate_.spares_.insert(this);
+}
+
+ArenaBlock Spare::take() {
+    const std::lock_guard lock(gate_.spares_mutex_);
+    gate_.spares_.erase(this);
+    return std::move(block_);
 }
 
 RoomGate::RoomGate(Memory& memory, Loop& loop) : memory_(memory), loop_(loop) {
@@ -25,25 +45,39 @@ RoomGate::RoomGate(Memory& memory, Loop& loop) : memory_(memory), loop_(loop) {
 }
 
 ArenaBlock RoomGate::look(const Use& use) {
-    const bool shares = use.is_encoded && use.bytes <= memory_.capacity();  // else reserve() throws
-    if (shares && !take_share(use.bytes)) return {};
+    bool is_full = false;
+    ArenaBlock block = look(use, is_full);
+    if (is_full && !use.position && take_spares_back()) block = look(use, is_full);
+    return block;
+}
+
+ArenaBlock RoomGate::look(const Use& use, bool& is_full) {
+    std::unique_lock lock(mutex_, std::defer_lock);
+    std::uint64_t& shared = shared_bytes_[static_cast<std::size_t>(use.share)];
+    if (use.share != Share::none) {
+        // Until the block is there: a share that was given back in vain would wake all who wait, and so on.
+        lock.lock();
+        if (shared > 0 && shared + use.bytes > memory_.capacity() / 4) return {};
+    }
     const auto block = memory_.reserve(use.bytes, use.position);
-    if (block) return ArenaBlock(*this, *block, shares ? use.bytes : 0);
-    if (shares) give_share(use.bytes);
-    return {};
+    is_full = !block;
+    if (!block) return {};
+    if (use.share != Share::none) shared += use.bytes;
+    return ArenaBlock(*this, *block, use.share, use.bytes);
 }
 
-bool RoomGate::take_share(std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    if (encoded_bytes_ > 0 && encoded_bytes_ + bytes > memory_.capacity() / 4) return false;
-    encoded_bytes_ += bytes;
-    return true;
+bool RoomGate::take_spares_back() {
+    std::vector<ArenaBlock> taken;
+    const std::lock_guard lock(spares_mutex_);
+    for (Spare* const spare : spares_) taken.push_back(std::move(spare->block_));
+    spares_.clear();
+    return !taken.empty();
 }
 
-void RoomGate::give_share(std::uint64_t bytes) {
+void RoomGate::give_share(Share share, std::uint64_t bytes) {
     {
         const std::lock_guard lock(mutex_);
-        encoded_bytes_ -= bytes;
+        shared_bytes_[static_cast<std::size_t>(share)] -= bytes;
     }
     changed();
 }

@@ -1,12 +1,14 @@
 // Where those wait who need room in the arena, until samples are released or evicted.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <coroutine>
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,19 +20,28 @@ namespace hocket::cache {
 
 class RoomGate;
 
+// Blocks whose holders need more room before these are free again: what is to be decoded; what is put, which
+// is compared with what the disk has, or decoded. Those of one kind take no more than a quarter of the arena
+// together, or one is alone. (One kind waits for the other: who puts waits for who loads the same key.)
+enum class Share : std::uint8_t { none, encoded, put };
+
 // A block of the arena, owned.
 class ArenaBlock {
   public:
     ArenaBlock() = default;
-    // share: of what encoded blocks may take together, see RoomGate::Use; given back with the block.
-    ArenaBlock(RoomGate& gate, const Block& block, std::uint64_t share)
-        : gate_(&gate), block_(block), share_(share) {}
+    // bytes: of the share, which is given back with the block.
+    ArenaBlock(RoomGate& gate, const Block& block, Share share, std::uint64_t bytes)
+        : gate_(&gate), block_(block), share_(share), share_bytes_(bytes) {}
     ArenaBlock(ArenaBlock&& other) noexcept
-        : gate_(std::exchange(other.gate_, nullptr)), block_(other.block_), share_(other.share_) {}
+        : gate_(std::exchange(other.gate_, nullptr)),
+          block_(other.block_),
+          share_(other.share_),
+          share_bytes_(other.share_bytes_) {}
     ArenaBlock& operator=(ArenaBlock&& other) noexcept {
         std::swap(gate_, other.gate_);
         std::swap(block_, other.block_);
         std::swap(share_, other.share_);
+        std::swap(share_bytes_, other.share_bytes_);
         return *this;
     }
     ~ArenaBlock();
@@ -40,12 +51,33 @@ class ArenaBlock {
     std::uint64_t bytes() const { return block_.bytes; }
     std::span<std::byte> span() const { return {block_.data, block_.bytes}; }
 
+    void give_share();  // its holder needs no more room
+    void shrink(std::uint64_t bytes);
     Block give_away();  // whoever takes it frees it
 
   private:
     RoomGate* gate_ = nullptr;
     Block block_;
-    std::uint64_t share_ = 0;
+    Share share_ = Share::none;
+    std::uint64_t share_bytes_ = 0;
+};
+
+// Room that a prefetch keeps for what a function will make. It is taken back as soon as somebody who waits
+// for a sample finds no room. Thread-safe.
+class Spare {
+  public:
+    explicit Spare(RoomGate& gate) : gate_(gate) {}
+    Spare(const Spare&) = delete;
+    ~Spare() { take(); }
+
+    void keep(ArenaBlock block);
+    ArenaBlock take();  // empty: there is none, or it was taken back
+
+  private:
+    friend class RoomGate;
+
+    RoomGate& gate_;
+    ArenaBlock block_;
 };
 
 class RoomGate {
@@ -54,13 +86,11 @@ class RoomGate {
 
     RoomGate(Memory& memory, Loop& loop);  // takes Memory::on_room
 
-    // What room is for. position: of a prefetch, see Memory::reserve. is_encoded: there will be a decoder
-    // that needs more of it before this is free again; so such blocks take no more than a quarter of the
-    // arena, or one is alone.
+    // What room is for. position: of a prefetch, see Memory::reserve.
     struct Use {
         std::uint64_t bytes;
         std::optional<std::uint64_t> position = std::nullopt;
-        bool is_encoded = false;
+        Share share = Share::none;
     };
 
     // Empty: there was none until the deadline. Throws Error(limit): there can never be.
@@ -80,17 +110,21 @@ class RoomGate {
 
   private:
     friend class ArenaBlock;
+    friend class Spare;
 
     struct Turn;  // awaits the next change
-    bool take_share(std::uint64_t bytes);
-    void give_share(std::uint64_t bytes);
+    ArenaBlock look(const Use& use, bool& is_full);
+    bool take_spares_back();
+    void give_share(Share share, std::uint64_t bytes);
     void resume_all();
     Task<> tick();
 
     Memory& memory_;
     Loop& loop_;
-    std::mutex mutex_;  // for what follows, up to waiting_
-    std::uint64_t encoded_bytes_ = 0;
+    std::mutex spares_mutex_;
+    std::set<Spare*> spares_;
+    std::mutex mutex_;                             // for what follows, up to waiting_
+    std::array<std::uint64_t, 3> shared_bytes_{};  // by Share
     std::condition_variable change_;
     std::uint64_t changes_ = 0;
     std::vector<std::coroutine_handle<>> waiting_;  // the loop's

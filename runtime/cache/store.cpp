@@ -20,14 +20,29 @@ bool Loader::may_store(const Load& load) {
     return false;
 }
 
+// What is on its way to the disk, however that ends.
+class Loader::Writing {
+  public:
+    Writing(Loader& loader, std::uint64_t bytes)
+        : loader_(loader), bytes_(bytes), number_(*loader.writes_.insert(++loader.writes_begun_).first) {
+        loader_.unwritten_bytes_ += bytes_;
+    }
+    Writing(const Writing&) = delete;
+    ~Writing() {
+        loader_.writes_.erase(number_);
+        loader_.unwritten_bytes_ -= bytes_;
+        loader_.pump();  // prefetches wait for the disk
+    }
+
+  private:
+    Loader& loader_;
+    const std::uint64_t bytes_, number_;
+};
+
 // memory: the block that the sample lies in, at its start. A failure is the directory's to remember.
 Task<bool> Loader::store(std::uint64_t key, std::span<std::byte> memory, std::uint64_t bytes) {
-    ++writes_;
-    unwritten_bytes_ += bytes;
+    const Writing writing(*this, bytes);
     const bool stored = co_await writer_->write(key, memory, bytes);
-    --writes_;
-    unwritten_bytes_ -= bytes;
-    pump();  // prefetches wait for the disk
     co_return stored;
 }
 
@@ -83,7 +98,7 @@ Task<> Loader::put_on_disk(std::uint64_t key, ArenaBlock& encoded, std::uint64_t
         co_await loop_.delay(1ms);
     }
     directory_->refresh();
-    Load there{.key = key, .deadline = deadline};
+    Load there{.key = key, .deadline = deadline, .is_put = true};
     const bool found = co_await from_disk(there);
     if (found) {
         if (there.bytes != bytes || std::memcmp(there.block.data(), encoded.data(), bytes) != 0)
@@ -113,7 +128,7 @@ struct Loader::Look final : Waiter {
     bool await_ready() const { return false; }
     bool await_suspend(std::coroutine_handle<> handle) {
         looking = handle;
-        const Memory::Answer answer = loader.memory_.get(key, *this, 0, lent);
+        const Memory::Answer answer = loader.memory_.get(key, *this, 0, lent, Memory::User::other);
         must_load = answer == Memory::Answer::must_load;
         suspended = answer == Memory::Answer::waiting;
         return suspended;
@@ -140,19 +155,22 @@ Task<> Loader::put_in_memory(std::uint64_t key, ArenaBlock& encoded, std::uint64
         load.block = std::move(encoded);
         load.bytes = bytes;
     }
-    if (memory_.begin_load(key)) {
-        memory_.publish(key, load.block.give_away(), load.bytes, false, false);
+    for (;;) {
+        if (memory_.begin_load(key)) {
+            memory_.publish(key, load.block.give_away(), load.bytes, false, false);
+            co_return;
+        }
+        Look look(*this, key);
+        co_await look;
+        if (look.must_load) {  // it was evicted just now
+            memory_.publish(key, load.block.give_away(), load.bytes, false, false);
+            co_return;
+        }
+        if (look.error) continue;  // of a get that came too early
+        if (look.lent.bytes != load.bytes || std::memcmp(look.lent.data, load.block.data(), load.bytes) != 0)
+            other_bytes(key);
         co_return;
     }
-    Look look(*this, key);
-    co_await look;
-    if (look.must_load) {  // it was evicted just now
-        memory_.publish(key, load.block.give_away(), load.bytes, false, false);
-        co_return;
-    }
-    if (look.error) throw *look.error;
-    if (look.lent.bytes != load.bytes || std::memcmp(look.lent.data, load.block.data(), load.bytes) != 0)
-        other_bytes(key);
 }
 
 // Awaits that a peer has taken a sample.

@@ -12,10 +12,17 @@ std::byte* Value::reserve(std::uint64_t wanted) noexcept {
         }
         use_.bytes = wanted;
         gate_.check_fits(wanted, beside_);
-        block = gate_.wait_blocking(use_, deadline_);
+        ArenaBlock spare = spare_ == nullptr ? ArenaBlock() : spare_->take();
+        if (spare && spare.bytes() >= wanted) {
+            block = std::move(spare);
+            block.shrink(wanted);
+        } else {
+            spare = ArenaBlock();
+            block = gate_.wait_blocking(use_, deadline_);
+        }
         if (!block) {
             found_no_room_ = true;
-            trouble_ = gate_.why_full(wanted);
+            if (!use_.position) trouble_ = gate_.why_full(wanted);  // which looks at every sample
         }
         bytes = wanted;
         return block.data();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/cache/descriptor.hpp"
+#include "runtime/error.hpp"
 
 namespace hocket::cache {
 namespace {
@@ -44,7 +45,10 @@ Task<> Writer::write_waiting() {
     while (!waiting_.empty()) {
         const std::vector<Payload*> batch = take_some();
         const auto call = [&] { write_all(batch); };
-        co_await loop_.on_worker(call);
+        try {
+            co_await loop_.on_worker(call);
+        } catch (const Error&) {  // no thread can be had: they are not written this time
+        }
         for (Payload* const payload : batch) payload->waiting.resume();
     }
     --batches_;

@@ -139,6 +139,9 @@ std::unique_ptr<cache::Cache> open_with_ranks(Communicator& communicator,
         own.error = error;
     } catch (const std::bad_alloc&) {
         own.error.emplace(Status::out_of_memory, "out of memory");
+    } catch (const std::exception& error) {
+        own.error.emplace(Status::internal,
+                          fmt::format("a defect in Hocket, please report it: {}", error.what()));
     }
     // Who has failed tells the others, so that none waits for it.
     std::vector<Endpoint> endpoints;
