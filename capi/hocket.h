@@ -326,29 +326,38 @@ typedef enum hkt_cache_store {
  * what hkt_cache_put brings, and what lies in the folder. */
 typedef struct hkt_cache_options {
     size_t size; /* sizeof(hkt_cache_options) */
-    const char*
-        folder; /* HOCKET_CACHE_FOLDER: of the disk level, made if it is not there; unset: no disk level */
-    uint64_t memory_bytes; /* HOCKET_CACHE_MEMORY ("8GiB"); 1 GiB: samples and everything on its way */
-    uint64_t disk_bytes;   /* HOCKET_CACHE_DISK; half of what is free when it is opened: of all files in the
-                              folder, whoever wrote them */
-    const char* source; /* a folder: its files are the samples, numbered in the order of their relative paths;
-                           or a packed file */
-    const char*
-        source_index; /* of a packed file: lines "OFFSET BYTES"; default: the file's name and ".idx" */
+
+    /* HOCKET_CACHE_FOLDER: of the disk level, made if it is not there; unset: no disk level. Not in the
+     * source */
+    const char* folder;
+    /* HOCKET_CACHE_MEMORY ("8GiB"); 1 GiB: samples and everything on its way */
+    uint64_t memory_bytes;
+    /* HOCKET_CACHE_DISK; half of what is free, or used by the folder: of all files in it, whoever wrote them
+     */
+    uint64_t disk_bytes;
+
+    /* A folder: its files are the samples, numbered in the order of their relative paths; or a packed file */
+    const char* source;
+    /* Of a packed file: lines "OFFSET BYTES"; default: the file's name and ".idx" */
+    const char* source_index;
     hkt_cache_read_fn read;
     void* read_context;
-    const char*
-        dataset; /* name and version of the samples: what lies on the disk under another is not used. Required
-                    with read; with source it is added to the paths, sizes and times of change */
+    /* Name and version of the samples: what lies on the disk under another is not used. Required with read;
+     * with source it is added to the paths, sizes and times of change */
+    const char* dataset;
+
     hkt_cache_decode_fn decode; /* null: samples are used as they are */
     void* decode_context;
-    const char* decoder; /* the decoder's configuration, in words: required with decode. The same on all
-                            ranks of comm */
-    hkt_comm* comm;      /* its ranks are peers: hkt_cache_open is collective then, and the
-                            cache is closed before the communicator is destroyed. Null: no peers, or servers */
-    const char*
-        servers; /* HOCKET_CACHE_SERVERS: "host:port,host:port" of `hocket-cache serve`; not with comm */
+    /* The decoder's configuration, in words: required with decode. The same on all ranks of comm */
+    const char* decoder;
+
+    /* Its ranks are peers: hkt_cache_open is collective then, and the cache is closed before the communicator
+     * is destroyed. Null: no peers, or servers */
+    hkt_comm* comm;
+    /* HOCKET_CACHE_SERVERS: "host:port,host:port" of `hocket-cache serve`; not with comm */
+    const char* servers;
     const char* secret; /* HOCKET_SECRET: for servers */
+
     int32_t io;         /* hkt_cache_io */
     int32_t store;      /* hkt_cache_store */
     int32_t depth;      /* reads in flight; 64 */
@@ -423,15 +432,14 @@ HKT_API hkt_status hkt_cache_flush(hkt_cache* cache);
 
 /* Counts since the cache was opened, of this process, and facts of now. */
 typedef struct hkt_cache_stats {
-    uint64_t gets; /* of samples; memory_hits of them were answered at once */
+    uint64_t gets, memory_hits; /* samples got; those of them that were there */
     /* loads, prefetches among them, by where the sample was */
-    uint64_t memory_hits, disk_hits, peer_hits, source_reads, failures; /* memory_hits: gets */
+    uint64_t disk_hits, peer_hits, source_reads, failures;
     uint64_t disk_read_bytes, peer_read_bytes, source_read_bytes, disk_written_bytes;
-    uint64_t shared_loads; /* gets that waited for a load that was on its way */
-    uint64_t prefetched;   /* samples that were there, or on their way, when first asked for */
-    uint64_t evicted;      /* samples dropped from memory */
-    uint64_t
-        corrupt; /* records and segments that failed their checksum, or could not be read, and were read anew */
+    uint64_t shared_loads;  /* gets that waited for a load that was on its way */
+    uint64_t prefetched;    /* samples that were there, or on their way, when first asked for */
+    uint64_t evicted;       /* samples dropped from memory */
+    uint64_t corrupt;       /* records and segments that failed their checksum, and were read anew */
     uint64_t not_written;   /* samples that the disk did not take */
     uint64_t peer_failures; /* questions that a peer did not answer: the source was read instead */
     uint64_t served;        /* samples given to peers */
