@@ -6,33 +6,12 @@
 #include <filesystem>
 
 #include "tests/runtime/cache/folders.hpp"
+#include "tests/support/fuzz_input.hpp"
 
 using namespace hocket::cache;
 using namespace hocket::test;
 
 namespace {
-
-void require(bool holds) {
-    if (!holds) std::abort();
-}
-
-// The input, taken in small numbers; zeros behind its end.
-class Choices {
-  public:
-    Choices(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-    bool any() const { return size_ > 0; }
-    std::uint64_t below(std::uint64_t limit) { return (next() | next() << 8 | next() << 16) % limit; }
-    std::uint8_t byte() { return static_cast<std::uint8_t>(next()); }
-
-  private:
-    std::uint64_t next() {
-        if (size_ == 0) return 0;
-        --size_;
-        return *data_++;
-    }
-    const std::uint8_t* data_;
-    std::size_t size_;
-};
 
 const std::vector<std::uint64_t> sizes{100, 0, 3000, 8, 700, 1};
 const std::vector<std::uint64_t> large_sizes{4096, 5000, 12345};
@@ -46,7 +25,7 @@ const Originals& originals() {
     return made;
 }
 
-const SmallSegment& choose(Choices& choices) {
+const SmallSegment& choose(FuzzInput& choices) {
     switch (choices.below(3)) {
         case 0:
             return originals().sealed;
@@ -58,7 +37,7 @@ const SmallSegment& choose(Choices& choices) {
 }
 
 // In the header, the first slots, the footer, or anywhere.
-std::size_t place(Choices& choices, std::size_t size) {
+std::size_t place(FuzzInput& choices, std::size_t size) {
     if (size == 0) return 0;
     switch (choices.below(4)) {
         case 0:
@@ -72,7 +51,7 @@ std::size_t place(Choices& choices, std::size_t size) {
     }
 }
 
-void mutate(Choices& choices, Bytes& bytes) {
+void mutate(FuzzInput& choices, Bytes& bytes) {
     const std::size_t at = place(choices, bytes.size());
     switch (choices.below(6)) {
         case 0:
@@ -98,7 +77,7 @@ std::span<const std::byte> part(const Bytes& bytes, std::size_t from, std::size_
     return std::span(bytes).subspan(from, std::min(size, bytes.size() - from));
 }
 
-void parse(Choices& choices) {
+void parse(FuzzInput& choices) {
     const SmallSegment& original = choose(choices);
     Bytes bytes = original.bytes;
     while (choices.any()) mutate(choices, bytes);
@@ -125,7 +104,7 @@ void check_all(const Files& files, Directory& directory) {
     }
 }
 
-void open_folder(Choices& choices) {
+void open_folder(FuzzInput& choices) {
     const Files files;
     const TemporaryFolder folder(fast_folder());
     for (const SmallSegment* original : {&originals().sealed, &originals().open, &originals().large}) {
@@ -147,7 +126,7 @@ void open_folder(Choices& choices) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    Choices choices(data, size);
+    FuzzInput choices(data, size);
     choices.byte() % 64 == 0 ? open_folder(choices) : parse(choices);
     return 0;
 }

@@ -15,36 +15,18 @@
 #include "runtime/transport/frame.hpp"
 #include "runtime/transport/peer_inbox.hpp"
 #include "runtime/transport/socket.hpp"
+#include "tests/support/fuzz_input.hpp"
 
 using namespace hocket;
+using namespace hocket::test;
 using namespace hocket::transport;
 
 namespace {
 
-void require(bool holds) {
-    if (!holds) std::abort();
+std::size_t any_length(FuzzInput& input) {
+    constexpr std::size_t around[] = {1, 40, 48, 300, 33000};
+    return around[input.below(5)] + input.below(16);
 }
-
-// The input, taken in small numbers; zeros behind its end.
-class Choices {
-  public:
-    Choices(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-    bool any() const { return size_ > 0; }
-    std::size_t below(std::size_t limit) { return next() % limit; }
-    std::size_t length() {
-        constexpr std::size_t around[] = {1, 40, 48, 300, 33000};
-        return around[below(5)] + below(16);
-    }
-
-  private:
-    std::uint8_t next() {
-        if (size_ == 0) return 0;
-        --size_;
-        return *data_++;
-    }
-    const std::uint8_t* data_;
-    std::size_t size_;
-};
 
 // Whatever decodes, encodes to the same bytes.
 void decode(const std::uint8_t* data, std::size_t size) {
@@ -62,7 +44,7 @@ std::byte byte_of(std::uint64_t id, std::size_t i) {
 
 class Game final : private PeerInbox::Reader {
   public:
-    Game(const std::uint8_t* data, std::size_t size) : choices_(data, size), inbox_(*this) {
+    Game(const std::uint8_t* data, std::size_t size) : input_(data, size), inbox_(*this) {
         int ends[2];
         require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
         ours_ = Socket(ends[0]);
@@ -71,10 +53,10 @@ class Game final : private PeerInbox::Reader {
 
     void play() {
         write_script();
-        while (choices_.any() && why_.empty()) {
-            if (choices_.below(3) > 0)
-                say(choices_.length());
-            else if (choices_.below(8) == 0)
+        while (input_.any() && why_.empty()) {
+            if (input_.below(3) > 0)
+                say(any_length(input_));
+            else if (input_.below(8) == 0)
                 inbox_.drop(), is_dropped_ = true;
             else
                 look();
@@ -88,20 +70,20 @@ class Game final : private PeerInbox::Reader {
 
   private:
     void write_script() {
-        for (std::uint64_t id = 0; id < choices_.below(6); ++id) {
+        for (std::uint64_t id = 0; id < input_.below(6); ++id) {
             PeerHeader header;
             header.kind = PeerMessage::offer;
             header.id = id;
             header.key = 3 * id;
-            header.bytes = choices_.below(4) == 0 ? 0 : choices_.length();
+            header.bytes = input_.below(4) == 0 ? 0 : any_length(input_);
             append(header);
         }
-        if (script_.empty() || choices_.below(2) == 0) return;
+        if (script_.empty() || input_.below(2) == 0) return;
         is_mutated_ = true;
-        for (std::size_t i = 1 + choices_.below(3); i > 0; --i)
-            script_[(choices_.below(256) * 256 + choices_.below(256)) % script_.size()] ^=
-                static_cast<std::byte>(1 + choices_.below(255));
-        if (choices_.below(4) == 0) script_.resize(choices_.below(256) * script_.size() / 256);
+        for (std::size_t i = 1 + input_.below(3); i > 0; --i)
+            script_[(input_.below(256) * 256 + input_.below(256)) % script_.size()] ^=
+                static_cast<std::byte>(1 + input_.below(255));
+        if (input_.below(4) == 0) script_.resize(input_.below(256) * script_.size() / 256);
     }
 
     void append(const PeerHeader& header) {
@@ -131,12 +113,12 @@ class Game final : private PeerInbox::Reader {
         require(ended_ < sent_.size());
         if (!is_mutated_) require(encode_peer_header(header) == encode_peer_header(sent_[ended_]));
         require(header.bytes <= max_peer_bytes);
-        if (laters_ < 3 && choices_.below(4) == 0) {
+        if (laters_ < 3 && input_.below(4) == 0) {
             ++laters_;
             return {nullptr, true};
         }
         laters_ = 0;
-        is_dropped_ = choices_.below(8) == 1 || header.bytes > (1 << 20);
+        is_dropped_ = input_.below(8) == 1 || header.bytes > (1 << 20);
         if (is_dropped_) return {};
         block_.assign(header.bytes, std::byte{0});  // the sanitizers guard its ends
         return {block_.data(), false};
@@ -151,7 +133,7 @@ class Game final : private PeerInbox::Reader {
         for (std::size_t i = 0; i < header.bytes; ++i) require(block_[i] == byte_of(header.id, i));
     }
 
-    Choices choices_;
+    FuzzInput input_;
     PeerInbox inbox_;
     Socket ours_, theirs_;
     std::vector<PeerHeader> sent_;

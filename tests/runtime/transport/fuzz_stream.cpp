@@ -12,36 +12,18 @@
 
 #include "runtime/transport/stream.hpp"
 #include "tests/runtime/transport/stream_pair.hpp"
+#include "tests/support/fuzz_input.hpp"
 
 using namespace hocket::test;
 using namespace hocket::transport;
 
 namespace {
 
-void require(bool holds) {
-    if (!holds) std::abort();
+// Short ones, and some beyond what is staged or kept in a block.
+std::size_t any_length(FuzzInput& input) {
+    constexpr std::size_t around[] = {8, 24, 1000, 16 * 1024, 40000};
+    return std::max<std::size_t>(1, around[input.below(5)] + input.below(16) - 8 * input.below(2));
 }
-
-// The input, taken in small numbers; zeros behind its end.
-class Choices {
-  public:
-    Choices(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-    bool any() const { return size_ > 0; }
-    std::size_t below(std::size_t limit) { return next() % limit; }
-    std::size_t length() {  // short ones, and some beyond what is staged or kept in a block
-        constexpr std::size_t around[] = {8, 24, 1000, 16 * 1024, 40000};
-        return std::max<std::size_t>(1, around[below(5)] + below(16) - 8 * below(2));
-    }
-
-  private:
-    std::uint8_t next() {
-        if (size_ == 0) return 0;
-        --size_;
-        return *data_++;
-    }
-    const std::uint8_t* data_;
-    std::size_t size_;
-};
 
 constexpr std::size_t tags = 4, guard = 16;
 constexpr std::uint8_t untouched = 0x5a;
@@ -60,13 +42,13 @@ struct Post {
 
 class Game {
   public:
-    Game(const std::uint8_t* data, std::size_t size) : choices_(data, size), stream_(std::move(pair_.ours)) {}
+    Game(const std::uint8_t* data, std::size_t size) : input_(data, size), stream_(std::move(pair_.ours)) {}
 
     void play() {
         write_script();
-        while (choices_.any()) turn();
+        while (input_.any()) turn();
         while (said_ < script_.size() && is_heard_) say(script_.size());
-        const bool is_reset = choices_.below(2) == 1;
+        const bool is_reset = input_.below(2) == 1;
         is_reset ? reset(pair_.theirs) : pair_.theirs.close();
         finish();
     }
@@ -74,8 +56,8 @@ class Game {
   private:
     // Messages as they should be, then perhaps some wrong bytes.
     void write_script() {
-        for (std::size_t count = choices_.below(8); count > 0; --count) {
-            const WireHeader header{choices_.below(tags), choices_.length(), next_checksum_++};
+        for (std::size_t count = input_.below(8); count > 0; --count) {
+            const WireHeader header{input_.below(tags), any_length(input_), next_checksum_++};
             const auto* bytes = reinterpret_cast<const std::uint8_t*>(&header);
             headers_.push_back(script_.size());
             sent_by_tag_[header.tag].push_back(header);
@@ -83,17 +65,17 @@ class Game {
             for (std::size_t i = 0; i < header.bytes; ++i) script_.push_back(byte_of(header.checksum, i));
         }
         if (script_.empty()) return;
-        for (std::size_t wrong = choices_.below(4) / 2; wrong > 0; --wrong) mutate();
+        for (std::size_t wrong = input_.below(4) / 2; wrong > 0; --wrong) mutate();
     }
 
     void mutate() {
         is_honest_ = false;
-        const std::size_t header = headers_[choices_.below(headers_.size())];
-        if (choices_.below(4) == 0)
-            script_.resize(header + choices_.below(sizeof(WireHeader)));
+        const std::size_t header = headers_[input_.below(headers_.size())];
+        if (input_.below(4) == 0)
+            script_.resize(header + input_.below(sizeof(WireHeader)));
         else
-            script_[header + choices_.below(sizeof(WireHeader))] ^=
-                static_cast<std::uint8_t>(1 + choices_.below(255));
+            script_[header + input_.below(sizeof(WireHeader))] ^=
+                static_cast<std::uint8_t>(1 + input_.below(255));
         headers_.erase(
             std::remove_if(headers_.begin(), headers_.end(),
                            [&](std::size_t at) { return at + sizeof(WireHeader) > script_.size(); }),
@@ -102,11 +84,11 @@ class Game {
     }
 
     void turn() {
-        switch (choices_.below(6)) {
+        switch (input_.below(6)) {
             case 0:
-                return say(1 + choices_.below(40));
+                return say(1 + input_.below(40));
             case 1:
-                return say(choices_.length());
+                return say(any_length(input_));
             case 2:
                 return receive();
             case 3:
@@ -128,8 +110,8 @@ class Game {
 
     void receive() {
         Post& post = posts_.emplace_back();
-        post.tag = choices_.below(tags);
-        post.buffer.assign(choices_.length() + guard, untouched);
+        post.tag = input_.below(tags);
+        post.buffer.assign(any_length(input_) + guard, untouched);
         stream_.receive(post.tag, post.buffer.data(), post.buffer.size() - guard, post.message);
         post.message.user = &post;
     }
@@ -137,7 +119,7 @@ class Game {
     void post_send() {
         Post& post = posts_.emplace_back();
         post.is_send = true;
-        post.buffer.assign(choices_.length(), 1);
+        post.buffer.assign(any_length(input_), 1);
         post.message.user = &post;
         stream_.send(1, 1, post.buffer.data(), post.buffer.size(), post.message, done_);
         std::uint8_t sink[4096];
@@ -188,7 +170,7 @@ class Game {
         sent.pop_front();
     }
 
-    Choices choices_;
+    FuzzInput input_;
     ConnectedPair pair_;
     Stream stream_;
     std::vector<std::uint8_t> script_;
