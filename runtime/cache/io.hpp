@@ -53,9 +53,6 @@ class Io {
 
     // Any thread: wait() returns, the current one or the next.
     virtual void wake() = 0;
-
-    // Transfers from and to this memory may cost less from now on. Before enter(), or on the thread.
-    virtual void register_arena(std::span<std::byte> arena) { static_cast<void>(arena); }
 };
 
 struct NamedIo {

@@ -41,10 +41,6 @@ class Loop {
     // "threads (io_uring: Operation not permitted)".
     const std::string& io_name() const { return io_.name; }
 
-    // Memory that most transfers are from and to; it stays as long as the loop. Once, before run() or on the
-    // loop's thread. io_uring pins it, if the limit of locked memory allows.
-    void register_arena(std::span<std::byte> arena) { io_.io->register_arena(arena); }
-
     // ---- Any thread
     // Runs it on the loop's thread, in order. It must not throw. Calls posted after stop() may be dropped.
     void post(std::function<void()> call);

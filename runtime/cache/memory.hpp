@@ -113,7 +113,7 @@ class Memory {
     };
     Stats stats() const;  // looks at every sample, some nanoseconds each
     std::uint64_t capacity() const { return arena_.memory().size(); }
-    std::span<std::byte> arena();  // to be registered with io_uring
+    std::span<std::byte> arena();  // all of it, also what is free
 
   private:
     static constexpr std::size_t shard_bits = 6, shard_count = 1 << shard_bits;

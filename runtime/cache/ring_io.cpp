@@ -20,7 +20,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t arena_chunk = std::size_t{1} << 30;  // the largest that the kernel registers
 constexpr unsigned largest_depth = 16384;
 
 // Operations are given to the kernel in fours, while others are still being prepared: else the disk runs dry
@@ -80,8 +79,8 @@ void RingIo::require_operations() {
     const std::unique_ptr<io_uring_probe, decltype(&io_uring_free_probe)> probe(
         io_uring_get_probe_ring(&ring_), &io_uring_free_probe);
     if (!probe) refuse("the kernel does not tell which operations it knows");
-    for (const int code : {IORING_OP_READ, IORING_OP_WRITE, IORING_OP_READ_FIXED, IORING_OP_WRITE_FIXED,
-                           IORING_OP_OPENAT, IORING_OP_CLOSE, IORING_OP_STATX, IORING_OP_POLL_ADD})
+    for (const int code : {IORING_OP_READ, IORING_OP_WRITE, IORING_OP_OPENAT, IORING_OP_CLOSE,
+                           IORING_OP_STATX, IORING_OP_POLL_ADD})
         if (!io_uring_opcode_supported(probe.get(), code))
             refuse("the kernel does not allow operation " + std::to_string(code));
 }
@@ -91,14 +90,6 @@ void RingIo::enter() {
     if (syscall(SYS_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0) != 0)
         throw Error(Status::io, std::string("the cache's io_uring could not be enabled: ") +
                                     std::strerror(errno) + "; HOCKET_CACHE_IO=threads does without");
-}
-
-void RingIo::register_arena(std::span<std::byte> arena) {
-    std::vector<iovec> chunks;
-    for (std::size_t at = 0; at < arena.size(); at += arena_chunk)
-        chunks.push_back({arena.data() + at, std::min(arena_chunk, arena.size() - at)});
-    if (io_uring_register_buffers(&ring_, chunks.data(), static_cast<unsigned>(chunks.size())) == 0)
-        arena_ = arena;
 }
 
 void RingIo::wait(std::optional<std::chrono::nanoseconds> timeout, Fifo<Operation>& done) {
@@ -160,23 +151,10 @@ void RingIo::prepare_transfer(io_uring_sqe* entry, const Transfer& transfer, std
     std::byte* const data = transfer.data + transfer.moved;
     const std::uint64_t offset = transfer.offset + transfer.moved;
     const auto length = static_cast<unsigned>(bytes);
-    const std::optional<int> chunk = chunk_of(data, bytes);
-    if (transfer.call == FileCall::read) {
-        chunk ? io_uring_prep_read_fixed(entry, transfer.fd, data, length, offset, *chunk)
-              : io_uring_prep_read(entry, transfer.fd, data, length, offset);
-    } else {
-        chunk ? io_uring_prep_write_fixed(entry, transfer.fd, data, length, offset, *chunk)
-              : io_uring_prep_write(entry, transfer.fd, data, length, offset);
-    }
-}
-
-// The chunk of the arena that holds all of it.
-std::optional<int> RingIo::chunk_of(const std::byte* data, std::size_t bytes) const {
-    const auto begin = reinterpret_cast<std::uintptr_t>(data) -
-                       reinterpret_cast<std::uintptr_t>(arena_.data());  // large if it lies before the arena
-    if (bytes == 0 || begin >= arena_.size() || bytes > arena_.size() - begin) return std::nullopt;
-    const std::size_t chunk = begin / arena_chunk;
-    return (begin + bytes - 1) / arena_chunk == chunk ? std::optional(static_cast<int>(chunk)) : std::nullopt;
+    if (transfer.call == FileCall::read)
+        io_uring_prep_read(entry, transfer.fd, data, length, offset);
+    else
+        io_uring_prep_write(entry, transfer.fd, data, length, offset);
 }
 
 void RingIo::listen_for_wakes() {

@@ -22,15 +22,12 @@ class RingIo final : public Io {
     }
     void wait(std::optional<std::chrono::nanoseconds> timeout, Fifo<Operation>& done) override;
     void wake() override;
-    // Pins the memory. Where that is not allowed (limit of locked memory) transfers stay as they were.
-    void register_arena(std::span<std::byte> arena) override;
 
   private:
     void require_operations();
     void start_queued();
     void prepare(Operation& operation, const Fault& fault);
     void prepare_transfer(io_uring_sqe* entry, const Transfer& transfer, std::size_t bytes) const;
-    std::optional<int> chunk_of(const std::byte* data, std::size_t bytes) const;
     void listen_for_wakes();
     void clear_wakes();
     void enter_kernel(std::optional<std::chrono::nanoseconds> timeout);
@@ -44,7 +41,6 @@ class RingIo final : public Io {
     unsigned most_ = 0, in_flight_ = 0;
     Fifo<Operation> queue_;   // not in flight yet
     Fifo<Operation> failed_;  // by a fault, before anything was asked of the kernel
-    std::span<std::byte> arena_;
 };
 
 }  // namespace hocket::cache

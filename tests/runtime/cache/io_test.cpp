@@ -34,60 +34,7 @@ bool refuse_io_uring(int error) {
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-// As the kernel counts them, of all rings of this process.
-long registered_buffers() {
-    long count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
-        std::ifstream info(entry.path());
-        for (std::string word; info >> word;)
-            if (word == "UserBufs:" && info >> word) count += std::stol(word);
-    }
-    return count;
-}
-
 }  // namespace
-
-TEST_CASE("Transfers within the arena, across its chunks, and beside it move the same bytes") {
-    FOR_EACH_KIND(kind);
-    // 1 GiB and a bit, in which the same 2 MiB repeat themselves.
-    constexpr std::size_t part = 2 << 20, size = (std::size_t{1} << 30) + part, guard = 1 << 20;
-    const int backing = memfd_create("arena", MFD_CLOEXEC);
-    REQUIRE(ftruncate(backing, part) == 0);
-    auto* const all = static_cast<std::byte*>(mmap(nullptr, size + 2 * guard, PROT_READ | PROT_WRITE,
-                                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    REQUIRE(all != MAP_FAILED);
-    std::byte* const arena = all + guard;
-    for (std::size_t at = 0; at < size; at += part)
-        REQUIRE(mmap(arena + at, part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, backing, 0) ==
-                arena + at);
-    const TemporaryFolder folder;
-    const int fd = make_file(folder / "a", 100'000), copy = make_file(folder / "b", 0);
-    {
-        LoopRun run(kind);
-        run.loop.register_arena({arena, size});
-        if (kind == IoKind::ring && getuid() == 0) CHECK(registered_buffers() == 2);
-        run.run([&]() -> Task<> {
-            const std::size_t chunk = std::size_t{1} << 30;
-            for (const std::ptrdiff_t at :
-                 {std::ptrdiff_t{0}, std::ptrdiff_t{-100'000}, std::ptrdiff_t{-500},
-                  static_cast<std::ptrdiff_t>(chunk - 500), static_cast<std::ptrdiff_t>(chunk - 100'000),
-                  static_cast<std::ptrdiff_t>(chunk), static_cast<std::ptrdiff_t>(size - 500),
-                  static_cast<std::ptrdiff_t>(size)}) {
-                std::byte* const to = arena + at;
-                std::memset(to, 0x5a, 100'000);
-                CHECK_RESULT(run.loop.read(fd, to, 100'000, 0), 100'000);
-                CHECK(is_content(to, 100'000, 0));
-                CHECK_RESULT(run.loop.write(copy, to, 100'000, 0), 100'000);
-                std::vector<std::byte> back(100'000);
-                CHECK_RESULT(run.loop.read(copy, back.data(), 100'000, 0), 100'000);
-                CHECK(is_content(back.data(), 100'000, 0));
-                CHECK(ftruncate(copy, 0) == 0);
-            }
-        });
-    }
-    munmap(all, size + 2 * guard);
-    for (const int each : {fd, copy, backing}) Files::close(each);
-}
 
 TEST_CASE("Where the kernel refuses io_uring, threads do it, and say why") {
     const int error = GENERATE(EPERM, ENOSYS, ENOMEM);

@@ -185,12 +185,10 @@ TEST_CASE("Direct reads of the loop stop at the end of the file, and go on from 
     const TemporaryFolder folder;
     const std::size_t size = GENERATE(as<std::size_t>(), 1, 512, 5000, 8192);
     const std::uint64_t at_most = GENERATE(as<std::uint64_t>(), 100, 1000, UINT64_MAX);
-    const bool is_registered = GENERATE(false, true);
     const int fd = make_file(folder / "a", size, O_DIRECT);
     if (fd == -EINVAL) HOCKET_SKIP("the temporary folder's file system has no direct I/O");
     const Aligned memory = aligned(16'384);
     LoopRun run(kind, [=](FileCall, const std::string&) { return Fault{0, at_most}; });
-    if (is_registered) run.loop.register_arena({memory.get(), 16'384});
     run.run([&]() -> Task<> {
         const std::int64_t n = co_await run.loop.read(fd, memory.get(), 16'384, 0);
         CHECK(n == static_cast<std::int64_t>(size));
