@@ -75,8 +75,6 @@ void take_functions(const hkt_cache_options& given, cache::CacheOptions& options
     }
 }
 
-constexpr std::int64_t day_ms = 24 * 3600 * 1000;
-
 void check(const hkt_cache_options& given) {
     if (given.size != sizeof given)
         capi::refuse(fmt::format("hkt_cache_options.size is {}, not {}; start from HKT_CACHE_OPTIONS_INIT",
@@ -100,7 +98,7 @@ void check(const hkt_cache_options& given) {
         capi::refuse(
             fmt::format("hkt_cache_options.store is {}; it must be an hkt_cache_store", given.store));
     if (given.depth < 0 || given.depth > 4096 || given.workers < 0 || given.workers > 1024 ||
-        given.timeout_ms < 0 || given.timeout_ms > day_ms)
+        given.timeout_ms < 0 || given.timeout_ms > longest_timeout_ms)
         capi::refuse(fmt::format(
             "hkt_cache_options has depth {}, workers {}, timeout_ms {}: depth is up to 4096, workers "
             "up to 1024, timeout_ms a day, and 0 is the default of each",

@@ -14,6 +14,8 @@ using Environment = std::function<const char*(const char*)>;
 
 Environment process_environment();
 
+inline constexpr std::int64_t longest_timeout_ms = 24 * 3600 * 1000;  // that anybody may ask for
+
 // Throws Error(invalid_argument): "NAME is 7; it must be from 1 to 5".
 std::int64_t check_range(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high);
 

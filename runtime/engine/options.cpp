@@ -11,8 +11,6 @@
 namespace hocket::engine {
 namespace {
 
-constexpr std::int64_t day_ms = 24 * 3600 * 1000;
-
 [[noreturn]] void refuse(const std::string& text) {
     throw Error(Status::invalid_argument, text);
 }
@@ -149,11 +147,11 @@ Options resolve(const Choices& choices, const Environment& environment) {
     resolve_tuning(options, reader, environment);
     options.executor = choices.executor == ExecutorKind::automatic ? executor_from(reader) : choices.executor;
     if (choices.timeout)
-        options.timeout =
-            std::chrono::milliseconds(check_range("timeout_ms", choices.timeout->count(), 1, day_ms));
-    else if (const auto ms = reader.number("HOCKET_TIMEOUT_MS", 1, day_ms))
+        options.timeout = std::chrono::milliseconds(
+            check_range("timeout_ms", choices.timeout->count(), 1, longest_timeout_ms));
+    else if (const auto ms = reader.number("HOCKET_TIMEOUT_MS", 1, longest_timeout_ms))
         options.timeout = std::chrono::milliseconds(*ms);
-    if (const auto ms = reader.number("HOCKET_HEARTBEAT_TIMEOUT_MS", 100, day_ms))
+    if (const auto ms = reader.number("HOCKET_HEARTBEAT_TIMEOUT_MS", 100, longest_timeout_ms))
         options.heartbeat_timeout = std::chrono::milliseconds(*ms);
     return options;
 }
