@@ -15,13 +15,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::microseconds first_look = 200us,
-                                    last_look = 10ms;  // at whether another process has loaded a sample
+// At whether another process has loaded a sample: between the first looks, and between the later ones.
+constexpr std::chrono::microseconds first_look = 200us, last_look = 10ms;
 constexpr std::chrono::milliseconds most_patience_with_peers = 5s, patience_with_silence = 30s;
-
-std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
-    return (bytes + unit - 1) / unit * unit;
-}
 
 std::string error_text(std::int64_t negative) {
     return std::generic_category().message(static_cast<int>(-negative));
@@ -98,7 +94,7 @@ Task<bool> Loader::from_disk(Load& load) {
     const std::optional<Place> place = directory_->find(load.key);
     if (!place) co_return false;
     const Entry& entry = place->entry;
-    const std::uint64_t reach = std::max(round_up(entry.bytes, place->unit), place->unit);
+    const std::uint64_t reach = std::max(align_up(entry.bytes, place->unit), place->unit);
     ArenaBlock block = co_await room(load, reach);
     if (load.gave_up) co_return false;
     const std::int64_t got = co_await loop_.read(place->fd, block.data(), reach, entry.offset);

@@ -117,12 +117,11 @@ void Loader::start_some() {
 
 // False: there is none to start.
 bool Loader::next_prefetch() {
-    const Clock::time_point deadline = Clock::now() + options_.timeout;
     while (!prefetches_.empty()) {
         const std::uint64_t key = prefetches_.front();
         prefetches_.pop_front();
         if (!memory_.begin_load(key)) continue;
-        start({.key = key, .deadline = deadline, .is_prefetch = true});
+        start({.key = key, .deadline = Clock::now() + options_.timeout, .is_prefetch = true});
         return true;
     }
     if (!order_ || no_room_ahead_) return false;
@@ -130,8 +129,11 @@ bool Loader::next_prefetch() {
     while (ahead_ < order_->size()) {
         const std::uint64_t position = ahead_++, key = order_->key(position);
         if (!memory_.begin_load(key)) continue;
-        start(
-            {.key = key, .deadline = deadline, .is_prefetch = true, .position = position, .orders = orders_});
+        start({.key = key,
+               .deadline = Clock::now() + options_.timeout,
+               .is_prefetch = true,
+               .position = position,
+               .orders = orders_});
         return true;
     }
     return false;
@@ -191,6 +193,7 @@ Task<> Loader::serve(Load& load, bool& has_ended) {
         end_turn(load);
         if (to_disk) co_await store(load.key, encoded.span(), bytes);  // the source is not read again
     } else {
+        load.block.shrink(load.bytes);  // what is written below ends where the block does
         const Block block = load.block.give_away();
         const std::optional<Lent> kept = memory_.publish(load.key, block, load.bytes, load.is_copy, to_disk);
         has_ended = true;

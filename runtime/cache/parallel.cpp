@@ -2,39 +2,23 @@
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "runtime/error.hpp"
+#include "runtime/thread.hpp"
 
 namespace hocket::cache {
 namespace {
 
-// Threads that are started meanwhile take no signals: those are for the embedder's own.
-class NoSignals {
-  public:
-    NoSignals() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    NoSignals(const NoSignals&) = delete;
-    NoSignals& operator=(const NoSignals&) = delete;
-
-  private:
-    sigset_t before_;
-};
-
-std::vector<std::jthread> start_threads(std::size_t count, const std::function<void()>& body) {
-    const NoSignals no_signals;
-    std::vector<std::jthread> threads;
+std::vector<std::thread> start_threads(std::size_t count, const std::function<void()>& body) {
+    std::vector<std::thread> threads;
     threads.reserve(count);
     try {
-        while (threads.size() < count) threads.emplace_back(body);
-    } catch (const std::system_error&) {  // no more to be had
+        while (threads.size() < count) threads.push_back(start_thread("hkt-list", body));
+    } catch (const Error&) {  // no more to be had
     }
     return threads;
 }
@@ -54,10 +38,9 @@ void parallel(std::size_t count, unsigned threads, const std::function<void(std:
             if (!problem) problem = std::current_exception();
         }
     };
-    {
-        const auto helpers = start_threads(std::min<std::size_t>(count, threads) - (count > 0), body);
-        body();
-    }
+    auto others = start_threads(std::min<std::size_t>(count, threads) - (count > 0), body);
+    body();
+    for (std::thread& other : others) other.join();
     if (problem) std::rethrow_exception(problem);
 }
 

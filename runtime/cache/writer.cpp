@@ -106,11 +106,11 @@ void Writer::write_neighbours(std::span<Payload* const> run) {
     const Room& first = *run.front()->room;
     const std::int64_t written = files_.write(first.fd, parts, first.offset);
     for (Payload* const payload : run) {
-        const Room room = *std::exchange(payload->room, std::nullopt);
         if (written == static_cast<std::int64_t>(all))
-            payload->is_written = directory_.commit(room, payload->memory.first(payload->bytes));
+            payload->is_written = directory_.commit(*payload->room, payload->memory.first(payload->bytes));
         else
-            directory_.abandon(room, written < 0 ? static_cast<int>(-written) : ENOSPC);
+            directory_.abandon(*payload->room, written < 0 ? static_cast<int>(-written) : ENOSPC);
+        payload->room.reset();  // one that fails otherwise is abandoned by the caller
     }
 }
 

@@ -89,8 +89,7 @@ std::string secret_or_default(const std::string& secret) {
     if (found.empty())
         throw Error(Status::invalid_argument,
                     "caches that exchange samples need a secret: set HOCKET_SECRET (or "
-                    "hkt_cache_options.secret) to the same "
-                    "text wherever they run");
+                    "hkt_cache_options.secret) to the same text wherever they run");
     return found;
 }
 
@@ -107,11 +106,11 @@ std::vector<Endpoint> parse_servers(std::string_view text) {
         std::string host(one.substr(0, std::min(colon, one.size())));
         if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
         if (host.empty() || port < 1 || port > 65535)
-            throw Error(Status::invalid_argument,
-                        fmt::format("\"{}\" is no server of samples; HOCKET_CACHE_SERVERS "
-                                    "(hkt_cache_options.servers) is a list "
-                                    "such as \"10.0.0.4:7000,10.0.0.5:7000\"",
-                                    one));
+            throw Error(
+                Status::invalid_argument,
+                fmt::format("\"{}\" is no server of samples; HOCKET_CACHE_SERVERS "
+                            "(hkt_cache_options.servers) is a list such as \"10.0.0.4:7000,10.0.0.5:7000\"",
+                            one));
         servers.push_back({std::move(host), port});
     }
     return servers;
@@ -177,8 +176,7 @@ int serve(cache::Cache& cache, const std::string& host, int port, const std::str
     if (cache.options().decode)
         throw Error(Status::invalid_argument,
                     "hkt_cache_serve: a cache that serves gives encoded samples, which those who ask decode: "
-                    "open it without a "
-                    "decoder");
+                    "open it without a decoder");
     auto service = service_of(
         cache, -1, secret_or_default(secret),
         transport::listen_on({host, port}, transport::Clock::now() + patience,

@@ -119,7 +119,6 @@ TEST_CASE("what was read lies on the disk for the next process, whatever does th
 TEST_CASE("another dataset does not see it, another decoder does") {
     const TemporaryFolder folder;
     Slow source;
-    { Cache(over(source, folder.path())).prefetch({}); }
     {
         Cache cache(over(source, folder.path()));
         get_all(cache, source);
