@@ -1,13 +1,12 @@
 // A digest of facts, taken in one by one.
 #pragma once
 
-#include <xxhash.h>
-
 #include <cstdint>
 #include <memory>
 #include <string_view>
 
 #include "runtime/cache/segment.hpp"
+#include "runtime/xxh3.hpp"
 
 namespace hocket::cache {
 

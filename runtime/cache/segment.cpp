@@ -1,10 +1,10 @@
 #include "runtime/cache/segment.hpp"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
+
+#include "runtime/xxh3.hpp"
 
 namespace hocket::cache {
 namespace {

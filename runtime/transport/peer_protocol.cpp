@@ -1,13 +1,13 @@
 #include "runtime/transport/peer_protocol.hpp"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <bit>
 #include <cstring>
 #include <new>
 
 #include "runtime/transport/frame.hpp"
+#include "runtime/xxh3.hpp"
 
 namespace hocket::transport {
 namespace {
