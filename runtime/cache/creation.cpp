@@ -114,11 +114,18 @@ Creation create_segment(const Files& files, const std::string& folder, const Dig
         return creation;
     }
     creation.adoption = adopt(files, folder);
+    int error = lock.read_creations(creation.count);
 
     const auto wanted = plan_segment(payload_bytes, limit, UINT64_MAX);
     const auto room = room_for(wanted ? wanted->file_bytes + extent_slack(wanted->file_bytes) : 0, files,
                                folder, dataset, limit, creation);
-    if (room) make_in(*room, files, folder, dataset, limit, payload_bytes, creation);
+    if (!error && room) make_in(*room, files, folder, dataset, limit, payload_bytes, creation);
+    if (creation.segment) error = lock.write_creations(++creation.count);
+    if (!error) return creation;
+    // A segment that others do not come to know of must not hold anything.
+    if (creation.segment) files.unlink(creation.segment->path());
+    creation.segment.reset();
+    creation.trouble = describe(folder + "/lock", error) + advice(error);
     return creation;
 }
 

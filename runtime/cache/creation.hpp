@@ -15,6 +15,7 @@ namespace hocket::cache {
 struct Creation {
     std::shared_ptr<Segment> segment;  // owned; null: see trouble
     std::string trouble;               // what forbids it, and what can be done
+    std::uint64_t count = 0;           // of creations in the folder, with this one
     std::uint64_t evicted = 0;         // segments of other datasets
     Adoption adoption;
 };

@@ -14,6 +14,7 @@ namespace {
 // File systems count time in ticks: a second change within one does not show.
 constexpr std::int64_t tick_ns = 100'000'000;
 
+constexpr std::chrono::milliseconds look_interval{100};
 constexpr std::size_t most_findings = 100;
 constexpr int most_listings = 5;
 
@@ -44,9 +45,26 @@ void Directory::refresh() {
     for (const auto& known : unread) read_entries(*known);
 }
 
+void Directory::look_at_once() {
+    {
+        const std::scoped_lock lock(refresh_mutex_);
+        look_again_ = {};
+    }
+    refresh();
+}
+
+// What others create shows in the count. What else happens there (files are sealed, evicted, removed by hand)
+// need not be noticed at once.
 void Directory::list_if_changed() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= look_again_) creations_.look_again();
+    const auto created = creations_.read();
+    const bool is_created = created && *created != known_creations_;
+    if (created && !is_created && now < look_again_) return;
+    look_again_ = now + look_interval;
     std::int64_t changed_ns = time_of_change(files_, options_.folder);
-    if (changed_ns == listed_ns_ && !list_again_) return;
+    if (changed_ns == listed_ns_ && !list_again_ && !is_created) return;
+    if (created) known_creations_ = *created;
     // A file that is renamed while the names are read may be missed under both.
     for (int tries = 0; tries < most_listings; ++tries) {
         list_again_ = false;

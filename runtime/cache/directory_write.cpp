@@ -55,6 +55,8 @@ std::shared_ptr<Segment> Directory::create(Pen& pen, std::uint64_t bytes) {
         return {};
     }
     pen.trouble.clear();
+    std::uint64_t before = creation.count - 1;
+    known_creations_.compare_exchange_strong(before, creation.count);  // else others created some, too
     auto known = std::make_shared<Known>();
     known->segment = creation.segment;
     const std::scoped_lock lock(table_mutex_);
@@ -133,6 +135,7 @@ void Directory::lose(const Segment& segment, int error) {
 }
 
 void Directory::flush() {
+    look_at_once();
     for (const auto& segment : segments()) {
         const int error = segment->is_owned() ? segment->sync() : 0;
         if (!error) continue;

@@ -9,8 +9,6 @@
 #include <system_error>
 #include <thread>
 
-#include "runtime/cache/descriptor.hpp"
-
 namespace hocket::cache {
 namespace {
 
@@ -84,12 +82,32 @@ int FolderLock::try_once(const std::string& path) {
     if (const int result = files_.lock(fd.get(), LOCK_EX | LOCK_NB); result < 0) return result;
     // Somebody may have emptied the folder while we opened the file, and others lock a new one.
     if (!is_file_at(files_, fd.get(), path)) return -EWOULDBLOCK;
-    fd_ = fd.release();
+    fd_ = std::move(fd);
     return 0;
 }
 
-FolderLock::~FolderLock() {
-    if (fd_ >= 0) Files::close(fd_);
+int FolderLock::read_creations(std::uint64_t& count) const {
+    count = 0;
+    const std::int64_t read = files_.read(fd_.get(), &count, sizeof count, 0);
+    if (read < 0) return static_cast<int>(read);
+    return read == sizeof count ? 0 : write_creations(0);
+}
+
+int FolderLock::write_creations(std::uint64_t count) const {
+    const std::int64_t written = files_.write(fd_.get(), &count, sizeof count, 0);
+    if (written < 0) return static_cast<int>(written);
+    return written == sizeof count ? 0 : -EIO;
+}
+
+std::optional<std::uint64_t> CreationCount::read() {
+    std::uint64_t count = 0;
+    if (fd_.get() < 0) fd_ = Descriptor(files_.open(path_, O_RDONLY));
+    if (fd_.get() < 0 || files_.read(fd_.get(), &count, sizeof count, 0) < 0) return {};
+    return count;
+}
+
+void CreationCount::look_again() {
+    if (fd_.get() >= 0 && !is_file_at(files_, fd_.get(), path_)) fd_ = Descriptor();
 }
 
 }  // namespace hocket::cache

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cache/descriptor.hpp"
 #include "runtime/cache/files.hpp"
 #include "runtime/cache/segment.hpp"
 
@@ -32,20 +33,37 @@ int list_segments(const Files& files, const std::string& folder, std::vector<Seg
 class FolderLock {
   public:
     FolderLock(const Files& files, const std::string& folder, std::chrono::milliseconds patience);
-    ~FolderLock();
     FolderLock(const FolderLock&) = delete;
     FolderLock& operator=(const FolderLock&) = delete;
 
     bool is_held() const { return why_.empty(); }
     const std::string& why() const { return why_; }
 
+    // Of segments, so far; the file takes up its block from then on. 0 or -errno.
+    int read_creations(std::uint64_t& count) const;
+    int write_creations(std::uint64_t count) const;
+
   private:
     // 0, or -errno; -EWOULDBLOCK: somebody else has it.
     int try_once(const std::string& path);
 
     const Files& files_;
-    int fd_ = -1;
+    Descriptor fd_;
     std::string why_;
+};
+
+// How many segments were ever created in the folder: FOLDER/lock says it. Read by those who look out for what
+// others create; one thread.
+class CreationCount {
+  public:
+    CreationCount(const Files& files, const std::string& folder) : files_(files), path_(folder + "/lock") {}
+    std::optional<std::uint64_t> read();  // nothing: it cannot be read
+    void look_again();                    // at whether the file is still the one that is read
+
+  private:
+    const Files& files_;
+    const std::string path_;
+    Descriptor fd_;
 };
 
 inline constexpr std::chrono::milliseconds folder_patience{10'000};

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <future>
 #include <thread>
 
@@ -92,6 +93,36 @@ TEST_CASE("two open folders see each other's records without sealing, and know a
     CHECK(reader.stats().corrupt == 0);
     writer.reset();
     CHECK(get(reader, files, 2990) == payload_of(2990, 5000));
+}
+
+TEST_CASE("what others create is found at once, however many create") {
+    const Files files;
+    const TemporaryFolder folder;
+    constexpr std::uint64_t limit = 100 * MiB;  // small segments
+    std::deque<Directory> all;
+    for (int i = 0; i < 3; ++i) all.emplace_back(files, options_for(folder.path(), limit));
+    for (std::uint64_t key = 0; key < 60; ++key) {
+        REQUIRE(put(all[key % 3], files, key, payload_of(key, 400'000)));
+        Directory& reader = all[(key + 1 + key / 3 % 2) % 3];
+        reader.refresh();
+        REQUIRE(get(reader, files, key) == payload_of(key, 400'000));
+    }
+    CHECK(all[0].stats().segments > 20);
+}
+
+TEST_CASE("who has the folder open goes on where it is emptied, and finds what others write there then") {
+    const Files files;
+    const TemporaryFolder folder;
+    Directory reader(files, options_for(folder.path()));
+    for (std::uint64_t key = 0; key < 3; ++key) {
+        Directory writer(files, options_for(folder.path()));
+        REQUIRE(put(writer, files, key, payload_of(key, 10)));
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (!reader.find(key) && std::chrono::steady_clock::now() < deadline) reader.refresh();
+        CHECK(get(reader, files, key) == payload_of(key, 10));
+        for (const auto& each : std::filesystem::directory_iterator(folder.path()))
+            std::filesystem::remove(each.path());
+    }
 }
 
 TEST_CASE("a segment that is sealed while the folder is being listed is found all the same") {
