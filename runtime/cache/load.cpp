@@ -52,9 +52,17 @@ Task<> Loader::bring(Load& load, KeyFlight& flight) {
 
 RoomGate::Use Loader::use_of(const Load& load, bool is_decoded) const {
     const bool is_final = is_decoded || !options_.decode || load.is_put;
-    return {.bytes = 0,
-            .position = load.is_prefetch ? std::optional(load.position.value_or(UINT64_MAX)) : std::nullopt,
-            .share = is_final ? Share::none : Share::encoded};
+    const Share share = is_final ? Share::none : Share::encoded;
+    if (!load.is_prefetch) return {.bytes = 0, .share = share};
+    const bool may_displace = load.position && is_near(*load.position);
+    return {.bytes = 0, .position = may_displace ? *load.position : UINT64_MAX, .share = share};
+}
+
+// Further ahead, a sample takes only room that nothing with a position of its own is in. With memory for a
+// part of the samples, loading half of it ahead still spares that part of the loads, as loading nothing ahead
+// would; loading all of it ahead would spare few.
+bool Loader::is_near(std::uint64_t position) const {
+    return position < memory_.cursor() + std::max<std::uint64_t>(options_.depth, memory_.evictable() / 2);
 }
 
 // There was no room for a prefetch. True: nobody waits for it, and the load ends. False: somebody has come.

@@ -100,8 +100,7 @@ void Loader::pump() {
     is_pumping_ = false;
 }
 
-// Whoever waits goes first. Prefetches leave a quarter of the depth to them, and wait until the disk has
-// caught up: what they bring is to be stored.
+// Whoever waits goes first. Prefetches leave a quarter of the depth to them.
 void Loader::start_some() {
     const bool is_behind = unwritten_bytes_ > memory_.capacity() / 4;
     while (!demanded_.empty() && in_flight_ < options_.depth &&
@@ -111,13 +110,16 @@ void Loader::start_some() {
         start(std::move(load));
     }
     const unsigned most = std::max(1u, options_.depth - options_.depth / 4);
-    while (in_flight_ < most && !is_behind && next_prefetch()) {
+    while (in_flight_ < most && next_prefetch(is_behind)) {
     }
 }
 
-// False: there is none to start.
-bool Loader::next_prefetch() {
-    while (!prefetches_.empty()) {
+// False: there is none to start. Prefetches wait until the disk has caught up, for what they bring is to be
+// stored; but those that are wanted next do not, lest the disk slows down who reads faster than it writes.
+bool Loader::next_prefetch(bool is_behind) {
+    if (is_behind && (!order_ || options_.store == Store::all || ahead_ >= memory_.cursor() + options_.depth))
+        return false;
+    while (!prefetches_.empty() && !is_behind) {
         const std::uint64_t key = prefetches_.front();
         prefetches_.pop_front();
         if (!memory_.begin_load(key)) continue;
@@ -182,7 +184,7 @@ Task<> Loader::serve(Load& load, bool& has_ended) {
     load.spare = &spare;
     co_await bring(load, flight);
     if (load.gave_up) co_return;
-    const bool to_disk = load.is_fresh && may_store(load);
+    const bool to_disk = load.is_fresh && may_store();
     if (options_.decode && !load.is_decoded) {
         const std::uint64_t bytes = load.bytes;
         ArenaBlock encoded = std::move(load.block);

@@ -79,7 +79,7 @@ class Loader {
     // loader.cpp: which loads run
     void pump();
     void start_some();
-    bool next_prefetch();
+    bool next_prefetch(bool is_behind);
     void start(Load load);
     Task<> run(Load load);
     Task<> serve(Load& load, bool& has_ended);
@@ -98,6 +98,7 @@ class Loader {
     Task<bool> wait_for_flight(Load& load, KeyFlight& flight);
     Task<ArenaBlock> room(Load& load, std::uint64_t bytes);
     RoomGate::Use use_of(const Load& load, bool is_decoded) const;
+    bool is_near(std::uint64_t position) const;
     bool give_up(Load& load);
     bool keep_spare(Load& load);
     void take(Load& load, Value& value);
@@ -105,7 +106,7 @@ class Loader {
     // store.cpp: onto the disk
     struct Look;
     struct Offer;
-    bool may_store(const Load& load);
+    bool may_store();
     class Writing;
     Task<bool> store(std::uint64_t key, std::span<std::byte> memory, std::uint64_t bytes);
     Task<> run_put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, bool own, Done done);

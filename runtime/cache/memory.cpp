@@ -307,6 +307,11 @@ Memory::Stats Memory::stats() const {
     return stats;
 }
 
+std::uint64_t Memory::evictable() const {
+    const std::lock_guard lock(mutex_);
+    return queue_.size();
+}
+
 std::span<std::byte> Memory::arena() {
     return arena_.memory();
 }

@@ -111,7 +111,8 @@ class Memory {
         std::uint64_t prefetched;            // first gets of what begin_load() has brought, or is bringing
         std::uint64_t evicted, table_bytes;
     };
-    Stats stats() const;  // looks at every sample, some nanoseconds each
+    Stats stats() const;              // looks at every sample, some nanoseconds each
+    std::uint64_t evictable() const;  // samples that were not lent when room was needed last
     std::uint64_t capacity() const { return arena_.memory().size(); }
     std::span<std::byte> arena();  // all of it, also what is free
 

@@ -11,11 +11,10 @@ namespace hocket::cache {
 using namespace std::chrono_literals;
 
 // Whoever waits for samples does not wait for a disk that is slower than the source: beyond half of the
-// memory, what is fetched for them is not stored this time.
-bool Loader::may_store(const Load& load) {
+// memory, what is fetched is not stored this time.
+bool Loader::may_store() {
     if (directory_ == nullptr || options_.store == Store::none) return false;
-    if (load.is_prefetch || options_.store == Store::all || unwritten_bytes_ <= memory_.capacity() / 2)
-        return true;
+    if (options_.store == Store::all || unwritten_bytes_ <= memory_.capacity() / 2) return true;
     ++counters_.writes_skipped;
     return false;
 }

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <fstream>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -274,6 +276,39 @@ TEST_CASE("with an order, samples are there before they are asked for, in little
     CHECK(cache.stats().memory.used <= 600 * KiB);
     cache.set_order(std::span(order).first(10), 5);
     CHECK(cache.cursor() == 5);
+}
+
+TEST_CASE(
+    "with memory for half of the samples half of them are loaded each epoch, however much time there is") {
+    Slow source;
+    source.count = 400;
+    source.most = 8 * KiB;
+    CacheOptions options = over(source);
+    options.memory_bytes = 1100 * KiB;  // about half of the 400
+    options.depth = 16;
+    Cache cache(std::move(options));
+    constexpr std::uint64_t epochs = 6;
+    std::vector<std::uint64_t> order;
+    for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
+        std::vector<std::uint64_t> keys(source.count);
+        std::iota(keys.begin(), keys.end(), 0);
+        std::shuffle(keys.begin(), keys.end(), std::mt19937_64(epoch));
+        order.insert(order.end(), keys.begin(), keys.end());
+    }
+    cache.set_order(order, 0);
+    std::uint64_t before = 0;
+    for (std::uint64_t i = 0; i < order.size(); ++i) {
+        cache.release(cache.get(order[i]));
+        if (i % 4 == 0) std::this_thread::sleep_for(500us);
+        if (i + 1 == 2 * source.count) before = source.reads;
+    }
+    const auto resident = static_cast<double>(cache.stats().memory.resident) / source.count;
+    CHECK(resident > 0.4);
+    const double loaded =
+        static_cast<double>(source.reads - before) / static_cast<double>((epochs - 2) * source.count);
+    INFO(resident << " resident");
+    CHECK(loaded < 1.1 - resident);
+    CHECK(cache.stats().memory.prefetched > order.size() / 4);
 }
 
 TEST_CASE("memory holds its limit under eight threads, with a decoder that needs more than it is given") {
