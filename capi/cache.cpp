@@ -87,8 +87,7 @@ void check(const hkt_cache_options& given) {
     if (given.read != nullptr && text_of(given.dataset).empty())
         capi::refuse(
             "hkt_cache_options.read needs a dataset: a name and a version of the samples, so that what lies "
-            "on the "
-            "disk is never taken for other samples");
+            "on the disk is never taken for other samples");
     if (given.comm != nullptr && given.servers != nullptr)
         capi::refuse(
             "hkt_cache_options has both comm and servers: a sample's owner is either a rank or a server");

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <span>
+
 namespace hocket::cache {
 
 Batch::Batch(Memory& memory, Lent* samples, std::size_t count, Clock::time_point deadline)
@@ -18,6 +21,7 @@ Batch* Batch::create(Memory& memory, Lent* samples, std::size_t count, Clock::ti
 }
 
 void Batch::open(std::size_t there) {
+    is_open_.store(true, std::memory_order_release);
     holders_.fetch_sub(there, std::memory_order_relaxed);
     missing_.fetch_sub(there + 1, std::memory_order_acq_rel);
 }
@@ -41,6 +45,31 @@ void Batch::failed(std::size_t, const Error& error) {
     answered();
 }
 
+// What it holds already is not given back before it is whole: then waiting for room is in vain.
+void Batch::found_no_room(std::uint64_t bytes) {
+    if (!is_open_.load(std::memory_order_acquire)) return;  // it will hear again
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t held = held_bytes();
+    if (error_ || held + bytes <= memory_.capacity()) return;
+    error_.emplace(
+        Status::limit,
+        fmt::format("a batch of {} samples does not fit into the cache's memory of {} bytes: those "
+                    "that are there take {}, and the next one {}: get fewer at once, or give the "
+                    "cache more (memory_bytes, HOCKET_CACHE_MEMORY)",
+                    count_, memory_.capacity(), held, bytes));
+    is_hopeless_ = true;
+    complete_.notify_all();
+}
+
+std::uint64_t Batch::held_bytes() const {
+    std::map<const std::byte*, std::uint64_t> held;  // a sample may be there several times
+    for (const Lent& lent : std::span(samples_, count_))
+        if (lent.resident != nullptr) held.emplace(lent.data, Arena::rounded(lent.bytes));
+    std::uint64_t sum = 0;
+    for (const auto& [data, bytes] : held) sum += bytes;
+    return sum;
+}
+
 void Batch::answered() {
     if (missing_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
         const std::lock_guard lock(mutex_);
@@ -53,35 +82,39 @@ void Batch::let_go() {
     if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
 
+bool Batch::is_over() const {
+    return missing_.load(std::memory_order_acquire) == 0 || is_hopeless_.load();
+}
+
 bool Batch::test() {
-    if (missing_.load(std::memory_order_acquire) != 0 && Clock::now() < deadline_) return false;
+    if (!is_over() && Clock::now() < deadline_) return false;
     end();
     return true;
 }
 
 void Batch::wait() {
-    if (missing_.load(std::memory_order_acquire) != 0) {
+    if (!is_over()) {
         std::unique_lock lock(mutex_);
-        complete_.wait_until(lock, deadline_,
-                             [this] { return missing_.load(std::memory_order_acquire) == 0; });
+        complete_.wait_until(lock, deadline_, [this] { return is_over(); });
     }
     end();
 }
 
 void Batch::end() {
     std::optional<Error> error;
+    std::size_t late = 0;
     {
         const std::lock_guard lock(mutex_);
         error = error_;
-        const std::size_t missing = missing_.load(std::memory_order_acquire);
-        if (missing != 0 && !error)
-            error.emplace(
-                Status::timeout,
-                fmt::format("{} of {} samples are not there at the deadline: the source does not answer, or "
-                            "too much of the cache's memory is lent ({} of {} bytes)",
-                            missing, count_, memory_.stats().lent, memory_.capacity()));
-        abandoned_ = error.has_value();
+        late = missing_.load(std::memory_order_acquire);
+        abandoned_ = error || late != 0;
     }
+    if (late != 0 && !error)
+        error.emplace(
+            Status::timeout,
+            fmt::format("{} of {} samples are not there at the deadline: the source does not answer, or "
+                        "too much of the cache's memory is lent ({} of {} bytes)",
+                        late, count_, memory_.stats().lent, memory_.capacity()));
     if (error) {  // nobody else writes to samples_ any more
         for (std::size_t i = 0; i < count_; ++i) {
             if (samples_[i].resident != nullptr) memory_.release(samples_[i]);

@@ -33,10 +33,13 @@ class Batch final : public Request, public Waiter {
 
     void have(std::size_t index, const Lent& lent) override;
     void failed(std::size_t index, const Error& error) override;
+    void found_no_room(std::uint64_t bytes) override;
 
   private:
     Batch(Memory& memory, Lent* samples, std::size_t count, Clock::time_point deadline);
     ~Batch() = default;
+    bool is_over() const;
+    std::uint64_t held_bytes() const;
     void answered();
     void let_go();
     void end();  // throws
@@ -47,7 +50,9 @@ class Batch final : public Request, public Waiter {
     const Clock::time_point deadline_;
     std::atomic<std::size_t> holders_;  // the owner, and every sample to come
     std::atomic<std::size_t> missing_;  // samples to come, and one until open()
-    std::mutex mutex_;                  // for what follows
+    std::atomic<bool> is_open_ = false;
+    std::atomic<bool> is_hopeless_ = false;  // there will never be room for all of it
+    std::mutex mutex_;                       // for what follows, and samples_ from open() on
     std::condition_variable complete_;
     bool abandoned_ = false;      // the owner is gone: samples that come are given back
     std::optional<Error> error_;  // the first

@@ -1,9 +1,9 @@
 // The disk level: a folder of segments that several processes share. It says where a payload lies and where a
 // new one may be put; moving the bytes is the caller's.
 //
-//   FOLDER/lock              flock: held while files are created, adopted, evicted; says how many segments
-//   were
-//                            created so far: whoever looks for a key of another process looks there first
+//   FOLDER/lock              flock: held while files are created, adopted, evicted; in it the number of
+//   segments
+//                            created so far: whoever looks for what others write looks there first
 //   FOLDER/flights           one byte a key (OFD locks): who is loading it just now
 //   FOLDER/<identity>.making a segment that is being created, under the lock
 //   FOLDER/<identity>.open   a segment that a process is writing; it holds its flock, which the kernel drops
@@ -163,9 +163,8 @@ class Directory {
     std::vector<std::string> findings() const;
     void drop(const Segment& segment);
 
-    // directory_refresh.cpp
+    // directory_refresh.cpp; but for the first all under refresh_mutex_
     void look_at_once();
-    // under refresh_mutex_
     void list_if_changed();
     void list();
     void open_listed(const SegmentName& name);

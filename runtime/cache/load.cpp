@@ -53,7 +53,7 @@ Task<> Loader::bring(Load& load, KeyFlight& flight) {
 RoomGate::Use Loader::use_of(const Load& load, bool is_decoded) const {
     const bool is_final = is_decoded || !options_.decode || load.is_put;
     const Share share = is_final ? Share::none : Share::encoded;
-    if (!load.is_prefetch) return {.bytes = 0, .share = share};
+    if (!load.is_prefetch) return {.bytes = 0, .share = share, .key = load.key};
     const bool may_displace = load.position && is_near(*load.position);
     return {.bytes = 0, .position = may_displace ? *load.position : UINT64_MAX, .share = share};
 }
@@ -93,6 +93,7 @@ Task<ArenaBlock> Loader::room(Load& load, std::uint64_t bytes) {
     ArenaBlock block = gate_.look(use);
     if (block || give_up(load)) co_return block;
     use.position.reset();
+    use.key = load.key;
     block = co_await gate_.wait(use, load.deadline);
     if (!block) throw Error(Status::timeout, gate_.why_full(bytes));
     co_return block;
@@ -106,6 +107,7 @@ Task<bool> Loader::from_disk(Load& load) {
     ArenaBlock block = co_await room(load, reach);
     if (load.gave_up) co_return false;
     const std::int64_t got = co_await loop_.read(place->fd, block.data(), reach, entry.offset);
+    if (got == -EAGAIN || got == -ENOMEM) co_return false;  // no fault of the record
     if (got < static_cast<std::int64_t>(entry.bytes) ||
         !Directory::is_right(*place, {block.data(), entry.bytes})) {
         directory_->forget(*place);
@@ -221,7 +223,8 @@ Task<> Loader::call_read(Load& load) {
         Value value(gate_, use_of(load, false), deadline, options_.decode ? nullptr : load.spare);
         const auto call = [&] { return options_.read(load.key, value); };
         const Status status = co_await loop_.on_worker(readers_, call);
-        if (value.found_no_room() && load.is_prefetch) {
+        if (value.found_no_room()) {
+            if (!load.is_prefetch) throw Error(Status::timeout, value.trouble());
             if (give_up(load)) co_return;
             continue;
         }
@@ -235,10 +238,13 @@ Task<> Loader::decode(Load& load, std::span<const std::byte> encoded) {
     for (;;) {
         const Clock::time_point deadline =
             load.is_prefetch ? Clock::now() + patience_of_prefetch : load.deadline;
-        Value value(gate_, use_of(load, true), deadline, load.spare, encoded.size());
+        RoomGate::Use use = use_of(load, true);
+        use.beside = encoded.size();
+        Value value(gate_, use, deadline, load.spare);
         const auto call = [&] { return options_.decode(load.key, encoded, value); };
         const Status status = co_await loop_.on_worker(decoders_, call);
-        if (value.found_no_room() && load.is_prefetch) {
+        if (value.found_no_room()) {
+            if (!load.is_prefetch) throw Error(Status::timeout, value.trouble());
             if (give_up(load)) co_return;
             continue;
         }

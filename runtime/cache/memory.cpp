@@ -197,6 +197,14 @@ std::optional<Block> Memory::reserve(std::uint64_t bytes, std::optional<std::uin
     return make_room(bytes, above);  // for what was released before it was known that somebody wants room
 }
 
+void Memory::tell_waiters_no_room(std::uint64_t key, std::uint64_t bytes) {
+    Shard& shard = shard_of(key);
+    const std::lock_guard lock(shard.mutex);
+    const auto waiting = shard.waiting.find(key);
+    if (waiting == shard.waiting.end()) return;
+    for (const Wait& wait : waiting->second) wait.waiter->found_no_room(bytes);
+}
+
 void Memory::free(const Block& block) {
     {
         const std::lock_guard lock(mutex_);

@@ -45,6 +45,9 @@ class Waiter {
   public:
     virtual void have(std::size_t index, const Lent& lent) = 0;  // to be released
     virtual void failed(std::size_t index, const Error& error) = 0;
+    // There is no room now for a sample that it waits for, which takes so many bytes of the arena until it is
+    // there. Any thread; must not call the memory, but for its capacity.
+    virtual void found_no_room(std::uint64_t bytes) { static_cast<void>(bytes); }
 
   protected:
     ~Waiter() = default;
@@ -94,6 +97,7 @@ class Memory {
     // never be, it is more than the capacity.
     std::optional<Block> reserve(std::uint64_t bytes,
                                  std::optional<std::uint64_t> sooner_than = std::nullopt);
+    void tell_waiters_no_room(std::uint64_t key, std::uint64_t bytes);  // see Waiter
     void free(const Block& block);
     void shrink(Block& block, std::uint64_t bytes);  // gives back its tail
     // The sample is there: `bytes` at the start of the block, whose tail is given back. From now on the block

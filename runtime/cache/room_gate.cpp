@@ -8,6 +8,9 @@ namespace hocket::cache {
 
 using namespace std::chrono_literals;
 
+// Deadlines pass without anything changing, and what those hold who wait becomes more without any room.
+constexpr std::chrono::milliseconds look_interval = 50ms;
+
 ArenaBlock::~ArenaBlock() {
     if (gate_ == nullptr) return;
     gate_->memory_.free(block_);
@@ -66,6 +69,12 @@ ArenaBlock RoomGate::look(const Use& use, bool& is_full) {
     return ArenaBlock(*this, *block, use.share, use.bytes);
 }
 
+ArenaBlock RoomGate::look_or_tell(const Use& use) {
+    ArenaBlock block = look(use);
+    if (!block && use.key) memory_.tell_waiters_no_room(*use.key, use.bytes + use.beside);
+    return block;
+}
+
 bool RoomGate::take_spares_back() {
     std::vector<ArenaBlock> taken;
     const std::lock_guard lock(spares_mutex_);
@@ -91,7 +100,7 @@ struct RoomGate::Turn {
 
 Task<ArenaBlock> RoomGate::wait(Use use, Clock::time_point deadline) {
     for (;;) {
-        ArenaBlock block = look(use);
+        ArenaBlock block = look_or_tell(use);
         if (block || Clock::now() >= deadline) co_return block;
         if (!ticking_) {
             ticking_ = true;
@@ -106,9 +115,11 @@ ArenaBlock RoomGate::wait_blocking(Use use, Clock::time_point deadline) {
         std::unique_lock lock(mutex_);
         const std::uint64_t seen = changes_;
         lock.unlock();
-        if (ArenaBlock block = look(use)) return block;
+        if (ArenaBlock block = look_or_tell(use)) return block;
         lock.lock();
-        if (!change_.wait_until(lock, deadline, [&] { return changes_ != seen; })) return {};
+        change_.wait_until(lock, std::min(deadline, Clock::now() + look_interval),
+                           [&] { return changes_ != seen; });
+        if (changes_ == seen && Clock::now() >= deadline) return {};
     }
 }
 
@@ -127,16 +138,16 @@ void RoomGate::resume_all() {
     for (const auto handle : turn) handle.resume();
 }
 
-// Deadlines pass without anything changing.
 Task<> RoomGate::tick() {
     do {
-        co_await loop_.delay(50ms);
+        co_await loop_.delay(look_interval);
         resume_all();
     } while (!waiting_.empty());
     ticking_ = false;
 }
 
-void RoomGate::check_fits(std::uint64_t bytes, std::uint64_t beside) const {
+void RoomGate::check_fits(const Use& use) const {
+    const std::uint64_t bytes = use.bytes, beside = use.beside;
     if (beside == 0 || (bytes <= memory_.capacity() && beside <= memory_.capacity() - bytes)) return;
     throw Error(
         Status::limit,

@@ -86,11 +86,14 @@ class RoomGate {
 
     RoomGate(Memory& memory, Loop& loop);  // takes Memory::on_room
 
-    // What room is for. position: of a prefetch, see Memory::reserve.
+    // What room is for. position: of a prefetch, see Memory::reserve. key: who waits for it hears when there
+    // is none. beside: bytes of the arena that stay taken meanwhile.
     struct Use {
         std::uint64_t bytes;
         std::optional<std::uint64_t> position = std::nullopt;
         Share share = Share::none;
+        std::optional<std::uint64_t> key = std::nullopt;
+        std::uint64_t beside = 0;
     };
 
     // Empty: there was none until the deadline. Throws Error(limit): there can never be.
@@ -100,8 +103,7 @@ class RoomGate {
     // What is there now. Throws Error(limit). Thread-safe.
     ArenaBlock look(const Use& use);
 
-    // Throws Error(limit): it will never fit while `beside` bytes of the same load stay.
-    void check_fits(std::uint64_t bytes, std::uint64_t beside) const;
+    void check_fits(const Use& use) const;  // throws Error(limit): it never will
 
     void changed();  // there may be room. Thread-safe
 
@@ -114,6 +116,7 @@ class RoomGate {
 
     struct Turn;  // awaits the next change
     ArenaBlock look(const Use& use, bool& is_full);
+    ArenaBlock look_or_tell(const Use& use);
     bool take_spares_back();
     void give_share(Share share, std::uint64_t bytes);
     void resume_all();

@@ -11,7 +11,7 @@ std::byte* Value::reserve(std::uint64_t wanted) noexcept {
             return nullptr;
         }
         use_.bytes = wanted;
-        gate_.check_fits(wanted, beside_);
+        gate_.check_fits(use_);
         ArenaBlock spare = spare_ == nullptr ? ArenaBlock() : spare_->take();
         if (spare && spare.bytes() >= wanted) {
             block = std::move(spare);

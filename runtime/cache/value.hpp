@@ -11,10 +11,8 @@ namespace hocket::cache {
 class Value {
   public:
     // use: what the room is for, but for the bytes. spare: is taken if it is large enough, may be null.
-    // beside: bytes of the arena that stay taken meanwhile.
-    Value(RoomGate& gate, RoomGate::Use use, RoomGate::Clock::time_point deadline, Spare* spare,
-          std::uint64_t beside = 0)
-        : gate_(gate), use_(use), deadline_(deadline), spare_(spare), beside_(beside) {}
+    Value(RoomGate& gate, RoomGate::Use use, RoomGate::Clock::time_point deadline, Spare* spare)
+        : gate_(gate), use_(use), deadline_(deadline), spare_(spare) {}
 
     // Once. Null: there will be no such room, or none came until the deadline.
     std::byte* reserve(std::uint64_t bytes) noexcept;
@@ -31,7 +29,6 @@ class Value {
     RoomGate::Use use_;
     const RoomGate::Clock::time_point deadline_;
     Spare* const spare_;
-    const std::uint64_t beside_;
     std::string trouble_;
     bool found_no_room_ = false;
 };

@@ -254,6 +254,30 @@ TEST_CASE("when all memory is lent, a get ends at its deadline and says so; a re
     cache.release(fourth);
 }
 
+TEST_CASE("a batch that can never fit into the memory fails at once, and leaves the cache as it was") {
+    Slow source;
+    CacheOptions options = over(source);
+    options.memory_bytes = 256 * KiB;
+    options.read = [](std::uint64_t, Value& sample) {
+        return sample.reserve(20 * KiB) == nullptr ? Status::limit : Status::success;
+    };
+    Cache cache(std::move(options));
+    std::vector<std::uint64_t> keys(40);
+    std::iota(keys.begin(), keys.end(), 0);
+    std::vector<Lent> samples(keys.size());
+    const auto start = std::chrono::steady_clock::now();
+    std::string text;
+    CHECK(status_of([&] { cache.wait(cache.get_batch(keys, samples.data())); }, &text) == Status::limit);
+    CHECK(text.find("40 samples") != std::string::npos);
+    CHECK(std::chrono::steady_clock::now() - start < 10s);  // of the deadline's 20
+    // The same sample a hundred times takes its room once.
+    keys.assign(100, 7);
+    samples.assign(100, {});
+    cache.wait(cache.get_batch(keys, samples.data()));
+    for (const Lent& lent : samples) cache.release(lent);
+    CHECK(cache.stats().memory.lent == 0);
+}
+
 TEST_CASE("with an order, samples are there before they are asked for, in little memory too") {
     Slow source;
     source.count = 400;
