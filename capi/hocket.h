@@ -66,7 +66,7 @@ typedef enum hkt_status {
     HKT_ERROR_OUT_OF_MEMORY = -9,
     HKT_ERROR_INTERNAL = -10, /* a defect in Hocket: please report it */
     HKT_ERROR_IO = -11,   /* the source of a cache cannot be read, or has changed; the text has the file */
-    HKT_ERROR_LIMIT = -12 /* a sample is larger than the memory that a cache may use */
+    HKT_ERROR_LIMIT = -12 /* a sample, or a batch, is larger than the memory that a cache may use */
 } hkt_status;
 
 typedef enum hkt_type { HKT_FLOAT32 = 0, HKT_FLOAT64 = 1, HKT_INT32 = 2, HKT_INT64 = 3 } hkt_type;
@@ -395,7 +395,8 @@ HKT_API hkt_status hkt_cache_get(hkt_cache* cache, uint64_t key, hkt_sample* sam
 
 /* samples[i] is the sample with keys[i]; all, or none and an error. With a request the call returns at once,
  * samples must stay where it is until the request is complete (hkt_wait, hkt_test), and keys need not. All
- * samples of a batch are lent at once: they must fit into the memory beside what is on its way. */
+ * samples of a batch are lent at once: they must fit into the memory beside what is on its way. Errors: as
+ * hkt_cache_get; LIMIT once it is known that they never will (with a decoder perhaps only TIMEOUT). */
 HKT_API hkt_status hkt_cache_get_batch(hkt_cache* cache, const uint64_t* keys, size_t count,
                                        hkt_sample* samples, hkt_request** request);
 
@@ -412,8 +413,8 @@ HKT_API hkt_status hkt_cache_put(hkt_cache* cache, uint64_t key, const void* dat
 HKT_API hkt_status hkt_cache_prefetch(hkt_cache* cache, const uint64_t* keys, size_t count);
 
 /* The order in which samples will be got from now on, an epoch's permutation or several; the first `cursor`
- * of them have been. Loads ahead as far as the memory allows, and evicts what is needed furthest in the
- * future. Samples may still be got in any order. Replaces the order before; count 0: none. keys are copied.
+ * of them have been. Loads ahead into free memory, and into half of it at the cost of samples that are needed
+ * later; evicts what is needed furthest in the future. Samples may still be got in any order. Replaces the order before; count 0: none. keys are copied.
  */
 HKT_API hkt_status hkt_cache_set_order(hkt_cache* cache, const uint64_t* keys, size_t count, uint64_t cursor);
 

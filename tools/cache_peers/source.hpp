@@ -117,7 +117,6 @@ inline hkt_cache_options cache_of(const Source& source, const std::string& folde
     hkt_cache_options options = HKT_CACHE_OPTIONS_INIT;
     if (!folder.empty()) options.folder = folder.c_str();
     options.memory_bytes = memory;
-    options.disk_bytes = 2 * source.all_bytes() + (std::uint64_t{1} << 30);
     options.read = Source::read;
     options.read_context = const_cast<Source*>(&source);
     options.dataset = "compare-cache";
