@@ -136,6 +136,13 @@ int Files::truncate(int fd, std::uint64_t bytes) const {
     return attempt(FileCall::truncate, {}, [&] { return ftruncate(fd, static_cast<off_t>(bytes)); });
 }
 
+int Files::punch(int fd, std::uint64_t offset, std::uint64_t bytes) const {
+    return attempt(FileCall::truncate, {}, [&] {
+        return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                         static_cast<off_t>(bytes));
+    });
+}
+
 int Files::sync_data(int fd) const {
     return attempt(FileCall::sync_data, {}, [&] { return fdatasync(fd); });
 }

@@ -73,6 +73,8 @@ class Files {
     std::int64_t write(int fd, std::span<const iovec> parts, std::uint64_t offset) const;
     int allocate(int fd, std::uint64_t bytes) const;  // fallocate; where it is not supported, ftruncate
     int truncate(int fd, std::uint64_t bytes) const;
+    int punch(int fd, std::uint64_t offset,
+              std::uint64_t bytes) const;  // a hole: reads as zeros, takes no room
     int sync_data(int fd) const;
     int sync(int fd) const;
     int sync_folder(const std::string& path) const;

@@ -174,6 +174,13 @@ int Segment::blot_out(std::uint64_t slot) const {
                         blank.size());
 }
 
+// A segment that is sealed early has most of its index unused. Where holes cannot be made, it stays as it is.
+void Segment::free_unused_slots(std::uint64_t used_slots) const {
+    const std::uint64_t begin = align_up(entry_offset(used_slots), segment_page),
+                        end = header_.data_begin() / segment_page * segment_page;
+    if (begin < end) files_.punch(buffered_.get(), begin, end - begin);
+}
+
 // The entries reach the disk before the footer that vouches for them, and the footer before the name does.
 Segment::Sealing Segment::finish(const Contents& contents) {
     if ((lost_ = files_.sync_data(buffered_.get()))) return {Outcome::lost, lost_};
@@ -184,6 +191,7 @@ Segment::Sealing Segment::finish(const Contents& contents) {
             all_or_error(files_.write(buffered_.get(), page.data(), page.size(), at), page.size()))
         return {Outcome::kept, error};
     if (const int error = files_.truncate(buffered_.get(), at + segment_page)) return {Outcome::kept, error};
+    free_unused_slots(contents.used_slots);
     if ((lost_ = files_.sync_data(buffered_.get()))) return {Outcome::lost, lost_};
     const std::string sealed_path = path_of(folder_, {header_.identity, SegmentStage::sealed});
     if (const int error = files_.rename(path(), sealed_path)) return {Outcome::kept, error};

@@ -86,6 +86,7 @@ class Segment {
     int take_stock(Contents& contents) const;
     int blot_out(std::uint64_t slot) const;
     bool checksum_index(Contents& contents) const;
+    void free_unused_slots(std::uint64_t used_slots) const;
     Sealing finish(const Contents& contents);
     bool settle_steadily();
     bool read_page(std::uint64_t offset, PageBuffer& page) const;

@@ -20,9 +20,10 @@ constexpr std::uint64_t least_slots = 64, bytes_per_slot = 16 * 1024, bytes_per_
 constexpr std::uint64_t most_small_segment = 64 * MiB;
 constexpr std::uint64_t most_payload = std::uint64_t{1} << 48;
 
-std::uint64_t taken_up(const struct stat& status) {
-    return std::max<std::uint64_t>(static_cast<std::uint64_t>(status.st_size),
-                                   static_cast<std::uint64_t>(status.st_blocks) * 512);
+// What may still be written takes up its size, though parts of it may have no blocks yet.
+std::uint64_t taken_up(const struct stat& status, bool is_sealed) {
+    const std::uint64_t blocks = static_cast<std::uint64_t>(status.st_blocks) * 512;
+    return is_sealed ? blocks : std::max(static_cast<std::uint64_t>(status.st_size), blocks);
 }
 
 // The least file with so many slots that holds the payload.
@@ -46,7 +47,7 @@ std::vector<Candidate> candidates(const Files& files, const std::string& folder)
         struct stat status {};
         if (name.stage != SegmentStage::sealed || files.status(path_of(folder, name), status) < 0) continue;
         found.push_back(
-            {status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, name, taken_up(status)});
+            {status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, name, taken_up(status, true)});
     }
     std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
         return std::tie(a.used_ns, a.name.identity) < std::tie(b.used_ns, b.name.identity);
@@ -69,7 +70,7 @@ std::optional<SegmentSize> plan_segment(std::uint64_t payload_bytes, std::uint64
     if (payload_bytes > most_payload) return {};
     const bool is_small = payload_bytes < small_payload;
     std::uint64_t target = limit ? std::clamp(limit / 128, MiB, 1024 * MiB) : 256 * MiB;
-    // A fifth of it is the index, which sealing does not cut off, however little is in it.
+    // A fifth of it is the index.
     if (is_small) target = std::min(target, most_small_segment);
     const std::uint64_t least = file_for(least_slots, payload_bytes);
     std::uint64_t file = align_up(std::max(target, least), segment_page);
@@ -94,10 +95,10 @@ std::int64_t used_bytes(const Files& files, const std::string& folder) {
         if (result == -ENOENT) continue;
         if (result < 0) return result;
         if (!S_ISREG(status.st_mode)) continue;
-        sum += taken_up(status);
         const auto name = parse_file_name(each);
-        if (name && name->stage != SegmentStage::sealed)
-            sum += extent_slack(static_cast<std::uint64_t>(status.st_size));
+        const bool is_sealed = name && name->stage == SegmentStage::sealed;
+        sum += taken_up(status, is_sealed);
+        if (name && !is_sealed) sum += extent_slack(static_cast<std::uint64_t>(status.st_size));
     }
     return static_cast<std::int64_t>(sum);
 }

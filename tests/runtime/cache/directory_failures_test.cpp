@@ -120,8 +120,9 @@ TEST_CASE(
     std::erase(calls, FileCall::read);
     std::erase(calls, FileCall::lock);
     std::erase(calls, FileCall::open);
-    const std::vector<FileCall> expected{FileCall::sync_data, FileCall::write,  FileCall::truncate,
-                                         FileCall::sync_data, FileCall::rename, FileCall::sync};
+    const std::vector<FileCall> expected{FileCall::sync_data, FileCall::write,     FileCall::truncate,
+                                         FileCall::truncate,  FileCall::sync_data, FileCall::rename,
+                                         FileCall::sync};
     CHECK(calls == expected);
 }
 

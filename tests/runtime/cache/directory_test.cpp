@@ -209,6 +209,23 @@ TEST_CASE("threads write, read, forget, look for news, flush and verify, all at 
     CHECK(directory.verify(nullptr).bad_records == 0);
 }
 
+TEST_CASE("a segment that is sealed early takes up little more than what is in it") {
+    const Files files;
+    const TemporaryFolder folder;
+    for (std::uint64_t turn = 0; turn < 20; ++turn) {
+        Directory directory(files, options_for(folder.path(), 100'000 * MiB));
+        REQUIRE(put(directory, files, turn, payload_of(turn, 300)));
+        CHECK(folder_bytes(folder.path()) > 60 * MiB);  // the index of a small segment is a fifth of it
+    }
+    CHECK(files_with(folder.path(), ".seg").size() == 20);
+    CHECK(folder_bytes(folder.path()) < 1 * MiB);
+    Directory directory(files, options_for(folder.path(), 100'000 * MiB));
+    CHECK(directory.stats().used_bytes < 1 * MiB);
+    for (std::uint64_t turn = 0; turn < 20; ++turn)
+        CHECK(get(directory, files, turn) == payload_of(turn, 300));
+    CHECK(directory.verify([](std::uint64_t, std::uint64_t) { return true; }).bad_records == 0);
+}
+
 TEST_CASE("a payload larger than a segment gets one of its own") {
     const Files files;
     const TemporaryFolder folder;

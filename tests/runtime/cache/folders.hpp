@@ -90,15 +90,14 @@ inline std::optional<Bytes> get(cache::Directory& directory, const cache::Files&
     return {};
 }
 
-// What the folder takes up, as a user sees it.
+// What the folder takes up, as du(1) says it.
 inline std::uint64_t folder_bytes(const std::string& folder) {
     std::uint64_t sum = 0;
     std::error_code ignored;
     for (const auto& each : std::filesystem::directory_iterator(folder, ignored)) {
         struct stat status {};
         if (::stat(each.path().c_str(), &status) == 0)
-            sum += std::max<std::uint64_t>(static_cast<std::uint64_t>(status.st_size),
-                                           static_cast<std::uint64_t>(status.st_blocks) * 512);
+            sum += static_cast<std::uint64_t>(status.st_blocks) * 512;
     }
     return sum;
 }
