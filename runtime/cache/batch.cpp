@@ -49,8 +49,9 @@ void Batch::failed(std::size_t, const Error& error) {
 void Batch::found_no_room(std::uint64_t bytes) {
     if (!is_open_.load(std::memory_order_acquire)) return;  // it will hear again
     const std::lock_guard lock(mutex_);
+    if (error_ || abandoned_) return;
     const std::uint64_t held = held_bytes();
-    if (error_ || held + bytes <= memory_.capacity()) return;
+    if (held + bytes <= memory_.capacity()) return;
     error_.emplace(
         Status::limit,
         fmt::format("a batch of {} samples does not fit into the cache's memory of {} bytes: those "
