@@ -1,10 +1,9 @@
 // The disk level: a folder of segments that several processes share. It says where a payload lies and where a
 // new one may be put; moving the bytes is the caller's.
 //
-//   FOLDER/lock              flock: held while files are created, adopted, evicted; in it the number of
-//   segments
-//                            created so far: whoever looks for what others write looks there first
-//   FOLDER/flights           one byte a key (OFD locks): who is loading it just now
+//   FOLDER/lock              flock: held while files are created, adopted, evicted; it counts the segments
+//                            that were created: whoever looks for what others write looks there first
+//   FOLDER/flights.N         one byte a key (OFD locks): who is loading it just now
 //   FOLDER/<identity>.making a segment that is being created, under the lock
 //   FOLDER/<identity>.open   a segment that a process is writing; it holds its flock, which the kernel drops
 //                            when the last process with the descriptor ends (children of fork have it, too)
