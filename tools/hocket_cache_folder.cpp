@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "runtime/cache/space.hpp"
+
 namespace hocket::cache_tool {
 namespace {
 
@@ -21,20 +23,23 @@ bool is_zero(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-std::uint64_t disk_bytes(const struct stat& facts) {
-    return std::max<std::uint64_t>(facts.st_size, std::uint64_t{512} * facts.st_blocks);
-}
-
 std::vector<std::string> list_segments(const std::string& folder, std::uint64_t& used_bytes) {
     std::vector<std::string> paths;
+    bool has_lock = false;
     used_bytes = 0;
     for (const auto& entry : fs::directory_iterator(folder)) {
         struct stat facts {};
         if (::stat(entry.path().c_str(), &facts) != 0) continue;  // gone again
-        used_bytes += disk_bytes(facts);
+        has_lock = has_lock || entry.path().filename() == "lock";
         const auto extension = entry.path().extension();
+        used_bytes += cache::taken_up(facts, extension == ".seg");
         if (extension == ".seg" || extension == ".open") paths.push_back(entry.path());
     }
+    if (paths.empty() && !has_lock)
+        throw std::runtime_error(fmt::format(
+            "there is no cache in {}: it has neither a lock file nor segments; give the folder that jobs "
+            "have in HOCKET_CACHE_FOLDER, or fill this one with hocket-cache warm",
+            folder));
     std::sort(paths.begin(), paths.end());
     return paths;
 }

@@ -14,10 +14,8 @@
 
 namespace hocket::cache_tool {
 
-std::uint64_t disk_bytes(const struct stat& facts);  // that a file takes: allocated or not, the larger
-
 // Paths of the segments, sealed and open, sorted. used_bytes: of all files in the folder. Throws
-// std::runtime_error if the folder cannot be listed.
+// std::runtime_error if the folder cannot be listed, or is no cache.
 std::vector<std::string> list_segments(const std::string& folder, std::uint64_t& used_bytes);
 
 class SegmentReader {

@@ -2,12 +2,12 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "runtime/cache/space.hpp"
 #include "tools/hocket_cache_commands.hpp"
 #include "tools/hocket_cache_folder.hpp"
 #include "tools/hocket_cache_texts.hpp"
@@ -20,6 +20,7 @@ struct DatasetFacts {
     std::uint64_t records = 0, record_bytes = 0, disk_bytes = 0;
     std::uint64_t bad_entries = 0;
     std::time_t last_used = 0;
+    std::string label;  // as the segment says that was used last
 };
 
 struct FolderFacts {
@@ -35,8 +36,11 @@ std::string name_of(const cache::Digest& dataset) {
 void add(const SegmentReader& segment, FolderFacts& facts) {
     DatasetFacts& dataset = facts.datasets[name_of(segment.header().dataset)];
     ++(segment.is_sealed() ? dataset.sealed : dataset.open);
-    dataset.disk_bytes += disk_bytes(segment.facts());
-    dataset.last_used = std::max(dataset.last_used, segment.facts().st_mtim.tv_sec);
+    dataset.disk_bytes += cache::taken_up(segment.facts(), segment.is_sealed());
+    if (segment.facts().st_mtim.tv_sec >= dataset.last_used) {
+        dataset.last_used = segment.facts().st_mtim.tv_sec;
+        dataset.label = segment.header().label;
+    }
     segment.visit([&](std::uint64_t, const std::optional<cache::Entry>& entry) {
         dataset.records += entry ? 1 : 0;
         dataset.record_bytes += entry ? entry->bytes : 0;
@@ -68,6 +72,7 @@ void print_json(const std::string& folder, const FolderFacts& facts) {
     for (const auto& [name, dataset] : facts.datasets)
         json["datasets"].push_back(
             {{"dataset", name},
+             {"label", dataset.label},
              {"sealed_segments", dataset.sealed},
              {"open_segments", dataset.open},
              {"samples", dataset.records},
@@ -83,13 +88,14 @@ void print_table(const std::string& folder, const FolderFacts& facts) {
         "{}: {} used, {} free on its disk, {}\n", folder, bytes_text(static_cast<double>(facts.used_bytes)),
         bytes_text(static_cast<double>(facts.free_bytes)), count_text(facts.datasets.size(), "dataset"));
     if (!facts.datasets.empty())
-        fmt::print("{:<32}  {:>6}  {:>5}  {:>10}  {:>11}  {:>11}  {}\n", "dataset", "sealed", "open",
-                   "samples", "of bytes", "on disk", "last used");
+        fmt::print("{:<32}  {:>6}  {:>5}  {:>10}  {:>11}  {:>11}  {:>7}  {:<19}  {}\n", "dataset", "sealed",
+                   "open", "samples", "of bytes", "on disk", "damaged", "last used", "label");
     for (const auto& [name, dataset] : facts.datasets)
-        fmt::print("{}  {:>6}  {:>5}  {:>10}  {:>11}  {:>11}  {:%Y-%m-%d %H:%M:%S}{}\n", name, dataset.sealed,
-                   dataset.open, dataset.records, bytes_text(static_cast<double>(dataset.record_bytes)),
-                   bytes_text(static_cast<double>(dataset.disk_bytes)), fmt::localtime(dataset.last_used),
-                   dataset.bad_entries == 0 ? "" : fmt::format("  {} damaged", dataset.bad_entries));
+        fmt::print("{}  {:>6}  {:>5}  {:>10}  {:>11}  {:>11}  {:>7}  {:%Y-%m-%d %H:%M:%S}  {}\n", name,
+                   dataset.sealed, dataset.open, dataset.records,
+                   bytes_text(static_cast<double>(dataset.record_bytes)),
+                   bytes_text(static_cast<double>(dataset.disk_bytes)), dataset.bad_entries,
+                   fmt::localtime(dataset.last_used), dataset.label);
     for (const std::string& damaged : facts.damaged) fmt::print("damaged: {}\n", damaged);
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "runtime/cache/space.hpp"
 #include "tools/hocket_cache_commands.hpp"
 #include "tools/hocket_cache_folder.hpp"
 #include "tools/hocket_cache_progress.hpp"
@@ -46,7 +47,7 @@ class Verifier {
             segment->drop_cached();
             check(path, *segment);
             ++findings_.segments;
-            done_bytes_ += disk_bytes(segment->facts());
+            done_bytes_ += cache::taken_up(segment->facts(), segment->is_sealed());
         } catch (const std::runtime_error& error) {
             ++findings_.segments;
             ++findings_.bad_segments;

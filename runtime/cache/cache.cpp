@@ -27,6 +27,13 @@ Digest dataset_of(const CacheOptions& options) {
     return mix(options.source ? options.source->fingerprint() : Digest{}, options.dataset);
 }
 
+// In words, for whoever looks into the folder.
+std::string label_of(const CacheOptions& options) {
+    const std::string location = options.source ? options.source->location() : "";
+    if (options.dataset.empty() || location.empty()) return options.dataset + location;
+    return fmt::format("{} from {}", options.dataset, location);
+}
+
 std::string text(const Digest& digest) {
     return fmt::format("{:016x}{:016x}", digest[0], digest[1]);
 }
@@ -40,10 +47,12 @@ Cache::Cache(CacheOptions options)
         const bool writable = options_.store != Store::none;
         const std::uint64_t limit =
             options_.disk_bytes != 0 ? options_.disk_bytes : default_limit(options_.folder, writable);
-        directory_ = std::make_unique<Directory>(
-            files_,
-            DirectoryOptions{
-                .folder = options_.folder, .limit_bytes = limit, .dataset = dataset_, .writable = writable});
+        const DirectoryOptions disk{.folder = options_.folder,
+                                    .limit_bytes = limit,
+                                    .dataset = dataset_,
+                                    .label = label_of(options_),
+                                    .writable = writable};
+        directory_ = std::make_unique<Directory>(files_, disk);
     }
     loader_ = std::make_unique<Loader>(options_, files_, memory_, directory_.get(), counters_);
     server_ = std::make_unique<Server>(memory_, *loader_, counters_);

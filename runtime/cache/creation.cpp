@@ -57,19 +57,19 @@ int make_file(const Files& files, const std::string& folder, bool is_small, Segm
 
 // What a new file and its slack may take up; makes room for `wanted`, where other datasets leave any.
 std::optional<std::uint64_t> room_for(std::uint64_t wanted, const Files& files, const std::string& folder,
-                                      const Digest& dataset, std::uint64_t limit, Creation& creation) {
-    if (limit == 0) return UINT64_MAX;
+                                      const SegmentRequest& request, Creation& creation) {
+    if (request.limit == 0) return UINT64_MAX;
     const auto left = [&]() -> std::optional<std::uint64_t> {
         const std::int64_t used = used_bytes(files, folder);
         if (used < 0) {
             creation.trouble = describe(folder, static_cast<int>(used));
             return {};
         }
-        return limit - std::min(limit, static_cast<std::uint64_t>(used));
+        return request.limit - std::min(request.limit, static_cast<std::uint64_t>(used));
     };
     const auto now = left();
     if (!now || *now >= wanted) return now;
-    creation.evicted = evict(files, folder, dataset, wanted - *now);
+    creation.evicted = evict(files, folder, request.dataset, wanted - *now);
     return creation.evicted ? left() : now;
 }
 
@@ -79,24 +79,24 @@ const char* advice(int error) {
     return ": see the kernel's log for the state of its disk";
 }
 
-std::string limit_text(const std::string& folder, std::uint64_t limit, std::uint64_t left,
-                       std::uint64_t payload_bytes) {
+std::string limit_text(const std::string& folder, const SegmentRequest& request, std::uint64_t left) {
     return fmt::format(
         "{}: {} of its limit of {} bytes are left, too few for a segment with a payload of {} bytes: "
         "raise the limit (HOCKET_CACHE_DISK), or remove the folder",
-        folder, left, limit, payload_bytes);
+        folder, left, request.limit, request.payload_bytes);
 }
 
 // A full disk may still have room for a smaller one.
-void make_in(std::uint64_t room, const Files& files, const std::string& folder, const Digest& dataset,
-             std::uint64_t limit, std::uint64_t payload_bytes, Creation& creation) {
+void make_in(std::uint64_t room, const Files& files, const std::string& folder, const SegmentRequest& request,
+             Creation& creation) {
     int error = 0;
     for (std::uint64_t at_most = room;;) {
-        const auto size = plan_segment(payload_bytes, limit, at_most);
-        if (!size && !error) creation.trouble = limit_text(folder, limit, room, payload_bytes);
+        const auto size = plan_segment(request.payload_bytes, request.limit, at_most);
+        if (!size && !error) creation.trouble = limit_text(folder, request, room);
         if (!size) break;
-        error = make_file(files, folder, payload_bytes < small_payload,
-                          {dataset, {}, size->file_bytes, size->slots, 0}, creation.segment);
+        error = make_file(files, folder, request.payload_bytes < small_payload,
+                          {request.dataset, {}, size->file_bytes, size->slots, 0, request.label},
+                          creation.segment);
         if (error != -ENOSPC) break;
         at_most = size->file_bytes / 2;
     }
@@ -105,8 +105,7 @@ void make_in(std::uint64_t room, const Files& files, const std::string& folder, 
 
 }  // namespace
 
-Creation create_segment(const Files& files, const std::string& folder, const Digest& dataset,
-                        std::uint64_t limit, std::uint64_t payload_bytes) {
+Creation create_segment(const Files& files, const std::string& folder, const SegmentRequest& request) {
     Creation creation;
     const FolderLock lock(files, folder, folder_patience);
     if (!lock.is_held()) {
@@ -116,10 +115,10 @@ Creation create_segment(const Files& files, const std::string& folder, const Dig
     creation.adoption = adopt(files, folder);
     int error = lock.read_creations(creation.count);
 
-    const auto wanted = plan_segment(payload_bytes, limit, UINT64_MAX);
+    const auto wanted = plan_segment(request.payload_bytes, request.limit, UINT64_MAX);
     const auto room = room_for(wanted ? wanted->file_bytes + extent_slack(wanted->file_bytes) : 0, files,
-                               folder, dataset, limit, creation);
-    if (!error && room) make_in(*room, files, folder, dataset, limit, payload_bytes, creation);
+                               folder, request, creation);
+    if (!error && room) make_in(*room, files, folder, request, creation);
     if (creation.segment) error = lock.write_creations(++creation.count);
     if (!error) return creation;
     // A segment that others do not come to know of must not hold anything.

@@ -20,9 +20,14 @@ struct Creation {
     Adoption adoption;
 };
 
-// A segment that has room for a payload of so many bytes. limit: of the folder in bytes, 0: none. Waits for
-// the folder's lock, at most folder_patience.
-Creation create_segment(const Files& files, const std::string& folder, const Digest& dataset,
-                        std::uint64_t limit, std::uint64_t payload_bytes);
+struct SegmentRequest {
+    Digest dataset;
+    std::string label;            // of the dataset
+    std::uint64_t limit;          // of the folder in bytes, 0: none
+    std::uint64_t payload_bytes;  // of a payload that it must have room for
+};
+
+// Waits for the folder's lock, at most folder_patience.
+Creation create_segment(const Files& files, const std::string& folder, const SegmentRequest& request);
 
 }  // namespace hocket::cache

@@ -50,6 +50,7 @@ struct DirectoryOptions {
     std::string folder;
     std::uint64_t limit_bytes = 0;  // of all files in it, whoever wrote them; 0: none but the disk's
     Digest dataset{};
+    std::string label;  // of the dataset: see SegmentHeader
     bool writable = true;
 };
 

@@ -48,6 +48,7 @@ class FolderSource final : public Source {
         return key < files_.size() ? std::string(files_.path(key))
                                    : fmt::format("sample {} of {}", key, folder_);
     }
+    std::string location() const override { return folder_; }
     std::optional<std::uint64_t> find(const std::string& name) const override { return files_.find(name); }
     Digest fingerprint() const override { return fingerprint_; }
 

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <filesystem>
+
 #include "runtime/cache/descriptor.hpp"
 #include "runtime/cache/fingerprint.hpp"
 #include "runtime/cache/packed_index.hpp"
@@ -36,7 +38,7 @@ std::string read_index(const std::string& path) {
 class PackedSource final : public Source {
   public:
     PackedSource(const std::string& path, const std::string& index_path)
-        : path_(path), file_(open_file("packed file", path)) {
+        : path_(std::filesystem::absolute(path)), file_(open_file("packed file", path)) {
         struct stat facts {};
         if (::fstat(file_.get(), &facts) != 0)
             throw source_error(errno, "the packed file {} cannot be looked at", path);
@@ -72,6 +74,7 @@ class PackedSource final : public Source {
     }
 
     std::string name(std::uint64_t key) const override { return fmt::format("sample {} of {}", key, path_); }
+    std::string location() const override { return path_; }
     std::optional<std::uint64_t> find(const std::string&) const override { return std::nullopt; }
     Digest fingerprint() const override { return fingerprint_; }
 

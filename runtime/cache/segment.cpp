@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "runtime/cache/label.hpp"
 #include "runtime/xxh3.hpp"
 
 namespace hocket::cache {
@@ -19,8 +20,9 @@ constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 56;
 struct HeaderImage {
     std::uint64_t magic, version;
     Digest dataset, identity;
-    std::uint64_t file_bytes, slots, unit;
-    std::array<std::byte, segment_page - 80> zero;
+    std::uint64_t file_bytes, slots, unit, label_bytes;
+    std::array<char, most_label_bytes> label;
+    std::array<std::byte, segment_page - 88 - most_label_bytes> zero;
     std::uint64_t checksum;
 };
 struct EntryImage {
@@ -68,6 +70,7 @@ bool is_inside(const SegmentHeader& header, std::uint64_t begin, std::uint64_t e
 }  // namespace
 
 void encode_header(const SegmentHeader& header, Page& page) {
+    const std::string label = fit_label(header.label);
     HeaderImage image{header_magic,
                       segment_version,
                       header.dataset,
@@ -75,8 +78,11 @@ void encode_header(const SegmentHeader& header, Page& page) {
                       header.file_bytes,
                       header.slots,
                       header.unit,
+                      label.size(),
+                      {},
                       {},
                       0};
+    label.copy(image.label.data(), label.size());
     image.checksum = checksum_of(image, header.identity, 0);
     std::memcpy(page.data(), &image, sizeof image);
 }
@@ -85,7 +91,9 @@ std::optional<SegmentHeader> decode_header(std::span<const std::byte> page) {
     const auto image = image_of<HeaderImage>(page);
     if (!image || image->magic != header_magic || image->version != segment_version) return {};
     if (image->checksum != checksum_of(*image, image->identity, 0)) return {};
-    const SegmentHeader header{image->dataset, image->identity, image->file_bytes, image->slots, image->unit};
+    if (image->label_bytes > image->label.size()) return {};
+    const SegmentHeader header{image->dataset, image->identity, image->file_bytes,
+                               image->slots,   image->unit,     {image->label.data(), image->label_bytes}};
     return is_sane(header) ? std::optional(header) : std::nullopt;
 }
 

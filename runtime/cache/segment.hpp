@@ -1,7 +1,7 @@
 // The format of a segment, the cache's file on the local disk: bytes in, facts out, no I/O, so that it can be
 // fuzzed. All integers are little-endian.
 //
-//   0            header, one page: magic, version, dataset, identity, sizes, checksum
+//   0            header, one page: magic, version, dataset, identity, sizes, label, checksum
 //   4096         index: `slots` entries of 48 bytes, each with a checksum of its own; unused ones are zero
 //   data_begin   payloads, each at a multiple of `unit`
 //   data_end     (rounded up to 4096) footer of a sealed segment, the last page of the file: used slots,
@@ -24,7 +24,7 @@ namespace hocket::cache {
 using Digest = std::array<std::uint64_t, 2>;  // XXH3, 128 bits
 
 inline constexpr std::uint64_t segment_page = 4096, entry_bytes = 48;
-inline constexpr std::uint32_t segment_version = 1;
+inline constexpr std::uint32_t segment_version = 2;
 inline constexpr std::uint64_t index_piece = 1024;  // slots that are read and checksummed at once: 12 pages
 
 // unit: a power of two; value: at most 2^62.
@@ -44,6 +44,7 @@ struct SegmentHeader {
     std::uint64_t file_bytes;           // as allocated
     std::uint64_t slots;                // of the index
     std::uint64_t unit;                 // payloads begin at its multiples: a power of two from 8 to 64 KiB
+    std::string label;                  // for people: what the dataset is, as fit_label() makes it
     std::uint64_t data_begin() const {  // the first multiple of 4096 behind the index
         return align_up(entry_offset(slots), segment_page);
     }

@@ -18,6 +18,7 @@ class CallbackSource final : public Source {
     std::string name(std::uint64_t key) const override {
         return fmt::format("sample {} of {}", key, dataset_);
     }
+    std::string location() const override { return ""; }
     std::optional<std::uint64_t> find(const std::string&) const override { return std::nullopt; }
     Digest fingerprint() const override {
         Fingerprint fingerprint("callback");

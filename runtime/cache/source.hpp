@@ -42,6 +42,8 @@ class Source {
     // For people: "train/n01440764/1.jpg", "sample 7 of /data/x.bin". Of any key, also where there is no
     // sample.
     virtual std::string name(std::uint64_t key) const = 0;
+    // For people: the absolute path of the folder or the packed file; "": samples come from the embedder.
+    virtual std::string location() const = 0;
     // The key of a folder's file, by its path relative to that; nothing: there is none, or it is no folder.
     virtual std::optional<std::uint64_t> find(const std::string& name) const = 0;
     // Changes when any sample may have changed: with paths relative to the folder, sizes, times of change.

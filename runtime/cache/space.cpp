@@ -20,12 +20,6 @@ constexpr std::uint64_t least_slots = 64, bytes_per_slot = 16 * 1024, bytes_per_
 constexpr std::uint64_t most_small_segment = 64 * MiB;
 constexpr std::uint64_t most_payload = std::uint64_t{1} << 48;
 
-// What may still be written takes up its size, though parts of it may have no blocks yet.
-std::uint64_t taken_up(const struct stat& status, bool is_sealed) {
-    const std::uint64_t blocks = static_cast<std::uint64_t>(status.st_blocks) * 512;
-    return is_sealed ? blocks : std::max(static_cast<std::uint64_t>(status.st_size), blocks);
-}
-
 // The least file with so many slots that holds the payload.
 std::uint64_t file_for(std::uint64_t slots, std::uint64_t payload_bytes) {
     const std::uint64_t data_begin = align_up(entry_offset(slots), segment_page);
@@ -64,6 +58,11 @@ bool evict_one(const Files& files, const std::string& path, const Digest& datase
 }
 
 }  // namespace
+
+std::uint64_t taken_up(const struct stat& status, bool is_sealed) {
+    const std::uint64_t blocks = static_cast<std::uint64_t>(status.st_blocks) * 512;
+    return is_sealed ? blocks : std::max(static_cast<std::uint64_t>(status.st_size), blocks);
+}
 
 std::optional<SegmentSize> plan_segment(std::uint64_t payload_bytes, std::uint64_t limit,
                                         std::uint64_t at_most) {

@@ -27,8 +27,10 @@ struct SegmentSize {
 std::optional<SegmentSize> plan_segment(std::uint64_t payload_bytes, std::uint64_t limit,
                                         std::uint64_t at_most);
 
-// What all files in the folder take up, by size or by blocks, whichever is more, with the slack of the open
-// ones; or -errno.
+// What a file takes up: its blocks; and if it may still be written at least its size, though parts of it may
+// have no blocks yet.
+std::uint64_t taken_up(const struct stat& status, bool is_sealed);
+// What all files in the folder do, with the slack of the open segments; or -errno.
 std::int64_t used_bytes(const Files& files, const std::string& folder);
 
 // Unlinks sealed segments of other datasets that no process has open, the one not used for longest first,

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/multi/process.hpp"
 #include "tests/support/test.hpp"
@@ -140,11 +141,41 @@ TEST_CASE("another dataset, or a source that has changed, lies beside the first"
     place.write_samples(20);
     REQUIRE(warm(place).exit_code == 0);
     REQUIRE(warm(place, {"--dataset", "v2"}).exit_code == 0);
-    CHECK(facts_of(place)["datasets"].size() == 2);
+    const auto datasets = facts_of(place)["datasets"];
+    REQUIRE(datasets.size() == 2);
+    CHECK(std::set<std::string>{datasets[0]["label"], datasets[1]["label"]} ==
+          std::set<std::string>{place.source(), "v2 from " + place.source()});
+    const std::string table = run({"stat", place.cache()}).out;
+    for (const auto& dataset : datasets) {
+        const auto lines = hocket::test::lines_with_prefix(table, dataset["dataset"]);
+        REQUIRE(lines.size() == 1);
+        CHECK(lines[0].ends_with("  " + dataset["label"].get<std::string>()));
+    }
     std::ofstream(place.source() + "/0003") << "changed";
     const auto changed = warm(place);
     CHECK_THAT(changed.out, Contains("20 of 20 samples on disk; 20 ("));
     CHECK(facts_of(place)["datasets"].size() == 3);
+}
+
+TEST_CASE("a folder that is no cache is an error, an empty cache is not") {
+    const Place place;
+    fs::create_directory(place.cache());
+    std::ofstream(place / "cache/notes") << "of somebody else";
+    for (const Words& words : {Words{"stat"}, {"verify"}, {"stat", "--json"}, {"verify", "--json"}}) {
+        Words command = words;
+        command.insert(command.begin() + 1, place.cache());
+        fs::remove(place / "cache/lock");
+        const auto none = run(command);
+        CHECK(none.exit_code == 1);
+        CHECK(none.out == "");
+        CHECK_THAT(none.err, Contains("there is no cache in " + place.cache()) &&
+                                 Contains("HOCKET_CACHE_FOLDER") && Contains("hocket-cache warm"));
+        std::ofstream(place / "cache/lock").flush();
+        const auto empty = run(command);
+        CHECK(empty.exit_code == 0);
+        CHECK(empty.err == "");
+        CHECK(empty.out != "");
+    }
 }
 
 TEST_CASE("a packed file is a source") {
@@ -154,6 +185,7 @@ TEST_CASE("a packed file is a source") {
     const Words words{"warm",    place.cache(),      "--source", place / "data.bin",
                       "--index", place / "data.idx", "--disk",   "100MB"};
     CHECK_THAT(run(words).out, Contains("3 of 3 samples on disk; 3 (11 B) read"));
+    CHECK(facts_of(place)["datasets"][0]["label"] == place / "data.bin");
     const auto without = run({"warm", place.cache(), "--source", place / "data.bin"});
     CHECK(without.exit_code == 1);
     CHECK_THAT(without.err, Contains("data.bin.idx"));

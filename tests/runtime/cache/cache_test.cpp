@@ -76,6 +76,12 @@ void get_all(Cache& cache, const Slow& source) {
     CHECK(wrong_of_all(cache, source) == 0);
 }
 
+SegmentHeader header_of(const std::string& path) {
+    Page page;
+    std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(page.data()), page.size());
+    return decode_header(page).value();
+}
+
 Status status_of(const std::function<void()>& call, std::string* text = nullptr) {
     try {
         call();
@@ -148,6 +154,28 @@ TEST_CASE("another dataset does not see it, another decoder does") {
     CHECK(bytes == sample_bytes(7, source.most).size());
     cache.release(lent);
     CHECK(source.reads == 2 * source.count);
+}
+
+TEST_CASE("each segment says in words what it holds") {
+    const TemporaryFolder source;
+    std::ofstream(source / "a") << "a sample";
+    Slow function;
+    const auto label = [&](const std::string& dataset, bool from_folder) {
+        const TemporaryFolder folder;
+        CacheOptions options = over(function, folder.path());
+        if (from_folder) options.source = open_folder(source.path() + "/");
+        options.dataset = dataset;
+        {
+            Cache cache(std::move(options));
+            cache.release(cache.get(0));
+        }
+        for (const auto& file : std::filesystem::directory_iterator(folder.path()))
+            if (file.path().extension() == ".seg") return header_of(file.path()).label;
+        return std::string("no segment");
+    };
+    CHECK(label("words v2", false) == "words v2");
+    CHECK(label("", true) == source.path());
+    CHECK(label("words v2", true) == "words v2 from " + source.path());
 }
 
 TEST_CASE("threads that want the same sample load it once") {

@@ -19,6 +19,7 @@
 
 #include "runtime/cache/descriptor.hpp"
 #include "runtime/cache/directory.hpp"
+#include "runtime/xxh3.hpp"
 
 namespace hocket::test {
 
@@ -129,7 +130,17 @@ inline void write_all(const std::string& path, const Bytes& bytes) {
 
 inline cache::DirectoryOptions options_for(const std::string& folder, std::uint64_t limit = 0,
                                            bool writable = true, cache::Digest dataset = {1, 2}) {
-    return {folder, limit, dataset, writable};
+    return {folder, limit, dataset, "data of a test", writable};
+}
+
+// A header that was changed gets the checksum that goes with it.
+inline void renew_checksum(std::span<std::byte, cache::segment_page> header) {
+    constexpr std::size_t identity_offset = 32, checksum_offset = cache::segment_page - 8;
+    std::uint64_t seeds[3] = {};  // the identity, and the header's offset
+    std::memcpy(seeds, &header[identity_offset], sizeof(cache::Digest));
+    const std::uint64_t checksum =
+        XXH3_64bits_withSeed(header.data(), checksum_offset, XXH3_64bits(seeds, sizeof seeds));
+    std::memcpy(&header[checksum_offset], &checksum, sizeof checksum);
 }
 
 // A segment with these payloads (key i: sizes[i] bytes), sealed, or as a process that died has left it.

@@ -1,10 +1,11 @@
 // The segment's parsers, and whole folders of mutated files, opened as a cache does. Entry of libFuzzer
 // (clang++ -fsanitize=fuzzer,address with runtime/cache/*.cpp); the unit tests call it with seeded bytes.
-// The first byte chooses; one input in 64 is a folder.
+// The first byte chooses; one input in 64 is a folder, one a label.
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 
+#include "runtime/cache/label.hpp"
 #include "tests/runtime/cache/folders.hpp"
 #include "tests/support/fuzz_input.hpp"
 
@@ -41,7 +42,7 @@ std::size_t place(FuzzInput& choices, std::size_t size) {
     if (size == 0) return 0;
     switch (choices.below(4)) {
         case 0:
-            return choices.below(96) % size;
+            return choices.below(128) % size;
         case 1:
             return (segment_page + choices.below(8 * entry_bytes)) % size;
         case 2:
@@ -80,10 +81,13 @@ std::span<const std::byte> part(const Bytes& bytes, std::size_t from, std::size_
 void parse(FuzzInput& choices) {
     const SmallSegment& original = choose(choices);
     Bytes bytes = original.bytes;
+    const bool is_consistent = choices.below(2);  // then what the header says is looked at
     while (choices.any()) mutate(choices, bytes);
+    if (is_consistent && bytes.size() >= segment_page) renew_checksum(std::span(bytes).first<segment_page>());
     const SegmentHeader right = *decode_header(original.bytes);
     const SegmentHeader header = decode_header(part(bytes, 0, segment_page)).value_or(right);
     require(header.data_begin() + segment_page <= header.file_bytes);
+    require(header.label.size() <= most_label_bytes);
     for (std::uint64_t slot = 0; slot < 8; ++slot) {
         const auto entry = decode_entry(header, slot, part(bytes, entry_offset(slot), entry_bytes));
         require(!entry || (entry->offset >= header.data_begin() && entry->bytes <= header.file_bytes &&
@@ -92,6 +96,19 @@ void parse(FuzzInput& choices) {
     const std::size_t end = bytes.size() - std::min(bytes.size(), segment_page);
     const auto footer = decode_footer(header, part(bytes, end, segment_page));
     require(!footer || (footer->used_slots <= header.slots && footer->data_end < header.file_bytes));
+}
+
+// Of any bytes, and so often that most are too long.
+void label(FuzzInput& choices) {
+    std::string text;
+    while (choices.any()) text += static_cast<char>(choices.byte());
+    SegmentHeader header = *decode_header(originals().sealed.bytes);
+    for (int i = 0; i < 16; ++i) header.label += text;
+    Page page;
+    encode_header(header, page);
+    const auto read = decode_header(page);
+    require(read && read->label.size() <= most_label_bytes && fit_label(read->label) == read->label);
+    for (const char byte : read->label) require(byte < 0 || byte >= ' ');
 }
 
 void check_all(const Files& files, Directory& directory) {
@@ -127,6 +144,15 @@ void open_folder(FuzzInput& choices) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     FuzzInput choices(data, size);
-    choices.byte() % 64 == 0 ? open_folder(choices) : parse(choices);
+    switch (choices.byte() % 64) {
+        case 0:
+            open_folder(choices);
+            break;
+        case 1:
+            label(choices);
+            break;
+        default:
+            parse(choices);
+    }
     return 0;
 }

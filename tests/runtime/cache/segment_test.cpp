@@ -1,11 +1,13 @@
 #include "runtime/cache/segment.hpp"
 
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <set>
 #include <vector>
 
 #include "runtime/cache/folder.hpp"
+#include "runtime/cache/label.hpp"
 #include "runtime/cache/space.hpp"
 #include "tests/runtime/cache/folders.hpp"
 #include "tests/support/test.hpp"
@@ -18,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-const SegmentHeader header{{1, 2}, {3, 4}, 1 << 20, 64, 8};
+const SegmentHeader header{{1, 2}, {3, 4}, 1 << 20, 64, 8, "words v2 from /data/words"};
 const Entry entry{7, 8192, 100, 0x1234};
 
 std::array<std::byte, entry_bytes> encoded(std::uint64_t slot, const SegmentHeader& of = header) {
@@ -55,6 +57,7 @@ TEST_CASE("headers, entries and footers come back as they were written") {
     CHECK(read->file_bytes == header.file_bytes);
     CHECK(read->slots == header.slots);
     CHECK(read->unit == header.unit);
+    CHECK(read->label == header.label);
     CHECK(read->data_begin() == 8192);
 
     const auto entry_read = decode_entry(header, 5, encoded(5));
@@ -136,6 +139,51 @@ TEST_CASE("entries and headers that make no sense are refused, whatever their ch
     CHECK_FALSE(is_header(header, [](SegmentHeader& h) { h.file_bytes = UINT64_MAX - 4095; }));
 }
 
+TEST_CASE("a label that goes beyond its room is refused, whatever its checksum says") {
+    constexpr std::size_t label_bytes_offset = 72;
+    Page page;
+    encode_header(header, page);
+    const auto label_of = [&](std::uint64_t bytes) -> std::optional<std::string> {
+        std::memcpy(&page[label_bytes_offset], &bytes, sizeof bytes);
+        renew_checksum(page);
+        const auto read = decode_header(page);
+        return read ? std::optional(read->label) : std::nullopt;
+    };
+    CHECK(label_of(0) == "");
+    CHECK(label_of(5) == "words");
+    CHECK(label_of(most_label_bytes) ==
+          header.label + std::string(most_label_bytes - header.label.size(), '\0'));
+    for (const std::uint64_t wrong : {most_label_bytes + 1, segment_page, UINT64_MAX})
+        CHECK_FALSE(label_of(wrong));
+}
+
+TEST_CASE("a label is cut off at a character's boundary, and can be shown on a terminal") {
+    const std::string full(most_label_bytes, 'x');
+    CHECK(fit_label("") == "");
+    CHECK(fit_label(full) == full);
+    CHECK(fit_label(full + "x") == full);
+    for (const std::string character : {"\u00e9", "\u20ac", "\U0001f600"})
+        for (std::size_t room = 0; room <= 4; ++room) {
+            const std::string before = full.substr(room);
+            CHECK(fit_label(before + character) == before + (character.size() <= room ? character : ""));
+            CHECK(fit_label(before + character + "xxxx").size() <= most_label_bytes);
+        }
+    CHECK(fit_label("a\tb\n\x1b[31m\x7f\u0085\u00a0") == "a?b??[31m??\u00a0");
+    CHECK(fit_label(std::string_view("a\0b", 3)) == "a?b");
+    // Cut off, overlong, a surrogate, too large, and bytes that begin no character.
+    CHECK(fit_label("\xe2\x82") == "??");
+    CHECK(fit_label("\xc3(") == "?(");
+    CHECK(fit_label("\xc0\xaf \xe0\x80\xaf \xf0\x80\x80\xaf") == "?? ??? ????");
+    CHECK(fit_label("\xed\xa0\x80 \xf4\x90\x80\x80 \x80\xff\xfe") == "??? ???? ???");
+    CHECK(fit_label("\U0010ffff\ud7ff") == "\U0010ffff\ud7ff");
+
+    SegmentHeader labelled = header;
+    labelled.label = std::string(most_label_bytes - 1, 'x') + "\u00e9\n";
+    Page page;
+    encode_header(labelled, page);
+    CHECK(decode_header(page)->label == std::string(most_label_bytes - 1, 'x'));
+}
+
 TEST_CASE("parsers read no more than they are given") {
     Page page;
     encode_header(header, page);
@@ -158,7 +206,7 @@ TEST_CASE("a planned segment holds its payload, and stays below what it may take
                           at_most);
                     continue;
                 }
-                const SegmentHeader planned{{}, {}, size->file_bytes, size->slots, 8};
+                const SegmentHeader planned{{}, {}, size->file_bytes, size->slots, 8, ""};
                 CHECK(size->slots >= 64);
                 CHECK(size->file_bytes % 4096 == 0);
                 CHECK(planned.data_begin() + align_up(payload, 4096) + 4096 <= size->file_bytes);

@@ -268,6 +268,7 @@ TEST_CASE("a packed file's samples are the parts that its index names") {
     CHECK(parts == std::vector<std::string>{"0123", "4", "56789", "", "0123456789", ""});
     CHECK(std::get<PartOfFile>(source->origin(0)).path == data);
     CHECK(source->name(2) == "sample 2 of " + data);
+    CHECK(source->location() == data);
     CHECK_FALSE(source->find("train/a.jpg"));
     CHECK_THAT(thrown([&] { source->origin(6); }), Contains("-3 there is no sample 6") && Contains("has 6"));
 }
