@@ -28,7 +28,11 @@ Loader::Loader(const CacheOptions& options, const Files& files, Memory& memory, 
       gate_(memory, loop_) {
     if (directory_ != nullptr) writer_.emplace(loop_, files, *directory_);
     memory_.on_progress(std::max(1u, options.depth / 16), [this] {
-        if (no_room_ahead_.exchange(false)) loop_.post([this] { pump(); });
+        if (!awaits_cursor_.load() || !awaits_cursor_.exchange(false)) return;
+        loop_.post([this] {
+            no_room_ahead_ = false;
+            pump();
+        });
     });
     thread_ = start_thread("hkt-cache", [this] { loop_.run(); });
 }
@@ -117,8 +121,11 @@ void Loader::start_some() {
 // False: there is none to start. Prefetches wait until the disk has caught up, for what they bring is to be
 // stored; but those that are wanted next do not, lest the disk slows down who reads faster than it writes.
 bool Loader::next_prefetch(bool is_behind) {
-    if (is_behind && (!order_ || options_.store == Store::all || ahead_ >= memory_.cursor() + options_.depth))
+    if (is_behind && (!order_ || options_.store == Store::all)) return false;
+    if (is_behind && ahead_ >= memory_.cursor() + options_.depth) {
+        awaits_cursor_ = true;
         return false;
+    }
     while (!prefetches_.empty() && !is_behind) {
         const std::uint64_t key = prefetches_.front();
         prefetches_.pop_front();
@@ -152,6 +159,7 @@ void Loader::end_turn(const Load& load) {
     if (load.gave_up && load.position && load.orders == orders_) {
         ahead_ = std::min(ahead_, *load.position);
         no_room_ahead_ = true;
+        awaits_cursor_ = true;
     }
     pump();
 }

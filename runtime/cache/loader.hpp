@@ -137,7 +137,8 @@ class Loader {
     std::shared_ptr<const Order> order_;
     std::uint64_t orders_ = 0;                 // set so far
     std::uint64_t ahead_ = 0;                  // position in the order up to which samples are loaded
-    std::atomic<bool> no_room_ahead_ = false;  // until the cursor moves on
+    bool no_room_ahead_ = false;               // until the cursor moves on
+    std::atomic<bool> awaits_cursor_ = false;  // more may be loaded ahead once it moves on
     std::uint64_t made_bytes_ = 0;             // what a function has made of late, at most
     unsigned in_flight_ = 0;
     bool is_pumping_ = false, pump_again_ = false;

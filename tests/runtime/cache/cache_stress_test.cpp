@@ -213,6 +213,25 @@ TEST_CASE("gets with a decoder do not wait for a slow disk") {
     CHECK(cache.stats().counters->writes_skipped > 0);
 }
 
+TEST_CASE("with an order samples come ahead of their use while the disk is behind, too") {
+    const TemporaryFolder folder;
+    CacheOptions options = samples_of(32 * KiB, folder.path());
+    options.io = IoKind::threads;
+    options.depth = 8;
+    options.faults = [](FileCall call, const std::string& path) -> Fault {
+        if (call == FileCall::write && path.empty()) std::this_thread::sleep_for(100ms);
+        return {};
+    };
+    Cache cache(std::move(options));
+    cache.set_order(numbers(0, 160), 0);
+    for (std::uint64_t i = 0; i < 40; ++i) {
+        std::this_thread::sleep_for(5ms);
+        get_batch(cache, numbers(4 * i, 4));
+    }
+    CHECK(cache.stats().counters->writes_skipped > 0);
+    CHECK(cache.stats().memory.prefetched > 120);
+}
+
 TEST_CASE("prefetches that find no room do not keep peers' answers from those who wait") {
     constexpr std::uint64_t count = 400;
     CacheOptions small = samples_of(20 * KiB), large = samples_of(20 * KiB);
