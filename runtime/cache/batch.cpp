@@ -7,6 +7,8 @@
 
 namespace hocket::cache {
 
+constexpr std::chrono::milliseconds patience_when_stuck{300};
+
 Batch::Batch(Memory& memory, Lent* samples, std::size_t count, Clock::time_point deadline)
     : Request(Type::batch),
       memory_(memory),
@@ -45,21 +47,35 @@ void Batch::failed(std::size_t, const Error& error) {
     answered();
 }
 
-// What it holds already is not given back before it is whole: then waiting for room is in vain.
-void Batch::found_no_room(std::uint64_t bytes) {
+void Batch::found_no_room(const NoRoom& facts) {
     if (!is_open_.load(std::memory_order_acquire)) return;  // it will hear again
     const std::lock_guard lock(mutex_);
-    if (error_ || abandoned_) return;
+    if (abandoned_ || error_) return;  // the samples may be gone with their owner
     const std::uint64_t held = held_bytes();
-    if (held + bytes <= memory_.capacity()) return;
+    if (!will_never_fit(facts, held)) return;
     error_.emplace(
         Status::limit,
         fmt::format("a batch of {} samples does not fit into the cache's memory of {} bytes: those "
                     "that are there take {}, and the next one {}: get fewer at once, or give the "
                     "cache more (memory_bytes, HOCKET_CACHE_MEMORY)",
-                    count_, memory_.capacity(), held, bytes));
+                    count_, memory_.capacity(), held, facts.bytes));
     is_hopeless_ = true;
     complete_.notify_all();
+}
+
+// What it holds already is not given back before it is whole. So it never will be if the next sample does not
+// fit beside that; or if nobody else holds anything but who waits for room, too, and that has not changed for
+// longer than they take to look again (what is free lies in pieces that are too small).
+bool Batch::will_never_fit(const NoRoom& facts, std::uint64_t held) {
+    if (held + facts.bytes > memory_.capacity()) return true;
+    if (held + facts.idle < facts.used) {
+        stuck_since_.reset();
+        return false;
+    }
+    const Clock::time_point now = Clock::now();
+    if (!stuck_since_ || stuck_at_ != held) stuck_since_ = now;
+    stuck_at_ = held;
+    return now - *stuck_since_ >= patience_when_stuck;
 }
 
 std::uint64_t Batch::held_bytes() const {
@@ -104,18 +120,21 @@ void Batch::wait() {
 void Batch::end() {
     std::optional<Error> error;
     std::size_t late = 0;
+    std::uint64_t held = 0;
     {
         const std::lock_guard lock(mutex_);
         error = error_;
         late = missing_.load(std::memory_order_acquire);
+        if (late != 0) held = held_bytes();
         abandoned_ = error || late != 0;
     }
     if (late != 0 && !error)
         error.emplace(
             Status::timeout,
             fmt::format("{} of {} samples are not there at the deadline: the source does not answer, or "
-                        "too much of the cache's memory is lent ({} of {} bytes)",
-                        late, count_, memory_.stats().lent, memory_.capacity()));
+                        "there is no room for them (of the cache's memory of {} bytes {} are lent, {} of "
+                        "them to this batch)",
+                        late, count_, memory_.capacity(), memory_.stats().lent, held));
     if (error) {  // nobody else writes to samples_ any more
         for (std::size_t i = 0; i < count_; ++i) {
             if (samples_[i].resident != nullptr) memory_.release(samples_[i]);

@@ -33,12 +33,13 @@ class Batch final : public Request, public Waiter {
 
     void have(std::size_t index, const Lent& lent) override;
     void failed(std::size_t index, const Error& error) override;
-    void found_no_room(std::uint64_t bytes) override;
+    void found_no_room(const NoRoom& facts) override;
 
   private:
     Batch(Memory& memory, Lent* samples, std::size_t count, Clock::time_point deadline);
     ~Batch() = default;
     bool is_over() const;
+    bool will_never_fit(const NoRoom& facts, std::uint64_t held);
     std::uint64_t held_bytes() const;
     void answered();
     void let_go();
@@ -56,6 +57,9 @@ class Batch final : public Request, public Waiter {
     std::condition_variable complete_;
     bool abandoned_ = false;      // the owner is gone: samples that come are given back
     std::optional<Error> error_;  // the first
+    // Since when nobody but this batch and those who wait for room hold any, and so many bytes of it.
+    std::optional<Clock::time_point> stuck_since_;
+    std::uint64_t stuck_at_ = 0;
 };
 
 }  // namespace hocket::cache

@@ -2,25 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <future>
 #include <utility>
 
+#include "runtime/cache/space.hpp"
+
 namespace hocket::cache {
 namespace {
 
 // Half of what the disk has for us, whether it is used already or not.
-std::uint64_t default_limit(const std::string& folder, bool writable) {
+std::uint64_t default_limit(const Files& files, const std::string& folder, bool writable) {
     std::error_code error;
     if (writable) std::filesystem::create_directories(folder, error);
     const auto space = std::filesystem::space(folder, error);
     if (error) return 0;
-    std::uint64_t used = 0;
-    for (const auto& file : std::filesystem::directory_iterator(folder, error))
-        if (const auto bytes = file.file_size(error); !error) used += bytes;
-    return (space.available + used) / 2;
+    const std::int64_t used = used_bytes(files, folder);
+    return (space.available + static_cast<std::uint64_t>(std::max<std::int64_t>(used, 0))) / 2;
 }
 
 Digest dataset_of(const CacheOptions& options) {
@@ -46,7 +47,7 @@ Cache::Cache(CacheOptions options)
     if (!options_.folder.empty()) {
         const bool writable = options_.store != Store::none;
         const std::uint64_t limit =
-            options_.disk_bytes != 0 ? options_.disk_bytes : default_limit(options_.folder, writable);
+            options_.disk_bytes != 0 ? options_.disk_bytes : default_limit(files_, options_.folder, writable);
         const DirectoryOptions disk{.folder = options_.folder,
                                     .limit_bytes = limit,
                                     .dataset = dataset_,

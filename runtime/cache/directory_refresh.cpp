@@ -64,7 +64,6 @@ void Directory::list_if_changed() {
     look_again_ = now + look_interval;
     std::int64_t changed_ns = time_of_change(files_, options_.folder);
     if (changed_ns == listed_ns_ && !list_again_ && !is_created) return;
-    if (created) known_creations_ = *created;
     // A file that is renamed while the names are read may be missed under both.
     for (int tries = 0; tries < most_listings; ++tries) {
         list_again_ = false;
@@ -73,6 +72,8 @@ void Directory::list_if_changed() {
         changed_ns = time_of_change(files_, options_.folder);
         if (changed_ns == listed_ns_) break;
     }
+    // Else something may be missing: the next refresh lists again.
+    if (created && !list_again_ && changed_ns == listed_ns_) known_creations_ = *created;
     list_again_ = list_again_ || changed_ns != listed_ns_ || now_ns() - changed_ns < tick_ns;
 }
 

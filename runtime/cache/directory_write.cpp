@@ -60,7 +60,8 @@ std::shared_ptr<Segment> Directory::create(Pen& pen, std::uint64_t bytes) {
     auto known = std::make_shared<Known>();
     known->segment = creation.segment;
     const std::scoped_lock lock(table_mutex_);
-    table_.emplace(creation.segment->header().identity, std::move(known));
+    // A refresh may have seen the file already, and taken it for somebody else's.
+    table_.insert_or_assign(creation.segment->header().identity, std::move(known));
     return creation.segment;
 }
 

@@ -122,9 +122,9 @@ void Loader::start_some() {
 // stored; but those that are wanted next do not, lest the disk slows down who reads faster than it writes.
 bool Loader::next_prefetch(bool is_behind) {
     if (is_behind && (!order_ || options_.store == Store::all)) return false;
-    if (is_behind && ahead_ >= memory_.cursor() + options_.depth) {
-        awaits_cursor_ = true;
-        return false;
+    if (is_behind) {
+        awaits_cursor_ = true;  // before the cursor is read, lest its move is missed
+        if (ahead_ >= memory_.cursor() + options_.depth) return false;
     }
     while (!prefetches_.empty() && !is_behind) {
         const std::uint64_t key = prefetches_.front();

@@ -31,7 +31,7 @@ Memory::Answer Memory::get(std::uint64_t key, Waiter& waiter, std::size_t index,
     std::unique_lock lock(shard.mutex);
     Resident* resident = shard.residents.find(key);
     Answer answer = Answer::lent;
-    if (!lend(shard, resident, to)) {
+    if (!lend(shard, resident, to, user)) {
         answer = resident ? Answer::waiting : Answer::must_load;
         auto& waiting = shard.waiting[key];
         if (!resident) {
@@ -39,7 +39,7 @@ Memory::Answer Memory::get(std::uint64_t key, Waiter& waiter, std::size_t index,
             resident = &shard.add(key, cursor_of(shard.order));
         }
         waiting.push_back({&waiter, index});
-        ++shard.misses;
+        shard.misses += user == User::own;
     }
     const std::uint64_t cursor = use(shard, *resident, user);
     lock.unlock();
@@ -51,18 +51,18 @@ bool Memory::get_if_there(std::uint64_t key, Lent& to) {
     Shard& shard = shard_of(key);
     std::unique_lock lock(shard.mutex);
     Resident* const resident = shard.residents.find(key);
-    if (!lend(shard, resident, to)) return false;
+    if (!lend(shard, resident, to, User::own)) return false;
     const std::uint64_t cursor = use(shard, *resident, User::own);
     lock.unlock();
     if (cursor >= next_progress_.load(std::memory_order_relaxed)) progress(cursor);
     return true;
 }
 
-bool Memory::lend(Shard& shard, Resident* resident, Lent& to) {
+bool Memory::lend(Shard& shard, Resident* resident, Lent& to, User user) {
     if (!resident || !resident->data) return false;
     shard.pin(*resident);
     to = {resident->data, resident->bytes, resident->key, resident};
-    ++shard.hits;
+    shard.hits += user == User::own;
     return true;
 }
 
@@ -197,12 +197,12 @@ std::optional<Block> Memory::reserve(std::uint64_t bytes, std::optional<std::uin
     return make_room(bytes, above);  // for what was released before it was known that somebody wants room
 }
 
-void Memory::tell_waiters_no_room(std::uint64_t key, std::uint64_t bytes) {
+void Memory::tell_waiters(std::uint64_t key, const Waiter::NoRoom& facts) {
     Shard& shard = shard_of(key);
     const std::lock_guard lock(shard.mutex);
     const auto waiting = shard.waiting.find(key);
     if (waiting == shard.waiting.end()) return;
-    for (const Wait& wait : waiting->second) wait.waiter->found_no_room(bytes);
+    for (const Wait& wait : waiting->second) wait.waiter->found_no_room(facts);
 }
 
 void Memory::free(const Block& block) {
@@ -313,6 +313,11 @@ Memory::Stats Memory::stats() const {
         });
     }
     return stats;
+}
+
+std::uint64_t Memory::used() const {
+    const std::lock_guard lock(mutex_);
+    return arena_.used();
 }
 
 std::uint64_t Memory::evictable() const {

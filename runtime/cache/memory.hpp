@@ -45,9 +45,14 @@ class Waiter {
   public:
     virtual void have(std::size_t index, const Lent& lent) = 0;  // to be released
     virtual void failed(std::size_t index, const Error& error) = 0;
-    // There is no room now for a sample that it waits for, which takes so many bytes of the arena until it is
-    // there. Any thread; must not call the memory, but for its capacity.
-    virtual void found_no_room(std::uint64_t bytes) { static_cast<void>(bytes); }
+    // There is no room now for a sample that it waits for. Any thread; must not call the memory, but for its
+    // capacity.
+    struct NoRoom {
+        std::uint64_t bytes;  // that the sample takes until it is there
+        std::uint64_t used;   // of the arena
+        std::uint64_t idle;   // of these: held by loads that wait for room, too
+    };
+    virtual void found_no_room(const NoRoom&) {}
 
   protected:
     ~Waiter() = default;
@@ -97,7 +102,7 @@ class Memory {
     // never be, it is more than the capacity.
     std::optional<Block> reserve(std::uint64_t bytes,
                                  std::optional<std::uint64_t> sooner_than = std::nullopt);
-    void tell_waiters_no_room(std::uint64_t key, std::uint64_t bytes);  // see Waiter
+    void tell_waiters(std::uint64_t key, const Waiter::NoRoom& facts);
     void free(const Block& block);
     void shrink(Block& block, std::uint64_t bytes);  // gives back its tail
     // The sample is there: `bytes` at the start of the block, whose tail is given back. From now on the block
@@ -111,11 +116,12 @@ class Memory {
     struct Stats {
         std::uint64_t capacity, used, lent;  // bytes; used: all blocks
         std::uint64_t resident;              // samples, those on their way too
-        std::uint64_t hits, misses;          // gets that were answered at once, and the others
+        std::uint64_t hits, misses;          // own gets that were answered at once, and the others
         std::uint64_t prefetched;            // first gets of what begin_load() has brought, or is bringing
         std::uint64_t evicted, table_bytes;
     };
     Stats stats() const;              // looks at every sample, some nanoseconds each
+    std::uint64_t used() const;       // bytes, all blocks
     std::uint64_t evictable() const;  // samples that were not lent when room was needed last
     std::uint64_t capacity() const { return arena_.memory().size(); }
     std::span<std::byte> arena();  // all of it, also what is free
@@ -125,7 +131,7 @@ class Memory {
 
     Shard& shard_of(std::uint64_t key) const;
     std::uint64_t cursor_of(const Order* order) const;
-    bool lend(Shard& shard, Resident* resident, Lent& to);
+    bool lend(Shard& shard, Resident* resident, Lent& to, User user);
     std::uint64_t use(Shard& shard, Resident& resident, User user);
     bool is_due(const Shard& shard, const Resident& resident) const;
     void progress(std::uint64_t cursor);

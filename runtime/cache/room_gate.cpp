@@ -49,12 +49,17 @@ RoomGate::RoomGate(Memory& memory, Loop& loop) : memory_(memory), loop_(loop) {
 
 ArenaBlock RoomGate::look(const Use& use) {
     bool is_full = false;
-    ArenaBlock block = look(use, is_full);
-    if (is_full && !use.position && take_spares_back()) block = look(use, is_full);
-    return block;
+    return look(use, is_full);
 }
 
 ArenaBlock RoomGate::look(const Use& use, bool& is_full) {
+    ArenaBlock block = look_once(use, is_full);
+    if (is_full && !use.position && take_spares_back()) block = look_once(use, is_full);
+    return block;
+}
+
+ArenaBlock RoomGate::look_once(const Use& use, bool& is_full) {
+    is_full = false;
     std::unique_lock lock(mutex_, std::defer_lock);
     std::uint64_t& shared = shared_bytes_[static_cast<std::size_t>(use.share)];
     if (use.share != Share::none) {
@@ -70,10 +75,30 @@ ArenaBlock RoomGate::look(const Use& use, bool& is_full) {
 }
 
 ArenaBlock RoomGate::look_or_tell(const Use& use) {
-    ArenaBlock block = look(use);
-    if (!block && use.key) memory_.tell_waiters_no_room(*use.key, use.bytes + use.beside);
+    const std::uint64_t before = memory_.used();
+    bool is_full = false;
+    ArenaBlock block = look(use, is_full);
+    if (is_full && use.key)
+        memory_.tell_waiters(
+            *use.key,
+            {.bytes = use.bytes + use.beside, .used = std::max(before, memory_.used()), .idle = idle_bytes_});
     return block;
 }
+
+// While somebody waits who does not give up.
+class RoomGate::Idle {
+  public:
+    Idle(RoomGate& gate, const Use& use)
+        : gate_(gate), bytes_(use.beside == 0 || use.position ? 0 : Arena::rounded(use.beside)) {
+        gate_.idle_bytes_ += bytes_;
+    }
+    Idle(const Idle&) = delete;
+    ~Idle() { gate_.idle_bytes_ -= bytes_; }
+
+  private:
+    RoomGate& gate_;
+    const std::uint64_t bytes_;
+};
 
 bool RoomGate::take_spares_back() {
     std::vector<ArenaBlock> taken;
@@ -99,6 +124,7 @@ struct RoomGate::Turn {
 };
 
 Task<ArenaBlock> RoomGate::wait(Use use, Clock::time_point deadline) {
+    const Idle idle(*this, use);
     for (;;) {
         ArenaBlock block = look_or_tell(use);
         if (block || Clock::now() >= deadline) co_return block;
@@ -111,6 +137,7 @@ Task<ArenaBlock> RoomGate::wait(Use use, Clock::time_point deadline) {
 }
 
 ArenaBlock RoomGate::wait_blocking(Use use, Clock::time_point deadline) {
+    const Idle idle(*this, use);
     for (;;) {
         std::unique_lock lock(mutex_);
         const std::uint64_t seen = changes_;

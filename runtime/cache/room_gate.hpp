@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <coroutine>
@@ -114,9 +115,11 @@ class RoomGate {
     friend class ArenaBlock;
     friend class Spare;
 
-    struct Turn;  // awaits the next change
-    ArenaBlock look(const Use& use, bool& is_full);
+    struct Turn;                                     // awaits the next change
+    ArenaBlock look(const Use& use, bool& is_full);  // is_full: of memory, not of the share
+    ArenaBlock look_once(const Use& use, bool& is_full);
     ArenaBlock look_or_tell(const Use& use);
+    class Idle;
     bool take_spares_back();
     void give_share(Share share, std::uint64_t bytes);
     void resume_all();
@@ -130,6 +133,7 @@ class RoomGate {
     std::array<std::uint64_t, 3> shared_bytes_{};  // by Share
     std::condition_variable change_;
     std::uint64_t changes_ = 0;
+    std::atomic<std::uint64_t> idle_bytes_ = 0;     // beside what is waited for
     std::vector<std::coroutine_handle<>> waiting_;  // the loop's
     bool ticking_ = false;
 };

@@ -90,11 +90,15 @@ std::int64_t used_bytes(const Files& files, const std::string& folder) {
     std::uint64_t sum = 0;
     for (const std::string& each : names) {
         struct stat status {};
-        const int result = files.status(folder + "/" + each, status);
+        int result = files.status(folder + "/" + each, status);
+        auto name = parse_file_name(each);
+        if (result == -ENOENT && name && name->stage == SegmentStage::open) {  // sealed just now
+            name->stage = SegmentStage::sealed;
+            result = files.status(path_of(folder, *name), status);
+        }
         if (result == -ENOENT) continue;
         if (result < 0) return result;
         if (!S_ISREG(status.st_mode)) continue;
-        const auto name = parse_file_name(each);
         const bool is_sealed = name && name->stage == SegmentStage::sealed;
         sum += taken_up(status, is_sealed);
         if (name && !is_sealed) sum += extent_slack(static_cast<std::uint64_t>(status.st_size));

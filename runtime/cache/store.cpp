@@ -98,7 +98,11 @@ Task<> Loader::put_on_disk(std::uint64_t key, ArenaBlock& encoded, std::uint64_t
     }
     directory_->refresh();
     Load there{.key = key, .deadline = deadline, .is_put = true};
-    const bool found = co_await from_disk(there);
+    bool found = co_await from_disk(there);
+    while (!found && directory_->find(key) && Clock::now() < deadline) {  // the kernel had no memory for it
+        co_await loop_.delay(1ms);
+        found = co_await from_disk(there);
+    }
     if (found) {
         if (there.bytes != bytes || std::memcmp(there.block.data(), encoded.data(), bytes) != 0)
             other_bytes(key);

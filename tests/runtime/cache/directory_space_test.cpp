@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "runtime/cache/directory.hpp"
 #include "runtime/cache/space.hpp"
@@ -137,6 +138,22 @@ TEST_CASE("the limit holds at every moment, for threads and processes on one fol
     CHECK(watch.looks() > 10);
     CHECK(watch.excesses() == 0);
     CHECK(watch.most() > limit / 2);
+}
+
+TEST_CASE("a segment that is sealed while the folder is counted is counted") {
+    const Files files;
+    const TemporaryFolder folder;
+    Directory directory(files, options_for(folder.path(), 100 * MiB));
+    fill(directory, files, 0, 2, 300'000);
+    bool is_sealed = false;
+    const Files watched([&](FileCall call, const std::string& path) {
+        if (call == FileCall::status && path.ends_with(".open") && !std::exchange(is_sealed, true))
+            directory.close();
+        return Fault{};
+    });
+    const auto counted = used_bytes(watched, folder.path());
+    CHECK(is_sealed);
+    CHECK(counted >= static_cast<std::int64_t>(folder_bytes(folder.path())));
 }
 
 TEST_CASE("nobody else takes the room that is about to be taken") {

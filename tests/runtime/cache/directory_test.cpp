@@ -5,6 +5,7 @@
 #include <deque>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "runtime/cache/space.hpp"
 #include "tests/runtime/cache/folders.hpp"
@@ -140,6 +141,73 @@ TEST_CASE("a segment that is sealed while the folder is being listed is found al
     reader.refresh();
     CHECK(get(reader, files, 1) == payload_of(1, 10));
     CHECK(reader.stats().segments == 1);
+}
+
+TEST_CASE(
+    "a segment that is sealed in the tick of the clock in which it is listed is found by the next look") {
+    const Files files;
+    const TemporaryFolder folder;
+    Directory writer(files, options_for(folder.path()));
+    bool is_listing = false;
+    const Files watched([&](FileCall call, const std::string& path) {
+        if (call != FileCall::open || !is_listing || !path.ends_with(".open")) return Fault{};
+        is_listing = false;
+        struct stat before {};
+        ::stat(folder.path().c_str(), &before);
+        writer.close();
+        const timespec times[] = {before.st_atim, before.st_mtim};
+        ::utimensat(AT_FDCWD, folder.path().c_str(), times, 0);
+        return Fault{};
+    });
+    Directory reader(watched, options_for(folder.path()));
+    REQUIRE(put(writer, files, 1, payload_of(1, 10)));
+    is_listing = true;
+    reader.refresh();
+    reader.refresh();
+    CHECK(get(reader, files, 1) == payload_of(1, 10));
+}
+
+TEST_CASE("what could not be listed is listed by the next look") {
+    const FileCall failing = GENERATE(FileCall::list, FileCall::open);
+    const Files files;
+    const TemporaryFolder folder;
+    Directory writer(files, options_for(folder.path()));
+    bool fails = false;
+    const Files watched([&](FileCall call, const std::string& path) {
+        return fails && call == failing && !path.ends_with("/lock") ? Fault{EMFILE} : Fault{};
+    });
+    Directory reader(watched, options_for(folder.path()));
+    REQUIRE(put(writer, files, 1, payload_of(1, 10)));
+    fails = true;
+    reader.refresh();
+    CHECK_FALSE(reader.find(1));
+    fails = false;
+    reader.refresh();
+    CHECK(get(reader, files, 1) == payload_of(1, 10));
+}
+
+TEST_CASE("a segment that is listed while it is created is one's own all the same: flushed, and sealed") {
+    const TemporaryFolder folder;
+    Directory* opened = nullptr;
+    bool is_there = false;
+    int syncs = 0;
+    const Files files([&](FileCall call, const std::string& path) {
+        if (opened != nullptr && call == FileCall::rename && path.ends_with(".making")) is_there = true;
+        if (call == FileCall::write && std::exchange(is_there, false)) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(150));  // until it would be listed
+            opened->refresh();
+        }
+        syncs += call == FileCall::sync_data;
+        return Fault{};
+    });
+    Directory directory(files, options_for(folder.path()));
+    opened = &directory;
+    REQUIRE(put(directory, files, 1, payload_of(1, 10)));
+    directory.flush();
+    CHECK(syncs > 0);
+    directory.close();
+    CHECK(files_with(folder.path(), ".open").empty());
+    CHECK(files_with(folder.path(), ".seg").size() == 1);
 }
 
 TEST_CASE("slots that are committed out of order are all found") {
