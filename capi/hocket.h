@@ -327,8 +327,8 @@ typedef enum hkt_cache_store {
 typedef struct hkt_cache_options {
     size_t size; /* sizeof(hkt_cache_options) */
 
-    /* HOCKET_CACHE_FOLDER: of the disk level, made if it is not there; unset: no disk level. Not in the
-     * source */
+    /* HOCKET_CACHE_FOLDER: of the disk level, made if it is not there (but for HKT_CACHE_STORE_NONE); unset:
+     * no disk level. Not in the source */
     const char* folder;
     /* HOCKET_CACHE_MEMORY ("8GiB"); 1 GiB: samples and everything on its way */
     uint64_t memory_bytes;
@@ -404,9 +404,10 @@ HKT_API hkt_status hkt_cache_get_batch(hkt_cache* cache, const uint64_t* keys, s
 HKT_API void hkt_cache_release(hkt_cache* cache, const hkt_sample* samples, size_t count);
 
 /* Adds a sample (encoded, as the source would give it): to the disk of the rank that owns the key; without a
- * folder to memory, for as long as it is not evicted. A key is written once: the same bytes again are no
- * error, other bytes are (MISMATCH). When it returns success the sample survives this process; a loss of
- * power from the next hkt_cache_flush on. Errors: LIMIT, IO (text: why the disk does not take it). */
+ * folder to memory, for as long as it is not evicted. Not under a key of the source's folder or packed file
+ * (INVALID_ARGUMENT). A key is written once: the same bytes again are no error, other bytes are (MISMATCH).
+ * When it returns success the sample survives this process; a loss of power from the next hkt_cache_flush on.
+ * Errors: INVALID_ARGUMENT, MISMATCH, LIMIT, IO (text: why the disk does not take it). */
 HKT_API hkt_status hkt_cache_put(hkt_cache* cache, uint64_t key, const void* data, size_t bytes);
 
 /* Starts to load samples that will be needed soon, in this order; returns at once. */
@@ -414,12 +415,12 @@ HKT_API hkt_status hkt_cache_prefetch(hkt_cache* cache, const uint64_t* keys, si
 
 /* The order in which samples will be got from now on, an epoch's permutation or several; the first `cursor`
  * of them have been. Loads ahead into free memory, and into half of it at the cost of samples that are needed
- * later; evicts what is needed furthest in the future. Samples may still be got in any order. Replaces the order before; count 0: none. keys are copied.
- */
+ * later; evicts what is needed furthest in the future. Samples may still be got in any order. Replaces the
+ * order before; count 0: none. keys are copied. */
 HKT_API hkt_status hkt_cache_set_order(hkt_cache* cache, const uint64_t* keys, size_t count, uint64_t cursor);
 
-/* The position behind the furthest of the order that was asked for: what to give to hkt_cache_set_order after
- * a restart. 0 without an order. */
+/* The position behind the furthest of the order that was asked for, by batches that are on their way, too. 0
+ * without an order. After a restart give hkt_cache_set_order the position up to which you have trained. */
 HKT_API uint64_t hkt_cache_cursor(const hkt_cache* cache);
 
 /* Number of samples of the source; 0 if it is not known (read, or no source). */
@@ -450,8 +451,8 @@ typedef struct hkt_cache_stats {
     uint64_t disk_bytes, disk_used, disk_samples, disk_segments;
     const char* io;           /* "io_uring", "threads (io_uring: Operation not permitted)" */
     const char* peer_trouble; /* the last failure of a peer: "" if there was none */
-    const char* trouble;      /* why nothing is written to the disk: "" if all is well. The calling thread's
-                                 copies, valid until its next hkt_ call */
+    const char* trouble; /* why nothing is written to the disk that should be: "" if all is well. The calling
+                            thread's copies, valid until its next hkt_ call */
 } hkt_cache_stats;
 
 /* size: sizeof(hkt_cache_stats), so that it can grow. */

@@ -128,6 +128,12 @@ Batch& Cache::get_batch(std::span<const std::uint64_t> keys, Lent* samples) {
 }
 
 void Cache::put(std::uint64_t key, std::span<const std::byte> bytes) {
+    if (key < count())
+        throw Error(
+            Status::invalid_argument,
+            fmt::format("hkt_cache_put: sample {} is {} of the source, and comes from there: put samples "
+                        "under keys from {} on, or into a cache without a source",
+                        key, options_.source->name(key), count()));
     ArenaBlock block = loader_->gate().wait_blocking({.bytes = bytes.size(), .share = Share::put},
                                                      Loader::Clock::now() + options_.timeout);
     if (!block) throw Error(Status::timeout, loader_->gate().why_full(bytes.size()));

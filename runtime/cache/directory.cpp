@@ -42,7 +42,6 @@ void Directory::open_folder() {
     if (error < 0 && !is_missing)
         throw Error(Status::io, describe(options_.folder, error) +
                                     ": the cache's folder must be a folder that can be read and written");
-    if (!options_.writable) set_trouble(options_.folder + ": it was opened for reading only");
     if (is_missing) set_trouble(describe(options_.folder, making_error_) + ": it cannot be made");
     if (options_.writable && !is_missing) {
         const FolderLock lock(files_, options_.folder, folder_patience);

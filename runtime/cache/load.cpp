@@ -192,6 +192,8 @@ namespace {
 
 // What a function of the embedder has answered.
 void check(Status status, const Value& value, const char* function, const std::string& sample) {
+    if (status == Status::limit && !value.trouble().empty())  // our refusal, handed on
+        throw Error(Status::limit, value.trouble());
     if (status != Status::success) {
         const std::string why = value.trouble().empty() ? "" : ": " + value.trouble();
         throw Error(static_cast<int>(status) < 0 ? status : Status::invalid_argument,

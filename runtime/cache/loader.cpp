@@ -180,6 +180,8 @@ Task<> Loader::run(Load load) {
     if (has_ended) co_return;
     if (error) {
         ++counters_.failures;
+        if (error->status() == Status::limit)
+            error.emplace(Status::limit, fmt::format("{}: {}", name_of(load.key), error->what()));
         memory_.fail(load.key, *error);
     }
     end_turn(load);

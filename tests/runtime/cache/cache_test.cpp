@@ -514,6 +514,21 @@ TEST_CASE("a put again of what the kernel has no memory to read just now is no e
     CHECK(cache.stats().disk.corrupt == 0);
 }
 
+TEST_CASE("what is the source's cannot be put") {
+    const TemporaryFolder source;
+    std::ofstream(source / "one") << "1";
+    CacheOptions options;
+    options.source = open_source(source.path(), "");
+    Cache cache(std::move(options));
+    std::string text;
+    CHECK(status_of([&] { cache.put(0, sample_bytes(5, KiB)); }, &text) == Status::invalid_argument);
+    CHECK(text.find("one") != std::string::npos);
+    cache.put(1, sample_bytes(5, KiB));
+    const Lent lent = cache.get(1);
+    CHECK(test::same({lent.data, lent.bytes}, sample_bytes(5, KiB)));
+    cache.release(lent);
+}
+
 TEST_CASE("every file call that fails costs time, not samples") {
     constexpr std::uint64_t most_calls = 400;
     for (const int error : {EIO, ENOSPC}) {
@@ -629,7 +644,10 @@ TEST_CASE("a sample that is too large, encoded or with what is made of it, does 
         };
         Cache cache(std::move(options));
         for (int i = 0; i < 3; ++i) {
-            CHECK(status_of([&] { cache.get(cache.find("large")); }) == Status::limit);
+            std::string text;
+            CHECK(status_of([&] { cache.get(cache.find("large")); }, &text) == Status::limit);
+            CHECK(text.find("large") != std::string::npos);
+            CHECK(text.find("function failed") == std::string::npos);
             const Lent lent = cache.get(cache.find("small"));
             CHECK(lent.bytes == 5);
             cache.release(lent);
