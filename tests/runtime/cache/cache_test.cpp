@@ -395,38 +395,6 @@ TEST_CASE(
     CHECK(cache.stats().memory.prefetched > order.size() / 4);
 }
 
-TEST_CASE("with an order, batches are there before they are asked for while the disk stands still, too") {
-    const TemporaryFolder folder;
-    Slow source;
-    source.count = 1280;
-    source.most = 16 * KiB;
-    source.delay = 20ms;
-    std::atomic<bool> stands_still = true;
-    CacheOptions options = over(source, folder.path());
-    options.memory_bytes = 8 * MiB;
-    options.faults = [&](FileCall call, const std::string& path) -> Fault {
-        while (stands_still && call == FileCall::write && path.empty()) std::this_thread::sleep_for(1ms);
-        return {};
-    };
-    Cache cache(std::move(options));
-    std::vector<std::uint64_t> order(source.count);
-    std::iota(order.begin(), order.end(), 0);
-    cache.set_order(order, 0);
-    constexpr std::size_t size = 32;
-    std::vector<Lent> samples(size);
-    int late = 0;
-    for (std::size_t first = 0; first < order.size(); first += size) {
-        const auto start = std::chrono::steady_clock::now();
-        cache.wait(cache.get_batch(std::span(order).subspan(first, size), samples.data()));
-        late += std::chrono::steady_clock::now() - start > source.delay / 2;
-        for (const Lent& lent : samples) cache.release(lent);
-        std::this_thread::sleep_for(3 * source.delay);
-    }
-    CHECK(cache.stats().counters->writes_skipped > 0);
-    CHECK(late <= 6);  // of 40: the first, and what a busy machine makes of the others
-    stands_still = false;
-}
-
 TEST_CASE("memory holds its limit under eight threads, with a decoder that needs more than it is given") {
     const TemporaryFolder folder;
     Slow source;
