@@ -14,13 +14,14 @@ void check(hkt_status status, const char* what) {
 }
 
 Cache open_cache(const Options& options) {
-    unsetenv("HOCKET_CACHE_SERVERS");
+    unsetenv("HOCKET_CACHE_SERVERS");  // hkt_cache_open would take it where options name no servers
     const auto text = [](const std::string& value) { return value.empty() ? nullptr : value.c_str(); };
     hkt_cache_options wanted = HKT_CACHE_OPTIONS_INIT;
     wanted.folder = options.folder.c_str();
     wanted.source = options.source.c_str();
     wanted.source_index = text(options.index);
     wanted.dataset = text(options.dataset);
+    wanted.servers = text(options.servers);
     wanted.disk_bytes = options.disk_bytes;
     wanted.memory_bytes = options.memory_bytes;
     wanted.depth = options.depth;

@@ -16,8 +16,7 @@ using Cache = std::unique_ptr<hkt_cache, Closer>;
 // Throws std::runtime_error with the calling thread's error text if status is an error.
 void check(hkt_status status, const char* what);
 
-// Without the servers that the environment names: what comes from them is not put on the disk, and a server
-// that asks itself would wait for itself.
+// It asks the servers of the options alone, not those that the environment names.
 Cache open_cache(const Options& options);
 
 hkt_cache_stats stats_of(hkt_cache* cache);  // its texts: valid until this thread's next hkt_ call

@@ -1,8 +1,12 @@
 #include "tools/hocket_cache_options.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <stdexcept>
+
+#include "capi/hocket.h"
 
 namespace hocket::cache_tool {
 namespace {
@@ -20,16 +24,30 @@ constexpr const char* examples = R"(Examples:
       for jobs with HOCKET_CACHE_SERVERS=thishost:7070 and the same HOCKET_SECRET
 
 Sizes: bytes, or with a unit: KB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, TiB of 1024.
-It ends with 0; with 1 if something failed or is damaged; with 2 if the command line is wrong; with 128 + the
+It ends with 0; with 1 if something failed or is lost; with 2 if the command line is wrong; with 128 + the
 signal's number if one ended warm or verify early.)";
+
+// A size has no sign: a negative number would be taken for a huge one.
+std::string refuse_negative(std::string& text) {
+    if (text.find('-') == std::string::npos) return "";
+    return fmt::format("{} is negative; give a size such as 100GiB", text);
+}
+
+std::string refuse_zero(std::string& text) {
+    return text == "0" ? "a limit of 0 bytes has no room; leave it away for the default" : "";
+}
 
 class Parser {
   public:
     explicit Parser(Options& options) : options_(options) {
         app_.require_subcommand(1);
         app_.footer(examples);
+        app_.set_version_flag("--version", fmt::format("hocket-cache {}", hkt_version()));
         auto* warm = add(Command::warm, "warm", "Loads all samples of a source onto the disk");
         add_cache_options(*warm);
+        warm->add_option("--servers", options_.servers,
+                         "HOST:PORT,HOST:PORT of hocket-cache serve, asked before the source")
+            ->envname("HOCKET_CACHE_SERVERS");
         auto* stat = add(Command::stat, "stat", "Shows what lies in the folder, of all datasets");
         stat->add_flag("--json", options_.json, "as JSON");
         auto* verify =
@@ -44,7 +62,10 @@ class Parser {
     }
 
     void parse(int argc, char** argv) {
+        check_command(argc, argv);
         app_.parse(argc, argv);
+        // The environment's come to all commands; but a server that asks itself would wait for itself.
+        if (options_.command != Command::warm) options_.servers.clear();
         if (listen_.empty()) return;
         try {
             parse_address(listen_, options_.host, options_.port);
@@ -56,6 +77,19 @@ class Parser {
     int exit(const CLI::Error& error) const { return app_.exit(error) == 0 ? 0 : 2; }
 
   private:
+    void check_command(int argc, char** argv) const {
+        const std::string word = argc < 2 ? "" : argv[1];
+        if (word.starts_with('-')) return;
+        std::string commands;
+        for (const CLI::App* sub : app_.get_subcommands({})) {
+            if (sub->get_name() == word) return;
+            commands += (commands.empty() ? "" : ", ") + sub->get_name();
+        }
+        throw CLI::ValidationError(
+            fmt::format("{}; commands: {}",
+                        word.empty() ? "a command is missing" : "there is no command " + word, commands));
+    }
+
     CLI::App* add(Command command, const char* name, const char* description) {
         CLI::App* sub = app_.add_subcommand(name, description);
         sub->callback([this, command] { options_.command = command; });
@@ -85,14 +119,8 @@ class Parser {
     static void add_size(CLI::App& sub, const char* name, std::uint64_t& value, const char* description) {
         sub.add_option(name, value, description)
             ->transform(CLI::AsSizeValue(true))
-            ->check(CLI::Validator(
-                [](std::string& text) {
-                    return text == "0" ? std::string(
-                                             "a limit of 0 bytes has no room; leave it away for the "
-                                             "default")
-                                       : std::string();
-                },
-                ""));
+            ->transform(CLI::Validator(refuse_negative, ""))  // the last one comes first
+            ->check(CLI::Validator(refuse_zero, ""));
     }
 
     Options& options_;

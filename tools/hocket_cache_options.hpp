@@ -13,6 +13,7 @@ struct Options {
     Command command{};
     std::string folder;                              // of the disk level
     std::string source, index, dataset;              // "": none given
+    std::string servers;                             // of warm; "": none
     std::uint64_t disk_bytes = 0, memory_bytes = 0;  // 0: none given
     int depth = 64;                                  // samples on their way at once
     std::string host;                                // to listen at; IPv6 without its brackets

@@ -30,10 +30,12 @@ std::string name_for_clients(const std::string& host) {
 }
 
 std::string status_text(const hkt_cache_stats& stats) {
-    return fmt::format("{} served; {} on disk ({}), {} in memory; {} failed; {}",
-                       count_text(stats.served, "sample"), stats.disk_samples,
-                       bytes_text(static_cast<double>(stats.disk_used)), stats.memory_samples, stats.failures,
-                       *stats.trouble == '\0' ? "the disk is well" : stats.trouble);
+    return fmt::format(
+        "{} served; of this dataset {} on disk, {} in memory; {} failed; the folder takes up {}, with all "
+        "datasets; {}",
+        count_text(stats.served, "sample"), stats.disk_samples, stats.memory_samples, stats.failures,
+        bytes_text(static_cast<double>(stats.disk_used)),
+        *stats.trouble == '\0' ? "the disk is well" : stats.trouble);
 }
 
 }  // namespace

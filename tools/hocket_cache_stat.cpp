@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 
 #include "runtime/cache/space.hpp"
 #include "tools/hocket_cache_commands.hpp"
@@ -16,8 +17,9 @@ namespace hocket::cache_tool {
 namespace {
 
 struct DatasetFacts {
-    std::uint64_t sealed = 0, open = 0;  // segments
-    std::uint64_t records = 0, record_bytes = 0, disk_bytes = 0;
+    std::uint64_t sealed = 0, open = 0;      // segments
+    std::unordered_set<std::uint64_t> keys;  // a sample that was damaged and loaded again has two records
+    std::uint64_t sample_bytes = 0, disk_bytes = 0;
     std::uint64_t bad_entries = 0;
     std::time_t last_used = 0;
     std::string label;  // as the segment says that was used last
@@ -42,9 +44,10 @@ void add(const SegmentReader& segment, FolderFacts& facts) {
         dataset.label = segment.header().label;
     }
     segment.visit([&](std::uint64_t, const std::optional<cache::Entry>& entry) {
-        dataset.records += entry ? 1 : 0;
-        dataset.record_bytes += entry ? entry->bytes : 0;
-        dataset.bad_entries += entry ? 0 : 1;
+        if (!entry)
+            ++dataset.bad_entries;
+        else if (dataset.keys.insert(entry->key).second)
+            dataset.sample_bytes += entry->bytes;
         return true;
     });
 }
@@ -75,8 +78,8 @@ void print_json(const std::string& folder, const FolderFacts& facts) {
              {"label", dataset.label},
              {"sealed_segments", dataset.sealed},
              {"open_segments", dataset.open},
-             {"samples", dataset.records},
-             {"sample_bytes", dataset.record_bytes},
+             {"samples", dataset.keys.size()},
+             {"sample_bytes", dataset.sample_bytes},
              {"disk_bytes", dataset.disk_bytes},
              {"bad_entries", dataset.bad_entries},
              {"last_used", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(dataset.last_used))}});
@@ -92,8 +95,8 @@ void print_table(const std::string& folder, const FolderFacts& facts) {
                    "open", "samples", "of bytes", "on disk", "damaged", "last used", "label");
     for (const auto& [name, dataset] : facts.datasets)
         fmt::print("{}  {:>6}  {:>5}  {:>10}  {:>11}  {:>11}  {:>7}  {:%Y-%m-%d %H:%M:%S}  {}\n", name,
-                   dataset.sealed, dataset.open, dataset.records,
-                   bytes_text(static_cast<double>(dataset.record_bytes)),
+                   dataset.sealed, dataset.open, dataset.keys.size(),
+                   bytes_text(static_cast<double>(dataset.sample_bytes)),
                    bytes_text(static_cast<double>(dataset.disk_bytes)), dataset.bad_entries,
                    fmt::localtime(dataset.last_used), dataset.label);
     for (const std::string& damaged : facts.damaged) fmt::print("damaged: {}\n", damaged);

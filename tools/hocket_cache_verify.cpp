@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 
 #include "runtime/cache/space.hpp"
 #include "tools/hocket_cache_commands.hpp"
@@ -16,13 +18,20 @@ namespace {
 constexpr std::size_t most_findings = 100;
 
 struct Findings {
-    std::uint64_t segments = 0, records = 0, bytes = 0, bad_segments = 0, bad_records = 0;
-    std::vector<std::string> texts;  // the first hundred
+    std::uint64_t segments = 0, samples = 0, bytes = 0, bad_segments = 0, bad_samples = 0;
+    std::uint64_t replaced_samples = 0;  // damaged, but right elsewhere in the folder
+    std::vector<std::string> texts;      // the first hundred
 
-    bool any() const { return bad_segments + bad_records > 0; }
+    bool is_loss() const { return bad_segments + bad_samples > 0; }
     void add(std::string text) {
         if (texts.size() < most_findings) texts.push_back(std::move(text));
     }
+};
+
+struct BadRecord {
+    cache::Digest dataset;
+    std::uint64_t key;
+    std::string text;
 };
 
 class Verifier {
@@ -36,6 +45,7 @@ class Verifier {
             check(path);
         }
         progress_.clear();
+        judge();
         return findings_;
     }
 
@@ -57,11 +67,11 @@ class Verifier {
 
     void check(const std::string& path, const SegmentReader& segment) {
         const bool is_index_right = segment.visit([&](auto slot, const std::optional<cache::Entry>& entry) {
-            ++findings_.records;
+            ++records_;
             if (entry)
                 check(path, segment, *entry);
             else
-                add_bad_record(fmt::format("{}: the index entry in slot {} is damaged", path, slot));
+                add_bad_sample(fmt::format("{}: the index entry in slot {} is damaged", path, slot));
             return !is_stopped_;
         });
         if (is_index_right) return;
@@ -72,23 +82,42 @@ class Verifier {
     void check(const std::string& path, const SegmentReader& segment, const cache::Entry& entry) {
         const std::string problem = segment.check(entry, buffer_);
         findings_.bytes += entry.bytes;
-        if (!problem.empty())
-            add_bad_record(fmt::format("{}: sample {} at offset {}, {} bytes, {}", path, entry.key,
-                                       entry.offset, entry.bytes, problem));
-        progress_.show(
-            {done_bytes_ + entry.offset + entry.bytes, all_bytes_, findings_.records, findings_.bytes});
+        const cache::Digest& dataset = segment.header().dataset;
+        if (problem.empty())
+            right_keys_[dataset].insert(entry.key);
+        else
+            bad_records_.push_back({dataset, entry.key,
+                                    fmt::format("{}: sample {} at offset {}, {} bytes, {}", path, entry.key,
+                                                entry.offset, entry.bytes, problem)});
+        progress_.show({done_bytes_ + entry.offset + entry.bytes, all_bytes_, records_, findings_.bytes});
         is_stopped_ = signals_.wait({}) != 0;
     }
 
-    void add_bad_record(std::string text) {
-        ++findings_.bad_records;
+    // Only now: the record that replaces a damaged one may lie in any segment.
+    void judge() {
+        for (const BadRecord& bad : bad_records_) {
+            if (!right_keys_[bad.dataset].contains(bad.key)) {
+                add_bad_sample(bad.text);
+                continue;
+            }
+            ++findings_.replaced_samples;
+            findings_.add(bad.text + "; it lies elsewhere, too, and is right there");
+        }
+        findings_.samples = findings_.bad_samples;
+        for (const auto& [dataset, keys] : right_keys_) findings_.samples += keys.size();
+    }
+
+    void add_bad_sample(std::string text) {
+        ++findings_.bad_samples;
         findings_.add(std::move(text));
     }
 
     Signals& signals_;
     Progress progress_;
     Findings findings_;
-    std::uint64_t all_bytes_ = 0, done_bytes_ = 0;
+    std::map<cache::Digest, std::unordered_set<std::uint64_t>> right_keys_;  // by dataset
+    std::vector<BadRecord> bad_records_;
+    std::uint64_t all_bytes_ = 0, done_bytes_ = 0, records_ = 0;
     std::vector<std::byte> buffer_;
     bool is_stopped_ = false;
 };
@@ -97,22 +126,32 @@ void print_json(const std::string& folder, const Findings& findings, bool is_com
     const nlohmann::ordered_json json{{"folder", folder},
                                       {"complete", is_complete},
                                       {"segments", findings.segments},
-                                      {"samples", findings.records},
+                                      {"samples", findings.samples},
                                       {"sample_bytes", findings.bytes},
                                       {"bad_segments", findings.bad_segments},
-                                      {"bad_samples", findings.bad_records},
+                                      {"bad_samples", findings.bad_samples},
+                                      {"replaced_samples", findings.replaced_samples},
                                       {"findings", findings.texts}};
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-void print_text(const std::string& folder, const Findings& findings, std::chrono::duration<double> time) {
+std::string verdict(const Findings& findings, bool is_complete) {
+    if (findings.is_loss())
+        return fmt::format("{} and {} damaged; they are read from the source again when a job needs them",
+                           count_text(findings.bad_segments, "segment"),
+                           count_text(findings.bad_samples, "sample"));
+    const char* right = is_complete ? "all are right" : "what was checked so far is right";
+    if (findings.replaced_samples == 0) return right;
+    return fmt::format("{}: {} damaged, but right elsewhere in the folder, so nothing is lost", right,
+                       count_text(findings.replaced_samples, "sample"));
+}
+
+void print_text(const std::string& folder, const Findings& findings, bool is_complete,
+                std::chrono::duration<double> time) {
     for (const std::string& text : findings.texts) fmt::print("{}\n", text);
-    fmt::print("{}: {} with {} ({}) checked in {}; ", folder, count_text(findings.segments, "segment"),
-               count_text(findings.records, "sample"), bytes_text(static_cast<double>(findings.bytes)),
-               duration_text(time));
-    if (!findings.any()) return fmt::print("all are right\n");
-    fmt::print("{} and {} damaged; they are read from the source again when a job needs them\n",
-               count_text(findings.bad_segments, "segment"), count_text(findings.bad_records, "sample"));
+    fmt::print("{}: {} with {} ({}) checked in {}{}; {}\n", folder, count_text(findings.segments, "segment"),
+               count_text(findings.samples, "sample"), bytes_text(static_cast<double>(findings.bytes)),
+               duration_text(time), is_complete ? "" : ", then interrupted", verdict(findings, is_complete));
 }
 
 }  // namespace
@@ -124,12 +163,12 @@ int verify(const Options& options, Signals& signals) {
     if (options.json)
         print_json(options.folder, findings, signal == 0);
     else
-        print_text(options.folder, findings, std::chrono::steady_clock::now() - start);
+        print_text(options.folder, findings, signal == 0, std::chrono::steady_clock::now() - start);
     if (signal != 0) {
         fmt::print(stderr, "hocket-cache: interrupted; the rest was not checked\n");
         return 128 + signal;
     }
-    return findings.any() ? 1 : 0;
+    return findings.is_loss() ? 1 : 0;
 }
 
 }  // namespace hocket::cache_tool

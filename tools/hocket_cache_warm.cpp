@@ -22,20 +22,33 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t named_failures = 5;
 constexpr std::uint64_t most_failures = 1000;  // then it is the source that fails, not a sample
-constexpr std::chrono::milliseconds look_every{100};
+
+// Between two looks at the disk: what is read after it has refused, and before that is seen, is read in vain.
+// A look counts all that is in memory, so it may take its time: then they are further apart.
+constexpr std::chrono::milliseconds shortest_pause{10}, pause_of_start{1};
+constexpr int pause_per_look = 10;
 
 // Threads that get the samples of a cache one by one: so no thread holds memory while it waits for more, and
 // it is known which sample failed.
 class Loading {
   public:
-    Loading(hkt_cache* cache, int threads) : cache_(cache), count_(hkt_cache_count(cache)) {
+    Loading(hkt_cache* cache, int most_threads)
+        : cache_(cache),
+          count_(hkt_cache_count(cache)),
+          most_threads_(static_cast<std::size_t>(most_threads)) {}
+    ~Loading() { stop(); }
+
+    // False: there are as many as there may be.
+    bool add_thread() {
+        if (threads_.size() >= most_threads_) return false;
         try {
-            for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { load(); });
+            threads_.emplace_back([this] { load(); });
         } catch (const std::system_error&) {  // fewer will do
             if (threads_.empty()) throw;
+            most_threads_ = threads_.size();
         }
+        return true;
     }
-    ~Loading() { stop(); }
 
     void stop() { stopped_ = true; }
     void join() { threads_.clear(); }
@@ -76,6 +89,7 @@ class Loading {
 
     hkt_cache* cache_;
     const std::uint64_t count_;
+    std::size_t most_threads_;
     std::atomic<bool> stopped_ = false;
     std::atomic<std::uint64_t> next_ = 0, done_ = 0, failed_ = 0, bytes_ = 0;
     mutable std::mutex mutex_;
@@ -83,37 +97,49 @@ class Loading {
     std::vector<std::jthread> threads_;
 };
 
-// Why the disk takes no more; "" if it does.
-std::string refusal(hkt_cache* cache) {
-    const hkt_cache_stats stats = stats_of(cache);
-    return stats.not_written > 0 ? std::string(stats.trouble) : "";
+bool has_refused(const hkt_cache_stats& stats) {
+    return stats.not_written > 0 && *stats.trouble != '\0';
 }
 
-// Until all is loaded or there is a reason to end: that is returned, "" if there is none.
-std::string load_all(hkt_cache* cache, Loading& loading, Signals& signals) {
+// Looks at the disk. How long to wait until the next look.
+std::chrono::milliseconds look(hkt_cache* cache, bool& refused) {
+    const auto start = Clock::now();
+    refused = has_refused(stats_of(cache));
+    const auto pause = std::chrono::ceil<std::chrono::milliseconds>(pause_per_look * (Clock::now() - start));
+    return std::max(shortest_pause, pause);
+}
+
+// Until all is loaded, or there is a reason to end. Threads come one after another: a disk that takes nothing
+// shows it before many samples are read.
+void load_all(hkt_cache* cache, Loading& loading, Signals& signals) {
     Progress progress;
-    std::string reason;
-    while (!loading.has_ended() && reason.empty()) {
+    bool refused = false;
+    while (!loading.has_ended() && !refused && loading.failed() < most_failures) {
+        const bool is_starting = loading.add_thread();
+        const auto pause = look(cache, refused);
         progress.show(loading.step());
-        if (signals.wait(look_every) != 0)
-            reason = "interrupted";
-        else if (loading.failed() >= most_failures)
-            reason = fmt::format("given up after {} failures", loading.failed());
-        else if (const std::string why = refusal(cache); !why.empty())
-            reason = "the disk takes no more: " + why;
+        if (signals.wait(is_starting ? pause_of_start : pause) != 0) break;
     }
     loading.stop();
     loading.join();
-    return reason;
 }
 
 void print_result(const Options& options, const Loading& loading, const hkt_cache_stats& stats,
                   Clock::duration time) {
     const double seconds = std::chrono::duration<double>(time).count();
-    fmt::print("{}: {} of {} on disk; {} ({}) read from the source", options.folder,
-               std::min(stats.disk_samples, loading.count()), count_text(loading.count(), "sample"),
-               stats.source_reads, bytes_text(static_cast<double>(stats.source_read_bytes)));
-    fmt::print(", {} there already, in {}", stats.disk_hits, duration_text(time));
+    const auto figures = [](std::uint64_t samples, std::uint64_t bytes) {
+        return fmt::format("{} ({})", samples, bytes_text(static_cast<double>(bytes)));
+    };
+    const std::uint64_t fetched = stats.source_reads + stats.peer_hits;
+    const std::uint64_t on_disk = std::min(stats.disk_samples, loading.count());
+    const std::uint64_t stored = std::min(fetched - std::min(stats.not_written, fetched), on_disk);
+    fmt::print("{}: {} of {} on disk, {} of them before; {} read from the source", options.folder, on_disk,
+               count_text(loading.count(), "sample"), on_disk - stored,
+               figures(stats.source_reads, stats.source_read_bytes));
+    if (!options.servers.empty())
+        fmt::print(", {} from servers", figures(stats.peer_hits, stats.peer_read_bytes));
+    if (fetched > stored) fmt::print(", {} not stored", fetched - stored);
+    fmt::print(", in {}", duration_text(time));
     if (seconds > 0) fmt::print(", {}/s", bytes_text(static_cast<double>(loading.step().bytes) / seconds));
     fmt::print("\n");
 }
@@ -122,31 +148,48 @@ void complain(const std::string& text) {
     fmt::print(stderr, "hocket-cache: {}\n", text);
 }
 
+void complain_of_failures(const Loading& loading, const hkt_cache_stats& stats) {
+    for (const std::string& failure : loading.failures()) complain(failure);
+    if (loading.failed() > named_failures)
+        complain(fmt::format("... and {} more failed", loading.failed() - named_failures));
+    if (loading.failed() >= most_failures && !loading.has_ended())
+        complain(fmt::format("given up after {} failures", loading.failed()));
+    if (stats.peer_failures > 0)
+        complain(
+            fmt::format("servers failed to answer for {}, read from the source then; the last because: {}",
+                        count_text(stats.peer_failures, "sample"), stats.peer_trouble));
+}
+
+// What is to be done for samples that could be loaded, but are not on the disk.
+void complain_of_disk(const Loading& loading, const hkt_cache_stats& stats) {
+    if (has_refused(stats))
+        complain(
+            fmt::format("the disk takes no more: {}. Mend that (--disk sets the limit, too), and start it "
+                        "again for the rest",
+                        stats.trouble));
+    else if (loading.failed() == 0)
+        complain(fmt::format("{} not on the disk: it was slower than the source; start it again for the rest",
+                             count_text(loading.count() - stats.disk_samples, "sample")));
+}
+
 }  // namespace
 
 int warm(const Options& options, Signals& signals) {
     const auto start = Clock::now();
     const Cache cache = open_cache(options);
     Loading loading(cache.get(), options.depth);
-    const std::string reason = load_all(cache.get(), loading, signals);
+    load_all(cache.get(), loading, signals);
     check(hkt_cache_flush(cache.get()), "what was loaded may not survive a loss of power");
 
     const hkt_cache_stats stats = stats_of(cache.get());
-    const std::string trouble = stats.trouble;
     print_result(options, loading, stats, Clock::now() - start);
-    for (const std::string& failure : loading.failures()) complain(failure);
-    if (loading.failed() > named_failures)
-        complain(fmt::format("... and {} more failed", loading.failed() - named_failures));
+    complain_of_failures(loading, stats);
     if (signals.wait({}) != 0) {
         complain("interrupted; what is on the disk stays, start it again for the rest");
         return 128 + signals.wait({});
     }
-    if (!reason.empty()) complain(reason);
-    if (loading.failed() > 0 || !reason.empty()) return 1;
-    if (stats.disk_samples >= loading.count()) return 0;
-    complain(fmt::format(
-        "{} not on the disk: {}", count_text(loading.count() - stats.disk_samples, "sample"),
-        trouble.empty() ? "it was slower than the source; start it again for the rest" : trouble));
+    if (loading.failed() == 0 && stats.disk_samples >= loading.count()) return 0;
+    complain_of_disk(loading, stats);
     return 1;
 }
 

@@ -98,6 +98,15 @@ std::string read(const std::string& path) {
     return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
+// The number that stands before the text's first occurrence, and after a space or the beginning; 0: it is not
+// there.
+std::uint64_t number_before(const std::string& in, const std::string& text) {
+    const std::size_t end = in.find(text);
+    if (end == std::string::npos || end == 0) return 0;
+    const std::size_t begin = in.rfind(' ', end - 1);
+    return std::stoull(in.substr(begin == std::string::npos ? 0 : begin + 1));
+}
+
 }  // namespace
 
 TEST_CASE("warm puts all samples on the disk, and the second time reads nothing from the source") {
@@ -106,13 +115,13 @@ TEST_CASE("warm puts all samples on the disk, and the second time reads nothing 
     const auto first = warm(place);
     INFO(first.out << first.err);
     REQUIRE(first.exit_code == 0);
-    CHECK_THAT(first.out, Contains("300 of 300 samples on disk; 300 (") &&
-                              Contains("read from the source, 0 there already"));
+    CHECK_THAT(first.out, Contains("300 of 300 samples on disk, 0 of them before; 300 (") &&
+                              Contains("read from the source, in"));
     CHECK(first.err == "");
 
     const auto second = warm(place);
     CHECK(second.exit_code == 0);
-    CHECK_THAT(second.out, Contains("300 of 300 samples on disk; 0 (0 B) read from the source, 300 there"));
+    CHECK_THAT(second.out, Contains("300 of 300 samples on disk, 300 of them before; 0 (0 B) read from"));
 
     const auto facts = facts_of(place);
     REQUIRE(facts["datasets"].size() == 1);
@@ -153,7 +162,7 @@ TEST_CASE("another dataset, or a source that has changed, lies beside the first"
     }
     std::ofstream(place.source() + "/0003") << "changed";
     const auto changed = warm(place);
-    CHECK_THAT(changed.out, Contains("20 of 20 samples on disk; 20 ("));
+    CHECK_THAT(changed.out, Contains("20 of 20 samples on disk, 0 of them before; 20 ("));
     CHECK(facts_of(place)["datasets"].size() == 3);
 }
 
@@ -184,7 +193,7 @@ TEST_CASE("a packed file is a source") {
     std::ofstream(place / "data.idx") << "0 3\n3 3\n6 5\n";
     const Words words{"warm",    place.cache(),      "--source", place / "data.bin",
                       "--index", place / "data.idx", "--disk",   "100MB"};
-    CHECK_THAT(run(words).out, Contains("3 of 3 samples on disk; 3 (11 B) read"));
+    CHECK_THAT(run(words).out, Contains("3 of 3 samples on disk, 0 of them before; 3 (11 B) read"));
     CHECK(facts_of(place)["datasets"][0]["label"] == place / "data.bin");
     const auto without = run({"warm", place.cache(), "--source", place / "data.bin"});
     CHECK(without.exit_code == 1);
@@ -247,7 +256,40 @@ TEST_CASE("verify finds every kind of damage, says where, and warm loads what is
     damage(segment, payload + 12);
     const auto again = warm(place);
     CHECK(again.exit_code == 0);
-    CHECK_THAT(again.out, Contains("100 of 100 samples on disk; 1 ("));
+    CHECK_THAT(again.out, Contains("100 of 100 samples on disk, 99 of them before; 1 ("));
+}
+
+TEST_CASE("a damaged sample that lies elsewhere, too, is no loss, and no second sample") {
+    const Place place;
+    const std::uint64_t bytes = place.write_samples(100);
+    REQUIRE(warm(place).exit_code == 0);
+    const std::string segment = place.segments().at(0);
+    const std::size_t payload = read(segment).find("sample 00");
+    REQUIRE(payload != std::string::npos);
+    damage(segment, payload + 12);
+    CHECK(run({"verify", place.cache()}).exit_code == 1);
+    REQUIRE(warm(place).exit_code == 0);
+
+    const auto text = run({"verify", place.cache()});
+    CHECK(text.exit_code == 0);
+    CHECK_THAT(text.out,
+               Contains(segment + ": sample ") && Contains("it lies elsewhere, too, and is right there") &&
+                   Contains("with 100 samples") && Contains("all are right: 1 sample damaged, but right"));
+    const auto verified = run({"verify", place.cache(), "--json"});
+    CHECK(verified.exit_code == 0);
+    CHECK(json_of(verified)["samples"] == 100);
+    CHECK(json_of(verified)["bad_samples"] == 0);
+    CHECK(json_of(verified)["replaced_samples"] == 1);
+    CHECK(facts_of(place)["datasets"][0]["samples"] == 100);
+    CHECK(facts_of(place)["datasets"][0]["sample_bytes"] == bytes);
+
+    REQUIRE(warm(place, {"--dataset", "v2"}).exit_code == 0);
+    for (const std::string& path : place.segments())
+        for (std::size_t at = 0; (at = read(path).find("sample 0007", at)) != std::string::npos; at += 4096)
+            damage(path, at + 12);  // of both datasets
+    const auto both = run({"verify", place.cache(), "--json"});
+    CHECK(both.exit_code == 1);
+    CHECK(json_of(both)["bad_samples"] >= 2);
 }
 
 TEST_CASE("a disk that is too small is said, and its limit holds") {
@@ -256,8 +298,27 @@ TEST_CASE("a disk that is too small is said, and its limit holds") {
         std::ofstream(place.source() + "/" + std::to_string(i)) << std::string(1 << 20, 'x');
     const auto result = run({"warm", place.cache(), "--source", place.source(), "--disk", "8MiB"});
     CHECK(result.exit_code == 1);
-    CHECK_THAT(result.err, Contains("the disk takes no more: ") || Contains("not on the disk: "));
+    CHECK_THAT(result.err, Contains("the disk takes no more: ") && Contains("--disk"));
     CHECK(facts_of(place)["used_bytes"] <= 8 << 20);
+}
+
+TEST_CASE("a disk that takes no more ends the reading of the source") {
+    const Place place;
+    for (int i = 0; i < 3000; ++i) {
+        std::ofstream(place.source() + "/" + std::to_string(i)).flush();
+        fs::resize_file(place.source() + "/" + std::to_string(i), 256 << 10);
+    }
+    for (const char* limit : {"10", "8MiB"}) {
+        const auto result =
+            run({"warm", place.cache(), "--source", place.source(), "--disk", limit, "--memory", "64MiB"});
+        INFO(result.out << result.err);
+        CHECK(result.exit_code == 1);
+        CHECK_THAT(result.err, Contains("the disk takes no more: "));
+        CHECK(number_before(result.out, " of 3000 samples on disk") +
+                  number_before(result.out, " not stored") ==
+              number_before(result.out, " ("));
+        CHECK(number_before(result.out, " not stored") < 600);
+    }
 }
 
 TEST_CASE("samples that cannot be loaded are named, the others are loaded") {
@@ -272,6 +333,54 @@ TEST_CASE("samples that cannot be loaded are named, the others are loaded") {
     CHECK_THAT(result.out, Contains("50 of 57 samples on disk"));
     CHECK(hocket::test::lines_with_prefix(result.err, "hocket-cache: sample 5").size() == 5);
     CHECK_THAT(result.err, Contains("and 2 more failed"));
+}
+
+TEST_CASE("a source that fails again and again is given up, and the failures are counted once") {
+    const Place place;
+    std::ofstream(place / "data.bin").flush();
+    fs::resize_file(place / "data.bin", 100 << 20);
+    std::ofstream index(place / "data.idx");
+    for (int i = 0; i < 300'000; ++i) index << "0 104857600\n";  // larger than the memory
+    index.close();
+    const auto result = run({"warm", place.cache(), "--source", place / "data.bin", "--index",
+                             place / "data.idx", "--disk", "100MB", "--memory", "64MiB"});
+    CHECK(result.exit_code == 1);
+    const std::uint64_t failures = number_before(result.err, " failures");
+    CHECK(failures < 300'000);
+    CHECK(number_before(result.err, " more failed") + 5 == failures);
+}
+
+TEST_CASE("warm asks the servers that a job would ask") {
+    const Place place;
+    place.write_samples(50);
+    hocket::test::Process server({HOCKET_CACHE, "serve", place / "served", "--source", place.source(),
+                                  "--disk", "100MB", "--listen", "127.0.0.1:0"},
+                                 {{"HOCKET_SECRET", "s"}});
+    REQUIRE(server.wait_for_output("stop with Ctrl-C", 60s));
+    const std::string port =
+        std::to_string(std::stoi(server.output_after("HOCKET_CACHE_SERVERS=127.0.0.1:")));
+    const Words words{"warm", place.cache(), "--source", place.source(), "--disk", "100MB"};
+    const auto asking = run(words, {{"HOCKET_SECRET", "s"}, {"HOCKET_CACHE_SERVERS", "127.0.0.1:" + port}});
+    INFO(asking.out << asking.err);
+    CHECK(asking.exit_code == 0);
+    CHECK_THAT(asking.out,
+               Contains("50 of 50 samples on disk") && Contains("; 0 (0 B) read from the source, 50 ("));
+    CHECK_THAT(asking.out, Contains(") from servers"));
+    kill(server.pid(), SIGINT);
+    const auto served = server.finish(60s);
+    CHECK_THAT(served.out, Contains("ended; 50 samples served; of this dataset 50 on disk, ") &&
+                               Contains("the folder takes up "));
+
+    fs::remove_all(place.cache());
+    Words without = words;
+    without.insert(without.end(), {"--servers", "127.0.0.1:" + port});
+    const auto alone = run(without, {{"HOCKET_SECRET", "s"}});
+    CHECK(alone.exit_code == 0);
+    CHECK_THAT(alone.out, Contains("; 50 (") && Contains("0 (0 B) from servers"));
+    CHECK_THAT(alone.err, Contains("servers failed to answer for "));
+    const auto wrong = run(words, {{"HOCKET_SECRET", "s"}, {"HOCKET_CACHE_SERVERS", "bla"}});
+    CHECK(wrong.exit_code == 1);
+    CHECK_THAT(wrong.err, Contains("\"bla\" is no server"));
 }
 
 TEST_CASE("Ctrl-C keeps what is there") {
@@ -294,6 +403,26 @@ TEST_CASE("Ctrl-C keeps what is there") {
     CHECK_THAT(result.err, Contains("interrupted; what is on the disk stays"));
     CHECK(run({"verify", place.cache()}).exit_code == 0);
     CHECK_THAT(warm(place).out, Contains("9000 of 9000 samples on disk"));
+}
+
+TEST_CASE("an interrupted verify does not say that all is right") {
+    const Place place;
+    place.write_samples(5000);
+    REQUIRE(warm(place).exit_code == 0);
+    hocket::test::Process process({HOCKET_CACHE, "verify", place.cache()});
+    const auto waits_for_signals = [&] {
+        return read("/proc/" + std::to_string(process.pid()) + "/status").find("SigBlk:\t0000000000004002") !=
+               std::string::npos;
+    };
+    for (int i = 0; i < 10'000 && !waits_for_signals(); ++i) usleep(1000);
+    kill(process.pid(), SIGINT);
+    const auto result = process.finish(100s);
+    INFO(result.out << result.err);
+    REQUIRE(result.in_time);
+    if (result.exit_code == 0) HOCKET_SKIP("it had checked everything before the signal came");
+    CHECK(result.exit_code == 130);
+    CHECK_THAT(result.out, Contains(", then interrupted; what was checked so far is right"));
+    CHECK_THAT(result.err, Contains("interrupted; the rest was not checked"));
 }
 
 TEST_CASE("the bar is for terminals") {
@@ -320,7 +449,7 @@ TEST_CASE("serve says how it is reached, and ends at a signal") {
         Words command = words;
         command.insert(command.begin(), HOCKET_CACHE);
         hocket::test::Process process(command,
-                                      {{"HOCKET_SECRET", "s"}, {"HOCKET_CACHE_SERVERS", "127.0.0.1:1"}});
+                                      {{"HOCKET_SECRET", "s"}, {"HOCKET_CACHE_SERVERS", "not asked"}});
         REQUIRE(process.wait_for_output("stop with Ctrl-C", 60s));
         CHECK(std::stoi(process.output_after("HOCKET_CACHE_SERVERS=127.0.0.1:")) > 0);
         kill(process.pid(), signal);
@@ -346,17 +475,21 @@ TEST_CASE("a wrong command line is said before anything is done") {
         words.insert(words.end(), more.begin(), more.end());
         return words;
     };
-    refused({}, "subcommand");
+    refused({}, "a command is missing; commands: warm, stat, verify, serve");
+    refused({"bogus"}, "there is no command bogus; commands: warm, stat, verify, serve");
     refused({"warm", place.cache()}, "--source");
     refused(with({"--disk", "many"}), "--disk");
-    refused(with({"--disk", "-1GiB"}), "--disk");
+    refused(with({"--disk", "-1GiB"}), "--disk: -1GiB is negative; give a size such as 100GiB");
+    refused(with({"--memory", "-5"}), "--memory: -5 is negative; give a size such as 100GiB");
     refused(with({"--disk", "0"}), "no room");
     refused(with({"--memory", "99999999TiB"}), "--memory");
     refused(with({"--depth", "0"}), "--depth");
+    refused(with({"--depth", "-1"}), "--depth");
     refused({"stat", place / "missing"}, "missing");
     for (const char* address : {"host", "host:", "host:x", "host:65536", "host:-1", "::1:80", "1:2:3"})
         refused({"serve", place.cache(), "--source", place.source(), "--listen", address}, "is no address");
     CHECK_FALSE(fs::exists(place.cache()));
+    CHECK(run({"--version"}).out.starts_with("hocket-cache 0."));
     CHECK_THAT(run({"--help"}).out, Contains("hocket-cache warm /nvme/cache --source"));
     const auto empty = run(warm);
     CHECK(empty.exit_code == 1);
