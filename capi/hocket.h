@@ -396,7 +396,7 @@ HKT_API hkt_status hkt_cache_get(hkt_cache* cache, uint64_t key, hkt_sample* sam
 /* samples[i] is the sample with keys[i]; all, or none and an error. With a request the call returns at once,
  * samples must stay where it is until the request is complete (hkt_wait, hkt_test), and keys need not. All
  * samples of a batch are lent at once: they must fit into the memory beside what is on its way. Errors: as
- * hkt_cache_get; LIMIT once it is known that they never will (with a decoder perhaps only TIMEOUT). */
+ * hkt_cache_get; LIMIT once it is known that they never will. */
 HKT_API hkt_status hkt_cache_get_batch(hkt_cache* cache, const uint64_t* keys, size_t count,
                                        hkt_sample* samples, hkt_request** request);
 

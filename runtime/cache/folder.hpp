@@ -52,7 +52,7 @@ class FolderLock {
     std::string why_;
 };
 
-// How many segments were ever created in the folder: FOLDER/lock says it. Read by those who look out for what
+// How many segments were created in the folder so far: FOLDER/lock says it. Read by those who look out for what
 // others create; one thread.
 class CreationCount {
   public:
