@@ -121,8 +121,8 @@ void Loader::start_some() {
 // False: there is none to start. Prefetches wait until the disk has caught up, for what they bring is to be
 // stored; but those that are wanted next do not, lest the disk slows down who reads faster than it writes.
 bool Loader::next_prefetch(bool is_behind) {
-    if (is_behind && (!order_ || options_.store == Store::all)) return false;
     if (is_behind) {
+        if (!order_ || options_.store == Store::all) return false;
         awaits_cursor_ = true;  // before the cursor is read, lest its move is missed
         if (ahead_ >= memory_.cursor() + options_.depth) return false;
     }

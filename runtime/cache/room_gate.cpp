@@ -137,6 +137,7 @@ Task<ArenaBlock> RoomGate::wait(Use use, Clock::time_point deadline) {
 }
 
 ArenaBlock RoomGate::wait_blocking(Use use, Clock::time_point deadline) {
+    if (ArenaBlock block = look(use)) return block;
     const Idle idle(*this, use);
     for (;;) {
         std::unique_lock lock(mutex_);
