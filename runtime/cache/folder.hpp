@@ -52,8 +52,8 @@ class FolderLock {
     std::string why_;
 };
 
-// How many segments were created in the folder so far: FOLDER/lock says it. Read by those who look out for what
-// others create; one thread.
+// How many segments were created in the folder so far: FOLDER/lock says it. Read by those who look out for
+// what others create; one thread.
 class CreationCount {
   public:
     CreationCount(const Files& files, const std::string& folder) : files_(files), path_(folder + "/lock") {}

@@ -325,8 +325,4 @@ std::uint64_t Memory::evictable() const {
     return queue_.size();
 }
 
-std::span<std::byte> Memory::arena() {
-    return arena_.memory();
-}
-
 }  // namespace hocket::cache

@@ -19,7 +19,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 
 #include "runtime/cache/arena.hpp"
 #include "runtime/cache/eviction_queue.hpp"
@@ -124,7 +123,6 @@ class Memory {
     std::uint64_t used() const;       // bytes, all blocks
     std::uint64_t evictable() const;  // samples that were not lent when room was needed last
     std::uint64_t capacity() const { return arena_.memory().size(); }
-    std::span<std::byte> arena();  // all of it, also what is free
 
   private:
     static constexpr std::size_t shard_bits = 6, shard_count = 1 << shard_bits;

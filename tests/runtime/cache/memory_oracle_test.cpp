@@ -110,8 +110,10 @@ class Oracle {
 
 class Model {
   public:
-    explicit Model(unsigned seed) : random_(seed), memory_(capacity), base_(memory_.arena().data()) {
-        REQUIRE(memory_.arena().size() == capacity);
+    explicit Model(unsigned seed) : random_(seed), memory_(capacity) {
+        const Block all = memory_.reserve(capacity).value();
+        base_ = all.data;
+        memory_.free(all);
     }
     void step() {
         const std::uint64_t what = below(100);

@@ -270,7 +270,6 @@ TEST_CASE("whoever finds no room is told once there may be some") {
 TEST_CASE("the capacity is exact, and what will never fit is an error") {
     Memory memory(3 * 4096 + 100);
     CHECK(memory.stats().capacity == 3 * 4096);
-    CHECK(memory.arena().size() == 3 * 4096);
     CHECK_THROWS_AS(memory.reserve(3 * 4096 + 1), Error);
     CHECK_THROWS_AS(memory.reserve(UINT64_MAX), Error);
     const auto all = memory.reserve(3 * 4096);
