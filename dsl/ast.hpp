@@ -75,6 +75,10 @@ struct Binding {
 
 struct Statement;
 
+// `{ ... }` by itself
+struct Block {
+    std::vector<Statement> body;
+};
 struct For {
     Binding binding;
     std::vector<Statement> body;
@@ -109,7 +113,7 @@ struct Transfer {
 
 struct Statement {
     Span span;
-    std::variant<For, Each, Parallel, Let, Compose, Transfer> node;
+    std::variant<Block, For, Each, Parallel, Let, Compose, Transfer> node;
 };
 
 struct Parameter {

@@ -57,6 +57,10 @@ class Printer {
             std::visit([&](const auto& node) { print(depth, statement.span, node); }, statement.node);
     }
 
+    void print(int depth, Span span, const Block& block) {
+        line(depth, span, "block");
+        statements(depth + 1, block.body);
+    }
     void print(int depth, Span span, const For& loop) {
         line(depth, span, "for " + text_of(loop.binding));
         statements(depth + 1, loop.body);

@@ -159,12 +159,10 @@ class Checked : public CheckedSchedule {
             choices_.push_back(chosen.why);
         }
         runnable_ = find_runnable(site_->library, schedule, request.collective);
-        const Proofs::Proof proof =
+        proof_ =
             site_->proofs.prove(runnable_, root_, site_->choices.chooser(runnable_, root_, request.bytes));
-        fingerprint_ = proof.fingerprint;
-        for (const Choice& choice : proof.choices)
+        for (const Choice& choice : proof_.choices)
             choices_.push_back(location_of(choice.call) + ": " + choice.text);
-        chooser_ = chooser_of(proof.choices);
     }
 
     // A rank's neighbours have to be laid out with it: where their pieces are depends on all that they do.
@@ -172,19 +170,17 @@ class Checked : public CheckedSchedule {
         std::vector<Rank> host;
         for (Rank other = 0; other < levels().ranks(); ++other)
             if (other == rank || (!hosts_.empty() && hosts_[other] == hosts_[rank])) host.push_back(other);
-        RankProgram program = host.size() == 1 ? dsl::project(lay_out(rank), rank)
-                                               : dsl::project(graph(), rank, host, economy_);
+        RankProgram program = dsl::project(graph(), rank, host, economy_);
         program.schedule = runnable_.name;
         program.topology = topology();
-        program.fingerprint = fingerprint_;
+        program.fingerprint = fingerprint();
         program.memory_is_shared = std::set(hosts_.begin(), hosts_.end()).size() < hosts_.size();
-        if (program.memory_is_shared && host.size() < hosts_.size())
-            program.most_messages = most_messages(graph());
+        if (program.memory_is_shared && host.size() < hosts_.size()) program.most_messages = most_messages();
         return program;
     }
 
-    StepGraph graph() const override { return lay_out(std::nullopt); }
-    std::uint64_t fingerprint() const override { return fingerprint_; }
+    const StepGraph& graph() const override { return *proof_.graph; }
+    std::uint64_t fingerprint() const override { return proof_.fingerprint; }
     const std::string& name() const override { return runnable_.name; }
     const std::string& topology() const override { return levels().name; }
     const Topology& levels() const override { return site_->topology; }
@@ -192,7 +188,8 @@ class Checked : public CheckedSchedule {
 
   private:
     // Between hosts, that any rank sends and receives.
-    std::uint64_t most_messages(const StepGraph& graph) const {
+    std::uint64_t most_messages() const {
+        const StepGraph& graph = this->graph();
         std::vector<std::uint64_t> messages(static_cast<std::size_t>(graph.ranks), 0);
         for (const Step& step : graph.steps) {
             if (hosts_[step.source] == hosts_[step.destination]) continue;
@@ -202,19 +199,13 @@ class Checked : public CheckedSchedule {
         return *std::max_element(messages.begin(), messages.end());
     }
 
-    // Reads nothing of the site that a later check changes.
-    StepGraph lay_out(std::optional<Rank> only) const {
-        return elaborate(runnable_, site_->library, site_->topology, {root_, only, chooser_});
-    }
-
     std::shared_ptr<Planner::Site> site_;
     Rank root_;
     std::vector<int> hosts_;
     Economy economy_;
     Runnable runnable_;
-    Chooser chooser_;
+    Proofs::Proof proof_;
     std::vector<std::string> choices_;
-    std::uint64_t fingerprint_ = 0;
 };
 
 }  // namespace

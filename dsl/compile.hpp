@@ -40,10 +40,10 @@ struct PlanRequest {
 class CheckedSchedule {
   public:
     virtual ~CheckedSchedule() = default;
-    virtual RankProgram project(Rank rank) const = 0;  // only that rank's steps are ever materialised
-    virtual StepGraph graph() const = 0;            // all ranks' steps; its regions are those of projections
-    virtual std::uint64_t fingerprint() const = 0;  // of graph()
-    virtual const std::string& name() const = 0;    // with arguments: "flat(ring, doubling)"
+    virtual const StepGraph& graph() const = 0;        // what was proved: all ranks' steps
+    virtual RankProgram project(Rank rank) const = 0;  // from the steps of graph() that concern the rank
+    virtual std::uint64_t fingerprint() const = 0;     // of graph()
+    virtual const std::string& name() const = 0;       // with arguments: "flat(ring, doubling)"
     virtual const std::string& topology() const = 0;
     virtual const Topology& levels() const = 0;
     virtual const std::vector<std::string>& choices()

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 
 #include "dsl/bind.hpp"
 #include "dsl/diagnostic.hpp"
@@ -30,9 +29,8 @@ class Elaborator {
     void statement(const ast::Statement& statement, Scope& scope, Arena* arena);
     void for_loop(const ast::For& loop, Scope& scope, Arena* arena);
     void parallel(const ast::Parallel& loop, Span span, Scope& scope, Arena* arena);
-    void let(const ast::Let& let, Scope& scope, Arena* arena);
     void compose(const ast::Compose& compose, Span span, Scope& scope);
-    void run_algorithm(const ast::Algorithm& algorithm, const Group& group, int view, Rank root,
+    void run_algorithm(const ast::Algorithm& algorithm, const Group& group, ViewId view, Rank root,
                        const std::vector<Rank>& anchors, Span call);
     void own_transfers(const ast::Statement& statement, Scope& scope);
     const ast::Algorithm& algorithm_for(const ast::Compose& compose, const Group& group, const Scope& scope,
@@ -44,7 +42,7 @@ class Elaborator {
     const Topology& topology_;
     const ElaborateOptions& options_;
     StepGraph graph_;
-    std::deque<View> views_;  // stay at their addresses while parts are added
+    Views views_;
     Transfers transfers_;
     std::uint32_t blocks_ = 0;
 };
@@ -80,23 +78,23 @@ StepGraph Elaborator::run() {
     if (graph_.collective == Collective::reduce_scatter || graph_.collective == Collective::all_gather)
         for (Rank rank = first; rank < last; ++rank) graph_.owned.push_back(own.held(topology_, rank));
 
-    views_.push_back(initial_view(topology_, graph_.collective));
+    const ViewId buffer = views_.add(initial_view(topology_, graph_.collective));
     if (runnable_.schedule) {
         graph_.header = runnable_.schedule->span;
         check_header(*runnable_.schedule);
         Scope scope = runnable_.arguments;
-        scope.add(runnable_.schedule->buffer.text, ViewRef{0});
+        scope.add(runnable_.schedule->buffer.text, ViewRef{buffer});
         if (runnable_.schedule->root) scope.add(runnable_.schedule->root->text, std::int64_t{options_.root});
         statements(runnable_.schedule->body, scope, nullptr);
-        const std::string scattered = views_[0].scattered_over(topology_);
+        const std::string scattered = views_[buffer].scattered_over(topology_);
         if (graph_.collective != Collective::reduce_scatter && !scattered.empty())
             graph_.hint = fmt::format("{} is still scattered over {} at the end: all_gather it",
                                       runnable_.schedule->buffer.text, scattered);
     } else {
         graph_.header = runnable_.algorithm->span;
         const Group world = world_group(topology_);
-        views_[0].divide(topology_, world, graph_.header);
-        if (world.size > 1) run_algorithm(*runnable_.algorithm, world, 0, options_.root, {0}, Span());
+        views_[buffer].divide(topology_, world, graph_.header);
+        if (world.size > 1) run_algorithm(*runnable_.algorithm, world, buffer, options_.root, {0}, Span());
     }
     return std::move(graph_);
 }
@@ -105,16 +103,17 @@ void Elaborator::statements(const std::vector<ast::Statement>& list, Scope& scop
     const std::size_t mark = scope.size(), views = views_.size();
     for (const ast::Statement& item : list) statement(item, scope, arena);
     scope.shrink(mark);
-    views_.resize(views);
+    views_.shrink(views);
 }
 
 void Elaborator::statement(const ast::Statement& statement, Scope& scope, Arena* arena) {
     transfers_.count_work(statement.span);
     const auto& node = statement.node;
+    if (const auto* block = std::get_if<ast::Block>(&node)) return statements(block->body, scope, arena);
     if (const auto* loop = std::get_if<ast::For>(&node)) return for_loop(*loop, scope, arena);
     if (const auto* loop = std::get_if<ast::Parallel>(&node))
         return parallel(*loop, statement.span, scope, arena);
-    if (const auto* binding = std::get_if<ast::Let>(&node)) return let(*binding, scope, arena);
+    if (const auto* binding = std::get_if<ast::Let>(&node)) return transfers_.let(*binding, scope, arena);
     if (const auto* composition = std::get_if<ast::Compose>(&node)) {
         if (arena)
             throw DiagnosticError(statement.span, "an algorithm consists of transfers",
@@ -130,10 +129,10 @@ void Elaborator::statement(const ast::Statement& statement, Scope& scope, Arena*
 void Elaborator::own_transfers(const ast::Statement& statement, Scope& scope) {
     Arena world{world_group(topology_), {}, Span(), false};
     world.members = members_of(topology_, world.group, 0);
-    const std::deque<View> undivided = views_;
-    for (View& view : views_) view.divide(topology_, world.group, statement.span);
+    std::vector<View> undivided = views_.save();
+    views_.divide(topology_, world.group, statement.span);
     this->statement(statement, scope, &world);
-    views_ = undivided;
+    views_.restore(std::move(undivided));
 }
 
 void Elaborator::for_loop(const ast::For& loop, Scope& scope, Arena* arena) {
@@ -157,15 +156,6 @@ void Elaborator::parallel(const ast::Parallel& loop, Span span, Scope& scope, Ar
         scope.shrink(mark);
     }
     transfers_.strand = parent;
-}
-
-void Elaborator::let(const ast::Let& let, Scope& scope, Arena* arena) {
-    Value value = transfers_.evaluator(scope, arena).evaluate(let.value);
-    if (const auto* part = std::get_if<PartOf>(&value)) {
-        views_.push_back(views_[part->view].part(part->index, part->parts, let.value.span));
-        value = ViewRef{static_cast<int>(views_.size() - 1)};
-    }
-    scope.add(let.name.text, std::move(value));
 }
 
 // ---- Composition
@@ -217,7 +207,7 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
         throw DiagnosticError(compose.region.span,
                               fmt::format("expected a buffer, but this is {}", kind_of(region)),
                               "give a part its name first: let y = x.part(0 of 2)");
-    View& view = views_[reference->index];
+    View& view = views_[reference->view];
     const Group group = evaluate.group(compose.group);
     const std::string over = name_of(topology_, group);
     const View::Division division = view.division(group);
@@ -244,7 +234,7 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
         taking_part.push_back(rank);
     }
     if (group.size > 1)
-        run_algorithm(algorithm_for(compose, group, scope, span), group, reference->index, root, taking_part,
+        run_algorithm(algorithm_for(compose, group, scope, span), group, reference->view, root, taking_part,
                       span);
     if (compose.collective == Collective::reduce_scatter)
         view.scatter(group);
@@ -253,7 +243,7 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
     if (broadcasts) view.reach(group);
 }
 
-void Elaborator::run_algorithm(const ast::Algorithm& algorithm, const Group& group, int view, Rank root,
+void Elaborator::run_algorithm(const ast::Algorithm& algorithm, const Group& group, ViewId view, Rank root,
                                const std::vector<Rank>& anchors, Span call) {
     if (!is_allowed(algorithm, group))
         throw ConditionError(

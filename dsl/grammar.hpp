@@ -99,6 +99,13 @@ const auto fold_left = [](auto& context) {
     lhs = operation(at_c<0>(x3::_attr(context)), span, {std::move(lhs), std::move(rhs)});
 };
 
+// a < b < c would compare the number 0 or 1 with c.
+const auto refuse_chain = [](auto& context) {
+    const auto& range = x3::_attr(context);
+    throw DiagnosticError(span_of(context, &*range.begin(), &*range.begin() + range.size()),
+                          "comparisons do not chain", "write a < b and b < c");
+};
+
 // The first of a chain of powers gathers the others, which are folded from the right at the chain's end.
 const auto fold_powers = [](auto& context) {
     std::vector<Expression>& chain = x3::_attr(context);
@@ -261,7 +268,8 @@ const auto negation_word_def = word<Operator::logical_not>("not");
 const auto expression_def = conjunction[set] >> *(word<Operator::logical_or>("or") > conjunction)[fold_left];
 const auto conjunction_def = negation[set] >> *(word<Operator::logical_and>("and") > negation)[fold_left];
 const auto negation_def = (*negation_word >> comparison)[fold_prefixes];
-const auto comparison_def = exclusive[set] >> *(comparison_operator > exclusive)[fold_left];
+const auto comparison_def = exclusive[set] >> -((comparison_operator > exclusive)[fold_left] >>
+                                                -x3::raw[comparison_operator][refuse_chain]);
 const auto exclusive_def = sum[set] >> *(word<Operator::bit_xor>("xor") > sum)[fold_left];
 const auto sum_def = product[set] >> *(sum_operator > product)[fold_left];
 const auto product_def = prefixed[set] >> *(product_operator > prefixed)[fold_left];
@@ -300,6 +308,7 @@ const x3::rule<struct BindingId, ast::Binding> binding = "'name in range'";
 const x3::rule<struct StatementId, ast::Statement> statement = "a statement";
 const x3::rule<struct BodyId, std::vector<ast::Statement>> body = "a statement or a block";
 const x3::rule<struct BlockId, std::vector<ast::Statement>> block = "a block in braces";
+const x3::rule<struct BareBlockId, ast::Block> bare_block = "a block in braces";
 const x3::rule<struct ForId, ast::For> for_loop = "for";
 const x3::rule<struct EachId, ast::Each> each = "each";
 const x3::rule<struct ParallelId, ast::Parallel> parallel = "parallel";
@@ -320,6 +329,7 @@ const auto range_def =
 const auto binding_def = name[to(&ast::Binding::name)] > keyword("in") > range[to(&ast::Binding::range)];
 const auto block_def = '{' > *statement[push] > '}';
 const auto body_def = block[set] | statement[push];
+const auto bare_block_def = block[to(&ast::Block::body)];
 const auto for_loop_def = keyword("for") > binding[to(&ast::For::binding)] > body[to(&ast::For::body)];
 const auto each_def = keyword("each") > (binding[append_to(&ast::Each::bindings)] % ',') >
                       -(keyword("where") > expression[to(&ast::Each::where)]) > body[to(&ast::Each::body)];
@@ -333,11 +343,12 @@ const auto compose_def = collective[to(&ast::Compose::collective)] > postfix[to(
 const auto arrow_def = (x3::lit("->") >> x3::attr(false)) | (x3::lit("+>") >> x3::attr(true));
 const auto transfer_def = postfix[to(&ast::Transfer::region)] > ':' > expression[to(&ast::Transfer::source)] >
                           arrow[to(&ast::Transfer::combines)] > expression[to(&ast::Transfer::destination)];
-const auto statement_def = located(for_loop[set_node] | each[set_node] | parallel[set_node] | let[set_node] |
-                                   compose[set_node] | transfer[set_node]);
+const auto statement_def =
+    located(bare_block[set_node] | for_loop[set_node] | each[set_node] | parallel[set_node] | let[set_node] |
+            compose[set_node] | transfer[set_node]);
 
-BOOST_SPIRIT_DEFINE(range, binding, statement, body, block, for_loop, each, parallel, let, compose, transfer,
-                    arrow)
+BOOST_SPIRIT_DEFINE(range, binding, statement, body, block, bare_block, for_loop, each, parallel, let,
+                    compose, transfer, arrow)
 
 // ---- Definitions
 // -------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 #include "dsl/parse.hpp"
 
 #include "dsl/grammar.hpp"
+#include "dsl/names.hpp"
 
 namespace hocket::dsl {
 namespace {
@@ -81,6 +82,7 @@ void run(const SourceFile& file, const Rule& rule, Attribute& result, const char
 ast::File parse(const SourceFile& file) {
     ast::File result;
     run(file, source_file, result, "algorithm, schedule or topology");
+    check_names(result);
     return result;
 }
 

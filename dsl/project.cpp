@@ -57,6 +57,7 @@ class Projector {
     void complete_output(Member member);
 
     const StepGraph& graph_;
+    std::vector<Step> steps_;  // the graph's that concern the host
     std::vector<Rank> host_;
     Economy economy_;
     OpBuilder builder_;
@@ -65,11 +66,18 @@ class Projector {
     Stage phase_stage_ = 0;
 };
 
-Atoms atoms_of(const StepGraph& graph, const std::vector<Rank>& host) {
-    const auto is_here = [&](Rank rank) { return std::binary_search(host.begin(), host.end(), rank); };
-    std::vector<bool> used(graph.regions.size(), false);
+std::vector<Step> steps_of(const StepGraph& graph, const std::vector<Rank>& host) {
+    std::vector<bool> is_here(static_cast<std::size_t>(graph.ranks), false);
+    for (const Rank rank : host) is_here[rank] = true;
+    std::vector<Step> steps;
     for (const Step& step : graph.steps)
-        if (is_here(step.source) || is_here(step.destination)) used[step.region] = true;
+        if (is_here[step.source] || is_here[step.destination]) steps.push_back(step);
+    return steps;
+}
+
+Atoms atoms_of(const StepGraph& graph, const std::vector<Step>& steps, const std::vector<Rank>& host) {
+    std::vector<bool> used(graph.regions.size(), false);
+    for (const Step& step : steps) used[step.region] = true;
     std::vector<Region> regions;
     for (std::size_t i = 0; i < used.size(); ++i)
         if (used[i]) regions.push_back(graph.regions[i]);
@@ -83,9 +91,10 @@ Atoms atoms_of(const StepGraph& graph, const std::vector<Rank>& host) {
 
 Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy)
     : graph_(graph),
+      steps_(steps_of(graph, host)),
       host_(std::move(host)),
       economy_(host_.size() == 1 ? Economy::bytes : economy),
-      builder_(atoms_of(graph, host_), host_, economy_ == Economy::waits),
+      builder_(atoms_of(graph, steps_, host_), host_, economy_ == Economy::waits),
       places_(graph, host_, economy_, builder_) {
     for (const Rank rank : host_) sides_.push_back({rank, {}, {}, {}});
 }
@@ -98,9 +107,9 @@ std::optional<Member> Projector::member_of(Rank rank) const {
 
 RankProgram Projector::run(Rank rank) {
     std::uint32_t phase = 0;
-    for (std::size_t begin = 0; begin < graph_.steps.size(); ++phase) {
+    for (std::size_t begin = 0; begin < steps_.size(); ++phase) {
         std::size_t end = begin;
-        while (end < graph_.steps.size() && graph_.steps[end].phase == graph_.steps[begin].phase) ++end;
+        while (end < steps_.size() && steps_[end].phase == steps_[begin].phase) ++end;
         run_phase(begin, end, phase);
         begin = end;
     }
@@ -136,17 +145,17 @@ void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phas
     const auto for_steps = [&](const std::function<void(const Step&, std::optional<Member> source,
                                                         std::optional<Member> destination)>& call) {
         for (std::size_t i = begin; i < end; ++i) {
-            const Step& step = graph_.steps[i];
+            const Step& step = steps_[i];
             call(step, member_of(step.source), member_of(step.destination));
         }
     };
-    builder_.begin_stage(phase_stage_, graph_.steps[begin].phase);
+    builder_.begin_stage(phase_stage_, steps_[begin].phase);
     for_steps([&](const Step& step, auto source, auto destination) {
         if (source && !destination)
             for_intervals(step,
                           [&](AtomRange atoms) { places_.bring_together(*source, atoms, step.origin); });
     });
-    builder_.begin_stage(phase_stage_ + 1, graph_.steps[begin].phase);
+    builder_.begin_stage(phase_stage_ + 1, steps_[begin].phase);
     for_steps([&](const Step& step, auto source, auto destination) {
         if (source && !destination) for_intervals(step, [&](AtomRange atoms) { send(*source, step, atoms); });
         if (source && destination)
@@ -167,7 +176,7 @@ void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phas
     overwrite(std::move(overwrites));
     for (Member member = 0; member < sides_.size(); ++member) combine_arrivals(member);
 
-    builder_.begin_stage(phase_stage_ + 2, graph_.steps[begin].phase);
+    builder_.begin_stage(phase_stage_ + 2, steps_[begin].phase);
     places_.end_phase();
 }
 

@@ -8,7 +8,8 @@
 
 namespace hocket::dsl {
 
-// `graph` holds at least the steps of `host`'s ranks, and belongs to a verified schedule. Decides where each
+// `graph` is a schedule's that has passed verification: the rank's program is made of those of its steps that
+// concern the host, and of nothing else. Decides where each
 // piece lives (input, output, work, scratch), splits and merges transfers into operations, and finds what
 // each must wait for. Fills in everything but the names and the fingerprint.
 //

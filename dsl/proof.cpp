@@ -9,6 +9,11 @@
 #include "dsl/verify.hpp"
 
 namespace hocket::dsl {
+namespace {
+
+constexpr std::size_t most_kept_steps = 1 << 20;  // about 30 MiB
+
+}  // namespace
 
 std::uint64_t fingerprint(const StepGraph& graph) {
     std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root};
@@ -57,13 +62,32 @@ Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& 
     if (!proved.empty()) {
         // One rank's steps are enough to hear what is chosen this time.
         StepGraph own = elaborate(runnable, library_, topology_, {root, root, choose});
-        if (const auto known = proved.find(algorithms_of(own.choices)); known != proved.end())
-            return {known->second, std::move(own.choices)};
+        if (const auto entry = proved.find(algorithms_of(own.choices)); entry != proved.end()) {
+            Proved& known = entry->second;
+            if (auto graph = known.graph.lock()) return {graph, known.fingerprint, std::move(own.choices)};
+            // What is laid out again was proved if it is the same.
+            StepGraph again = lay_out(runnable, {root, std::nullopt, chooser_of(own.choices)});
+            if (fingerprint(again) == known.fingerprint)
+                return {keep(known, std::move(again)), known.fingerprint, std::move(own.choices)};
+        }
     }
     StepGraph graph = verified(runnable, root, choose);
-    const std::uint64_t hash = fingerprint(graph);
-    proved.emplace(algorithms_of(graph.choices), hash);
-    return {hash, std::move(graph.choices)};
+    std::vector<Choice> choices = graph.choices;
+    Proved& known = proved[algorithms_of(choices)];
+    known.fingerprint = fingerprint(graph);
+    return {keep(known, std::move(graph)), known.fingerprint, std::move(choices)};
+}
+
+std::shared_ptr<const StepGraph> Proofs::keep(Proved& proved, StepGraph graph) {
+    const auto shared = std::make_shared<const StepGraph>(std::move(graph));
+    proved.graph = shared;
+    kept_.push_back(shared);
+    kept_steps_ += shared->steps.size();
+    while (kept_steps_ > most_kept_steps) {
+        kept_steps_ -= kept_.front()->steps.size();
+        kept_.pop_front();
+    }
+    return shared;
 }
 
 StepGraph Proofs::verified(const Runnable& runnable, Rank root, const Chooser& choose) const {

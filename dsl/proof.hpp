@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -26,8 +28,9 @@ class Proofs {
     Proofs(const Library& library, const Topology& topology) : library_(library), topology_(topology) {}
 
     struct Proof {
-        std::uint64_t fingerprint;
-        std::vector<Choice> choices;  // the chooser's
+        std::shared_ptr<const StepGraph> graph;  // what was proved: the steps of all ranks
+        std::uint64_t fingerprint;               // its
+        std::vector<Choice> choices;             // the chooser's, this time
     };
     // Throws DiagnosticError for what is wrong.
     Proof prove(const Runnable& runnable, Rank root, const Chooser& choose);
@@ -36,13 +39,22 @@ class Proofs {
     using Algorithms = std::vector<const ast::Algorithm*>;
     using Key = std::tuple<const ast::Schedule*, const ast::Algorithm*, std::string, Rank>;
 
+    // Large graphs live as long as somebody works with them.
+    struct Proved {
+        std::uint64_t fingerprint;
+        std::weak_ptr<const StepGraph> graph;
+    };
+
     static Algorithms algorithms_of(const std::vector<Choice>& choices);
+    std::shared_ptr<const StepGraph> keep(Proved& proved, StepGraph graph);
     StepGraph verified(const Runnable& runnable, Rank root, const Chooser& choose) const;
     StepGraph lay_out(const Runnable& runnable, const ElaborateOptions& options) const;
 
     const Library& library_;
     const Topology& topology_;
-    std::map<Key, std::map<Algorithms, std::uint64_t>> proved_;  // fingerprints, by the algorithms chosen
+    std::map<Key, std::map<Algorithms, Proved>> proved_;  // by the algorithms chosen
+    std::deque<std::shared_ptr<const StepGraph>> kept_;   // the last ones, as far as there is room
+    std::size_t kept_steps_ = 0;
 };
 
 }  // namespace hocket::dsl

@@ -1,6 +1,7 @@
 #include "dsl/transfers.hpp"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 
@@ -27,7 +28,7 @@ ChunkRange Transfers::chunk_range(const ast::Expression& region, const Evaluator
         throw DiagnosticError(base.span,
                               fmt::format("expected a buffer here, but this is {}", kind_of(buffer)),
                               "write x, x[chunk], x[first ..< end] or x[block(i, n)]");
-    const int view = reference->index;
+    const ViewId view = reference->view;
     if (!indexed) return {view, 0, size};
     if (region.kind == Kind::slice) {
         const std::int64_t first = evaluator.integer(region.args[1]),
@@ -56,12 +57,24 @@ ChunkRange Transfers::chunk_range(const ast::Expression& region, const Evaluator
 }
 
 std::uint32_t Transfers::region_index(Arena& arena, ChunkRange chunks) {
-    const auto [entry, is_new] =
-        arena.regions.emplace(chunks, static_cast<std::uint32_t>(graph_.regions.size()));
+    const auto [entry, is_new] = arena.regions.emplace(chunks, 0);
     if (is_new)
-        graph_.regions.push_back(
+        entry->second = intern(
             views_[chunks.view].chunks(topology_, arena.group, arena.members[0], chunks.first, chunks.last));
     return entry->second;
+}
+
+// The region's index in the graph, which holds each once.
+std::uint32_t Transfers::intern(Region region) {
+    static_assert(std::has_unique_object_representations_v<Interval>);
+    const std::uint64_t hash = XXH3_64bits(region.data(), region.size() * sizeof(Interval));
+    const auto [first, last] = region_numbers_.equal_range(hash);
+    for (auto known = first; known != last; ++known)
+        if (graph_.regions[known->second] == region) return known->second;
+    const auto index = static_cast<std::uint32_t>(graph_.regions.size());
+    region_numbers_.emplace(hash, index);
+    graph_.regions.push_back(std::move(region));
+    return index;
 }
 
 std::uint32_t Transfers::origin_index(Span transfer, Span call) {
@@ -97,6 +110,7 @@ class EachRunner {
           scope_(scope),
           arena_(arena),
           mark_(scope.size()),
+          views_mark_(transfers.views_.size()),
           evaluator_(transfers.evaluator(scope, &arena)) {
         for (const ast::Binding& binding : each.bindings) {
             refuse_dependent(binding.range.first);
@@ -192,19 +206,20 @@ class EachRunner {
         if (!each_.where || evaluator_.truth(*each_.where))
             for (const ast::Statement& statement : each_.body) {
                 if (const auto* binding = std::get_if<ast::Let>(&statement.node))
-                    scope_.add(binding->name.text, evaluator_.integer(binding->value));
+                    transfers_.let(*binding, scope_, &arena_);
                 else
                     transfers_.lay_out(std::get<ast::Transfer>(statement.node), statement.span, scope_,
                                        arena_);
             }
         scope_.shrink(mark_);
+        transfers_.views_.shrink(views_mark_);
     }
 
     Transfers& transfers_;
     const ast::Each& each_;
     Scope& scope_;
     Arena& arena_;
-    std::size_t mark_;
+    std::size_t mark_, views_mark_;
     Evaluator evaluator_;
     std::vector<Domain> domains_;
 };
@@ -217,6 +232,13 @@ void Transfers::each(const ast::Each& each, Scope& scope, Arena& arena) {
 void Transfers::transfer(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena) {
     lay_out(transfer, span, scope, arena);
     ++graph_.phases;
+}
+
+void Transfers::let(const ast::Let& let, Scope& scope, const Arena* arena) {
+    Value value = evaluator(scope, arena).evaluate(let.value);
+    if (const auto* part = std::get_if<PartOf>(&value))
+        value = ViewRef{views_.add(views_[part->view].part(part->index, part->parts, let.value.span))};
+    scope.add(let.name.text, std::move(value));
 }
 
 void Transfers::count_work(Span span) {

@@ -1,9 +1,9 @@
 // The transfers of algorithms, and of schedules themselves, laid out as steps.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "dsl/ast.hpp"
@@ -14,7 +14,7 @@ namespace hocket::dsl {
 
 // Chunks [first, last) of a view, in a group's own numbering.
 struct ChunkRange {
-    int view = 0;
+    ViewId view = 0;
     Rank first = 0, last = 0;
     auto operator<=>(const ChunkRange&) const = default;
 };
@@ -25,19 +25,21 @@ struct Arena {
     std::vector<Rank> members;
     Span call;
     bool in_algorithm = true;                          // where the topology's names are unknown
-    std::map<ChunkRange, std::uint32_t> regions = {};  // index in the graph
+    std::map<ChunkRange, std::uint32_t> regions = {};  // index in the graph, of what was met before
 };
 
 class Transfers {
   public:
     // Lays out into the graph; with `only`, the steps of that rank alone. All references must outlive it.
-    Transfers(StepGraph& graph, const Topology& topology, const std::deque<View>& views,
-              std::optional<Rank> only)
+    Transfers(StepGraph& graph, const Topology& topology, Views& views, std::optional<Rank> only)
         : graph_(graph), topology_(topology), views_(views), only_(only) {}
 
     // Statements; each is a phase of its own.
     void each(const ast::Each& each, Scope& scope, Arena& arena);
     void transfer(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena);
+
+    // Names a value; a part of a buffer becomes a view. Null: in a schedule.
+    void let(const ast::Let& let, Scope& scope, const Arena* arena);
 
     // Null: in a schedule.
     Evaluator evaluator(const Scope& scope, const Arena* arena) const {
@@ -55,12 +57,14 @@ class Transfers {
     ChunkRange chunk_range(const ast::Expression& region, const Evaluator& evaluator,
                            const Arena& arena) const;
     std::uint32_t region_index(Arena& arena, ChunkRange chunks);
+    std::uint32_t intern(Region region);
     std::uint32_t origin_index(Span transfer, Span call);
 
     StepGraph& graph_;
     const Topology& topology_;
-    const std::deque<View>& views_;
+    Views& views_;
     std::optional<Rank> only_;
+    std::unordered_multimap<std::uint64_t, std::uint32_t> region_numbers_;         // by hash
     std::map<std::pair<const char*, const char*>, std::uint32_t> origin_numbers_;  // by the statements' texts
     std::int64_t work_ = 0;
 };

@@ -167,7 +167,7 @@ Value Evaluator::part(const Expression& expression) const {
     if (parts < 1 || index < 0 || index >= parts)
         throw DiagnosticError(expression.span, fmt::format("there is no part {} of {}", index, parts),
                               "parts count from 0");
-    return PartOf{view->index, index, parts};
+    return PartOf{view->view, index, parts};
 }
 
 Value Evaluator::tuple(const Expression& expression) const {

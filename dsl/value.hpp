@@ -8,16 +8,17 @@
 
 #include "dsl/ast.hpp"
 #include "dsl/topology.hpp"
+#include "dsl/views.hpp"
 
 namespace hocket::dsl {
 
 // A buffer under one of its names; the elaborator knows which part of it every rank holds.
 struct ViewRef {
-    int index = 0;
+    ViewId view = 0;
 };
 // `x.part(1 of 2)`, before `let` gives it a name.
 struct PartOf {
-    int view = 0;
+    ViewId view = 0;
     std::int64_t index = 0, parts = 1;
 };
 // A name that stands for itself: an algorithm handed to a schedule.

@@ -133,6 +133,43 @@ TEST_CASE("transfers are checked where they stand") {
                Contains("'a' is defined twice") && Contains("first here"));
 }
 
+TEST_CASE("a name that is made again in another round or block is that block's") {
+    // Each round has its own y; wrong if every round got the first one's.
+    const std::string tiles =
+        "algorithm a all_reduce(x) over g { for t in 0 ..< 3 { let y = x.part(t of 3)\n"
+        " each r in g, q in g where q != r y : r +> q } }";
+    CHECK(check_error(tiles, Collective::all_reduce, "3") == "");
+    CHECK(check_error("algorithm a all_reduce(x) over g { { let y = x.part(0 of 2) each r in g, q in g where "
+                      "q != r y : r +> q } { let y = x.part(1 of 2) { each r in g, q in g where q != r "
+                      "y : r +> q } } }",
+                      Collective::all_reduce, "3") == "");
+    // Parts of two blocks are gone; those that follow are others, though they stand at the same place.
+    CHECK_THAT(check_error("algorithm stale all_reduce(x) over g where g.size == 3 {\n"
+                           "each r in 1 ..< 3 x : r +> 0\n"
+                           "for t in 0 ..< 2 { let y = x.part(t of 2) y : 0 -> t + 1 }\n"
+                           "let d = x.part(0 of 2) let z = x.part(1 of 2)\n"
+                           "each r in 1 ..< 3 z : 0 -> r }",
+                           Collective::all_reduce, "3"),
+               Contains("rank 2 ends with") && Contains("missing the part of rank 0"));
+}
+
+TEST_CASE("a part can be named inside an each, and is another in each iteration") {
+    const auto all_gather = [](const std::string& body) {
+        return check_error(
+            "algorithm a all_gather(x) over g { each r in g, q in g, t in 0 ..< 2 where q != r {" + body +
+                "} }",
+            Collective::all_gather);
+    };
+    CHECK(all_gather("let i = 1 - t let y = x.part(i of 2) y[r] : r -> q") == "");
+    CHECK_THAT(all_gather("let y = x.part(0 of 2) y[r] : r -> q"), Contains("twice at the same time"));
+    // A schedule's own: a part of every rank's chunk.
+    CHECK(
+        check_error("schedule s all_gather(x) { each r in world, q in world where q != r { let y = x.part(0 "
+                    "of 2) y[r] : r -> q } each r in world, q in world where q != r { let y = x.part(1 of 2) "
+                    "y[r] : r -> q } }",
+                    Collective::all_gather, "2x2") == "");
+}
+
 TEST_CASE("without using, the compiler chooses what fits the group, and says why") {
     const auto few = dsl::check_schedule(test::request(Collective::all_reduce, "blueconnect", "6"));
     REQUIRE(few->choices().size() == 2);

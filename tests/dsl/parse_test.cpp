@@ -142,3 +142,39 @@ TEST_CASE("references name a schedule and its arguments") {
         CHECK(error_of([&] { dsl::parse_reference(text); }) != "");
     }
 }
+
+TEST_CASE("comparisons do not chain, but may be compared in parentheses") {
+    CHECK_THAT(parse_error("algorithm a all_reduce(x) over g where 5 < 3 < 1 { }"),
+               Contains("1:46: error: comparisons do not chain") && Contains("write a < b and b < c"));
+    CHECK_THAT(parse_error("algorithm a all_reduce(x) over g where 1 == 2 != 3 { }"),
+               Contains("do not chain"));
+    CHECK(parse_error("algorithm a all_reduce(x) over g where (5 < 3) < 1 and 2 > 1 { }") == "");
+    CHECK(parse_error("algorithm a all_reduce(x) over g { for i in 3 > 2 >.. 0 x : 0 -> 1 }") == "");
+}
+
+TEST_CASE("a name that hides another is refused, with the place of that one") {
+    const auto algorithm = [](const std::string& body) {
+        return parse_error("algorithm a broadcast(x, root) over g {" + body + "}");
+    };
+    CHECK(algorithm("for i in g { let n = 1 } for i in g { let n = 2 } { let n = 3 } let n = 4") == "");
+    CHECK_THAT(algorithm("let n = 1 let n = 2"),
+               Contains("there is a 'n' here already") && Contains("this one"));
+    CHECK_THAT(algorithm("let n = 1 { let n = 2 }"), Contains("there is a 'n' here already"));
+    CHECK_THAT(algorithm("for i in g for i in g x : 0 -> 1"), Contains("there is a 'i' here already"));
+    CHECK_THAT(algorithm("each i in g, i in g x : 0 -> 1"), Contains("there is a 'i' here already"));
+    CHECK_THAT(algorithm("each i in g { let i = 1 x : 0 -> 1 }"), Contains("there is a 'i' here already"));
+    for (const char* name : {"x", "root", "g"})
+        CHECK_THAT(algorithm("parallel " + std::string(name) + " in g { }"), Contains("here already"));
+    for (const char* name : {"levels", "world", "ranks"})
+        CHECK_THAT(algorithm("let " + std::string(name) + " = 1"), Contains("one of the language's own"));
+    CHECK_THAT(parse_error("algorithm a all_reduce(x) over x { }"), Contains("there is a 'x' here already"));
+    CHECK_THAT(parse_error("schedule s all_reduce(x; a = 1, a = 2) { }"),
+               Contains("there is a 'a' here already"));
+    CHECK_THAT(parse_error("schedule s all_reduce(x; x = 1) { }"), Contains("there is a 'x' here already"));
+    CHECK_THAT(parse_error("schedule s all_reduce(x; ranks = 1) { }"), Contains("one of the language's own"));
+    CHECK_THAT(parse_error("topology t(n = 1, n = 2) { level a[n] {} }"),
+               Contains("there is a 'n' here already"));
+    CHECK_THAT(parse_error("topology t { level world[2] {} }"), Contains("one of the language's own"));
+    CHECK(parse_error(
+              "topology t(n = 2) { for i in 0 ..< n level a[n] {} for i in 0 ..< n level b[n] {} }") == "");
+}
