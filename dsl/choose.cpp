@@ -25,9 +25,11 @@ using Algorithms = std::vector<const ast::Algorithm*>;
 // The estimate of a schedule or algorithm on a topology, of which `own` is the root's part. From all its
 // steps, or, where they would be too many, from the root's own.
 Estimate estimate_of(const StepGraph& own, const Runnable& runnable, const Library& library,
-                     const Topology& topology, Rank root, const Chooser& chooser) {
-    if (double(own.steps.size()) * topology.ranks() / 2 > step_limit) return {own, topology, root};
-    return {elaborate(runnable, library, topology, {root, std::nullopt, chooser}), topology};
+                     const Topology& topology, Rank root, const Chooser& chooser, const Deadline& deadline) {
+    if (double(own.steps.size()) * topology.ranks() / 2 > step_limit) return {own, topology, root, deadline};
+    const StepGraph whole =
+        elaborate(runnable, library, topology, {root, std::nullopt, chooser, {}, deadline});
+    return {whole, topology, std::nullopt, deadline};
 }
 
 }  // namespace
@@ -43,10 +45,12 @@ class Choices::ForGroups {
         std::string text;
     };
 
-    ForGroups(const Library& library, const Topology& topology) : library_(library), topology_(topology) {}
+    ForGroups(const Library& library, const Topology& topology, const Deadline& deadline)
+        : library_(library), topology_(topology), deadline_(deadline) {}
 
     const Library& library() const { return library_; }
     const Topology& topology() const { return topology_; }
+    const Deadline& deadline() const { return deadline_; }
 
     const Found& find(Collective collective, const Group& group, double bytes) {
         const auto key = std::tuple(collective, group.levels, bytes);
@@ -71,8 +75,9 @@ class Choices::ForGroups {
             try {
                 if (!is_allowed(*algorithm, group)) continue;
                 const Runnable runnable{nullptr, algorithm, {}, algorithm->name.text};
-                const StepGraph own = elaborate(runnable, library_, levels, {0, 0, {}});
-                entry->second.push_back({algorithm, estimate_of(own, runnable, library_, levels, 0, {})});
+                const StepGraph own = elaborate(runnable, library_, levels, {0, 0, {}, {}, deadline_});
+                entry->second.push_back(
+                    {algorithm, estimate_of(own, runnable, library_, levels, 0, {}, deadline_)});
             } catch (const DiagnosticError&) {  // it cannot even be laid out: nobody's choice
             }
         }
@@ -83,7 +88,7 @@ class Choices::ForGroups {
         const auto [entry, is_new] = right_.emplace(std::pair(&algorithm, size), false);
         if (!is_new) return entry->second;
         try {
-            verify_algorithm(algorithm, library_, size);
+            verify_algorithm(algorithm, library_, size, deadline_);
             entry->second = true;
         } catch (const DiagnosticError&) {
         }
@@ -101,8 +106,8 @@ class Choices::ForGroups {
     std::vector<Rated> ranked(Collective collective, const Group& group, double bytes) {
         std::vector<Rated> all;
         for (const Candidate& candidate : candidates(collective, group))
-            all.push_back(
-                {candidate.algorithm, candidate.estimate.seconds(bytes), candidate.estimate.most_peers()});
+            all.push_back({candidate.algorithm, candidate.estimate.seconds(bytes, deadline_),
+                           candidate.estimate.most_peers()});
         std::stable_sort(all.begin(), all.end(),
                          [](const Rated& a, const Rated& b) { return a.seconds < b.seconds; });
         const auto is_alike = [&](const Rated& rated) { return rated.seconds <= all[0].seconds * alike; };
@@ -133,6 +138,7 @@ class Choices::ForGroups {
 
     const Library& library_;
     const Topology& topology_;
+    const Deadline& deadline_;
     std::map<std::pair<Collective, std::vector<int>>, std::vector<Candidate>> candidates_;
     std::map<std::tuple<Collective, std::vector<int>, double>, Found> known_;
     std::map<std::pair<const ast::Algorithm*, Rank>, bool> right_;
@@ -145,12 +151,12 @@ namespace {
 class Parts {
   public:
     std::vector<double> find(const Runnable& runnable, const Library& library, const Topology& topology,
-                             Rank root) {
+                             Rank root, const Deadline& deadline) {
         const Chooser mark = [this](Collective collective, const Group&, Span,
                                     std::vector<Choice>&) -> const ast::Algorithm& {
             return add_mark(collective);
         };
-        const StepGraph graph = elaborate(runnable, library, topology, {root, root, mark});
+        const StepGraph graph = elaborate(runnable, library, topology, {root, root, mark, {}, deadline});
         std::vector<double> parts(marks_.size(), 0.0);
         for (const Step& step : graph.steps)
             for (std::size_t i = 0; i < marks_.size(); ++i)
@@ -190,7 +196,8 @@ Chooser Choices::chooser(const Runnable& runnable, Rank root, double bytes, std:
                Collective collective, const Group& group, Span call,
                std::vector<Choice>& choices) -> const ast::Algorithm& {
         auto& parts = known->parts;
-        if (!parts) parts = Parts().find(runnable, groups->library(), groups->topology(), root);
+        if (!parts)
+            parts = Parts().find(runnable, groups->library(), groups->topology(), root, groups->deadline());
         // Every statement that comes here leaves one choice, so that their number tells which one this is.
         const auto& found = groups->find(collective, group, bytes * (*parts)[choices.size()]);
         if (!found.algorithm)
@@ -228,11 +235,12 @@ struct Choices::Candidate {
     double seconds, busiest_link;
 };
 
-Choices::Choices(Library& library, const Topology& topology, Proofs& proofs)
+Choices::Choices(Library& library, const Topology& topology, Proofs& proofs, const Deadline& deadline)
     : library_(library),
       topology_(topology),
       proofs_(proofs),
-      groups_(std::make_shared<ForGroups>(library, topology)) {}
+      deadline_(deadline),
+      groups_(std::make_shared<ForGroups>(library, topology, deadline)) {}
 
 Choices::~Choices() = default;
 
@@ -261,8 +269,8 @@ std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) 
     for (const auto& [runnable, known] : field.entrants) {
         try {
             Candidate candidate{&runnable, chooser(runnable, field.root, bytes, known), 0, 0.0, 0.0};
-            const StepGraph own =
-                elaborate(runnable, library_, topology_, {field.root, field.root, candidate.chooser});
+            const StepGraph own = elaborate(runnable, library_, topology_,
+                                            {field.root, field.root, candidate.chooser, {}, deadline_});
             candidate.detours = own.strands.size() + own.choices.size();
             Algorithms algorithms;
             for (const Choice& choice : own.choices) algorithms.push_back(choice.algorithm);
@@ -270,9 +278,9 @@ std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) 
             if (estimate == known->estimates.end())
                 estimate = known->estimates
                                .emplace(algorithms, estimate_of(own, runnable, library_, topology_,
-                                                                field.root, candidate.chooser))
+                                                                field.root, candidate.chooser, deadline_))
                                .first;
-            candidate.seconds = estimate->second.seconds(bytes);
+            candidate.seconds = estimate->second.seconds(bytes, deadline_);
             candidate.busiest_link = estimate->second.busiest_link();
             result.push_back(std::move(candidate));
         } catch (const DiagnosticError&) {  // it doesn't run on this topology
@@ -342,9 +350,9 @@ std::vector<std::string> Choices::names(Collective collective, Rank root, std::u
 }
 
 Chosen choose_schedule(Library& library, const Topology& topology, Collective collective, Rank root,
-                       std::uint64_t bytes) {
-    Proofs proofs(library, topology);
-    return Choices(library, topology, proofs).schedule(collective, root, bytes);
+                       std::uint64_t bytes, const Deadline& deadline) {
+    Proofs proofs(library, topology, deadline);
+    return Choices(library, topology, proofs, deadline).schedule(collective, root, bytes);
 }
 
 std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,

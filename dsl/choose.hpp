@@ -23,8 +23,9 @@ struct Chosen {
 // another size, costs little; what is chosen does not depend on it, and is the same on all ranks.
 class Choices {
   public:
-    // All must outlive it.
-    Choices(Library& library, const Topology& topology, Proofs& proofs);
+    // All must outlive it. deadline: of each call; may change between them: DeadlineError.
+    Choices(Library& library, const Topology& topology, Proofs& proofs,
+            const Deadline& deadline = no_deadline);
     ~Choices();
 
     // Of all schedules of the collective in the library that run on the topology, with their parameters'
@@ -56,13 +57,14 @@ class Choices {
     Library& library_;
     const Topology& topology_;
     Proofs& proofs_;
+    const Deadline& deadline_;
     std::shared_ptr<ForGroups> groups_;  // shared with the choosers
     std::map<Collective, std::unique_ptr<Field>> fields_;
 };
 
 // For a topology that is asked about once.
 Chosen choose_schedule(Library& library, const Topology& topology, Collective collective, Rank root,
-                       std::uint64_t bytes);
+                       std::uint64_t bytes, const Deadline& deadline = no_deadline);
 std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,
                                          Rank root, std::uint64_t bytes);
 

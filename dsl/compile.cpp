@@ -127,12 +127,14 @@ FileState state_of(const std::string& path) {
 struct Planner::Site {
     Site(const PlanRequest& request, FileState state)
         : schedule_file(state),
+          deadline(request.deadline),
           library(request.search_path),
           topology(find_topology(library, request.topology, request.ranks)),
-          proofs(library, topology),
-          choices(library, topology, proofs) {}
+          proofs(library, topology, deadline),
+          choices(library, topology, proofs, deadline) {}
 
     FileState schedule_file;
+    Deadline deadline;  // of the check that goes on
     Library library;
     Topology topology;
     Proofs proofs;
@@ -144,7 +146,12 @@ namespace {
 class Checked : public CheckedSchedule {
   public:
     Checked(std::shared_ptr<Planner::Site> site, const PlanRequest& request)
-        : site_(std::move(site)), root_(request.root), hosts_(request.hosts), economy_(request.economy) {
+        : site_(std::move(site)),
+          root_(request.root),
+          hosts_(request.hosts),
+          economy_(request.economy),
+          deadline_(request.deadline) {
+        site_->deadline = request.deadline;
         const Rank ranks = site_->topology.ranks();
         if (!hosts_.empty() && hosts_.size() != static_cast<std::size_t>(ranks))
             throw DiagnosticError(Span(),
@@ -170,7 +177,7 @@ class Checked : public CheckedSchedule {
         std::vector<Rank> host;
         for (Rank other = 0; other < levels().ranks(); ++other)
             if (other == rank || (!hosts_.empty() && hosts_[other] == hosts_[rank])) host.push_back(other);
-        RankProgram program = dsl::project(graph(), rank, host, economy_);
+        RankProgram program = dsl::project(graph(), rank, host, economy_, deadline_);
         program.schedule = runnable_.name;
         program.topology = topology();
         program.fingerprint = fingerprint();
@@ -203,6 +210,7 @@ class Checked : public CheckedSchedule {
     Rank root_;
     std::vector<int> hosts_;
     Economy economy_;
+    Deadline deadline_;
     Runnable runnable_;
     Proofs::Proof proof_;
     std::vector<std::string> choices_;
@@ -215,7 +223,12 @@ std::unique_ptr<CheckedSchedule> Planner::check(const PlanRequest& request) {
     const FileState state = state_of(file);
     std::shared_ptr<Site>& site = sites_[{request.search_path, request.topology, request.ranks, file}];
     if (!site || site->schedule_file != state) site = std::make_shared<Site>(request, state);
-    return std::make_unique<Checked>(site, request);
+    try {
+        return std::make_unique<Checked>(site, request);
+    } catch (const DeadlineError&) {
+        site.reset();  // what it remembers may be half of something
+        throw;
+    }
 }
 
 std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request) {

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "dsl/deadline.hpp"
 #include "dsl/elaborate.hpp"
 #include "dsl/library.hpp"
 #include "dsl/project.hpp"
@@ -34,6 +35,7 @@ struct PlanRequest {
     std::vector<int> hosts = {};       // by rank: ranks with the same number share memory. Empty: none do
     Economy economy = Economy::bytes;  // where they do
     std::uint64_t bytes = 0;           // of x: the size that choices are made for. 0: 1 MiB
+    Deadline deadline = {};            // of the check and of projections
 };
 
 // A schedule that has passed verification on a topology. Immutable, thread-safe.
@@ -67,7 +69,7 @@ class Planner {
 
 // Throws DiagnosticError (dsl/diagnostic.hpp), whose what() is the whole rendered diagnostic: for anything
 // that is wrong with the text, the request or the schedule's meaning. NotFoundError (the same header) where a
-// name or file does not exist.
+// name or file does not exist. DeadlineError (dsl/deadline.hpp) when it takes too long.
 std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request);
 
 // Throws like check_schedule unless `topology` is right for `ranks`, in the sense of PlanRequest.

@@ -19,7 +19,7 @@ class Elaborator {
           library_(library),
           topology_(topology),
           options_(options),
-          transfers_(graph_, topology, views_, options.only) {}
+          transfers_(graph_, topology, views_, options.only, options.deadline) {}
 
     StepGraph run();
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "dsl/ast.hpp"
+#include "dsl/deadline.hpp"
 #include "dsl/library.hpp"
 #include "dsl/step_graph.hpp"
 #include "dsl/value.hpp"
@@ -32,9 +33,10 @@ struct ElaborateOptions {
     Chooser choose;
     // Called for each algorithm that is used, with the size of its group, before its steps are laid out.
     std::function<void(const ast::Algorithm&, Rank size, Span call)> on_use = {};
+    Deadline deadline = {};
 };
 
-// Throws DiagnosticError.
+// Throws DiagnosticError, DeadlineError.
 StepGraph elaborate(const Runnable& runnable, const Library& library, const Topology& topology,
                     const ElaborateOptions& options);
 

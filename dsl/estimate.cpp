@@ -12,6 +12,7 @@
 namespace hocket::dsl {
 namespace {
 
+constexpr const char* estimating = "estimating how long a schedule takes";
 constexpr double message_share = 0.2;  // of a latency: what each message keeps its sender busy
 
 // What each further sender to the same end costs, of the bytes beyond those that switches hold: measured with
@@ -66,10 +67,12 @@ class Rounds {
   public:
     explicit Rounds(const StepGraph& graph) : graph_(graph) {}
 
-    std::vector<std::uint32_t> of_steps() {
+    std::vector<std::uint32_t> of_steps(const Deadline& deadline) {
+        DeadlineCounter counter(deadline);
         const std::vector<Step>& steps = graph_.steps;
         std::vector<std::uint32_t> rounds(steps.size());
         for (std::size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
+            counter.check(estimating);
             std::uint32_t round = 0;
             for (; end < steps.size() && steps[end].phase == steps[begin].phase; ++end)
                 for (const Rank rank : {steps[end].source, steps[end].destination})
@@ -125,7 +128,7 @@ class Estimate::Clocks {
   public:
     Clocks(const Estimate& estimate, double bytes)
         : estimate_(estimate), bytes_(bytes), clock_(estimate.topology_.ranks(), 0.0) {}
-    double run();
+    double run(const Deadline& deadline);
 
   private:
     // What an end of a link carries, or a rank does in memory, in one round.
@@ -167,7 +170,8 @@ class Estimate::Clocks {
     std::unordered_map<Rank, double> later_;          // clocks after the round
 };
 
-Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from)
+Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from,
+                   const Deadline& deadline)
     : topology_(topology), one_for_all_(seen_from) {
     for (const Region& region : graph.regions) regions_.push_back({length_of(region), region.size()});
     const Rank local = ranks_over(topology, [&](int level) { return is_memory(topology.levels[level]); });
@@ -180,7 +184,7 @@ Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::option
         links_.push_back(std::move(link));
     }
     // Of one round, what one rank combines into one region stands together.
-    const std::vector<std::uint32_t> rounds = Rounds(graph).of_steps();
+    const std::vector<std::uint32_t> rounds = Rounds(graph).of_steps(deadline);
     std::vector<std::uint32_t> order(graph.steps.size());
     std::iota(order.begin(), order.end(), 0);
     const auto key = [&](std::uint32_t i) {
@@ -202,8 +206,8 @@ Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::option
     if (!moves_.empty()) rounds_.push_back(moves_.size());
 }
 
-double Estimate::seconds(double bytes) const {
-    return Clocks(*this, bytes).run();
+double Estimate::seconds(double bytes, const Deadline& deadline) const {
+    return Clocks(*this, bytes).run(deadline);
 }
 
 int Estimate::level_between(const Topology& topology, Rank a, Rank b) const {
@@ -273,9 +277,11 @@ void Estimate::Clocks::run_round(std::size_t begin, std::size_t end) {
     later_.clear();
 }
 
-double Estimate::Clocks::run() {
+double Estimate::Clocks::run(const Deadline& deadline) {
+    DeadlineCounter counter(deadline);
     std::size_t begin = 0;
     for (const std::size_t end : estimate_.rounds_) {
+        counter.check(estimating);
         run_round(begin, end);
         begin = end;
     }

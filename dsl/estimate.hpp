@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "dsl/deadline.hpp"
 #include "dsl/step_graph.hpp"
 #include "dsl/topology.hpp"
 
@@ -29,10 +30,11 @@ namespace hocket::dsl {
 // all: others on its links carry as much as it does, and phases without it take no time.
 class Estimate {
   public:
-    // Needs neither of them later.
-    Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from = std::nullopt);
+    // Needs none of them later. Throws DeadlineError.
+    Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from = std::nullopt,
+             const Deadline& deadline = no_deadline);
 
-    double seconds(double bytes) const;  // for so many bytes of x
+    double seconds(double bytes, const Deadline& deadline = no_deadline) const;  // for so many bytes of x
     // The most that any rank gets messages from.
     std::size_t most_peers() const;
     // The part of x that the busiest end of a link carries, out or in.

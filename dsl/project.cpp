@@ -37,7 +37,7 @@ struct Side {
 class Projector {
   public:
     Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy);
-    RankProgram run(Rank rank);
+    RankProgram run(Rank rank, const Deadline& deadline);
 
   private:
     using Call = std::function<void(AtomRange)>;
@@ -105,11 +105,13 @@ std::optional<Member> Projector::member_of(Rank rank) const {
     return static_cast<Member>(found - host_.begin());
 }
 
-RankProgram Projector::run(Rank rank) {
+RankProgram Projector::run(Rank rank, const Deadline& deadline) {
+    DeadlineCounter counter(deadline);
     std::uint32_t phase = 0;
     for (std::size_t begin = 0; begin < steps_.size(); ++phase) {
         std::size_t end = begin;
         while (end < steps_.size() && steps_[end].phase == steps_[begin].phase) ++end;
+        counter.check("projecting a schedule onto a rank");
         run_phase(begin, end, phase);
         begin = end;
     }
@@ -368,8 +370,9 @@ void Projector::complete_output(Member member) {
 
 }  // namespace
 
-RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host, Economy economy) {
-    return Projector(graph, std::move(host), economy).run(rank);
+RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host, Economy economy,
+                    const Deadline& deadline) {
+    return Projector(graph, std::move(host), economy).run(rank, deadline);
 }
 
 }  // namespace hocket::dsl

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "dsl/deadline.hpp"
 #include "dsl/rank_program.hpp"
 #include "dsl/step_graph.hpp"
 
@@ -13,10 +14,12 @@ namespace hocket::dsl {
 // piece lives (input, output, work, scratch), splits and merges transfers into operations, and finds what
 // each must wait for. Fills in everything but the names and the fingerprint.
 //
+// Throws DeadlineError.
+//
 // host: the ranks that share memory with `rank`, itself included, ascending. Among them a transfer is a load
 // of the receiver or a store of the sender; all of them must be projected with the same graph and arguments.
 RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host,
-                    Economy economy = Economy::bytes);
+                    Economy economy = Economy::bytes, const Deadline& deadline = no_deadline);
 inline RankProgram project(const StepGraph& graph, Rank rank) {
     return project(graph, rank, {rank});
 }

@@ -28,7 +28,8 @@ std::uint64_t fingerprint(const StepGraph& graph) {
     return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
 }
 
-void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size) {
+void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size,
+                      const Deadline& deadline) {
     const Runnable runnable{nullptr, &algorithm, {}, algorithm.name.text};
     const Topology topology = flat_topology(size);
     // A broadcast is checked from both ends and the middle of its group.
@@ -36,10 +37,11 @@ void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, R
     for (const Rank root : roots) {
         ElaborateOptions options;
         options.root = root;
+        options.deadline = deadline;
         std::string subject = fmt::format("algorithm {} {} on {} ranks", algorithm.name.text,
                                           name_of(algorithm.collective), size);
         if (algorithm.root) subject += fmt::format(" from {}", root);
-        verify(elaborate(runnable, library, topology, options), subject);
+        verify(elaborate(runnable, library, topology, options), subject, deadline);
     }
 }
 
@@ -61,12 +63,12 @@ Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& 
     auto& proved = proved_[{runnable.schedule, runnable.algorithm, runnable.name, root}];
     if (!proved.empty()) {
         // One rank's steps are enough to hear what is chosen this time.
-        StepGraph own = elaborate(runnable, library_, topology_, {root, root, choose});
+        StepGraph own = elaborate(runnable, library_, topology_, {root, root, choose, {}, deadline_});
         if (const auto entry = proved.find(algorithms_of(own.choices)); entry != proved.end()) {
             Proved& known = entry->second;
             if (auto graph = known.graph.lock()) return {graph, known.fingerprint, std::move(own.choices)};
             // What is laid out again was proved if it is the same.
-            StepGraph again = lay_out(runnable, {root, std::nullopt, chooser_of(own.choices)});
+            StepGraph again = lay_out(runnable, {root, std::nullopt, chooser_of(own.choices), {}, deadline_});
             if (fingerprint(again) == known.fingerprint)
                 return {keep(known, std::move(again)), known.fingerprint, std::move(own.choices)};
         }
@@ -92,17 +94,19 @@ std::shared_ptr<const StepGraph> Proofs::keep(Proved& proved, StepGraph graph) {
 
 StepGraph Proofs::verified(const Runnable& runnable, Rank root, const Chooser& choose) const {
     std::set<std::pair<const ast::Algorithm*, Rank>> used;
-    ElaborateOptions options{root, std::nullopt, choose};
+    ElaborateOptions options{root, std::nullopt, choose, {}, deadline_};
     options.on_use = [&](const ast::Algorithm& algorithm, Rank size, Span) {
         used.insert({&algorithm, size});
     };
     StepGraph graph = lay_out(runnable, options);
     try {
-        verify(graph, fmt::format("{} {} {} on {}", runnable.schedule ? "schedule" : "algorithm",
-                                  runnable.name, name_of(runnable.collective()), topology_.name));
+        verify(graph,
+               fmt::format("{} {} {} on {}", runnable.schedule ? "schedule" : "algorithm", runnable.name,
+                           name_of(runnable.collective()), topology_.name),
+               deadline_);
     } catch (const DiagnosticError&) {
         // If an algorithm is wrong by itself, its fault is told in its own, smaller terms.
-        for (const auto& [algorithm, size] : used) verify_algorithm(*algorithm, library_, size);
+        for (const auto& [algorithm, size] : used) verify_algorithm(*algorithm, library_, size, deadline_);
         throw;
     }
     return graph;

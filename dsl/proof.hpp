@@ -16,23 +16,25 @@ namespace hocket::dsl {
 // Of all ranks' steps themselves: equal exactly where all ranks do the same, however the text is spelled.
 std::uint64_t fingerprint(const StepGraph& graph);
 
-// By itself, on one level of so many ranks. Throws DiagnosticError.
-void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size);
+// By itself, on one level of so many ranks. Throws DiagnosticError, DeadlineError.
+void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size,
+                      const Deadline& deadline = no_deadline);
 
 // A chooser that takes these, in this order.
 Chooser chooser_of(std::vector<Choice> choices);
 
 class Proofs {
   public:
-    // Both must outlive it.
-    Proofs(const Library& library, const Topology& topology) : library_(library), topology_(topology) {}
+    // All must outlive it. deadline: of each proof; may change between them.
+    Proofs(const Library& library, const Topology& topology, const Deadline& deadline = no_deadline)
+        : library_(library), topology_(topology), deadline_(deadline) {}
 
     struct Proof {
         std::shared_ptr<const StepGraph> graph;  // what was proved: the steps of all ranks
         std::uint64_t fingerprint;               // its
         std::vector<Choice> choices;             // the chooser's, this time
     };
-    // Throws DiagnosticError for what is wrong.
+    // Throws DiagnosticError for what is wrong; DeadlineError.
     Proof prove(const Runnable& runnable, Rank root, const Chooser& choose);
 
   private:
@@ -52,6 +54,7 @@ class Proofs {
 
     const Library& library_;
     const Topology& topology_;
+    const Deadline& deadline_;
     std::map<Key, std::map<Algorithms, Proved>> proved_;  // by the algorithms chosen
     std::deque<std::shared_ptr<const StepGraph>> kept_;   // the last ones, as far as there is room
     std::size_t kept_steps_ = 0;

@@ -12,7 +12,8 @@ namespace hocket::dsl {
 
 namespace {
 
-constexpr std::int64_t work_limit = 1 << 25;
+constexpr std::size_t work_limit = 1 << 25;
+constexpr std::size_t work_of_a_look = 1 << 8;  // at the clock
 
 }  // namespace
 
@@ -56,11 +57,14 @@ ChunkRange Transfers::chunk_range(const ast::Expression& region, const Evaluator
     return {view, chunk, chunk + 1};
 }
 
-std::uint32_t Transfers::region_index(Arena& arena, ChunkRange chunks) {
+std::uint32_t Transfers::region_index(Arena& arena, ChunkRange chunks, Span span) {
     const auto [entry, is_new] = arena.regions.emplace(chunks, 0);
-    if (is_new)
-        entry->second = intern(
-            views_[chunks.view].chunks(topology_, arena.group, arena.members[0], chunks.first, chunks.last));
+    if (is_new) {
+        Region region =
+            views_[chunks.view].chunks(topology_, arena.group, arena.members[0], chunks.first, chunks.last);
+        count_work(span, region.size());
+        entry->second = intern(std::move(region));
+    }
     return entry->second;
 }
 
@@ -96,7 +100,7 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
         throw DiagnosticError(span,
                               fmt::format("member {} of a group of {} sends to itself", source_member, size),
                               "exclude it: each ... where a != b");
-    const std::uint32_t region = region_index(arena, chunk_range(transfer.region, evaluate, arena));
+    const std::uint32_t region = region_index(arena, chunk_range(transfer.region, evaluate, arena), span);
     graph_.steps.push_back({graph_.phases, region, source, destination, origin_index(span, arena.call),
                             strand, transfer.combines});
 }
@@ -241,10 +245,14 @@ void Transfers::let(const ast::Let& let, Scope& scope, const Arena* arena) {
     scope.add(let.name.text, std::move(value));
 }
 
-void Transfers::count_work(Span span) {
-    if (++work_ > work_limit)
+void Transfers::count_work(Span span, std::size_t work) {
+    work_ += work;
+    if (work_ > work_limit)
         throw DiagnosticError(
             span, fmt::format("this schedule makes more than {} steps and loop rounds", work_limit));
+    if (work_ - looked_ < work_of_a_look) return;
+    looked_ = work_;
+    deadline_.check("laying out " + location_of(span));
 }
 
 }  // namespace hocket::dsl

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dsl/ast.hpp"
+#include "dsl/deadline.hpp"
 #include "dsl/step_graph.hpp"
 #include "dsl/value.hpp"
 
@@ -31,8 +32,9 @@ struct Arena {
 class Transfers {
   public:
     // Lays out into the graph; with `only`, the steps of that rank alone. All references must outlive it.
-    Transfers(StepGraph& graph, const Topology& topology, Views& views, std::optional<Rank> only)
-        : graph_(graph), topology_(topology), views_(views), only_(only) {}
+    Transfers(StepGraph& graph, const Topology& topology, Views& views, std::optional<Rank> only,
+              const Deadline& deadline)
+        : graph_(graph), topology_(topology), views_(views), only_(only), deadline_(deadline) {}
 
     // Statements; each is a phase of its own.
     void each(const ast::Each& each, Scope& scope, Arena& arena);
@@ -46,8 +48,9 @@ class Transfers {
         return {scope, arena && arena->in_algorithm ? nullptr : &topology_};
     }
 
-    // Every step and loop round is counted: a schedule that needs too many of them is a mistake.
-    void count_work(Span span);
+    // Every step, loop round and piece of a region is counted: a schedule that needs too many of them is a
+    // mistake.
+    void count_work(Span span, std::size_t work = 1);
 
     std::uint32_t strand = 0;  // that steps belong to from now on
 
@@ -56,7 +59,7 @@ class Transfers {
     void lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena);
     ChunkRange chunk_range(const ast::Expression& region, const Evaluator& evaluator,
                            const Arena& arena) const;
-    std::uint32_t region_index(Arena& arena, ChunkRange chunks);
+    std::uint32_t region_index(Arena& arena, ChunkRange chunks, Span span);
     std::uint32_t intern(Region region);
     std::uint32_t origin_index(Span transfer, Span call);
 
@@ -64,9 +67,10 @@ class Transfers {
     const Topology& topology_;
     Views& views_;
     std::optional<Rank> only_;
+    const Deadline& deadline_;
     std::unordered_multimap<std::uint64_t, std::uint32_t> region_numbers_;         // by hash
     std::map<std::pair<const char*, const char*>, std::uint32_t> origin_numbers_;  // by the statements' texts
-    std::int64_t work_ = 0;
+    std::size_t work_ = 0, looked_ = 0;                                            // at the clock
 };
 
 }  // namespace hocket::dsl

@@ -18,7 +18,7 @@ constexpr std::uint64_t work_limit = std::uint64_t{1} << 32;  // steps x atoms: 
 
 class Verifier {
   public:
-    Verifier(const StepGraph& graph, const std::string& subject);
+    Verifier(const StepGraph& graph, const std::string& subject, const Deadline& deadline);
     void run();
 
   private:
@@ -44,6 +44,7 @@ class Verifier {
 
     const StepGraph& graph_;
     const std::string& subject_;
+    DeadlineCounter deadline_;
     Contributions sets_;
     Atoms division_;
     std::uint32_t atoms_ = 1;
@@ -57,8 +58,8 @@ class Verifier {
     std::vector<SetId> values_;  // read in the current phase, in order
 };
 
-Verifier::Verifier(const StepGraph& graph, const std::string& subject)
-    : graph_(graph), subject_(subject), sets_(graph.ranks) {
+Verifier::Verifier(const StepGraph& graph, const std::string& subject, const Deadline& deadline)
+    : graph_(graph), subject_(subject), deadline_(deadline), sets_(graph.ranks) {
     division_.add(graph.regions);
     division_.add(graph.owned);
     division_.settle();
@@ -117,6 +118,7 @@ void Verifier::run_phase(std::size_t begin, std::size_t end) {
 }
 
 void Verifier::read(const Step& step) {
+    deadline_.check("verifying " + subject_);
     for (const AtomRange range : regions_[step.region])
         for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
             const std::size_t from = place(step.source, atom);
@@ -294,8 +296,8 @@ std::vector<Note> Verifier::last_write(std::size_t place, const char* text) cons
 
 }  // namespace
 
-void verify(const StepGraph& graph, const std::string& subject) {
-    Verifier(graph, subject).run();
+void verify(const StepGraph& graph, const std::string& subject, const Deadline& deadline) {
+    Verifier(graph, subject, deadline).run();
 }
 
 }  // namespace hocket::dsl

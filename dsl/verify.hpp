@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "dsl/deadline.hpp"
 #include "dsl/step_graph.hpp"
 
 namespace hocket::dsl {
@@ -12,8 +13,9 @@ namespace hocket::dsl {
 // touch each other's places; at the end every rank holds what the collective promises. Because regions are
 // exact fractions, one run holds for every element count.
 //
-// Throws DiagnosticError with a counter-example: rank, chunk, contribution, and the line that wrote last.
+// Throws DiagnosticError with a counter-example: rank, chunk, contribution, and the line that wrote last; or
+// DeadlineError.
 // `subject` names what is checked, for the message ("schedule bml all_reduce on bcube(3, 2)").
-void verify(const StepGraph& graph, const std::string& subject);
+void verify(const StepGraph& graph, const std::string& subject, const Deadline& deadline = no_deadline);
 
 }  // namespace hocket::dsl

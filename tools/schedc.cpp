@@ -41,15 +41,24 @@ CLI::Validator one_of(const Map& map) {
         names + "}");
 }
 
+void describe_timeout(CLI::App& app, double& seconds) {
+    app.add_option("--timeout", seconds,
+                   "the longest that planning one schedule on one topology may take: seconds")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+}
+
 void describe_check(CLI::App& app, tools::CheckOptions& options) {
     app.add_option("files", options.files, "schedules to check")->required()->check(CLI::ExistingFile);
     app.add_option(
         "-t,--topology", options.topologies,
         "check schedules on these instead of a set of small ones; innermost level first: 2x3, bcube(3,2)");
-    app.add_option("-n,--ranks", options.group_sizes,
-                   "check algorithms on groups of these sizes instead of 1 to 17, 32 and 64")
+    app.add_option(
+           "-n,--ranks", options.group_sizes,
+           "check algorithms on groups of these sizes instead of 1 to 17, 32, 64 and what `where` allows")
         ->check(CLI::Range(1, 1 << 20));
     app.add_flag("-q,--quiet", options.quiet, "print only what is wrong");
+    describe_timeout(app, options.timeout);
 }
 
 void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
@@ -71,6 +80,7 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
         ->capture_default_str();
     app.add_option("-d,--dtype", options.type, "llvm, asm: element type")->transform(one_of(types));
     app.add_option("-o,--op", options.op, "llvm, asm: reduction")->transform(one_of(ops));
+    describe_timeout(app, options.timeout);
 }
 
 }  // namespace

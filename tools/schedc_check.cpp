@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <set>
 
+#include "dsl/bind.hpp"
 #include "dsl/compile.hpp"
 #include "dsl/diagnostic.hpp"
 
@@ -16,10 +19,29 @@ using namespace dsl;
 const std::vector<std::string> small_topologies = {
     "1", "2", "3", "4", "5", "6", "7", "8", "16", "2x2", "2x3", "3x2", "4x3", "2x2x2", "3x1x2", "4x2x3"};
 
-std::vector<Rank> usual_group_sizes() {
-    std::vector<Rank> sizes;
-    for (Rank size = 1; size <= 17; ++size) sizes.push_back(size);
-    sizes.insert(sizes.end(), {32, 64});
+constexpr Rank last_in_a_row = 17;  // 1 to 17 are always tried, and
+constexpr Rank larger[] = {32, 64};
+
+// Those for which the condition holds.
+template <typename Condition>
+std::vector<Rank> chosen_of(const std::vector<Rank>& sizes, Condition condition) {
+    std::vector<Rank> chosen;
+    std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(chosen), condition);
+    return chosen;
+}
+
+// The usual sizes, of those the ones that the condition allows; and where these are few, as for powers of 3,
+// the next ones.
+template <typename Condition>
+std::vector<Rank> sizes_that_meet(Condition condition) {
+    constexpr std::size_t enough = 4;
+    constexpr Rank largest = 729;
+    std::vector<Rank> usual(std::begin(larger), std::end(larger));
+    for (Rank size = 1; size <= last_in_a_row; ++size) usual.push_back(size);
+    std::vector<Rank> sizes = chosen_of(usual, condition);
+    for (Rank size = last_in_a_row + 1; size <= largest && sizes.size() < enough; ++size)
+        if (std::count(usual.begin(), usual.end(), size) == 0 && condition(size)) sizes.push_back(size);
+    std::sort(sizes.begin(), sizes.end());
     return sizes;
 }
 
@@ -72,16 +94,16 @@ class Checker {
 
     void check(const std::string& path, const ast::Algorithm& algorithm, const Library& library) {
         guarded([&] {
-            std::vector<Rank> sizes;
-            for (const Rank size :
-                 options_.group_sizes.empty() ? usual_group_sizes() : options_.group_sizes) {
-                if (!is_allowed(algorithm, make_group(flat_topology(size), {0}))) continue;
-                verify_algorithm(algorithm, library, size);
-                sizes.push_back(size);
-            }
+            const auto is_tried = [&](Rank size) {
+                return is_allowed(algorithm, make_group(flat_topology(size), {0}));
+            };
+            const std::vector<Rank> sizes = options_.group_sizes.empty()
+                                                ? sizes_that_meet(is_tried)
+                                                : chosen_of(options_.group_sizes, is_tried);
             if (sizes.empty())
                 throw DiagnosticError(algorithm.where->span, "no group that was tried meets this condition",
                                       "name sizes with --ranks");
+            for (const Rank size : sizes) verify_algorithm(algorithm, library, size, deadline());
             report(path, fmt::format("algorithm {} {}", algorithm.name.text, name_of(algorithm.collective)),
                    "groups of " + folded(sizes));
         });
@@ -93,7 +115,7 @@ class Checker {
         guarded([&] {
             std::string done;
             std::string refusal;
-            for (const std::string& topology : named.empty() ? small_topologies : named) {
+            for (const std::string& topology : named.empty() ? topologies_for(schedule) : named) {
                 try {
                     check_on(path, schedule, topology);
                     done += (done.empty() ? "" : " ") + topology;
@@ -112,13 +134,37 @@ class Checker {
         });
     }
 
+    // Small ones of many shapes, and where its condition rules most of them out, larger ones of one level.
+    static std::vector<std::string> topologies_for(const ast::Schedule& schedule) {
+        std::vector<std::string> topologies = small_topologies;
+        if (!schedule.where) return topologies;
+        const auto is_tried = [&](Rank size) {
+            try {
+                const Topology topology = flat_topology(size);
+                Scope arguments;
+                bind_parameters(schedule.name.text, schedule.parameters, {}, arguments);
+                return Evaluator(arguments, &topology).truth(*schedule.where);
+            } catch (const DiagnosticError&) {
+                return false;  // it is said of one of the small ones
+            }
+        };
+        for (const Rank size : sizes_that_meet(is_tried))
+            if (std::count(topologies.begin(), topologies.end(), std::to_string(size)) == 0)
+                topologies.push_back(std::to_string(size));
+        return topologies;
+    }
+
+    Deadline deadline() const { return Deadline(std::chrono::duration<double>(options_.timeout)); }
+
     void check_on(const std::string& path, const ast::Schedule& schedule, const std::string& topology) const {
         PlanRequest request{
             schedule.collective, path + ":" + schedule.name.text, topology, options_.search_path, 0, 0};
+        request.deadline = deadline();
         const auto checked = check_schedule(request);
         if (schedule.collective != Collective::broadcast) return;
         for (const Rank root : {checked->levels().ranks() / 2, checked->levels().ranks() - 1}) {
             request.root = root;
+            request.deadline = deadline();
             check_schedule(request);
         }
     }

@@ -45,8 +45,10 @@ int print_choices(const PlanRequest& request) {
     const Topology topology = find_topology(library, request.topology, request.ranks);
     fmt::print("{} on {} ({} ranks), by estimate:\n", name_of(request.collective), topology.name,
                topology.ranks());
+    Proofs proofs(library, topology, request.deadline);
+    Choices choices(library, topology, proofs, request.deadline);
     for (std::uint64_t bytes = 8; bytes <= std::uint64_t{1} << 30; bytes *= 8) {
-        const Chosen chosen = choose_schedule(library, topology, request.collective, request.root, bytes);
+        const Chosen& chosen = choices.schedule(request.collective, request.root, bytes);
         fmt::print("{:>8}  {:<20} {:>12}\n", text_of_size(double(bytes)), chosen.name,
                    text_of_time(chosen.seconds));
     }
@@ -105,6 +107,7 @@ int run_explain(const ExplainOptions& options) {
     PlanRequest request{collective_of(options), options.schedule, options.topology,
                         options.search_path,    options.ranks,    options.root};
     request.bytes = options.bytes;
+    request.deadline = Deadline(std::chrono::duration<double>(options.timeout));
     if (request.topology.empty() && request.ranks == 0)
         throw NotFoundError("how many ranks? give --topology (levels, innermost first: 2x3) or --ranks");
     if (options.schedule.empty() && options.bytes == 0 && options.emit == "steps" && !options.rank)

@@ -21,6 +21,7 @@ struct ExplainOptions {
     std::vector<std::string> search_path;
     DataType type = DataType::float32;
     ReduceOp op = ReduceOp::sum;
+    double timeout = 60;  // seconds
 };
 
 // Throws like dsl::check_schedule. Returns 0.

@@ -30,6 +30,8 @@ auto in_dsl(Call call) {
         throw Error(Status::not_found, error.what());
     } catch (const dsl::DiagnosticError& error) {
         throw Error(Status::schedule, error.what());
+    } catch (const dsl::DeadlineError& error) {
+        throw Error(Status::timeout, error.what());
     }
 }
 
@@ -243,6 +245,7 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
     const bool counts_waits = neighbourhood_ && bytes <= small_bytes;
     request.economy = counts_waits ? dsl::Economy::waits : dsl::Economy::bytes;
     request.bytes = bytes;
+    request.deadline = dsl::Deadline(options_.timeout);
     std::vector<std::string> why;
     std::unique_ptr<dsl::CheckedSchedule> checked;
     if (request.schedule.empty()) checked = tuned_schedule(request, why);
@@ -255,9 +258,8 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
             plan->program().economy == request.economy)
             sized.plan = plan;
     if (sized.plan) return sized;
-    const auto executor = choice.executor == ExecutorKind::automatic ? options_.executor : choice.executor;
     dsl::RankProgram program = in_dsl([&] { return checked->project(rank()); });
-    sized.plan = Plan::make(std::move(program), choice.type, choice.op, executor);
+    sized.plan = Plan::make(std::move(program), choice.type, choice.op, executor_of(choice));
     return sized;
 }
 
@@ -273,15 +275,20 @@ std::unique_ptr<SizedPlans> Communicator::make_plans(const PlanChoice& choice) c
     return plans;
 }
 
+ExecutorKind Communicator::executor_of(const PlanChoice& choice) const {
+    return choice.executor == ExecutorKind::automatic ? options_.executor : choice.executor;
+}
+
 SizedPlans& Communicator::cached_plans(const PlanChoice& choice) {
-    const bool is_usual = choice.root == 0 && !choice.schedule;
+    const ExecutorKind executor = executor_of(choice);
+    const bool is_usual = choice.root == 0 && !choice.schedule && executor == options_.executor;
     auto& usual = usual_plans_[(static_cast<std::size_t>(choice.collective) * types +
                                 static_cast<std::size_t>(choice.type)) *
                                    operators +
                                static_cast<std::size_t>(choice.op)];
     if (is_usual)
         if (SizedPlans* known = usual.load(std::memory_order_acquire)) return *known;
-    const Key key{choice.collective, choice.type, choice.op, choice.root, choice.schedule, choice.executor};
+    const Key key{choice.collective, choice.type, choice.op, choice.root, choice.schedule, executor};
     const std::lock_guard lock(plans_mutex_);
     std::unique_ptr<SizedPlans>& plans = plans_[key];
     if (!plans) plans = lazy_plans(choice);

@@ -86,6 +86,7 @@ class Communicator {
     void open_fabric();
     JobShape shape() const;
     std::string own_schedule(dsl::Collective collective) const;
+    ExecutorKind executor_of(const PlanChoice& choice) const;
     std::unique_ptr<dsl::CheckedSchedule> check(const dsl::PlanRequest& request) const;
     SizedPlans::Sized make_plan(const PlanChoice& choice, std::uint64_t bytes,
                                 const SizedPlans::Made& made) const;

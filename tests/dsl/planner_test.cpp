@@ -83,3 +83,16 @@ TEST_CASE("a schedule's file that has changed is read again, and is nothing to o
     CHECK(planner.check(by_name)->fingerprint() == dsl::check_schedule(by_name)->fingerprint());
     CHECK(explain(before->project(0)) == text);
 }
+
+TEST_CASE("planning ends at its deadline, and what it had begun is done anew") {
+    dsl::Planner planner;
+    for (const char* schedule : {"", "direct", "blueconnect"}) {
+        dsl::PlanRequest request = test::request(Collective::all_reduce, schedule, "64");
+        request.deadline = dsl::Deadline(std::chrono::duration<double>(0));
+        for (int attempt = 0; attempt < 2; ++attempt)
+            CHECK_THROWS_WITH(planner.check(request), Contains("planning was not done within 0 s"));
+        request.deadline = {};
+        CHECK(planner.check(request)->name() == dsl::check_schedule(request)->name());
+        CHECK(planner.check(request)->choices() == dsl::check_schedule(request)->choices());
+    }
+}

@@ -73,6 +73,36 @@ TEST_CASE("check refuses a ring with one thing wrong, naming rank, chunk and lin
             place + "2 ranks: rank 0 ends with chunk 0 of 2 missing");
 }
 
+TEST_CASE("check tries the groups that a condition asks for, however few the small ones are") {
+    const std::string path = std::string(HOCKET_TEST_FOLDER) + "/radix3.sched";
+    const auto condition = [](const std::string& size) {
+        std::string text = size + " == 1";
+        for (const char* power : {"3", "9", "27", "81"}) text += " or " + size + " == " + power;
+        return text;
+    };
+    const auto file = [&](const std::string& distance) {
+        std::ofstream(path) << "algorithm radix3 all_reduce(x) over g where " + condition("g.size") +
+                                   " { for k in 0 ..< 4 each r in g, t in 1 ..< 3\n"
+                                   "where 3 ** k < g.size x : r +> r + t * " +
+                                   distance + " }\nschedule radix3 all_reduce(x) where " +
+                                   condition("ranks") + " { all_reduce x over world using radix3 }";
+    };
+    file("3 ** k");
+    const Finished right = schedc({"check", path});
+    CHECK_THAT(right.out, Contains("algorithm radix3 all_reduce") && Contains("groups of 1, 3, 9, 27"));
+    CHECK_THAT(right.out, Contains("schedule radix3 all_reduce") && Contains("on 1 3 9 27"));
+    file("(k + 1) ** (k + 1)");  // 1, 4, ...: right on 3 and on 1 only
+    CHECK_THAT(schedc({"check", path}).err, Contains("radix3 all_reduce on 9 ranks"));
+}
+
+TEST_CASE("planning that takes too long ends with the time, and with what it was doing") {
+    const Finished result =
+        schedc({"explain", "chain(600000)", "-c", "broadcast", "-t", "4", "--timeout", "0.2"});
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.err, Contains("planning was not done within 0.2 s") && Contains("chain.sched:") &&
+                               Contains("hint: "));
+}
+
 TEST_CASE("explain shows a rank's steps with their source lines") {
     const Finished result = schedc({"explain", "ring", "-n", "4", "-r", "1"});
     CHECK(result.exit_code == 0);

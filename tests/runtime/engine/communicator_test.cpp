@@ -171,7 +171,12 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 template <typename T>
 void check_collective(Communicator& comm, PlanChoice choice, std::initializer_list<std::uint64_t> counts) {
     for (const std::uint64_t count : counts) {
+        choice.type = type_of<T>();
+        choice.executor = ExecutorKind::automatic;
+        const auto usual = comm.cached_plan(choice, count);
         choice.executor = ExecutorKind::interpreter;
+        expect(comm.executor() == "interpreter" || comm.cached_plan(choice, count) != usual,
+               "the interpreter was asked for, and the JIT's plan came");
         const auto oracle = run<T>(comm, choice, count, false);
         expect_result(comm, choice, count, oracle);
         for (const auto executor : {ExecutorKind::interpreter, ExecutorKind::automatic})

@@ -1,0 +1,64 @@
+// How long planning may take. A schedule is a program: nothing but a clock tells how long it takes to lay out
+// and to prove.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <string_view>
+
+namespace hocket::dsl {
+
+// Not a DiagnosticError: nothing need be wrong with the schedule.
+class DeadlineError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+class Deadline {
+  public:
+    using Clock = std::chrono::steady_clock;
+
+    Deadline() = default;                                   // never
+    explicit Deadline(std::chrono::duration<double> limit)  // from now on
+        : limit_(limit),
+          end_(limit < std::chrono::hours(24 * 365)
+                   ? Clock::now() + std::chrono::duration_cast<Clock::duration>(limit)
+                   : Clock::time_point::max()) {}
+
+    // Throws DeadlineError when the time is up. doing: what goes on, for the message: "laying out ring".
+    void check(std::string_view doing) const {
+        if (end_ != Clock::time_point::max() && Clock::now() > end_) expire(doing);
+    }
+
+  private:
+    [[noreturn]] void expire(std::string_view doing) const {
+        throw DeadlineError(fmt::format(
+            "planning was not done within {:g} s, while {}\n"
+            "  hint: give it more time, or choose a schedule that makes fewer steps (schedc explain "
+            "shows them)",
+            limit_.count(), doing));
+    }
+
+    std::chrono::duration<double> limit_{0};
+    Clock::time_point end_ = Clock::time_point::max();
+};
+
+inline const Deadline no_deadline;
+
+// Looks at the clock once in a while.
+class DeadlineCounter {
+  public:
+    explicit DeadlineCounter(const Deadline& deadline) : deadline_(deadline) {}
+    void check(std::string_view doing) {
+        if (++calls_ % calls_of_a_look == 0) deadline_.check(doing);
+    }
+
+  private:
+    static constexpr std::uint32_t calls_of_a_look = 256;
+    const Deadline& deadline_;
+    std::uint32_t calls_ = 0;
+};
+
+}  // namespace hocket::dsl
