@@ -17,13 +17,13 @@ using dsl::Op;
 using dsl::OpId;
 using dsl::Rank;
 using dsl::RankProgram;
-using Data = std::vector<std::int64_t>;
+using Data = std::vector<std::uint64_t>;
 using MessageKey = std::tuple<Rank, Rank, std::uint32_t>;
 
-constexpr std::int64_t poison = -1'000'000'007;
+constexpr std::uint64_t poison = 0 - std::uint64_t{1'000'000'007};
 
-std::int64_t contribution(Rank rank, std::uint64_t element) {
-    return std::int64_t{rank + 1} * 1'000'003 + static_cast<std::int64_t>(element) * 31;
+std::uint64_t contribution(Rank rank, std::uint64_t element) {
+    return static_cast<std::uint64_t>(rank + 1) * 1'000'003 + element * 31;
 }
 
 class Simulated {
@@ -35,7 +35,7 @@ class Simulated {
         // All areas are as large as x here; what a rank must not touch is poisoned and checked.
         areas_.assign(program.areas(), Data(options.count, poison));
         for (std::uint64_t i = 0; i < options.count; ++i)
-            if (holds_input(i)) areas_[dsl::input_area][i] = contribution(program.rank, i);
+            if (holds_input(i)) areas_[dsl::input_area][i] = given(program.rank, i);
         input_ = areas_[dsl::input_area];
         for (const Op& op : program.ops) waits_.push_back(op.waits_for);
         for (OpId id = 0; id < waits_.size(); ++id)
@@ -66,8 +66,10 @@ class Simulated {
         return false;
     }
 
-    std::size_t turn(OpId op) const {
-        return std::hash<std::string>()(fmt::format("{} {}", op, options_.seed));
+    std::uint64_t turn(OpId op) const {
+        std::uint64_t mixed = (op + 1) * 0x9e3779b97f4a7c15 + options_.seed * 0xc2b2ae3d27d4eb4f;
+        mixed = (mixed ^ mixed >> 29) * 0xbf58476d1ce4e5b9;
+        return mixed ^ mixed >> 32;
     }
 
     // As they stand in the program, without a look at dependencies.
@@ -94,8 +96,11 @@ class Simulated {
                     return fmt::format("rank {} wrote beside its output at {}", program_.rank, i);
                 continue;
             }
-            if (output[i] != expected(i))
-                return fmt::format("rank {} has {} at {}, not {}", program_.rank, output[i], i, expected(i));
+            const std::optional<std::uint64_t> wanted =
+                options_.expected ? options_.expected(program_.rank, i) : expected(i);
+            if (!wanted) return fmt::format("rank {} is to hold nothing at {}", program_.rank, i);
+            if (output[i] != *wanted)
+                return fmt::format("rank {} has {} at {}, not {}", program_.rank, output[i], i, *wanted);
         }
         return "";
     }
@@ -123,9 +128,16 @@ class Simulated {
         return program_.collective != Collective::reduce_scatter || owns(i);
     }
 
-    std::int64_t expected(std::uint64_t i) const {
+    std::uint64_t given(Rank rank, std::uint64_t i) const {
+        return options_.input ? options_.input(rank, i) : contribution(rank, i);
+    }
+    std::uint64_t folded(std::uint64_t a, std::uint64_t b) const {
+        return options_.fold ? options_.fold(a, b) : a + b;
+    }
+
+    std::uint64_t expected(std::uint64_t i) const {
         if (program_.collective == Collective::broadcast) return contribution(program_.root, i);
-        std::int64_t sum = 0;
+        std::uint64_t sum = 0;
         for (Rank rank = 0; rank < program_.ranks; ++rank) {
             if (program_.collective == Collective::all_gather) {
                 const dsl::Rational begin(rank, program_.ranks), end(rank + 1, program_.ranks);
@@ -157,10 +169,11 @@ class Simulated {
             case Op::Kind::copy:
             case Op::Kind::combine:
                 for (auto i = begin; i < end; ++i) {
-                    std::int64_t sum = 0;
-                    for (const AreaId operand : op.operands) sum += area(operand)[i];
-                    target[i] = sum;
-                    for (const AreaId other : op.also) area(other)[i] = sum;
+                    std::uint64_t result = area(op.operands[0])[i];
+                    for (std::size_t operand = 1; operand < op.operands.size(); ++operand)
+                        result = folded(result, area(op.operands[operand])[i]);
+                    target[i] = result;
+                    for (const AreaId other : op.also) area(other)[i] = result;
                 }
                 return true;
             case Op::Kind::signal:

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +17,17 @@ struct SimulationOptions {
     bool in_place = false;
     unsigned seed = 1;
     bool in_order = false;  // operations as they stand in the program, instead of as dependencies allow
+
+    // What a rank gives, by element of x; what two operands give; what a rank's output holds in the end
+    // (nothing: it holds nothing there). Not given: data that differ in every element, their sum, and what
+    // the collective promises of them.
+    std::function<std::uint64_t(dsl::Rank, std::uint64_t)> input = {};
+    std::function<std::uint64_t(std::uint64_t, std::uint64_t)> fold = {};
+    std::function<std::optional<std::uint64_t>(dsl::Rank, std::uint64_t)> expected = {};
 };
 
-// "" if every rank ends with what its collective promises, no rank was stuck and the send buffers are
-// untouched; else what went wrong. The sum of elements is checked; each rank's data differ in every element.
+// "" if every rank ends with what is expected, no rank was stuck and the send buffers are untouched; else
+// what went wrong.
 std::string simulate(const std::vector<dsl::RankProgram>& programs, const SimulationOptions& options);
 
 // "" if all ranks can end when a send completes only together with the receive that waits for it, as large

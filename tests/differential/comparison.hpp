@@ -1,0 +1,33 @@
+// The compiler against the reference, on one program: both accept it or both refuse it; and what is accepted
+// gives the reference's values on every rank, however it is laid out and whatever the order of events.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "tests/differential/program.hpp"
+
+namespace hocket::differential {
+
+struct ComparisonOptions {
+    std::string file;       // that programs are written to, for the compiler to read
+    bool thorough = false;  // all layouts, counts and orders, instead of some that the seed chooses
+};
+
+struct Comparison {
+    enum class Outcome : std::uint8_t { right, refused, different };
+    Outcome outcome = Outcome::right;
+    std::string kind;  // of a difference: "refused by the compiler alone", "values", ...
+    std::string text;  // what each side says
+};
+
+Comparison compare(const Program& program, const ComparisonOptions& options);
+
+// Takes out of the program what it can while it stays different in the same way.
+Program reduced(Program program, const ComparisonOptions& options);
+
+// What a person needs of a difference.
+std::string report(const Program& program, const Comparison& comparison);
+
+}  // namespace hocket::differential

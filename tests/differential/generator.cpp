@@ -1,0 +1,501 @@
+#include "tests/differential/generator.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "tests/differential/mutations.hpp"
+#include "tests/differential/writer.hpp"
+
+namespace hocket::differential {
+namespace {
+
+using Levels = std::vector<int>;  // numbers of levels, ascending
+constexpr int any_root = -1;
+
+struct Parameter {
+    std::string name, standard, given;
+};
+
+// Makes one program.
+class Generator {
+  public:
+    Generator(std::uint64_t seed, const GeneratorOptions& options) : random_(seed), options_(options) {
+        program_.seed = seed;
+    }
+
+    Program run();
+
+  private:
+    // Where a buffer is on its way through the levels.
+    struct State {
+        const View* view;
+        Levels rest;       // not yet reduced, or not yet reached
+        Levels scattered;  // over these
+        int depth = 0;
+    };
+
+    void choose_topology();
+    void define_topology();
+    void run_algorithm();
+    void run_schedule(bool by_levels);
+
+    std::string algorithm(const std::string& collective, const std::vector<int>& sizes, int root);
+    std::string algorithm_or_parameter(const std::string& collective, const std::vector<int>& sizes,
+                                       int root);
+    std::string unique(const std::vector<std::string>& stems);
+
+    void walk(State state, Statements& out);
+    bool walk_parts(const State& state, Statements& out);
+    bool own_transfers(const State& state, Statements& out);
+    bool loops_over_levels(const State& state, Statements& out);
+    void strands(const State& state, Statements& out);
+    void compose(const std::string& collective, const State& state, const Levels& group, Statements& out);
+    std::string group_text(Levels group);
+    Levels some_of(const Levels& levels);
+    Levels all_levels() const;
+    std::vector<int> sizes_of_levels() const;
+
+    int ranks() const { return static_cast<int>(program_.ranks()); }
+    int size_of(const Levels& group) const;
+    int root_in(const Levels& group) const;
+    bool is(const char* collective) const { return program_.collective == collective; }
+
+    Random random_;
+    const GeneratorOptions& options_;
+    Program program_;
+    Statements algorithms_;
+    std::set<std::string> taken_;
+    std::vector<Parameter> parameters_;
+    std::deque<View> views_;
+    std::deque<Planning> plannings_;  // own the views of their plans
+    std::optional<Writer> writer_;    // of the schedule's body
+    std::string root_name_;
+};
+
+// ---- What it runs on ----------------------------------------------------------------------------
+
+void Generator::choose_topology() {
+    const std::int64_t most = random_.chance(10) ? 12 : random_.chance(60) ? 6 : 9;
+    while (true) {
+        program_.levels.clear();
+        const std::int64_t count = random_.pick<std::int64_t>({1, 1, 2, 2, 2, 3});
+        for (std::int64_t level = 0; level < count; ++level)
+            program_.levels.push_back(
+                {"", random_.chance(4) ? 1 : random_.between(2, count == 1 ? most : 4)});
+        if (program_.ranks() <= most && (program_.ranks() > 1 || random_.chance(30))) break;
+    }
+    for (std::size_t level = 0; level < program_.levels.size(); ++level) {
+        program_.levels[level].name = fmt::format("l{}", level);
+        program_.topology += fmt::format("{}{}", level == 0 ? "" : "x", program_.levels[level].size);
+    }
+    program_.features.insert(fmt::format("{} levels", program_.levels.size()));
+    if (random_.chance(20)) define_topology();
+}
+
+void Generator::define_topology() {
+    program_.features.insert("topology of the file");
+    static const std::vector<std::string> names{"gpu", "socket", "rack", "l1", "node"};
+    Statement topology{"topology places", true};
+    std::vector<std::string> free = names;
+    for (reference::Level& level : program_.levels) {
+        random_.shuffle(free);
+        level.name = free.back();
+        free.pop_back();
+        topology.body.push_back({fmt::format("level {}[{}] {{ medium fabric }}", level.name, level.size)});
+    }
+    program_.topology = "places";
+    program_.topology_is_defined = true;
+    program_.definitions.push_back(std::move(topology));
+}
+
+Levels Generator::all_levels() const {
+    Levels all;
+    for (std::size_t level = 0; level < program_.levels.size(); ++level)
+        all.push_back(static_cast<int>(level));
+    return all;
+}
+
+std::vector<int> Generator::sizes_of_levels() const {
+    std::set<int> sizes;
+    for (const reference::Level& level : program_.levels) sizes.insert(static_cast<int>(level.size));
+    return {sizes.begin(), sizes.end()};
+}
+
+int Generator::size_of(const Levels& group) const {
+    int size = 1;
+    for (const int level : group)
+        size *= static_cast<int>(program_.levels[static_cast<std::size_t>(level)].size);
+    return size;
+}
+
+int Generator::root_in(const Levels& group) const {
+    int member = 0, stride = 1;
+    std::int64_t rest = program_.root;
+    for (int level = 0; level < static_cast<int>(program_.levels.size()); ++level) {
+        const auto size = static_cast<int>(program_.levels[static_cast<std::size_t>(level)].size);
+        if (std::count(group.begin(), group.end(), level)) {
+            member += stride * static_cast<int>(rest % size);
+            stride *= size;
+        }
+        rest /= size;
+    }
+    return member;
+}
+
+std::string Generator::unique(const std::vector<std::string>& stems) {
+    std::string name = random_.pick(stems);
+    for (int number = 2; !taken_.insert(name).second; ++number)
+        name = fmt::format("{}{}", random_.pick(stems), number);
+    return name;
+}
+
+// ---- Algorithms ---------------------------------------------------------------------------------
+
+std::string Generator::algorithm(const std::string& collective, const std::vector<int>& sizes, int root) {
+    const std::string name = unique({"alpha", "beta", "gamma", "delta", "ring", "tree", "swap"});
+    const std::string buffer = random_.pick<std::string>({"x", "x", "buf", "o"});
+    const std::string group = random_.pick<std::string>({"g", "g", "team", "all"});
+    const bool rooted = collective == "broadcast";
+    const std::string root_name = rooted ? random_.pick<std::string>({"root", "origin", "l0"}) : "";
+    Writer writer(random_, options_, program_.features, {sizes[0], sizes, group, group + ".size", root_name});
+    views_.push_back({});
+    const View* whole = &views_.back();
+    writer.know(buffer, whole);
+    // For any root, or for the one that it will have.
+    const bool relative = rooted && (root == any_root || random_.chance(60));
+    if (relative && sizes.size() == 1) {
+        program_.features.insert("relative to the root");
+        const bool pow2 = std::has_single_bit(static_cast<unsigned>(sizes[0]));
+        writer.turn_by({root_name, pow2 && random_.chance(40), false});
+    } else if (rooted && sizes.size() == 1) {
+        writer.know(root_name, root);
+    }
+    Statements body;
+    if (sizes.size() > 1) {
+        const Plan family{Plan::Kind::family, {}, {}, whole, false, collective};
+        if (random_.chance(25)) {
+            views_.push_back({whole, of_the_round, static_cast<int>(random_.between(2, 3))});
+            const View* round = &views_.back();
+            Plan of_round = family;
+            of_round.view = round;
+            writer.rounds(
+                round, [&](Statements& inner) { writer.write(of_round, inner); }, body);
+        } else {
+            writer.write(family, body);
+        }
+    } else {
+        plannings_.emplace_back(random_, PlanRequest{collective, sizes[0], relative ? 0 : root});
+        writer.write(plannings_.back().plan(*whole), body);
+    }
+    std::string head = fmt::format("algorithm {} {}({}{}) over {}", name, collective, buffer,
+                                   rooted ? ", " + root_name : "", group);
+    if (sizes.size() == 1 && random_.chance(25)) {
+        program_.features.insert("where of an algorithm");
+        Expressions expressions(random_, program_.features);
+        const std::vector<Number> known{{group + ".size", sizes[0]}};
+        head += " where " + (random_.chance(50) ? fmt::format("{}.size == {}", group, sizes[0])
+                                                : expressions.truth(true, known).text);
+    }
+    algorithms_.push_back({head, true, std::move(body)});
+    return name;
+}
+
+std::string Generator::algorithm_or_parameter(const std::string& collective, const std::vector<int>& sizes,
+                                              int root) {
+    const std::string name = algorithm(collective, sizes, root);
+    if (!random_.chance(15)) return name;
+    program_.features.insert("parameter");
+    Parameter parameter{fmt::format("param{}", parameters_.size() + 1), name, name};
+    if (random_.chance(50)) parameter.standard = random_.chance(50) ? "nothing" : "7";
+    parameters_.push_back(parameter);
+    return parameter.name;
+}
+
+// ---- Schedules ----------------------------------------------------------------------------------
+
+Levels Generator::some_of(const Levels& levels) {
+    Levels rest = levels, some;
+    random_.shuffle(rest);
+    const std::int64_t count =
+        random_.chance(65) ? 1 : random_.between(1, static_cast<std::int64_t>(rest.size()));
+    some.assign(rest.begin(), rest.begin() + count);
+    std::sort(some.begin(), some.end());
+    return some;
+}
+
+std::string Generator::group_text(Levels group) {
+    if (group == all_levels() && random_.chance(group.size() == 1 ? 30 : 60)) {
+        program_.features.insert("over world");
+        return "world";
+    }
+    random_.shuffle(group);
+    std::string text;
+    for (const int level : group) {
+        text += text.empty() ? "" : ", ";
+        if (random_.chance(50))
+            text += program_.levels[static_cast<std::size_t>(level)].name;
+        else
+            text += "levels[" + writer_->number(level).text + "]";
+    }
+    program_.features.insert(group.size() > 1 ? "over several levels" : "over a level");
+    return group.size() > 1 ? "(" + text + ")" : text;
+}
+
+void Generator::compose(const std::string& collective, const State& state, const Levels& group,
+                        Statements& out) {
+    writer_->maybe_let(out);
+    writer_->name(state.view, out);
+    const std::string buffer = writer_->known_name(state.view);
+    const std::string over = group_text(group);
+    std::string from;
+    if (collective == "broadcast")
+        from = " from " + (random_.chance(75) ? root_name_ : writer_->number(program_.root).text);
+    const std::string name = algorithm_or_parameter(collective, {size_of(group)}, root_in(group));
+    out.push_back({fmt::format("{} {} over {}{} using {}", collective, buffer, over, from, name)});
+    program_.features.insert("composed " + collective);
+}
+
+bool Generator::own_transfers(const State& state, Statements& out) {
+    const bool gathers = is("all_gather");
+    const Levels all = all_levels();
+    if (gathers ? state.scattered != all : state.rest != all || !state.scattered.empty()) return false;
+    if (ranks() == 1) return false;
+    program_.features.insert("own transfers");
+    const bool agree = gathers || is("reduce_scatter");
+    plannings_.emplace_back(
+        random_, PlanRequest{program_.collective, ranks(), static_cast<int>(program_.root), agree});
+    writer_->write(plannings_.back().plan(*state.view), out);
+    return true;
+}
+
+bool Generator::walk_parts(const State& state, Statements& out) {
+    if (state.depth > 1) return false;
+    const int parts = static_cast<int>(random_.between(2, 3));
+    State next = state;
+    ++next.depth;
+    if (random_.chance(45)) {
+        views_.push_back({state.view, of_the_round, parts});
+        next.view = &views_.back();
+        writer_->rounds(
+            next.view, [&](Statements& body) { walk(next, body); }, out);
+        return true;
+    }
+    const bool in_blocks = random_.chance(35);
+    std::vector<Statements> lists;
+    std::vector<const View*> views;
+    for (int index = 0; index < parts; ++index) {
+        views_.push_back({state.view, index, parts});
+        views.push_back(&views_.back());
+    }
+    random_.shuffle(views);
+    // A let takes the buffer as it is then: all of them are made before their ways part.
+    if (!in_blocks)
+        for (const View* view : views) writer_->name(view, out);
+    for (const View* view : views) {
+        next.view = view;
+        if (in_blocks) {
+            writer_->block(out, true, [&](Statements& body) { walk(next, body); });
+            continue;
+        }
+        const std::size_t before = writer_->mark();
+        lists.emplace_back();
+        walk(next, lists.back());
+        writer_->hide_since(before);
+    }
+    std::vector<std::size_t> order, at(lists.size(), 0);
+    for (std::size_t i = 0; i < lists.size(); ++i) order.insert(order.end(), lists[i].size(), i);
+    if (random_.chance(60)) {
+        program_.features.insert("interleaved parts of a schedule");
+        random_.shuffle(order);
+    }
+    for (const std::size_t i : order) out.push_back(std::move(lists[i][at[i]++]));
+    return true;
+}
+
+// for l in levels  reduce_scatter x over l
+bool Generator::loops_over_levels(const State& state, Statements& out) {
+    const Levels all = all_levels();
+    if (is("all_gather") ? state.scattered != all : state.rest != all || !state.scattered.empty())
+        return false;
+    std::vector<std::string> steps;
+    if (is("all_reduce"))
+        steps = random_.chance(65) ? std::vector<std::string>{"reduce_scatter", "all_gather"}
+                                   : std::vector<std::string>{"all_reduce"};
+    else
+        steps = {program_.collective};
+    if (all.size() > 1 && is("all_reduce") && steps.size() == 2 && random_.chance(25)) {
+        strands(state, out);
+        return true;
+    }
+    for (const std::string& step : steps) {
+        writer_->name(state.view, out);
+        const std::string buffer = writer_->known_name(state.view);
+        const std::string name = algorithm_or_parameter(step, sizes_of_levels(), any_root);
+        const std::string from = step == "broadcast" ? " from " + root_name_ : "";
+        const auto statement = [&](const std::string& over) {
+            return fmt::format("{} {} over {}{} using {}", step, buffer, over, from, name);
+        };
+        Statements loop = writer_->inside([&](Statements& body) {
+            std::string head, over;
+            if (random_.chance(60)) {
+                const bool reversed = random_.chance(50);
+                program_.features.insert(reversed ? "for over levels.reversed" : "for over levels");
+                over = writer_->new_name();
+                head = fmt::format("for {} in levels{}", over, reversed ? ".reversed" : "");
+            } else {
+                program_.features.insert("for over levels by number");
+                const std::string index = writer_->new_name();
+                head = random_.chance(50) ? fmt::format("for {} in 0 ..< levels.count", index)
+                                          : fmt::format("for {} in levels.count >.. 0", index);
+                over = fmt::format("levels[{}]", index);
+            }
+            body.push_back(random_.chance(60) ? Statement{head + "  " + statement(over)}
+                                              : Statement{head, true, Statements{{statement(over)}}});
+        });
+        out.push_back(std::move(loop[0]));
+    }
+    return true;
+}
+
+// As BML: each strand takes the levels in another order.
+void Generator::strands(const State& state, Statements& out) {
+    program_.features.insert("strands over levels");
+    program_.features.insert("parallel");
+    writer_->name(state.view, out);
+    const std::string buffer = writer_->known_name(state.view);
+    const std::string scatter = algorithm("reduce_scatter", sizes_of_levels(), 0);
+    const std::string gather = algorithm("all_gather", sizes_of_levels(), 0);
+    Statements all = writer_->inside([&](Statements& body) {
+        const std::string strand = writer_->new_name();
+        const std::string part = writer_->new_name();
+        const std::string round = writer_->new_name();
+        const std::string level = fmt::format("levels[({} + {}) mod levels.count]", strand, round);
+        Statement loop{fmt::format("parallel {} in 0 ..< levels.count", strand), true};
+        loop.body.push_back({fmt::format("let {} = {}.part({} of levels.count)", part, buffer, strand)});
+        loop.body.push_back({fmt::format("for {} in 0 ..< levels.count  reduce_scatter {} over {} using {}",
+                                         round, part, level, scatter)});
+        loop.body.push_back({fmt::format("for {} in levels.count >.. 0  all_gather {} over {} using {}",
+                                         round, part, level, gather)});
+        body.push_back(std::move(loop));
+    });
+    out.push_back(std::move(all[0]));
+}
+
+void Generator::walk(State state, Statements& out) {
+    if (random_.chance(20) && loops_over_levels(state, out)) return;
+    while (!state.rest.empty() || (!state.scattered.empty() && !is("reduce_scatter"))) {
+        if (random_.chance(state.depth == 0 ? 25 : 10) && walk_parts(state, out)) return;
+        if (random_.chance(12) && own_transfers(state, out)) return;
+        const auto without = [](const Levels& all, const Levels& some) {
+            Levels left;
+            std::set_difference(all.begin(), all.end(), some.begin(), some.end(), std::back_inserter(left));
+            return left;
+        };
+        const bool may_gather = !state.scattered.empty() && !is("reduce_scatter");
+        if (may_gather && (state.rest.empty() || random_.chance(15))) {
+            if (state.scattered == all_levels() && is("all_reduce") && random_.chance(12)) {
+                program_.features.insert("own transfers of what is scattered");
+                writer_->name(state.view, out);
+                const std::string buffer = writer_->known_name(state.view);
+                Statements gather = writer_->inside([&](Statements& body) {
+                    const std::string a = writer_->new_name();
+                    const std::string b = writer_->new_name();
+                    body.push_back({fmt::format(
+                        "each {0} in world, {1} in world where {0} != {1}  {2}[{0}] : {0} -> {1}", a, b,
+                        buffer)});
+                });
+                out.push_back(std::move(gather[0]));
+                return;
+            }
+            const Levels group = some_of(state.scattered);
+            compose("all_gather", state, group, out);
+            state.scattered = without(state.scattered, group);
+            continue;
+        }
+        const Levels group = some_of(state.rest);
+        std::string step = program_.collective;
+        if (is("all_reduce") && random_.chance(65)) step = "reduce_scatter";
+        compose(step, state, group, out);
+        state.rest = without(state.rest, group);
+        if (step == "reduce_scatter") {
+            state.scattered.insert(state.scattered.end(), group.begin(), group.end());
+            std::sort(state.scattered.begin(), state.scattered.end());
+        }
+    }
+}
+
+void Generator::run_schedule(bool by_levels) {
+    const std::string name = unique({"main", "plan", "whole", "ring"});
+    const std::string buffer = random_.pick<std::string>({"x", "x", "data", "o"});
+    const bool rooted = is("broadcast");
+    root_name_ = rooted ? random_.pick<std::string>({"root", "origin"}) : "";
+    writer_.emplace(
+        random_, options_, program_.features,
+        Surroundings{
+            ranks(), {ranks()}, "world", random_.pick<std::string>({"ranks", "world.size"}), root_name_});
+    views_.push_back({});
+    const View* whole = &views_.back();
+    writer_->know(buffer, whole);
+    if (rooted) writer_->know(root_name_, program_.root);
+    for (const reference::Level& level : program_.levels)
+        if (random_.chance(85)) writer_->know(level.name);  // else it may be hidden by another name
+    if (random_.chance(15)) {
+        const std::string value = std::to_string(random_.between(0, 5));
+        parameters_.push_back({"count1", random_.chance(50) ? value : "3", value});
+        writer_->know("count1", std::stoll(value));
+        program_.features.insert("parameter");
+    }
+    Statements body;
+    State state{whole, is("all_gather") ? Levels{} : all_levels(),
+                is("all_gather") ? all_levels() : Levels{}};
+    if (by_levels || !own_transfers(state, body)) walk(state, body);
+
+    std::string head = fmt::format("schedule {} {}({}{}", name, program_.collective, buffer,
+                                   rooted ? ", " + root_name_ : "");
+    std::string arguments;
+    bool any_given = false;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        const Parameter& parameter = parameters_[i];
+        head += fmt::format("{}{} = {}", i == 0 ? "; " : ", ", parameter.name, parameter.standard);
+        arguments += (i == 0 ? "" : ", ") + parameter.given;
+        any_given |= parameter.given != parameter.standard;
+    }
+    head += ")";
+    if (random_.chance(15)) {
+        program_.features.insert("where of a schedule");
+        head += fmt::format(" where ranks == {} and levels.count > {}", ranks(), program_.levels.size() - 1);
+    }
+    algorithms_.push_back({head, true, std::move(body)});
+    program_.schedule =
+        any_given || (!parameters_.empty() && random_.chance(50)) ? name + "(" + arguments + ")" : name;
+}
+
+Program Generator::run() {
+    choose_topology();
+    program_.collective =
+        random_.pick<std::string>({"all_reduce", "all_reduce", "reduce_scatter", "all_gather", "broadcast"});
+    if (is("broadcast")) program_.root = random_.below(ranks());
+    const std::int64_t kind = random_.below(100);
+    if (kind < 30) {
+        program_.family = "algorithm";
+        program_.schedule = algorithm(program_.collective, {ranks()}, static_cast<int>(program_.root));
+    } else {
+        program_.family = kind < 45 ? "transfers" : "levels";
+        run_schedule(kind >= 45);
+    }
+    random_.shuffle(algorithms_);
+    for (Statement& definition : algorithms_) program_.definitions.push_back(std::move(definition));
+    program_.features.insert(program_.collective);
+    if (random_.chance(options_.mutated_percent)) mutate(program_, random_);
+    return std::move(program_);
+}
+
+}  // namespace
+
+Program generate(std::uint64_t seed, const GeneratorOptions& options) {
+    return Generator(seed, options).run();
+}
+
+}  // namespace hocket::differential

@@ -1,0 +1,96 @@
+// Random plans that are right: who sends what to whom, for a collective on a group, before it is written in
+// the language. A plan keeps, for each piece of the buffer, classes of members: all members of a class hold
+// the same, and classes hold contributions of different ranks. Steps merge classes, and spread what is
+// complete.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "tests/differential/random.hpp"
+
+namespace hocket::differential {
+
+// A name of the buffer: the whole, or part `index` of `parts` of another.
+struct View {
+    const View* parent = nullptr;
+    int index = 0;  // whole_of_loop: of whatever round the loop is in
+    int parts = 1;
+};
+inline constexpr int of_the_round = -1;
+
+struct Move {
+    const View* view;
+    int first, last;  // chunks
+    int source, destination;
+    bool combines;
+};
+
+struct Plan {
+    enum class Kind {
+        phase,        // moves, all at once
+        sequence,     // one after the other
+        independent,  // in any order: of different places
+        rounds,       // parts[0] for each part of `view` alike
+        symmetric,    // parts[0] for chunk 0; for chunk c all members and chunks are turned by c
+        family,       // a known algorithm on all of `view`
+    };
+    Kind kind = Kind::sequence;
+    std::vector<Move> moves = {};
+    std::vector<Plan> parts = {};
+    const View* view = nullptr;   // rounds: of a round; family
+    bool turns_by_xor = false;    // symmetric: instead of by addition
+    std::string collective = {};  // family
+};
+
+struct PlanRequest {
+    std::string collective;
+    int size;                           // of the group
+    int root = 0;                       // member
+    bool chunks_of_parts_agree = true;  // y[c] is a part of x[c]: not so in some schedules
+    bool with_families = true;
+};
+
+class Planning {
+  public:
+    Planning(Random& random, PlanRequest request) : random_(random), request_(std::move(request)) {}
+
+    // Of all of the view. Views that it makes live as long as this object.
+    Plan plan(const View& view);
+
+  private:
+    using Members = std::uint32_t;  // a bit each
+    struct Piece {
+        const View* view;
+        int first, last;
+        std::vector<Members> classes;  // still to be merged; one: complete
+        bool fresh;                    // as the collective starts
+    };
+
+    Members everyone() const { return (Members{1} << request_.size) - 1; }
+    std::vector<int> members(Members set) const;
+    int any_of(Members set) { return random_.pick(members(set)); }
+    Members some_of(Members set);
+    bool reduces() const {
+        return request_.collective == "all_reduce" || request_.collective == "reduce_scatter";
+    }
+
+    Plan process(Piece piece, Members must, Members& holders, int depth);
+    bool split(const Piece& piece, Members must, Members& holders, int depth, Plan& sequence);
+    bool split_parts(const Piece& piece, Members must, Members& holders, int depth, Plan& sequence);
+    bool split_chunks(const Piece& piece, Members must, Members& holders, int depth, Plan& sequence);
+    bool split_alike(const Piece& piece, Members must, Members& holders, int depth, Plan& sequence);
+    void merge(Piece& piece, Plan& sequence);
+    void spread(const Piece& piece, Members& holders, Members must, Plan& sequence);
+    void add(Plan& sequence, std::vector<Move> moves, bool can_be_serial);
+
+    Random& random_;
+    PlanRequest request_;
+    std::deque<View> views_;
+    bool turned_ = false;  // inside of symmetric
+    int splits_left_ = 8;  // more only where the collective asks for it: programs stay small
+};
+
+}  // namespace hocket::differential
