@@ -1,0 +1,97 @@
+// Which part of the buffer a name means: digits, and the pieces that they single out.
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "reference.hpp"
+#include "reference_syntax.hpp"
+
+namespace hocket::reference {
+
+// Of the buffer; from 0 to 1, in lowest terms. Denominators are at most 2^31, so that products fit.
+struct Fraction {
+    Fraction(std::int64_t n, std::int64_t d)
+        : numerator(n / std::gcd(n, d)), denominator(d / std::gcd(n, d)) {}
+
+    friend bool operator==(const Fraction& a, const Fraction& b) {
+        return a.numerator == b.numerator && a.denominator == b.denominator;
+    }
+    friend bool operator<(const Fraction& a, const Fraction& b) {
+        return a.numerator * b.denominator < b.numerator * a.denominator;
+    }
+
+    std::int64_t numerator;
+    std::int64_t denominator;
+};
+
+// From `begin` to before `end`.
+struct Piece {
+    Fraction begin;
+    Fraction end;
+};
+
+// Levels are known by their numbers, the innermost being 0.
+class Topology {
+  public:
+    explicit Topology(std::vector<Level> levels);
+
+    std::int64_t ranks() const { return ranks_; }
+    int level_count() const { return static_cast<int>(levels_.size()); }
+    const Level& level(int number) const { return levels_[number]; }
+    std::int64_t coordinate(std::int64_t rank, int level) const {
+        return rank / strides_[level] % levels_[level].size;
+    }
+    // Of a group over these levels.
+    std::int64_t group_size(const std::vector<int>& levels) const;
+    std::vector<int> all_levels() const;
+    // The ranks that differ from this one in these levels alone, the innermost counting fastest.
+    // `levels` are in order, innermost first.
+    std::vector<std::int64_t> group_of(std::int64_t rank, const std::vector<int>& levels) const;
+    // The member number that `rank` has in its group.
+    std::int64_t member_number(std::int64_t rank, const std::vector<int>& levels) const;
+
+  private:
+    std::vector<Level> levels_;
+    std::vector<std::int64_t> strides_;
+    std::int64_t ranks_ = 1;
+};
+
+// A level's digit, or a part, which has no level and always the same value.
+struct Digit {
+    std::optional<int> level;
+    std::int64_t size = 1;
+    bool scattered = false;
+    std::int64_t part = 0;
+};
+
+using Digits = std::vector<Digit>;
+
+Digit* find_digit(Digits& digits, int level);
+
+// Adds a free digit for each of the levels (in order, innermost first) that has none yet, the outermost
+// first.
+void add_digits(Digits& digits, const std::vector<int>& levels, const Topology& topology);
+
+// What a name for a buffer stands for.
+struct Buffer {
+    Digits digits;
+    std::size_t kept = 0;          // of the digits: those that the buffer started with
+    std::vector<int> broadcast{};  // the levels over which it has been broadcast
+};
+
+// Those who see a buffer divided into chunks, one for each of them.
+struct Group {
+    std::vector<int> levels;
+    std::vector<std::int64_t> ranks;  // by member
+};
+
+// The pieces of some chunks of a buffer as the group sees it; those that touch are one.
+//   chunks: the members whose they are; nothing for all.
+std::vector<Piece> pieces_of(const Buffer& buffer, const Group& group,
+                             const std::optional<std::vector<std::int64_t>>& chunks, const Topology& topology,
+                             Position at);
+
+}  // namespace hocket::reference

@@ -1,0 +1,273 @@
+#include "reference_check.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace hocket::reference {
+namespace {
+
+using Contributions = std::uint64_t;  // a bit for each rank
+
+constexpr std::size_t most_places = 4'000'000;
+
+Contributions only(std::int64_t rank) {
+    return Contributions{1} << rank;
+}
+Contributions all(std::int64_t ranks) {
+    return ranks == 64 ? ~Contributions{0} : only(ranks) - 1;
+}
+
+Piece whole() {
+    return {Fraction(0, 1), Fraction(1, 1)};
+}
+Piece own_piece(std::int64_t rank, std::int64_t ranks) {
+    return {Fraction(rank, ranks), Fraction(rank + 1, ranks)};
+}
+
+// The atoms of a piece, from `begin` to before `end`.
+struct Atoms {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+};
+
+// That a transfer writes to a place.
+struct Touch {
+    Place place;
+    const Transfer* transfer = nullptr;
+};
+
+class Prover {
+  public:
+    Prover(const Plan& plan, const std::string& collective, std::int64_t root, std::int64_t ranks)
+        : plan_(plan), collective_(collective), root_(root), ranks_(ranks) {}
+
+    Proof prove();
+
+  private:
+    void find_boundaries();
+    void find_atoms();
+    void fill_inputs();
+    std::vector<Touch> touches_of_phase(std::size_t begin, std::size_t end) const;
+    void run_phase(std::size_t begin, std::size_t end);
+    Write gather_write(std::vector<Touch>::const_iterator begin,
+                       std::vector<Touch>::const_iterator end) const;
+    Contributions result_of(const Write& write, Position at) const;
+    void check_strands(const Strands& strands) const;
+    void check_outputs() const;
+
+    Atoms atoms_of(const Piece& piece) const { return {number_of(piece.begin), number_of(piece.end)}; }
+    std::size_t number_of(const Fraction& boundary) const {
+        const auto& all = proof_.boundaries;
+        return static_cast<std::size_t>(std::lower_bound(all.begin(), all.end(), boundary) - all.begin());
+    }
+    std::size_t atom_count() const { return proof_.boundaries.size() - 1; }
+    std::size_t index(const Place& place) const { return place.rank * atom_count() + place.atom; }
+    std::string name(const Place& place) const;
+
+    const Plan& plan_;
+    const std::string& collective_;
+    const std::int64_t root_;
+    const std::int64_t ranks_;
+    Proof proof_;
+    std::vector<std::vector<Atoms>> atoms_;  // by transfer
+    std::vector<Contributions> held_;        // by place
+};
+
+Proof Prover::prove() {
+    find_boundaries();
+    find_atoms();
+    fill_inputs();
+    std::size_t begin = 0;
+    while (begin < plan_.transfers.size()) {
+        std::size_t end = begin;
+        while (end < plan_.transfers.size() && plan_.transfers[end].phase == plan_.transfers[begin].phase) {
+            ++end;
+        }
+        run_phase(begin, end);
+        begin = end;
+    }
+    for (const Strands& strands : plan_.parallels) check_strands(strands);
+    check_outputs();
+    return std::move(proof_);
+}
+
+void Prover::find_boundaries() {
+    std::vector<Fraction>& boundaries = proof_.boundaries;
+    const auto add = [&](const Piece& piece) {
+        boundaries.push_back(piece.begin);
+        boundaries.push_back(piece.end);
+    };
+    add(whole());
+    for (std::int64_t rank = 0; rank < ranks_; ++rank) add(own_piece(rank, ranks_));
+    for (const Transfer& transfer : plan_.transfers) {
+        for (const Piece& piece : transfer.pieces) add(piece);
+    }
+    std::sort(boundaries.begin(), boundaries.end());
+    boundaries.erase(std::unique(boundaries.begin(), boundaries.end()), boundaries.end());
+    if (atom_count() * ranks_ > most_places) throw Refusal("too large: so many places");
+}
+
+void Prover::find_atoms() {
+    std::size_t touched = 0;
+    for (const Transfer& transfer : plan_.transfers) {
+        std::vector<Atoms>& atoms = atoms_.emplace_back();
+        for (const Piece& piece : transfer.pieces) {
+            atoms.push_back(atoms_of(piece));
+            touched += atoms.back().end - atoms.back().begin;
+        }
+        if (touched > 2'000'000) refuse(transfer.at, "too large: so many places are written");
+    }
+}
+
+void Prover::fill_inputs() {
+    held_.resize(atom_count() * ranks_);
+    for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+        for (const Piece& piece : input_of(rank, collective_, root_, ranks_)) {
+            const Atoms atoms = atoms_of(piece);
+            for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) {
+                held_[index({rank, atom})] = only(rank);
+            }
+        }
+    }
+}
+
+// Sorted by place, and then by the rank that sends.
+std::vector<Touch> Prover::touches_of_phase(std::size_t begin, std::size_t end) const {
+    std::vector<Touch> touches;
+    for (std::size_t i = begin; i < end; ++i) {
+        const Transfer& transfer = plan_.transfers[i];
+        for (const Atoms& atoms : atoms_[i]) {
+            for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) {
+                touches.push_back({{transfer.to, atom}, &transfer});
+            }
+        }
+    }
+    std::sort(touches.begin(), touches.end(), [](const Touch& a, const Touch& b) {
+        return std::tie(a.place.rank, a.place.atom, a.transfer->from) <
+               std::tie(b.place.rank, b.place.atom, b.transfer->from);
+    });
+    return touches;
+}
+
+// All of a phase reads what was there before, so nothing is written until all is known.
+void Prover::run_phase(std::size_t begin, std::size_t end) {
+    const std::vector<Touch> touches = touches_of_phase(begin, end);
+    std::vector<std::pair<std::size_t, Contributions>> results;
+    auto first = touches.begin();
+    while (first != touches.end()) {
+        const auto last = std::find_if(first, touches.end(),
+                                       [&](const Touch& touch) { return !(touch.place == first->place); });
+        Write write = gather_write(first, last);
+        results.push_back({index(write.place), result_of(write, first->transfer->at)});
+        proof_.writes.push_back(std::move(write));
+        first = last;
+    }
+    for (const auto& [place, contributions] : results) held_[place] = contributions;
+}
+
+Write Prover::gather_write(std::vector<Touch>::const_iterator begin,
+                           std::vector<Touch>::const_iterator end) const {
+    Write write;
+    write.phase = begin->transfer->phase;
+    write.place = begin->place;
+    for (auto touch = begin; touch != end; ++touch) {
+        if (end - begin > 1 && !touch->transfer->combines) {
+            refuse(touch->transfer->at, name(write.place) + " is written twice at once");
+        }
+        write.operands.push_back(touch->transfer->from);
+    }
+    if (begin->transfer->combines) {
+        auto& operands = write.operands;
+        operands.insert(std::upper_bound(operands.begin(), operands.end(), write.place.rank),
+                        write.place.rank);
+    }
+    return write;
+}
+
+Contributions Prover::result_of(const Write& write, Position at) const {
+    Contributions result = 0;
+    for (const std::int64_t operand : write.operands) {
+        const Place place{operand, write.place.atom};
+        const Contributions more = held_[index(place)];
+        if (more == 0) {
+            const bool is_sent = operand != write.place.rank;
+            refuse(at, name(place) + (is_sent ? " is sent before anything is in it"
+                                              : " is combined into before it holds anything"));
+        }
+        if ((result & more) != 0) refuse(at, "a contribution is counted twice in " + name(write.place));
+        result |= more;
+    }
+    return result;
+}
+
+void Prover::check_strands(const Strands& strands) const {
+    struct Use {
+        std::size_t strand = 0;  // the only one so far; they count from 1
+        bool is_shared = false;
+        bool is_written = false;
+    };
+    std::vector<Use> uses(held_.size());
+    const auto note = [&](const Place& place, std::size_t strand, bool writes) {
+        Use& use = uses[index(place)];
+        use.is_shared |= use.strand != 0 && use.strand != strand;
+        use.is_written |= writes;
+        use.strand = strand;
+        if (use.is_shared && use.is_written) refuse(strands.at, "parallel strands touch " + name(place));
+    };
+    for (std::size_t strand = 1; strand < strands.starts.size(); ++strand) {
+        for (std::size_t i = strands.starts[strand - 1]; i < strands.starts[strand]; ++i) {
+            for (const Atoms& atoms : atoms_[i]) {
+                for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) {
+                    note({plan_.transfers[i].from, atom}, strand, false);
+                    note({plan_.transfers[i].to, atom}, strand, true);
+                }
+            }
+        }
+    }
+}
+
+void Prover::check_outputs() const {
+    const bool reduces = collective_ == "all_reduce" || collective_ == "reduce_scatter";
+    std::vector<Contributions> promised(atom_count(), reduces ? all(ranks_) : only(root_));
+    if (collective_ == "all_gather") {
+        for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+            const Atoms atoms = atoms_of(own_piece(rank, ranks_));
+            for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) promised[atom] = only(rank);
+        }
+    }
+    for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+        const Atoms atoms = atoms_of(output_of(rank, collective_, ranks_));
+        for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) {
+            if (held_[index({rank, atom})] == promised[atom]) continue;
+            throw Refusal(name({rank, atom}) + " does not end with what the collective promises");
+        }
+    }
+}
+
+std::string Prover::name(const Place& place) const {
+    const auto text = [](const Fraction& fraction) {
+        return std::to_string(fraction.numerator) + "/" + std::to_string(fraction.denominator);
+    };
+    return "[" + text(proof_.boundaries[place.atom]) + ", " + text(proof_.boundaries[place.atom + 1]) +
+           ") of rank " + std::to_string(place.rank);
+}
+
+}  // namespace
+
+std::vector<Piece> input_of(std::int64_t rank, const std::string& collective, std::int64_t root,
+                            std::int64_t ranks) {
+    if (collective == "all_gather") return {own_piece(rank, ranks)};
+    if (collective == "broadcast" && rank != root) return {};
+    return {whole()};
+}
+
+Piece output_of(std::int64_t rank, const std::string& collective, std::int64_t ranks) {
+    return collective == "reduce_scatter" ? own_piece(rank, ranks) : whole();
+}
+
+Proof prove(const Plan& plan, const std::string& collective, std::int64_t root, std::int64_t ranks) {
+    return Prover(plan, collective, root, ranks).prove();
+}
+
+}  // namespace hocket::reference

@@ -1,0 +1,428 @@
+#include "reference_layout.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "reference_names.hpp"
+#include "reference_parser.hpp"
+#include "reference_values.hpp"
+
+namespace hocket::reference {
+namespace {
+
+using Definitions = std::vector<Definition>;
+
+const Definition* find_definition(const Definitions& definitions, bool is_schedule, const std::string& name,
+                                  const std::string& collective) {
+    const auto found =
+        std::find_if(definitions.begin(), definitions.end(), [&](const Definition& definition) {
+            return definition.is_schedule == is_schedule && definition.name == name &&
+                   definition.collective == collective;
+        });
+    return found == definitions.end() ? nullptr : &*found;
+}
+
+void refuse_duplicates(const Definitions& definitions) {
+    for (const Definition& definition : definitions) {
+        const Definition* first =
+            find_definition(definitions, definition.is_schedule, definition.name, definition.collective);
+        if (first != &definition) refuse(definition.at, "'" + definition.name + "' is defined twice");
+    }
+}
+
+// What the statements of a definition are carried out with.
+struct Context {
+    Scope scope;
+    Group group;  // those who number the members and the chunks
+};
+
+class Layout {
+  public:
+    Layout(const Definitions& definitions, const Topology& topology)
+        : definitions_(definitions), topology_(topology), names_(topology_names(topology)) {}
+
+    void run_schedule(const Definition& schedule, const Call& call, std::int64_t root);
+    void run_algorithm_alone(const Definition& algorithm, std::int64_t root);
+    Plan plan() && { return std::move(plan_); }
+
+  private:
+    std::shared_ptr<Buffer> whole_buffer(const std::string& collective) const;
+    void bind_parameters(const Definition& schedule, const Call& call, Scope& scope) const;
+    Value argument(const Expression& expression, const Scope& scope) const;
+    bool is_algorithm(const std::string& name) const;
+
+    void run_block(const std::vector<Statement>& statements, Context& context);
+    void run_statement(const Statement& statement, Context& context);
+    void run_loop(const Statement& statement, Context& context);
+    void run_each(const Statement& statement, Context& context);
+    void run_iterations(const Statement& statement, const std::vector<RangeValues>& ranges, std::size_t made,
+                        Context& context);
+    void run_iteration(const Statement& statement, Context& context);
+    void run_let(const Statement& statement, Context& context, bool in_each);
+    void run_transfer(const Statement& statement, const Context& context);
+    std::vector<Piece> region(const Region& region, const Context& context) const;
+    std::optional<std::vector<std::int64_t>> chunks(const Region& region, const Context& context) const;
+
+    void run_collective(const Statement& statement, const Context& context);
+    void run_on_groups(const Statement& statement, const std::vector<int>& levels, const Buffer& buffer,
+                       std::optional<std::int64_t> root, const Context& context);
+    const Definition& algorithm_of(const Statement& statement, const Context& context) const;
+    void run_algorithm(const Definition& algorithm, const Group& group, const Buffer& buffer,
+                       std::int64_t root_member);
+
+    std::int64_t number(const Expression& expression, const Context& context) const {
+        return number_of(expression, context.scope, topology_);
+    }
+
+    void count_step(Position at) {
+        if (++steps_ > 2'000'000) refuse(at, "too large: more than 2 million steps");
+    }
+
+    const Definitions& definitions_;
+    const Topology& topology_;
+    const Names names_;
+    Plan plan_;
+    std::int64_t phase_ = 0;
+    std::int64_t steps_ = 0;
+    std::size_t pieces_ = 0;
+};
+
+// x, as a schedule for this collective finds it.
+std::shared_ptr<Buffer> Layout::whole_buffer(const std::string& collective) const {
+    auto buffer = std::make_shared<Buffer>();
+    if (collective == "reduce_scatter" || collective == "all_gather") {
+        add_digits(buffer->digits, topology_.all_levels(), topology_);
+    }
+    for (Digit& digit : buffer->digits) digit.scattered = collective == "all_gather";
+    buffer->kept = buffer->digits.size();
+    return buffer;
+}
+
+void Layout::run_schedule(const Definition& schedule, const Call& call, std::int64_t root) {
+    Context context;
+    context.scope.topology = &names_;
+    context.group.levels = topology_.all_levels();
+    context.group.ranks = topology_.group_of(0, context.group.levels);
+    Names& names = context.scope.own;
+    names.push_back({schedule.buffer, Value::of_buffer(whole_buffer(schedule.collective))});
+    if (!schedule.root.empty()) names.push_back({schedule.root, Value::of_number(root)});
+    bind_parameters(schedule, call, context.scope);
+    if (schedule.where && number(*schedule.where, context) == 0) {
+        refuse(schedule.at, "the schedule's where does not hold");
+    }
+    run_block(schedule.body, context);
+}
+
+// As if a schedule had nothing but a statement that runs it over the world.
+void Layout::run_algorithm_alone(const Definition& algorithm, std::int64_t root) {
+    Group group;
+    group.levels = topology_.all_levels();
+    group.ranks = topology_.group_of(0, group.levels);
+    if (group.ranks.size() == 1) return;
+    const std::shared_ptr<Buffer> buffer = whole_buffer(algorithm.collective);
+    add_digits(buffer->digits, group.levels, topology_);
+    run_algorithm(algorithm, group, *buffer, topology_.member_number(root, group.levels));
+}
+
+void Layout::bind_parameters(const Definition& schedule, const Call& call, Scope& scope) const {
+    if (call.arguments.size() > schedule.parameters.size()) {
+        refuse(schedule.at, "there are more arguments than parameters");
+    }
+    Scope outside;
+    outside.topology = &names_;
+    for (std::size_t i = 0; i < schedule.parameters.size(); ++i) {
+        const Parameter& parameter = schedule.parameters[i];
+        const Value value = i < call.arguments.size() ? argument(call.arguments[i], outside)
+                                                      : argument(parameter.value, scope);
+        scope.own.push_back({parameter.name, value});
+    }
+}
+
+bool Layout::is_algorithm(const std::string& name) const {
+    return std::any_of(definitions_.begin(), definitions_.end(), [&](const Definition& definition) {
+        return !definition.is_schedule && definition.name == name;
+    });
+}
+
+// A name by itself stands for an algorithm, unless the schedule has made it. Whether there is such an
+// algorithm is asked where it is used.
+Value Layout::argument(const Expression& expression, const Scope& scope) const {
+    if (expression.form == Form::name) {
+        const bool is_own = std::any_of(scope.own.begin(), scope.own.end(),
+                                        [&](const auto& entry) { return entry.first == expression.name; });
+        if (!is_own && (is_algorithm(expression.name) || !scope.find(expression.name))) {
+            return Value::of_algorithm(expression.name);
+        }
+    }
+    return value_of(expression, scope, topology_);
+}
+
+void Layout::run_block(const std::vector<Statement>& statements, Context& context) {
+    const std::size_t outside = context.scope.own.size();
+    for (const Statement& statement : statements) run_statement(statement, context);
+    context.scope.own.resize(outside);
+}
+
+void Layout::run_statement(const Statement& statement, Context& context) {
+    count_step(statement.at);
+    switch (statement.form) {
+        case Statement::Form::transfer:
+            ++phase_;
+            run_transfer(statement, context);
+            break;
+        case Statement::Form::each:
+            run_each(statement, context);
+            break;
+        case Statement::Form::repeat:
+        case Statement::Form::parallel:
+            run_loop(statement, context);
+            break;
+        case Statement::Form::let:
+            run_let(statement, context, false);
+            break;
+        case Statement::Form::block:
+            run_block(statement.body, context);
+            break;
+        case Statement::Form::collective:
+            run_collective(statement, context);
+            break;
+    }
+}
+
+void Layout::run_loop(const Statement& statement, Context& context) {
+    const RangeValues values(statement.loops[0].range, context.scope, topology_);
+    Strands strands{{plan_.transfers.size()}, statement.at};
+    for (std::int64_t i = 0; i < values.size(); ++i) {
+        count_step(statement.at);
+        context.scope.own.push_back({statement.loops[0].name, values[i]});
+        run_block(statement.body, context);
+        context.scope.own.pop_back();
+        strands.starts.push_back(plan_.transfers.size());
+    }
+    if (statement.form == Statement::Form::parallel) plan_.parallels.push_back(std::move(strands));
+}
+
+void Layout::run_each(const Statement& statement, Context& context) {
+    ++phase_;
+    std::vector<RangeValues> ranges;
+    for (const Loop& loop : statement.loops) ranges.emplace_back(loop.range, context.scope, topology_);
+    run_iterations(statement, ranges, 0, context);
+}
+
+// Makes the variables one after the other; the first `made` of them are there already.
+void Layout::run_iterations(const Statement& statement, const std::vector<RangeValues>& ranges,
+                            std::size_t made, Context& context) {
+    if (made == ranges.size()) {
+        run_iteration(statement, context);
+        return;
+    }
+    for (std::int64_t i = 0; i < ranges[made].size(); ++i) {
+        count_step(statement.at);
+        context.scope.own.push_back({statement.loops[made].name, ranges[made][i]});
+        run_iterations(statement, ranges, made + 1, context);
+        context.scope.own.pop_back();
+    }
+}
+
+void Layout::run_iteration(const Statement& statement, Context& context) {
+    if (statement.where && number(*statement.where, context) == 0) return;
+    const std::size_t outside = context.scope.own.size();
+    for (const Statement& inner : statement.body) {
+        count_step(inner.at);
+        if (inner.form == Statement::Form::let) {
+            run_let(inner, context, true);
+        } else {
+            run_transfer(inner, context);
+        }
+    }
+    context.scope.own.resize(outside);
+}
+
+// Inside an each, a part is one of the pieces that the transfers see.
+void Layout::run_let(const Statement& statement, Context& context, bool in_each) {
+    if (!statement.part) {
+        Value value = value_of(statement.value, context.scope, topology_);
+        context.scope.own.push_back({statement.name, std::move(value)});
+        return;
+    }
+    auto buffer =
+        std::make_shared<Buffer>(*buffer_named(statement.value.name, statement.value.at, context.scope));
+    if (in_each) add_digits(buffer->digits, context.group.levels, topology_);
+    Digit digit;
+    digit.part = number(*statement.part, context);
+    digit.size = number(*statement.parts, context);
+    if (digit.size < 1 || digit.part < 0 || digit.part >= digit.size) {
+        refuse(statement.at, "there is no such part");
+    }
+    buffer->digits.push_back(digit);
+    buffer->kept = buffer->digits.size();
+    context.scope.own.push_back({statement.name, Value::of_buffer(std::move(buffer))});
+}
+
+void Layout::run_transfer(const Statement& statement, const Context& context) {
+    const auto size = static_cast<std::int64_t>(context.group.ranks.size());
+    Transfer transfer;
+    transfer.phase = phase_;
+    transfer.at = statement.at;
+    transfer.combines = statement.combines;
+    transfer.from = context.group.ranks[wrapped(number(statement.from, context), size)];
+    transfer.to = context.group.ranks[wrapped(number(statement.to, context), size)];
+    if (transfer.from == transfer.to) refuse(statement.at, "a member sends to itself");
+    transfer.pieces = region(statement.region, context);
+    pieces_ += transfer.pieces.size();
+    if (pieces_ > 2'000'000) refuse(statement.at, "too large: more than 2 million pieces are sent");
+    plan_.transfers.push_back(std::move(transfer));
+}
+
+std::vector<Piece> Layout::region(const Region& region, const Context& context) const {
+    const std::shared_ptr<Buffer> buffer = buffer_named(region.buffer, region.at, context.scope);
+    return pieces_of(*buffer, context.group, chunks(region, context), topology_, region.at);
+}
+
+// Nothing for the whole buffer.
+std::optional<std::vector<std::int64_t>> Layout::chunks(const Region& region, const Context& context) const {
+    if (region.form == Region::Form::whole) return std::nullopt;
+    const auto size = static_cast<std::int64_t>(context.group.ranks.size());
+    std::int64_t begin = number(region.first, context);
+    std::int64_t end = 0;
+    if (region.form == Region::Form::chunk) {
+        begin = wrapped(begin, size);
+        end = begin + 1;
+    } else if (region.form == Region::Form::slice) {
+        end = number(region.second, context);
+        if (begin < 0 || end > size) refuse(region.at, "the slice does not lie within the group");
+        if (begin >= end) refuse(region.at, "the slice is empty");
+    } else {
+        const std::int64_t length = number(region.second, context);
+        if (length < 1) refuse(region.at, "a block needs a chunk at least");
+        begin = wrapped(begin, size) / length * length;
+        end = length > size - begin ? size : begin + length;
+    }
+    std::vector<std::int64_t> result;
+    for (std::int64_t chunk = begin; chunk < end; ++chunk) result.push_back(chunk);
+    return result;
+}
+
+// The digits of these levels, before the statement runs.
+void prepare_digits(const Statement& statement, const std::vector<int>& levels, const Topology& topology,
+                    Digits& digits) {
+    const bool is_gather = statement.collective == "all_gather";
+    if (!is_gather) add_digits(digits, levels, topology);
+    for (const int level : levels) {
+        const Digit* digit = find_digit(digits, level);
+        if (is_gather && !(digit && digit->scattered)) {
+            refuse(statement.at, "the buffer is not scattered over " + topology.level(level).name);
+        }
+        if (!is_gather && digit->scattered) {
+            refuse(statement.at, "the buffer is scattered over " + topology.level(level).name + " already");
+        }
+    }
+}
+
+// The same digits, after it.
+void finish_digits(const Statement& statement, const std::vector<int>& levels, Buffer& buffer) {
+    const bool is_scatter = statement.collective == "reduce_scatter";
+    for (const int level : levels) find_digit(buffer.digits, level)->scattered = is_scatter;
+    if (is_scatter) return;
+    const auto is_free = [](const Digit& digit) { return digit.level && !digit.scattered; };
+    while (buffer.digits.size() > buffer.kept && is_free(buffer.digits.back())) buffer.digits.pop_back();
+}
+
+void Layout::run_collective(const Statement& statement, const Context& context) {
+    const std::shared_ptr<Buffer> buffer = buffer_named(statement.buffer, statement.at, context.scope);
+    const Value group = value_of(statement.group, context.scope, topology_);
+    if (group.form != Value::Form::group) refuse(statement.group.at, "this is not a level or several");
+    std::optional<std::int64_t> root;
+    if (statement.root) root = wrapped(number(*statement.root, context), topology_.ranks());
+
+    prepare_digits(statement, group.levels, topology_, buffer->digits);
+    if (group.number > 1) run_on_groups(statement, group.levels, *buffer, root, context);
+    finish_digits(statement, group.levels, *buffer);
+    if (root) buffer->broadcast.insert(buffer->broadcast.end(), group.levels.begin(), group.levels.end());
+}
+
+// Whether the root's data, which so far has gone over some levels, is in the group of `rank`.
+bool is_reached(std::int64_t rank, std::int64_t root, const std::vector<int>& levels, const Buffer& buffer,
+                const Topology& topology) {
+    const auto contains = [](const std::vector<int>& numbers, int number) {
+        return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+    };
+    for (const int level : topology.all_levels()) {
+        if (contains(levels, level) || contains(buffer.broadcast, level)) continue;
+        if (topology.coordinate(rank, level) != topology.coordinate(root, level)) return false;
+    }
+    return true;
+}
+
+void Layout::run_on_groups(const Statement& statement, const std::vector<int>& levels, const Buffer& buffer,
+                           std::optional<std::int64_t> root, const Context& context) {
+    const Definition& algorithm = algorithm_of(statement, context);
+    const std::int64_t root_member = root ? topology_.member_number(*root, levels) : 0;
+    for (std::int64_t rank = 0; rank < topology_.ranks(); ++rank) {
+        Group group{levels, topology_.group_of(rank, levels)};
+        if (group.ranks[0] != rank) continue;  // its first member has taken care of it
+        if (root && !is_reached(rank, *root, levels, buffer, topology_)) continue;
+        run_algorithm(algorithm, group, buffer, root_member);
+    }
+}
+
+const Definition& Layout::algorithm_of(const Statement& statement, const Context& context) const {
+    if (statement.algorithm.empty()) throw Refusal("unsupported: no using");
+    std::string name = statement.algorithm;
+    const Names& own = context.scope.own;
+    const auto parameter =
+        std::find_if(own.begin(), own.end(), [&](const auto& entry) { return entry.first == name; });
+    if (parameter != own.end()) {
+        if (parameter->second.form != Value::Form::algorithm) {
+            refuse(statement.at, "'" + name + "' is not an algorithm");
+        }
+        name = parameter->second.algorithm;
+    }
+    const Definition* found = find_definition(definitions_, false, name, statement.collective);
+    if (!found) refuse(statement.at, "there is no algorithm " + name + " " + statement.collective);
+    return *found;
+}
+
+// The buffer has a digit for each of the group's levels.
+void Layout::run_algorithm(const Definition& algorithm, const Group& group, const Buffer& buffer,
+                           std::int64_t root_member) {
+    Context context;
+    context.group = group;
+    Names& names = context.scope.own;
+    names.push_back({algorithm.buffer, Value::of_buffer(std::make_shared<Buffer>(buffer))});
+    if (!algorithm.root.empty()) names.push_back({algorithm.root, Value::of_number(root_member)});
+    names.push_back(
+        {algorithm.group, Value::of_group(static_cast<std::int64_t>(group.ranks.size()), group.levels)});
+    if (algorithm.where && number(*algorithm.where, context) == 0) {
+        refuse(algorithm.at, "the algorithm's where does not hold");
+    }
+    run_block(algorithm.body, context);
+}
+
+}  // namespace
+
+Plan lay_out(const Request& request, const Topology& topology) {
+    const Definitions definitions = parse_file(request.text);
+    refuse_duplicates(definitions);
+    for (const Definition& definition : definitions) check_names(definition);
+    const Call call = parse_call(request.schedule);
+    if (request.collective == "broadcast" && (request.root < 0 || request.root >= topology.ranks())) {
+        throw Refusal("the root is not a rank");
+    }
+
+    Layout layout(definitions, topology);
+    if (const Definition* schedule = find_definition(definitions, true, call.name, request.collective)) {
+        layout.run_schedule(*schedule, call, request.root);
+    } else if (const Definition* algorithm =
+                   find_definition(definitions, false, call.name, request.collective)) {
+        if (!call.arguments.empty()) refuse(algorithm->at, "an algorithm has no parameters");
+        layout.run_algorithm_alone(*algorithm, request.root);
+    } else {
+        throw Refusal("there is no " + call.name + " " + request.collective);
+    }
+    return std::move(layout).plan();
+}
+
+}  // namespace hocket::reference

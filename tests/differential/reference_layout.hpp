@@ -1,0 +1,35 @@
+// Lays a schedule out on the levels: what happens, in which order, without the question whether it is right.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference.hpp"
+#include "reference_buffers.hpp"
+#include "reference_syntax.hpp"
+
+namespace hocket::reference {
+
+struct Transfer {
+    std::int64_t phase = 0;  // what is in one phase happens at once
+    std::int64_t from = 0;
+    std::int64_t to = 0;
+    bool combines = false;
+    std::vector<Piece> pieces;
+    Position at;
+};
+
+// Strand i of a `parallel` are the transfers from starts[i] to before starts[i + 1].
+struct Strands {
+    std::vector<std::size_t> starts;
+    Position at;
+};
+
+struct Plan {
+    std::vector<Transfer> transfers;  // in the order of their phases
+    std::vector<Strands> parallels;
+};
+
+Plan lay_out(const Request& request, const Topology& topology);
+
+}  // namespace hocket::reference

@@ -1,0 +1,307 @@
+#include "reference_parser.hpp"
+
+#include <utility>
+
+#include "reference_tokens.hpp"
+
+namespace hocket::reference {
+namespace {
+
+class Parser {
+  public:
+    explicit Parser(const std::string& text) : tokens_(tokens_of(text)), expressions_(tokens_) {}
+
+    std::vector<Definition> file();
+    Call call();
+
+  private:
+    Definition algorithm();
+    Definition schedule();
+    void skip_topology();
+    void collective_and_buffer(Definition& definition);
+    std::vector<Parameter> parameters();
+    std::optional<Expression> where();
+
+    std::vector<Statement> block();
+    std::vector<Statement> body();
+    Statement statement();
+    Statement loop(Statement::Form form);
+    Statement each();
+    Statement simple_statement();
+    Statement let();
+    Statement transfer();
+    Statement collective();
+    Loop loop_variable();
+    Range range();
+    Region region();
+    void region_index(Region& region);
+
+    Expression expression() { return expressions_.expression(); }
+    Statement start(Statement::Form form) const {
+        Statement statement;
+        statement.form = form;
+        statement.at = tokens_.here().at;
+        return statement;
+    }
+
+    TokenReader tokens_;
+    ExpressionParser expressions_;
+    bool in_schedule_ = false;
+    int depth_ = 0;
+};
+
+std::vector<Definition> Parser::file() {
+    std::vector<Definition> definitions;
+    while (!tokens_.ended()) {
+        if (tokens_.at("algorithm")) {
+            definitions.push_back(algorithm());
+        } else if (tokens_.at("schedule")) {
+            definitions.push_back(schedule());
+        } else if (tokens_.at("topology")) {
+            skip_topology();
+        } else {
+            tokens_.fail("an algorithm, a schedule or a topology");
+        }
+    }
+    return definitions;
+}
+
+Call Parser::call() {
+    Call result;
+    result.name = tokens_.expect_name().text;
+    if (tokens_.accept("(") && !tokens_.accept(")")) {
+        do result.arguments.push_back(expression());
+        while (tokens_.accept(","));
+        tokens_.expect(")");
+    }
+    if (!tokens_.ended()) tokens_.fail("the end of what is asked for");
+    return result;
+}
+
+void Parser::collective_and_buffer(Definition& definition) {
+    definition.name = tokens_.expect_name().text;
+    if (!is_collective(tokens_.here().text)) tokens_.fail("a collective");
+    definition.collective = tokens_.take().text;
+    tokens_.expect("(");
+    definition.buffer = tokens_.expect_name().text;
+    if (definition.collective == "broadcast") {
+        tokens_.expect(",");
+        definition.root = tokens_.expect_name().text;
+    }
+}
+
+std::optional<Expression> Parser::where() {
+    if (!tokens_.accept("where")) return std::nullopt;
+    return expression();
+}
+
+Definition Parser::algorithm() {
+    Definition result;
+    result.at = tokens_.take().at;
+    collective_and_buffer(result);
+    tokens_.expect(")");
+    tokens_.expect("over");
+    result.group = tokens_.expect_name().text;
+    result.where = where();
+    in_schedule_ = false;
+    result.body = block();
+    return result;
+}
+
+Definition Parser::schedule() {
+    Definition result;
+    result.is_schedule = true;
+    result.at = tokens_.take().at;
+    collective_and_buffer(result);
+    if (tokens_.accept(";")) result.parameters = parameters();
+    tokens_.expect(")");
+    result.where = where();
+    in_schedule_ = true;
+    result.body = block();
+    return result;
+}
+
+std::vector<Parameter> Parser::parameters() {
+    std::vector<Parameter> result;
+    do {
+        const Token name = tokens_.expect_name();
+        tokens_.expect("=");
+        result.push_back({name.text, name.at, expression()});
+    } while (tokens_.accept(","));
+    return result;
+}
+
+// The levels come with the request, so that nothing here has a use for a topology.
+void Parser::skip_topology() {
+    while (!tokens_.ended() && !tokens_.at("{")) tokens_.take();
+    int open = 0;
+    do {
+        if (tokens_.ended()) tokens_.fail("'}'");
+        const Token token = tokens_.take();
+        if (token.text == "{") ++open;
+        if (token.text == "}") --open;
+    } while (open > 0);
+}
+
+std::vector<Statement> Parser::block() {
+    std::vector<Statement> statements;
+    tokens_.expect("{");
+    while (!tokens_.accept("}")) statements.push_back(statement());
+    return statements;
+}
+
+// A block, or one statement, which then is a block of its own.
+std::vector<Statement> Parser::body() {
+    if (tokens_.at("{")) return block();
+    std::vector<Statement> statements;
+    statements.push_back(statement());
+    return statements;
+}
+
+Statement Parser::statement() {
+    const Nesting nesting(depth_, tokens_.here().at);
+    if (tokens_.at("each")) return each();
+    if (tokens_.at("for")) return loop(Statement::Form::repeat);
+    if (tokens_.at("parallel")) return loop(Statement::Form::parallel);
+    if (tokens_.at("{")) {
+        Statement result = start(Statement::Form::block);
+        result.body = block();
+        return result;
+    }
+    if (in_schedule_ && is_collective(tokens_.here().text)) return collective();
+    return simple_statement();
+}
+
+Statement Parser::loop(Statement::Form form) {
+    Statement result = start(form);
+    tokens_.take();
+    result.loops.push_back(loop_variable());
+    result.body = body();
+    return result;
+}
+
+Statement Parser::each() {
+    Statement result = start(Statement::Form::each);
+    tokens_.take();
+    do result.loops.push_back(loop_variable());
+    while (tokens_.accept(","));
+    result.where = where();
+    if (tokens_.accept("{")) {
+        while (!tokens_.accept("}")) result.body.push_back(simple_statement());
+    } else {
+        result.body.push_back(transfer());
+    }
+    return result;
+}
+
+// All that an `each` may hold.
+Statement Parser::simple_statement() {
+    return tokens_.at("let") ? let() : transfer();
+}
+
+Loop Parser::loop_variable() {
+    const Token name = tokens_.expect_name();
+    tokens_.expect("in");
+    return {name.text, name.at, range()};
+}
+
+Range Parser::range() {
+    Range result;
+    result.first = expression();
+    if (tokens_.at("..<") || tokens_.at(">..")) {
+        result.form = tokens_.take().text == "..<" ? Range::Form::up : Range::Form::down;
+        result.second = expression();
+    }
+    return result;
+}
+
+Statement Parser::let() {
+    Statement result = start(Statement::Form::let);
+    tokens_.take();
+    result.name = tokens_.expect_name().text;
+    tokens_.expect("=");
+    const bool is_part = tokens_.ahead(1).text == "." && tokens_.ahead(2).text == "part";
+    if (!is_part) {
+        result.value = expression();
+        return result;
+    }
+    const Token buffer = tokens_.expect_name();
+    result.value.form = Form::name;
+    result.value.at = buffer.at;
+    result.value.name = buffer.text;
+    tokens_.expect(".");
+    tokens_.expect("part");
+    tokens_.expect("(");
+    result.part = expression();
+    tokens_.expect("of");
+    result.parts = expression();
+    tokens_.expect(")");
+    return result;
+}
+
+Statement Parser::transfer() {
+    Statement result = start(Statement::Form::transfer);
+    result.region = region();
+    tokens_.expect(":");
+    result.from = expression();
+    if (!tokens_.at("->") && !tokens_.at("+>")) tokens_.fail("'->' or '+>'");
+    result.combines = tokens_.take().text == "+>";
+    result.to = expression();
+    return result;
+}
+
+Region Parser::region() {
+    Region result;
+    result.at = tokens_.here().at;
+    result.buffer = tokens_.expect_name().text;
+    if (tokens_.accept("[")) {
+        region_index(result);
+        tokens_.expect("]");
+    }
+    return result;
+}
+
+void Parser::region_index(Region& region) {
+    if (tokens_.at("block") && tokens_.ahead(1).text == "(") {
+        tokens_.take();
+        tokens_.expect("(");
+        region.form = Region::Form::block;
+        region.first = expression();
+        tokens_.expect(",");
+        region.second = expression();
+        tokens_.expect(")");
+        return;
+    }
+    region.form = Region::Form::chunk;
+    region.first = expression();
+    if (tokens_.accept("..<")) {
+        region.form = Region::Form::slice;
+        region.second = expression();
+    }
+}
+
+Statement Parser::collective() {
+    Statement result = start(Statement::Form::collective);
+    result.collective = tokens_.take().text;
+    result.buffer = tokens_.expect_name().text;
+    tokens_.expect("over");
+    result.group = expressions_.postfix();
+    if (result.collective == "broadcast") {
+        tokens_.expect("from");
+        result.root = expression();
+    }
+    if (tokens_.accept("using")) result.algorithm = tokens_.expect_name().text;
+    return result;
+}
+
+}  // namespace
+
+std::vector<Definition> parse_file(const std::string& text) {
+    return Parser(text).file();
+}
+
+Call parse_call(const std::string& text) {
+    return Parser(text).call();
+}
+
+}  // namespace hocket::reference

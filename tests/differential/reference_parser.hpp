@@ -1,0 +1,17 @@
+// Reads a .sched file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reference_syntax.hpp"
+
+namespace hocket::reference {
+
+// The algorithms and schedules of a file; its topologies are skipped.
+std::vector<Definition> parse_file(const std::string& text);
+
+// What a request asks for: "ring", "flat(ring, doubling)".
+Call parse_call(const std::string& text);
+
+}  // namespace hocket::reference
