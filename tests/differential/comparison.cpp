@@ -120,8 +120,11 @@ class Comparing {
         const std::string line =
             message.substr(begin == std::string::npos ? 0 : begin + 7, message.find('\n') - begin - 7);
         std::string text;
-        for (const char letter : line.substr(line.find(": ") == std::string::npos ? 0 : line.find(": ")))
-            if (!std::isdigit(static_cast<unsigned char>(letter))) text += letter;
+        bool quoted = false;
+        for (const char letter : line.substr(line.find(": ") == std::string::npos ? 0 : line.find(": "))) {
+            if (letter == '\'') quoted = !quoted;
+            if (!quoted && !std::isdigit(static_cast<unsigned char>(letter))) text += letter;
+        }
         return text.substr(0, 50);
     }
 

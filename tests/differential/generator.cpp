@@ -290,6 +290,7 @@ bool Generator::walk_parts(const State& state, Statements& out) {
         views.push_back(&views_.back());
     }
     random_.shuffle(views);
+    writer_->begin_interleaved();
     // A let takes the buffer as it is then: all of them are made before their ways part.
     if (!in_blocks)
         for (const View* view : views) writer_->name(view, out);
@@ -304,6 +305,7 @@ bool Generator::walk_parts(const State& state, Statements& out) {
         walk(next, lists.back());
         writer_->hide_since(before);
     }
+    writer_->end_interleaved();
     std::vector<std::size_t> order, at(lists.size(), 0);
     for (std::size_t i = 0; i < lists.size(); ++i) order.insert(order.end(), lists[i].size(), i);
     if (random_.chance(60)) {

@@ -29,8 +29,10 @@ std::string Writer::new_name() {
     static const std::vector<std::string> letters{"a", "b", "c", "d", "e", "f", "h", "i", "j", "k", "m",
                                                   "n", "p", "q", "r", "s", "t", "u", "v", "w", "y", "z"};
     std::string name = random_.pick(letters);
-    for (int number = 1; is_known(name); ++number) name = random_.pick(letters) + std::to_string(number);
+    for (int number = 1; is_known(name) || avoided_.count(name); ++number)
+        name = random_.pick(letters) + std::to_string(number);
     know(name);
+    if (interleaved_ > 0) avoided_.insert(name);
     return name;
 }
 
@@ -43,7 +45,8 @@ std::vector<Number> Writer::numbers() const {
 }
 
 std::string Writer::range(std::int64_t first, std::int64_t last, bool down) {
-    if (!down && first == 0 && last == surroundings_.size && random_.chance(50)) {
+    const bool is_group = surroundings_.sizes.size() == 1 && first == 0 && last == surroundings_.size;
+    if (!down && is_group && random_.chance(50)) {
         features_.insert("group as a range");
         return surroundings_.group;
     }

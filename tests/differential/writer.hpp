@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,12 @@ class Writer {
     // Names that were made since then stay taken, but are not used any more.
     std::size_t mark() const { return names_.size(); }
     void hide_since(std::size_t mark);
+    // In between no name is made twice, whatever blocks have ended: lists of statements that are written one
+    // after the other can then be interleaved.
+    void begin_interleaved() { ++interleaved_; }
+    void end_interleaved() {
+        if (--interleaved_ == 0) avoided_.clear();
+    }
     std::string known_name(const View* view);
     // Sees to it that the view has a name: a `let` for it goes to `out` where it has none yet.
     void name(const View* view, Statements& out);
@@ -100,6 +107,8 @@ class Writer {
     std::vector<Known> names_;
     std::vector<std::pair<const View*, std::string>> rounds_;  // the index of views of rounds
     std::optional<Turn> turn_;
+    int interleaved_ = 0;
+    std::set<std::string> avoided_;
 };
 
 // The phases and loops of a plan in the order in which they can be done, independent ones interleaved.
