@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 
 #include "tests/differential/mutations.hpp"
 #include "tests/differential/writer.hpp"
@@ -495,6 +496,15 @@ Program Generator::run() {
 }
 
 }  // namespace
+
+GeneratorOptions options_from_environment() {
+    const char* text = std::getenv("HOCKET_DIFFERENTIAL_WITHOUT");
+    const std::string without = text ? text : "";
+    GeneratorOptions options;
+    options.bare_blocks = without.find("bare-blocks") == std::string::npos;
+    options.part_lets_in_each = without.find("part-lets-in-each") == std::string::npos;
+    return options;
+}
 
 Program generate(std::uint64_t seed, const GeneratorOptions& options) {
     return Generator(seed, options).run();

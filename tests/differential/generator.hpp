@@ -14,6 +14,9 @@ struct GeneratorOptions {
     int mutated_percent = 30;
 };
 
-Program generate(std::uint64_t seed, const GeneratorOptions& options = {});
+// All of it, but for what HOCKET_DIFFERENTIAL_WITHOUT names: "bare-blocks,part-lets-in-each".
+GeneratorOptions options_from_environment();
+
+Program generate(std::uint64_t seed, const GeneratorOptions& options);
 
 }  // namespace hocket::differential

@@ -111,18 +111,14 @@ class Run {
 }  // namespace
 
 int main(int argc, char** argv) {
-    GeneratorOptions options;
+    GeneratorOptions options = options_from_environment();
     int shown = 3;
     bool prints = false;
     unsigned workers = 2;
     std::vector<std::uint64_t> numbers;
     for (int i = 1; i < argc; ++i) {
         const std::string word = argv[i];
-        if (word == "--no-bare-blocks")
-            options.bare_blocks = false;
-        else if (word == "--no-part-lets-in-each")
-            options.part_lets_in_each = false;
-        else if (word == "--print")
+        if (word == "--print")
             prints = true;
         else if (word == "--show" && i + 1 < argc)
             shown = std::atoi(argv[++i]);
@@ -134,8 +130,8 @@ int main(int argc, char** argv) {
             numbers.push_back(std::strtoull(word.c_str(), nullptr, 10));
     }
     if (numbers.size() != 2) {
-        std::cerr << "usage: differential_long_run [--no-bare-blocks] [--no-part-lets-in-each] [--mutated "
-                     "PERCENT] [--show DIFFERENCES] [--print] [--workers N] FIRST LAST\n";
+        std::cerr << "usage: differential_long_run [--mutated PERCENT] [--show DIFFERENCES] [--print] "
+                     "[--workers N] FIRST LAST\n";
         return 2;
     }
     return Run(numbers[0], numbers[1], options, shown, prints).run(workers);

@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
         std::cerr << "usage: " << argv[0] << " FIRST LAST FOLDER\n";
         return 2;
     }
-    GeneratorOptions options;
+    GeneratorOptions options = options_from_environment();
     options.mutated_percent = 0;
     for (std::uint64_t seed = std::strtoull(argv[1], nullptr, 10), last = std::strtoull(argv[2], nullptr, 10);
          seed <= last; ++seed) {
