@@ -16,7 +16,7 @@ using namespace hocket::differential;
 namespace {
 
 struct Seeds {
-    std::uint64_t first = 1, last = 400;
+    std::uint64_t first = 1, last = 300;
 };
 
 Seeds seeds_to_run() {
@@ -76,7 +76,7 @@ TEST_CASE("the same seed gives the same program on every machine") {
         for (const char letter : program.text() + program.headline())
             hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
     }
-    CHECK(hash == 0x9838d77e67471b84);
+    CHECK(hash == 0xe472a165849c7af7);
 }
 
 TEST_CASE("without mutations every program is right") {

@@ -160,7 +160,8 @@ std::string Generator::algorithm(const std::string& collective, const std::vecto
     const std::string group = random_.pick<std::string>({"g", "g", "team", "all"});
     const bool rooted = collective == "broadcast";
     const std::string root_name = rooted ? random_.pick<std::string>({"root", "origin", "l0"}) : "";
-    Writer writer(random_, options_, program_.features, {sizes[0], sizes, group, group + ".size", root_name});
+    Writer writer(random_, options_, program_.features,
+                  {sizes[0], sizes, group, group + ".size", true, root_name});
     views_.push_back({});
     const View* whole = &views_.back();
     writer.know(buffer, whole);
@@ -434,10 +435,13 @@ void Generator::run_schedule(bool by_levels) {
     const std::string buffer = random_.pick<std::string>({"x", "x", "data", "o"});
     const bool rooted = is("broadcast");
     root_name_ = rooted ? random_.pick<std::string>({"root", "origin"}) : "";
-    writer_.emplace(
-        random_, options_, program_.features,
-        Surroundings{
-            ranks(), {ranks()}, "world", random_.pick<std::string>({"ranks", "world.size"}), root_name_});
+    writer_.emplace(random_, options_, program_.features,
+                    Surroundings{ranks(),
+                                 {ranks()},
+                                 "world",
+                                 random_.pick<std::string>({"ranks", "world.size"}),
+                                 is("reduce_scatter") || is("all_gather"),
+                                 root_name_});
     views_.push_back({});
     const View* whole = &views_.back();
     writer_->know(buffer, whole);

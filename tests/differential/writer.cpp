@@ -153,7 +153,8 @@ std::string Writer::transfer(const Move& move) {
 
 // each i in 0 ..< 1 { transfers }
 void Writer::each_of_block(const std::vector<Move>& moves, Statements& out) {
-    const bool lets_inside = options_.part_lets_in_each && random_.chance(40);
+    const bool lets_inside =
+        random_.chance(40) && options_.part_lets_in_each && surroundings_.part_is_same_in_each;
     if (!lets_inside)
         for (const Move& move : moves) name(move.view, out);
     const std::size_t known = names_.size();

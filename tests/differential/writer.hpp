@@ -20,7 +20,10 @@ struct Surroundings {
     std::vector<int> sizes;  // of all groups that the text is for: families only, if these differ
     std::string group;       // its name: "g", "world"
     std::string size_name;   // "g.size", "ranks"
-    std::string root = {};   // the root's name, in a broadcast
+    // In a schedule, a part that is made inside an each is one of the divided buffer: where that is another
+    // part than one that is made outside, none is made inside.
+    bool part_is_same_in_each = true;
+    std::string root = {};  // the root's name, in a broadcast
 };
 
 // What all members that a plan names are turned by: a name.
