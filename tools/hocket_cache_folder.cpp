@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "runtime/cache/files.hpp"
+#include "runtime/cache/folder.hpp"
 #include "runtime/cache/space.hpp"
 
 namespace hocket::cache_tool {
@@ -21,36 +23,61 @@ bool is_zero(std::span<const std::byte> bytes) {
     return std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; });
 }
 
+// What makes it foreign, in words; "": nothing does.
+std::string strangeness(const std::string& name, const struct stat& facts) {
+    switch (facts.st_mode & S_IFMT) {
+        case S_IFREG:
+            break;
+        case S_IFDIR:
+            return "a folder";
+        case S_IFLNK:
+            return "a link";
+        case S_IFIFO:
+            return "a FIFO";
+        case S_IFSOCK:
+            return "a socket";
+        default:
+            return "a device";
+    }
+    const bool is_ours = name == "lock" || name.starts_with("flights.") || cache::parse_file_name(name);
+    return is_ours ? "" : "a file that no cache has made";
+}
+
 }  // namespace
 
-std::vector<std::string> list_segments(const std::string& folder, std::uint64_t& used_bytes) {
-    std::vector<std::string> paths;
+FolderListing list_folder(const std::string& folder) {
+    FolderListing listing;
     bool has_lock = false;
-    used_bytes = 0;
     for (const auto& entry : fs::directory_iterator(folder)) {
         struct stat facts {};
-        if (::stat(entry.path().c_str(), &facts) != 0) continue;  // gone again
-        has_lock = has_lock || entry.path().filename() == "lock";
+        if (::lstat(entry.path().c_str(), &facts) != 0) continue;  // gone again
+        const std::string name = entry.path().filename(), strange = strangeness(name, facts);
+        has_lock = has_lock || name == "lock";
         const auto extension = entry.path().extension();
-        used_bytes += cache::taken_up(facts, extension == ".seg");
-        if (extension == ".seg" || extension == ".open") paths.push_back(entry.path());
+        if (S_ISREG(facts.st_mode)) listing.used_bytes += cache::taken_up(facts, extension == ".seg");
+        if (!strange.empty())
+            listing.foreign.push_back(fmt::format("{}: {}", entry.path().string(), strange));
+        else if (extension == ".seg" || extension == ".open")
+            listing.segments.push_back(entry.path());
     }
-    if (paths.empty() && !has_lock)
+    if (listing.segments.empty() && !has_lock)
         throw std::runtime_error(fmt::format(
             "there is no cache in {}: it has neither a lock file nor segments; give the folder that jobs "
             "have in HOCKET_CACHE_FOLDER, or fill this one with hocket-cache warm",
             folder));
-    std::sort(paths.begin(), paths.end());
-    return paths;
+    std::sort(listing.segments.begin(), listing.segments.end());
+    std::sort(listing.foreign.begin(), listing.foreign.end());
+    return listing;
 }
 
 std::optional<SegmentReader> SegmentReader::open(const std::string& path) {
     fs::path name = path;
-    int fd = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT && name.extension() == ".open")
-        fd = ::open(name.replace_extension(".seg").c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) return std::nullopt;
-    if (fd < 0) throw std::runtime_error(fmt::format("cannot be opened: {}", std::strerror(errno)));
+    const cache::Files files;
+    int fd = files.open(name, O_RDONLY);
+    if (fd == -ENOENT && name.extension() == ".open")
+        fd = files.open(name.replace_extension(".seg"), O_RDONLY);
+    if (fd == -ENOENT) return std::nullopt;
+    if (fd < 0) throw std::runtime_error(fmt::format("cannot be opened: {}", std::strerror(-fd)));
     SegmentReader reader(fd);
     reader.read_ends(name.extension() == ".seg");
     return reader;

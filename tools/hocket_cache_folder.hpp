@@ -14,9 +14,13 @@
 
 namespace hocket::cache_tool {
 
-// Paths of the segments, sealed and open, sorted. used_bytes: of all files in the folder. Throws
-// std::runtime_error if the folder cannot be listed, or is no cache.
-std::vector<std::string> list_segments(const std::string& folder, std::uint64_t& used_bytes);
+struct FolderListing {
+    std::vector<std::string> segments;  // paths of the sealed and the open ones, sorted
+    std::vector<std::string> foreign;   // what caches pass over, sorted: path, and what it is, in words
+    std::uint64_t used_bytes = 0;       // of all files in the folder, foreign ones too
+};
+// Opens nothing. Throws std::runtime_error if the folder cannot be listed, or is no cache.
+FolderListing list_folder(const std::string& folder);
 
 class SegmentReader {
   public:

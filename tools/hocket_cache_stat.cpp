@@ -29,6 +29,7 @@ struct FolderFacts {
     std::uint64_t used_bytes = 0, free_bytes = 0;
     std::map<std::string, DatasetFacts> datasets;  // by digest
     std::vector<std::string> damaged;              // segments that cannot be read, and why
+    std::vector<std::string> foreign;              // see FolderListing
 };
 
 std::string name_of(const cache::Digest& dataset) {
@@ -55,7 +56,10 @@ void add(const SegmentReader& segment, FolderFacts& facts) {
 FolderFacts look_at(const std::string& folder) {
     FolderFacts facts;
     facts.free_bytes = std::filesystem::space(folder).available;
-    for (const std::string& path : list_segments(folder, facts.used_bytes)) {
+    FolderListing listing = list_folder(folder);
+    facts.used_bytes = listing.used_bytes;
+    facts.foreign = std::move(listing.foreign);
+    for (const std::string& path : listing.segments) {
         try {
             const auto segment = SegmentReader::open(path);
             if (segment) add(*segment, facts);
@@ -71,6 +75,7 @@ void print_json(const std::string& folder, const FolderFacts& facts) {
                                 {"used_bytes", facts.used_bytes},
                                 {"free_bytes", facts.free_bytes},
                                 {"damaged", facts.damaged},
+                                {"foreign", facts.foreign},
                                 {"datasets", nlohmann::ordered_json::array()}};
     for (const auto& [name, dataset] : facts.datasets)
         json["datasets"].push_back(
@@ -100,6 +105,7 @@ void print_table(const std::string& folder, const FolderFacts& facts) {
                    bytes_text(static_cast<double>(dataset.disk_bytes)), dataset.bad_entries,
                    fmt::localtime(dataset.last_used), dataset.label);
     for (const std::string& damaged : facts.damaged) fmt::print("damaged: {}\n", damaged);
+    for (const std::string& foreign : facts.foreign) fmt::print("{}\n", foreign_text(foreign));
 }
 
 }  // namespace

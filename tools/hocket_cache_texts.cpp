@@ -27,4 +27,8 @@ std::string count_text(std::uint64_t count, const char* one) {
     return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
 }
 
+std::string foreign_text(const std::string& what) {
+    return fmt::format("foreign: {}; caches pass it over", what);
+}
+
 }  // namespace hocket::cache_tool

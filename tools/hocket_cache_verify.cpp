@@ -21,6 +21,7 @@ struct Findings {
     std::uint64_t segments = 0, samples = 0, bytes = 0, bad_segments = 0, bad_samples = 0;
     std::uint64_t replaced_samples = 0;  // damaged, but right elsewhere in the folder
     std::vector<std::string> texts;      // the first hundred
+    std::vector<std::string> foreign;    // see FolderListing
 
     bool is_loss() const { return bad_segments + bad_samples > 0; }
     void add(std::string text) {
@@ -39,8 +40,10 @@ class Verifier {
     explicit Verifier(Signals& signals) : signals_(signals) {}
 
     Findings run(const std::string& folder) {
-        const auto paths = list_segments(folder, all_bytes_);
-        for (const std::string& path : paths) {
+        FolderListing listing = list_folder(folder);
+        all_bytes_ = listing.used_bytes;
+        findings_.foreign = std::move(listing.foreign);
+        for (const std::string& path : listing.segments) {
             if (is_stopped_) break;
             check(path);
         }
@@ -131,7 +134,8 @@ void print_json(const std::string& folder, const Findings& findings, bool is_com
                                       {"bad_segments", findings.bad_segments},
                                       {"bad_samples", findings.bad_samples},
                                       {"replaced_samples", findings.replaced_samples},
-                                      {"findings", findings.texts}};
+                                      {"findings", findings.texts},
+                                      {"foreign", findings.foreign}};
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -149,6 +153,7 @@ std::string verdict(const Findings& findings, bool is_complete) {
 void print_text(const std::string& folder, const Findings& findings, bool is_complete,
                 std::chrono::duration<double> time) {
     for (const std::string& text : findings.texts) fmt::print("{}\n", text);
+    for (const std::string& foreign : findings.foreign) fmt::print("{}\n", foreign_text(foreign));
     fmt::print("{}: {} with {} ({}) checked in {}{}; {}\n", folder, count_text(findings.segments, "segment"),
                count_text(findings.samples, "sample"), bytes_text(static_cast<double>(findings.bytes)),
                duration_text(time), is_complete ? "" : ", then interrupted", verdict(findings, is_complete));

@@ -22,7 +22,7 @@ void PageBuffer::Free::operator()(std::byte* data) const {
 bool is_file_at(const Files& files, int fd, const std::string& path) {
     struct stat ours {
     }, there{};
-    if (::fstat(fd, &ours) < 0 || files.status(path, there) < 0) return false;
+    if (::fstat(fd, &ours) < 0 || files.entry_status(path, there) < 0) return false;
     return ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
 }
 

@@ -45,7 +45,7 @@ class PageBuffer {
     std::unique_ptr<std::byte, Free> data_;
 };
 
-// True if path leads to the file that fd is.
+// True if path is the file that fd is, not a link to it.
 bool is_file_at(const Files& files, int fd, const std::string& path);
 
 }  // namespace hocket::cache

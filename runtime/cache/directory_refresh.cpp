@@ -100,9 +100,10 @@ void Directory::open_listed(const SegmentName& name) {
     }
     const std::string path = path_of(options_.folder, name);
     Descriptor fd(files_.open(path, O_RDONLY));
-    if (fd.get() == -EACCES) passed_over_.insert(name.identity);
+    const bool is_none_of_ours = fd.get() == -EACCES || fd.get() == -irregular_file;
+    if (is_none_of_ours) passed_over_.insert(name.identity);
     if (fd.get() < 0) {  // renamed or removed just now, or no more descriptors
-        list_again_ = list_again_ || fd.get() != -EACCES;
+        list_again_ = list_again_ || !is_none_of_ours;
         return;
     }
     const auto header = read_header(files_, fd.get());

@@ -76,8 +76,39 @@ std::int64_t Files::transfer(Transfer transfer, Call system_call) const {
 }
 
 int Files::open(const std::string& path, int flags, unsigned mode) const {
-    return attempt((flags & O_CREAT) != 0 ? FileCall::create : FileCall::open, path,
-                   [&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
+    if ((flags & O_DIRECTORY) != 0)
+        return attempt(FileCall::open, path, [&] { return ::open(path.c_str(), flags | O_CLOEXEC); });
+    const int fd = open_at_once(path, flags | O_NOFOLLOW, mode);
+    return fd == -ELOOP ? -irregular_file : fd;
+}
+
+int Files::open_linked(const std::string& path, int flags) const {
+    return open_at_once(path, flags, 0666);
+}
+
+int Files::open_at_once(const std::string& path, int flags, unsigned mode) const {
+    const FileCall call = (flags & O_CREAT) != 0 ? FileCall::create : FileCall::open;
+    const auto open_with = [&](int more) {
+        return attempt(call, path,
+                       [&] { return ::open(path.c_str(), flags | more | O_CLOEXEC | O_NOCTTY, mode); });
+    };
+    int fd = open_with(O_NONBLOCK);
+    if (fd == -EWOULDBLOCK) fd = open_with(0);  // a lease, as only regular files have: the kernel ends it
+    return regular(fd);
+}
+
+int Files::regular(int opened) {
+    if (opened == -ENXIO || opened == -EISDIR) return -irregular_file;  // a socket; a folder, to be written
+    if (opened < 0) return opened;
+    struct statx facts {};
+    constexpr int of_itself = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
+    const bool is_regular =
+        ::statx(opened, "", of_itself, STATX_TYPE, &facts) == 0 && S_ISREG(facts.stx_mode);
+    // With O_NONBLOCK io_uring would not wait for a file of the network either.
+    const int flags = is_regular ? fcntl(opened, F_GETFL) : -1;
+    if (flags >= 0 && fcntl(opened, F_SETFL, flags & ~O_NONBLOCK) == 0) return opened;
+    close(opened);
+    return -irregular_file;
 }
 
 int Files::close(int fd) {
@@ -198,6 +229,10 @@ int Files::list(const std::string& folder, std::vector<std::string>& names) cons
 
 int Files::status(const std::string& path, struct stat& to) const {
     return attempt(FileCall::status, path, [&] { return ::stat(path.c_str(), &to); });
+}
+
+int Files::entry_status(const std::string& path, struct stat& to) const {
+    return attempt(FileCall::status, path, [&] { return ::lstat(path.c_str(), &to); });
 }
 
 int Files::status(const std::string& path, struct statx& to) const {

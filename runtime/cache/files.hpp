@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,6 +32,9 @@ enum class FileCall {
     make_folder,
     lock
 };
+
+// What open() says, negative, of a name that leads to a folder, a FIFO, a socket, a device or a link.
+inline constexpr int irregular_file = EMEDIUMTYPE;
 
 // What a call is to suffer. error: an errno to fail with, before anything is done; at_most: bytes that a read
 // or a write may move (a short one).
@@ -64,7 +68,13 @@ class Files {
   public:
     explicit Files(FaultHook hook = nullptr) : hook_(std::move(hook)) {}
 
-    int open(const std::string& path, int flags, unsigned mode = 0666) const;  // O_CREAT: FileCall::create
+    // Regular files alone, and links are none; with O_DIRECTORY a folder, by a link, too. So nobody is waited
+    // for, as a FIFO would for its other end. O_CREAT: FileCall::create.
+    int open(const std::string& path, int flags, unsigned mode = 0666) const;
+    int open_linked(const std::string& path, int flags) const;  // the same, but follows links
+    // What open(2) with O_NONBLOCK has returned, or -errno; from then on without O_NONBLOCK. What is no
+    // regular file is closed. Does not wait for a file system.
+    static int regular(int opened);
     static int close(int fd);  // the descriptor is gone even if it fails
     // All of it unless the file ends (read), or -errno. A short transfer goes on where it stopped.
     std::int64_t read(int fd, void* to, std::size_t bytes, std::uint64_t offset) const;
@@ -83,8 +93,9 @@ class Files {
     int make_folders(const std::string& path) const;                             // 0 if it exists
     int list(const std::string& folder, std::vector<std::string>& names) const;  // without "." and ".."
     int status(const std::string& path, struct stat& to) const;
-    int status(const std::string& path, struct statx& to) const;  // what stat has
-    int lock(int fd, int operation) const;                        // flock(2)
+    int status(const std::string& path, struct statx& to) const;       // what stat has
+    int entry_status(const std::string& path, struct stat& to) const;  // a link's own
+    int lock(int fd, int operation) const;                             // flock(2)
     // OFD write lock of one byte, without waiting: -EAGAIN if it is another's. offset below 2^63.
     int lock_byte(int fd, std::uint64_t offset, bool lock) const;
 
@@ -95,6 +106,7 @@ class Files {
     bool may_fail() const { return static_cast<bool>(hook_); }
 
   private:
+    int open_at_once(const std::string& path, int flags, unsigned mode) const;
     template <typename Call>
     int attempt(FileCall call, const std::string& path, Call system_call) const;
     template <typename Call>

@@ -72,6 +72,8 @@ FolderLock::FolderLock(const Files& files, const std::string& folder, std::chron
     if (result == -EWOULDBLOCK)
         why_ = fmt::format("{}: another process has held it for {} ms: see which one with `lslocks`", path,
                            patience.count());
+    else if (result == -irregular_file)
+        why_ = fmt::format("{}: it is not a regular file: remove it", path);
     else if (result < 0)
         why_ = describe(path, result) + ": the cache's folder must be writable, and on a local disk";
 }

@@ -172,6 +172,7 @@ Task<> Loader::read_whole(Load& load, const WholeFile& file) {
     if (load.gave_up) co_return;
     const int fd = co_await loop_.open(file.path, O_RDONLY);
     if (fd == -ENOENT) source_changed(file.path, "it is gone");
+    if (fd == -irregular_file) source_changed(file.path, "it is not a regular file any more");
     if (fd < 0) source_failed(file.path, "open", fd);
     const std::int64_t got = co_await loop_.read(fd, block.data(), file.bytes, 0);
     Files::close(fd);

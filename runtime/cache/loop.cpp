@@ -1,5 +1,7 @@
 #include "runtime/cache/loop.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 
 namespace hocket::cache {
@@ -159,7 +161,7 @@ Task<int> Loop::open(std::string path, int flags) {
     Operation operation;
     operation.kind = Operation::Kind::open;
     operation.path = &path;
-    operation.flags = flags;
+    operation.flags = flags | O_NONBLOCK;
     co_return static_cast<int>(co_await perform(operation));
 }
 

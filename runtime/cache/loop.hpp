@@ -58,7 +58,7 @@ class Loop {
     // ends; the answer is bytes moved or -errno. Buffers must stay until then.
     Task<std::int64_t> read(int fd, void* to, std::size_t bytes, std::uint64_t offset);
     Task<std::int64_t> write(int fd, const void* from, std::size_t bytes, std::uint64_t offset);
-    Task<int> open(std::string path, int flags);  // a descriptor or -errno
+    Task<int> open(std::string path, int flags);  // a descriptor or -errno; as Files::open_linked
     Task<int> close(int fd);
     Task<int> status(std::string path, struct statx& to);  // size, mtime, type; 0 or -errno
 

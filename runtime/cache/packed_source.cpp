@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "runtime/cache/descriptor.hpp"
+#include "runtime/cache/files.hpp"
 #include "runtime/cache/fingerprint.hpp"
 #include "runtime/cache/packed_index.hpp"
 #include "runtime/cache/source.hpp"
@@ -14,8 +15,10 @@ namespace hocket::cache {
 namespace {
 
 Descriptor open_file(const char* what, const std::string& path) {
-    Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.get() < 0) throw source_error(errno, "the {} {} cannot be opened", what, path);
+    Descriptor file(Files().open_linked(path, O_RDONLY));
+    if (file.get() == -irregular_file)
+        throw Error(Status::io, fmt::format("the {} {} is not a regular file; give one that is", what, path));
+    if (file.get() < 0) throw source_error(-file.get(), "the {} {} cannot be opened", what, path);
     return file;
 }
 
@@ -42,10 +45,6 @@ class PackedSource final : public Source {
         struct stat facts {};
         if (::fstat(file_.get(), &facts) != 0)
             throw source_error(errno, "the packed file {} cannot be looked at", path);
-        if (!S_ISREG(facts.st_mode))
-            throw Error(Status::io, fmt::format("the packed file {} is not a regular file; give a file, or a "
-                                                "folder of files",
-                                                path));
         changed_ns_ = facts.st_mtim.tv_sec * std::int64_t{1'000'000'000} + facts.st_mtim.tv_nsec;
         const auto bytes = static_cast<std::uint64_t>(facts.st_size);
         const std::string index = read_index(index_path);

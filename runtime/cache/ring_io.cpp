@@ -134,7 +134,8 @@ void RingIo::prepare(Operation& operation, const Fault& fault) {
             prepare_transfer(entry, transfer, transfer.next(fault));
             break;
         case Operation::Kind::open:
-            io_uring_prep_openat(entry, AT_FDCWD, operation.path->c_str(), operation.flags | O_CLOEXEC, 0666);
+            io_uring_prep_openat(entry, AT_FDCWD, operation.path->c_str(),
+                                 operation.flags | O_CLOEXEC | O_NOCTTY, 0666);
             break;
         case Operation::Kind::close:
             io_uring_prep_close(entry, transfer.fd);
@@ -209,10 +210,21 @@ void RingIo::reap(Fifo<Operation>& done) {
     io_uring_cq_advance(&ring_, count);
 }
 
+// As Files::open_linked does.
+std::optional<std::int64_t> RingIo::opened(Operation& operation, int returned) {
+    if (returned == -EINTR) return {};
+    if (returned == -EWOULDBLOCK && (operation.flags & O_NONBLOCK) != 0) {
+        operation.flags &= ~O_NONBLOCK;
+        return {};
+    }
+    return Files::regular(returned);
+}
+
 // Nothing: it is to go on.
 std::optional<std::int64_t> RingIo::outcome(Operation& operation, int returned) {
     if (operation.kind == Operation::Kind::transfer) return operation.transfer.took(returned);
     if (operation.kind == Operation::Kind::close) return returned == -EINTR ? 0 : returned;
+    if (operation.kind == Operation::Kind::open) return opened(operation, returned);
     return returned == -EINTR ? std::optional<std::int64_t>() : returned;
 }
 

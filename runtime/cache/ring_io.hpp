@@ -32,6 +32,7 @@ class RingIo final : public Io {
     void clear_wakes();
     void enter_kernel(std::optional<std::chrono::nanoseconds> timeout);
     void reap(Fifo<Operation>& done);
+    static std::optional<std::int64_t> opened(Operation& operation, int returned);
     std::optional<std::int64_t> outcome(Operation& operation, int returned);
 
     const Files& files_;

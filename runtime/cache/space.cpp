@@ -39,7 +39,8 @@ std::vector<Candidate> candidates(const Files& files, const std::string& folder)
     if (list_segments(files, folder, names) < 0) return found;
     for (const SegmentName& name : names) {
         struct stat status {};
-        if (name.stage != SegmentStage::sealed || files.status(path_of(folder, name), status) < 0) continue;
+        if (name.stage != SegmentStage::sealed || files.entry_status(path_of(folder, name), status) < 0)
+            continue;
         found.push_back(
             {status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, name, taken_up(status, true)});
     }
@@ -90,11 +91,11 @@ std::int64_t used_bytes(const Files& files, const std::string& folder) {
     std::uint64_t sum = 0;
     for (const std::string& each : names) {
         struct stat status {};
-        int result = files.status(folder + "/" + each, status);
+        int result = files.entry_status(folder + "/" + each, status);
         auto name = parse_file_name(each);
         if (result == -ENOENT && name && name->stage == SegmentStage::open) {  // sealed just now
             name->stage = SegmentStage::sealed;
-            result = files.status(path_of(folder, *name), status);
+            result = files.entry_status(path_of(folder, *name), status);
         }
         if (result == -ENOENT) continue;
         if (result < 0) return result;

@@ -14,7 +14,7 @@ std::int64_t perform(const Files& files, const Operation& operation) {
     const Transfer& transfer = operation.transfer;
     switch (operation.kind) {
         case Operation::Kind::open:
-            return files.open(*operation.path, operation.flags);
+            return files.open_linked(*operation.path, operation.flags);
         case Operation::Kind::close:
             return Files::close(transfer.fd);
         case Operation::Kind::status:

@@ -1,5 +1,6 @@
 // hocket-cache as people use it: what it loads lies on the disk, what it says of a folder is so.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -185,6 +186,29 @@ TEST_CASE("a folder that is no cache is an error, an empty cache is not") {
         CHECK(empty.err == "");
         CHECK(empty.out != "");
     }
+}
+
+TEST_CASE("what is none of the cache's files is named as foreign, and nobody waits for it") {
+    const Place place;
+    place.write_samples(20);
+    REQUIRE(warm(place).exit_code == 0);
+    const std::string fifo = place / "cache/z.seg", link = place / "cache/" + std::string(32, 'e') + ".seg";
+    REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+    fs::create_symlink("z.seg", link);
+    fs::create_directory(place / "cache/folder.open");
+    std::ofstream(place / "cache/notes.seg") << "of somebody else";
+    const Words expected{link + ": a link", place / "cache/folder.open" + ": a folder",
+                         place / "cache/notes.seg" + ": a file that no cache has made", fifo + ": a FIFO"};
+    for (const char* command : {"stat", "verify"}) {
+        const auto result = run({command, place.cache(), "--json"});
+        CHECK(result.exit_code == 0);
+        CHECK(json_of(result)["foreign"].get<Words>() == expected);
+        const auto text = run({command, place.cache()});
+        CHECK(text.exit_code == 0);
+        CHECK_THAT(text.out, Contains("foreign: " + fifo + ": a FIFO; caches pass it over\n"));
+    }
+    CHECK(facts_of(place)["damaged"].empty());
+    CHECK_THAT(warm(place).out, Contains("20 of 20 samples on disk, 20 of them before"));
 }
 
 TEST_CASE("a packed file is a source") {

@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/runtime/cache/fifos.hpp"
 #include "tests/runtime/cache/slow_source.hpp"
 
 using namespace hocket;
@@ -327,6 +328,28 @@ TEST_CASE("a source that changes under the cache is an error, not a wrong sample
     CHECK(text.find("changed") != std::string::npos);
     CHECK(status_of([&] { cache.get(1); }, &text) == Status::io);
     CHECK(text.find("two") != std::string::npos);
+}
+
+TEST_CASE("a source's file that has become a FIFO is an error at once") {
+    for (const IoKind io : {IoKind::automatic, IoKind::threads}) {
+        const TemporaryFolder folder;
+        std::ofstream(folder / "one") << "first";
+        std::ofstream(folder / "two").flush();
+        CacheOptions options;
+        options.memory_bytes = MiB;
+        options.io = io;
+        options.source = open_source(folder.path(), "");
+        Cache cache(std::move(options));
+        std::filesystem::remove(folder / "one");
+        std::filesystem::remove(folder / "two");
+        Fifos fifos(std::vector<std::string>{folder / "one", folder / "two"});
+        for (const std::uint64_t key : {0, 1}) {
+            std::string text;
+            CHECK(status_of([&] { cache.get(key); }, &text) == Status::io);
+            CHECK(text.find("not a regular file any more") != std::string::npos);
+        }
+        CHECK(fifos.are_passed());
+    }
 }
 
 TEST_CASE("a packed file that is written while the cache is open is an error, not a wrong sample") {

@@ -19,6 +19,7 @@
 #include "runtime/cache/parallel.hpp"
 #include "runtime/cache/source.hpp"
 #include "runtime/error.hpp"
+#include "tests/runtime/cache/fifos.hpp"
 #include "tests/support/test.hpp"
 
 namespace fs = std::filesystem;
@@ -309,9 +310,25 @@ TEST_CASE("a packed file that cannot be used says why") {
     CHECK_THAT(thrown([&] { open_source(data, index); }), Contains("-1 ") && Contains("has no samples"));
     CHECK_THAT(thrown([&] { open_packed(scratch / "y.bin", index); }),
                Contains("-3 ") && Contains(scratch / "y.bin"));
-    CHECK_THAT(thrown([&] { open_packed(data, scratch.path()); }), Contains("-11 ") && Contains("read"));
+    CHECK_THAT(thrown([&] { open_packed(data, scratch.path()); }),
+               Contains("-11 ") && Contains("not a regular file"));
     CHECK_THAT(thrown([&] { open_packed("/dev/zero", index); }), Contains("not a regular file"));
     CHECK_THAT(thrown([&] { open_packed(scratch.path(), index); }), Contains("not a regular file"));
+}
+
+TEST_CASE("a FIFO is no packed file and no index, and nobody waits for it") {
+    const Scratch scratch;
+    const std::string data = scratch.write("x.bin", "0123456789"), index = scratch.write("x.idx", "0 5\n");
+    const std::string fifo = scratch / "fifo", link = scratch / "link";
+    hocket::test::Fifos fifos(std::vector{fifo});
+    fs::create_symlink("fifo", link);
+    for (const std::string& other : {fifo, link}) {
+        CHECK_THAT(thrown([&] { open_source(other, index); }),
+                   Contains("-11 ") && Contains(other + " is not a regular file"));
+        CHECK_THAT(thrown([&] { open_source(data, other); }),
+                   Contains("-11 ") && Contains(other + " is not a regular file"));
+    }
+    CHECK(fifos.are_passed());
 }
 
 TEST_CASE("a packed file's fingerprint is that of its size, its time and its index") {
