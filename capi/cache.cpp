@@ -137,7 +137,7 @@ std::unique_ptr<cache::Cache> open_cache(const hkt_cache_options& given) {
 
 // The calling thread's copies of texts that it is given.
 struct Texts {
-    std::string io, trouble, peer_trouble, findings;
+    std::string io, trouble, damage, peer_trouble, findings;
 };
 Texts& own_texts() {
     thread_local Texts texts;
@@ -272,7 +272,8 @@ hkt_status hkt_cache_get_stats(hkt_cache* cache, hkt_cache_stats* stats, size_t 
         const cache::Counters& counts = *now.counters;
         Texts& texts = own_texts();
         texts.io = now.io;
-        texts.trouble = now.trouble;
+        texts.damage = now.damage;
+        texts.trouble = now.trouble + (now.trouble.empty() || now.damage.empty() ? "" : "; ") + now.damage;
         texts.peer_trouble = now.peer_trouble;
         const hkt_cache_stats answer = {
             .gets = now.memory.hits + now.memory.misses,
@@ -305,6 +306,7 @@ hkt_status hkt_cache_get_stats(hkt_cache* cache, hkt_cache_stats* stats, size_t 
             .io = texts.io.c_str(),
             .peer_trouble = texts.peer_trouble.c_str(),
             .trouble = texts.trouble.c_str(),
+            .damage = texts.damage.c_str(),
         };
         fill(stats, size, answer, "hkt_cache_get_stats");
         return HKT_SUCCESS;

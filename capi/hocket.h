@@ -441,7 +441,7 @@ typedef struct hkt_cache_stats {
     uint64_t shared_loads;  /* gets that waited for a load that was on its way */
     uint64_t prefetched;    /* samples that were there, or on their way, when first asked for */
     uint64_t evicted;       /* samples dropped from memory */
-    uint64_t corrupt;       /* records and segments that failed their checksum, and were read anew */
+    uint64_t corrupt;       /* records and segments that failed their checksum, and are not used */
     uint64_t not_written;   /* samples that the disk did not take */
     uint64_t peer_failures; /* questions that a peer did not answer: the source was read instead */
     uint64_t served;        /* samples given to peers */
@@ -451,8 +451,11 @@ typedef struct hkt_cache_stats {
     uint64_t disk_bytes, disk_used, disk_samples, disk_segments;
     const char* io;           /* "io_uring", "threads (io_uring: Operation not permitted)" */
     const char* peer_trouble; /* the last failure of a peer: "" if there was none */
-    const char* trouble; /* why nothing is written to the disk that should be: "" if all is well. The calling
-                            thread's copies, valid until its next hkt_ call */
+    /* why nothing is written to the disk that should be, and what is damaged there: "" if all is well */
+    const char* trouble;
+    /* how much on the disk proved damaged since the cache was opened, and what became of its space: "" if
+     * nothing did. The calling thread's copies, valid until its next hkt_ call */
+    const char* damage;
 } hkt_cache_stats;
 
 /* size: sizeof(hkt_cache_stats), so that it can grow. */
@@ -464,7 +467,8 @@ typedef struct hkt_cache_verification {
     const char* findings; /* one a line, with file and offset, the first hundred. The calling thread's copy */
 } hkt_cache_verification;
 
-/* Records that are bad are forgotten: the next get reads them from the source. progress (may be null) is
+/* Records that are bad are forgotten, and give their space back: the next get reads them from the source, if
+ * it has them. progress (may be null) is
  * called with bytes done and in all; non-zero stops. Bad records are no error. size:
  * sizeof(hkt_cache_verification). */
 HKT_API hkt_status hkt_cache_verify(hkt_cache* cache,

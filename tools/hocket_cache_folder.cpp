@@ -100,6 +100,7 @@ void SegmentReader::read_ends(bool is_sealed) {
     read_page(static_cast<std::uint64_t>(facts_.st_size) - page.size());
     footer_ = cache::decode_footer(header_, page);
     if (!footer_) throw std::runtime_error("its footer is damaged, or its end is missing");
+    has_holes_ = has_hole(header_.data_begin(), footer_->data_end);
 }
 
 std::string SegmentReader::read(std::byte* to, std::size_t bytes, std::uint64_t offset) const {
@@ -144,7 +145,19 @@ std::string SegmentReader::check(const cache::Entry& entry, std::vector<std::byt
     const std::string problem = read(buffer.data(), buffer.size(), entry.offset);
     if (!problem.empty()) return problem;
     const bool is_right = cache::payload_checksum(header_.identity, entry, buffer) == entry.checksum;
-    return is_right ? "" : "fails its checksum";
+    if (is_right) return "";
+    const bool is_hole = has_hole(entry.offset, entry.offset + entry.bytes);
+    return is_hole ? "was damaged, and its space was given back" : "fails its checksum";
+}
+
+bool SegmentReader::has_hole(std::uint64_t from, std::uint64_t to) const {
+    const off_t hole = lseek(fd_.get(), static_cast<off_t>(from), SEEK_HOLE);
+    return hole >= 0 && hole < static_cast<off_t>(to);
+}
+
+// A file system may make holes of zeros that were written: the checksum decides.
+bool SegmentReader::is_given_back(const cache::Entry& entry, std::vector<std::byte>& buffer) const {
+    return has_holes_ && has_hole(entry.offset, entry.offset + entry.bytes) && !check(entry, buffer).empty();
 }
 
 }  // namespace hocket::cache_tool

@@ -43,16 +43,20 @@ class SegmentReader {
 
     // What is wrong with a payload, in words; "": nothing. buffer: memory to be used again.
     std::string check(const cache::Entry& entry, std::vector<std::byte>& buffer) const;
+    // True if the payload was damaged, and its space was given back. Cheap where there is no damage.
+    bool is_given_back(const cache::Entry& entry, std::vector<std::byte>& buffer) const;
 
   private:
     explicit SegmentReader(int fd) : fd_(fd) {}
     void read_ends(bool is_sealed);
+    bool has_hole(std::uint64_t from, std::uint64_t to) const;
     std::string read(std::byte* to, std::size_t bytes, std::uint64_t offset) const;  // "" or what is wrong
 
     cache::Descriptor fd_;
     struct stat facts_ {};
     cache::SegmentHeader header_{};
     std::optional<cache::SegmentFooter> footer_;
+    bool has_holes_ = false;  // among the payloads of a sealed one
 };
 
 }  // namespace hocket::cache_tool

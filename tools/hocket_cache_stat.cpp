@@ -2,6 +2,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <map>
@@ -19,8 +20,15 @@ namespace {
 struct DatasetFacts {
     std::uint64_t sealed = 0, open = 0;      // segments
     std::unordered_set<std::uint64_t> keys;  // a sample that was damaged and loaded again has two records
+    std::unordered_set<std::uint64_t> keys_given_back;  // damaged, without space; some lie elsewhere, too
     std::uint64_t sample_bytes = 0, disk_bytes = 0;
     std::uint64_t bad_entries = 0;
+
+    std::uint64_t given_back() const {
+        return static_cast<std::uint64_t>(
+            std::count_if(keys_given_back.begin(), keys_given_back.end(),
+                          [this](std::uint64_t key) { return !keys.contains(key); }));
+    }
     std::time_t last_used = 0;
     std::string label;  // as the segment says that was used last
 };
@@ -44,9 +52,12 @@ void add(const SegmentReader& segment, FolderFacts& facts) {
         dataset.last_used = segment.facts().st_mtim.tv_sec;
         dataset.label = segment.header().label;
     }
+    std::vector<std::byte> buffer;
     segment.visit([&](std::uint64_t, const std::optional<cache::Entry>& entry) {
         if (!entry)
             ++dataset.bad_entries;
+        else if (segment.is_given_back(*entry, buffer))
+            dataset.keys_given_back.insert(entry->key);
         else if (dataset.keys.insert(entry->key).second)
             dataset.sample_bytes += entry->bytes;
         return true;
@@ -87,6 +98,7 @@ void print_json(const std::string& folder, const FolderFacts& facts) {
              {"sample_bytes", dataset.sample_bytes},
              {"disk_bytes", dataset.disk_bytes},
              {"bad_entries", dataset.bad_entries},
+             {"given_back", dataset.given_back()},
              {"last_used", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(dataset.last_used))}});
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
@@ -102,8 +114,9 @@ void print_table(const std::string& folder, const FolderFacts& facts) {
         fmt::print("{}  {:>6}  {:>5}  {:>10}  {:>11}  {:>11}  {:>7}  {:%Y-%m-%d %H:%M:%S}  {}\n", name,
                    dataset.sealed, dataset.open, dataset.keys.size(),
                    bytes_text(static_cast<double>(dataset.sample_bytes)),
-                   bytes_text(static_cast<double>(dataset.disk_bytes)), dataset.bad_entries,
-                   fmt::localtime(dataset.last_used), dataset.label);
+                   bytes_text(static_cast<double>(dataset.disk_bytes)),
+                   dataset.bad_entries + dataset.given_back(), fmt::localtime(dataset.last_used),
+                   dataset.label);
     for (const std::string& damaged : facts.damaged) fmt::print("damaged: {}\n", damaged);
     for (const std::string& foreign : facts.foreign) fmt::print("{}\n", foreign_text(foreign));
 }

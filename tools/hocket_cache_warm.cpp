@@ -5,6 +5,7 @@
 #include <atomic>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -98,7 +99,8 @@ class Loading {
 };
 
 bool has_refused(const hkt_cache_stats& stats) {
-    return stats.not_written > 0 && *stats.trouble != '\0';
+    const bool is_well_but_for_damage = std::string_view(stats.trouble) == stats.damage;
+    return stats.not_written > 0 && !is_well_but_for_damage;
 }
 
 // Looks at the disk. How long to wait until the next look.

@@ -187,9 +187,11 @@ Cache::Stats Cache::stats() const {
                 .counters = &counters_,
                 .io = loader_->io_name(),
                 .trouble = "",
+                .damage = "",
                 .peer_trouble = ""};
     if (directory_) stats.disk = directory_->stats();
     stats.trouble = stats.disk.trouble;
+    stats.damage = stats.disk.damage;
     stats.peer_trouble = loader_->peer_trouble();
     return stats;
 }

@@ -60,7 +60,7 @@ class Cache {
         Memory::Stats memory;
         DirectoryStats disk;
         const Counters* counters;
-        std::string io, trouble, peer_trouble;
+        std::string io, trouble, damage, peer_trouble;
     };
     Stats stats() const;
 

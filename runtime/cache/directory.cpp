@@ -76,10 +76,6 @@ bool Directory::is_right(const Place& place, std::span<const std::byte> bytes) {
            payload_checksum(place.segment->header().identity, place.entry, bytes) == place.entry.checksum;
 }
 
-void Directory::forget(const Place& place) {
-    if (records_.erase(*place.segment, place.entry)) ++corrupt_;
-}
-
 bool Directory::begin_flight(std::uint64_t key) {
     return flights_.begin(key);
 }
@@ -128,6 +124,7 @@ DirectoryStats Directory::stats() const {
     stats.evicted_segments = evicted_;
     stats.trouble = large_pen_.trouble.text();
     if (stats.trouble.empty()) stats.trouble = small_pen_.trouble.text();
+    stats.damage = damage_.text(options_.folder);
     return stats;
 }
 

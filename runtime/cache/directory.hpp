@@ -7,7 +7,9 @@
 //   FOLDER/<identity>.making a segment that is being created, under the lock
 //   FOLDER/<identity>.open   a segment that a process is writing; it holds its flock, which the kernel drops
 //                            when the last process with the descriptor ends (children of fork have it, too)
-//   FOLDER/<identity>.seg    sealed: complete, never written again; whoever has it open holds a shared flock
+//   FOLDER/<identity>.seg    sealed: complete, never written again, but for holes where it is damaged;
+//   whoever
+//                            has it open holds a shared flock
 //
 // Each process writes into segments of its own (one for small payloads, one for larger ones) and reads
 // everybody's, the open ones as far as they have entries. What a dead process left open is adopted: its good
@@ -19,6 +21,11 @@
 // is tried again by close(), and else adopted by whoever comes next. But after a failed sync nobody knows
 // what the disk holds: then the segment is unlinked, its records are forgotten, and flush() says so. Files of
 // segments that have no right header are counted, and removed once nobody holds them.
+//
+// Records of sealed segments that proved damaged give their space back before a segment is created, and when
+// the folder is verified or closed: pages in which nothing right is left become holes, and a segment in which
+// nothing right is left at all is unlinked. Where a process dies in the middle of that, the next one that
+// finds the damage goes on.
 #pragma once
 
 #include <atomic>
@@ -36,6 +43,7 @@
 #include <vector>
 
 #include "runtime/cache/creation.hpp"
+#include "runtime/cache/damage.hpp"
 #include "runtime/cache/entry_reader.hpp"
 #include "runtime/cache/files.hpp"
 #include "runtime/cache/flights.hpp"
@@ -63,6 +71,7 @@ struct DirectoryStats {
     std::uint64_t adopted = 0;           // segments of dead processes
     std::uint64_t evicted_segments = 0;  // of other datasets, unlinked to make room
     std::string trouble;  // the last reason not to write large, or small, payloads: "" if they are
+    std::string damage;   // what proved damaged, and what became of its space: "" if nothing did
 };
 
 // Where a payload lies. Keeps the file open.
@@ -101,7 +110,8 @@ class Directory {
 
     // True if `bytes` are the payload that was written there.
     static bool is_right(const Place& place, std::span<const std::byte> bytes);
-    // The place cannot be read, or does not hold what it should: it is forgotten, and counted.
+    // The place cannot be read, or does not hold what it should: it is forgotten, and counted; its space is
+    // given back later. Memory only.
     void forget(const Place& place);
 
     // A place for a new payload, in memory's time where the segment has room; else a segment is sealed and
@@ -132,8 +142,8 @@ class Directory {
         std::uint64_t segments = 0, records = 0, bytes = 0, bad_segments = 0, bad_records = 0;
         std::vector<std::string> findings;  // the first hundred, in words, with file and offset
     };
-    // Reads and checks every record that is known when it begins; bad ones are forgotten. Calls
-    // progress(done, all) in bytes from time to time; it may say false to stop.
+    // Reads and checks every record that is known when it begins; bad ones are forgotten, and give their
+    // space back. Calls progress(done, all) in bytes from time to time; it may say false to stop.
     using Progress = std::function<bool(std::uint64_t done, std::uint64_t all)>;
     Verification verify(const Progress& progress);
 
@@ -186,12 +196,18 @@ class Directory {
     // directory_verify.cpp
     class Verifier;
 
+    // directory_damage.cpp
+    void give_back();
+    void give_back(const Segment& segment);
+
     const Files& files_;
     const DirectoryOptions options_;
     Records records_;
     const int making_error_;  // 0, or -errno: why the folder could not be made
     Flights flights_;
     Pen small_pen_, large_pen_;
+    Damage damage_;
+    std::mutex give_back_mutex_;  // after Pen::mutex, before table_mutex_
     std::atomic<bool> is_closed_{false};
 
     mutable std::mutex table_mutex_;

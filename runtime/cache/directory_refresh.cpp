@@ -157,6 +157,7 @@ void Directory::read_entries(Known& known) {
         const EntryReader::News news = known.reader->read(is_final);
         for (const Entry& entry : news.entries) records_.insert({known.segment, entry});
         corrupt_ += news.bad;
+        if (is_sealed && news.bad > 0) damage_.found(segment.header().identity, news.bad, 0);
         known.is_counted = known.is_counted || is_final;
     }
     if (!is_sealed) return;

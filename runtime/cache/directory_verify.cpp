@@ -129,7 +129,9 @@ class Directory::Verifier {
 };
 
 Directory::Verification Directory::verify(const Progress& progress) {
-    return Verifier(*this, progress).run();
+    Verification result = Verifier(*this, progress).run();
+    give_back();
+    return result;
 }
 
 }  // namespace hocket::cache

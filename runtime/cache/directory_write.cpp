@@ -46,6 +46,7 @@ std::optional<Room> Directory::begin_room(const std::shared_ptr<Segment>& segmen
 
 std::shared_ptr<Segment> Directory::create(Pen& pen, std::uint64_t bytes) {
     if (is_closed_ || !options_.writable || !pen.trouble.may_try()) return {};
+    give_back();
     Creation creation = create_segment(files_, options_.folder,
                                        {options_.dataset, options_.label, options_.limit_bytes, bytes});
     take(creation.adoption);
@@ -164,6 +165,7 @@ void Directory::close() {
     }
     for (const auto& segment : segments())
         if (segment->is_owned() && !segment->is_sealed()) seal(segment);
+    give_back();
 }
 
 }  // namespace hocket::cache

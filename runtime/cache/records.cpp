@@ -24,6 +24,15 @@ std::optional<Record> Records::find(std::uint64_t key) const {
     return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
+bool Records::contains(const Segment& segment, const Entry& entry) const {
+    const Shard& shard = shards_[shard_of(entry.key)];
+    const std::shared_lock lock(shard.mutex);
+    const Record* const found = shard.first.find(entry.key);
+    if (found != nullptr && is_same(*found, segment, entry)) return true;
+    const auto [begin, end] = shard.waiting.equal_range(entry.key);
+    return std::any_of(begin, end, [&](const auto& each) { return is_same(each.second, segment, entry); });
+}
+
 void Records::insert(const Record& record) {
     Shard& shard = shards_[shard_of(record.entry.key)];
     const std::unique_lock lock(shard.mutex);

@@ -19,6 +19,7 @@ namespace hocket::cache {
 class Records {
   public:
     std::optional<Record> find(std::uint64_t key) const;
+    bool contains(const Segment& segment, const Entry& entry) const;
     // If the key is there already, the record waits behind that until it is erased.
     void insert(const Record& record);
     bool erase(const Segment& segment, const Entry& entry);  // false: it was not there

@@ -1,5 +1,10 @@
-// Damaged files: nothing wrong is ever returned, and what is not damaged can be read.
+// Damaged files: nothing wrong is ever returned, what is not damaged can be read, and what is damaged gives
+// its space back.
+#include <signal.h>
 #include <sys/file.h>
+
+#include <atomic>
+#include <set>
 
 #include "runtime/cache/directory.hpp"
 #include "tests/runtime/cache/folders.hpp"
@@ -213,4 +218,215 @@ TEST_CASE("verify finds payloads that have changed, says where, and can be stopp
     CHECK_FALSE(directory.find(7));
     CHECK(directory.stats().corrupt == 1);
     CHECK(directory.stats().records == 49);
+}
+
+// ---- Space ----------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::uint64_t KiB = 1024, MiB = 1024 * KiB;
+
+// Samples on the disk, some of them damaged there.
+class Ward {
+  public:
+    static constexpr std::uint64_t limit = 8 * MiB;
+
+    // Of small samples and large ones.
+    static std::uint64_t size_of(std::uint64_t key) { return key % 2 ? 100 + key : 20'000 + key; }
+
+    explicit Ward(std::uint64_t samples, const std::string& below = std::filesystem::temp_directory_path())
+        : folder(below) {
+        Directory directory(files, options_for(folder.path(), limit));
+        for (std::uint64_t key = 0; key < samples; ++key) {
+            REQUIRE(put(directory, files, key, payload_of(key, size_of(key))));
+            right.insert(key);
+        }
+    }
+
+    // Overwrites the bodies of all samples but of one in `each`; 0: of all.
+    void damage_all_but_one_in(std::uint64_t each) {
+        Directory directory(files, options_for(folder.path(), 0, false));
+        for (const std::uint64_t key : directory.keys()) {
+            if (each != 0 && key / 2 % each == 0) continue;
+            const Place place = *directory.find(key);
+            const Descriptor fd(files.open(place.segment->path(), O_RDWR));
+            const Bytes garbage(place.entry.bytes, std::byte{0x5a});
+            REQUIRE(files.write(fd.get(), garbage.data(), garbage.size(), place.entry.offset) ==
+                    static_cast<std::int64_t>(garbage.size()));
+            right.erase(key);
+        }
+    }
+
+    // Gets all that it knows: what is damaged is found.
+    void read_all(Directory& directory) const {
+        for (const std::uint64_t key : directory.keys()) {
+            const auto payload = get(directory, files, key);
+            REQUIRE(payload.has_value() == right.contains(key));
+            if (payload) REQUIRE(*payload == payload_of(key, size_of(key)));
+        }
+    }
+
+    void check() const {
+        Directory directory(files, options_for(folder.path(), limit, false));
+        check(directory);
+    }
+    void check(Directory& directory) const {
+        for (const std::uint64_t key : right)
+            REQUIRE(get(directory, files, key) == payload_of(key, size_of(key)));
+    }
+
+    std::uint64_t bytes() const { return folder_bytes(folder.path()); }
+    // What the right samples may take up: their own pages, one more each, and indices, lock and footers.
+    std::uint64_t fair_bytes() const {
+        std::uint64_t fair = files_with(folder.path(), ".seg").size() * 4 * page + 2 * page;
+        for (const std::uint64_t key : right) fair += align_up(size_of(key), page) + page;
+        return fair;
+    }
+
+    const Files files;
+    const TemporaryFolder folder;
+    std::set<std::uint64_t> right;  // keys
+};
+
+}  // namespace
+
+TEST_CASE("what is damaged gives its space back, and what is right stays, for others who read it, too") {
+    for (const bool by_verify : {false, true}) {
+        Ward ward(300);
+        ward.damage_all_but_one_in(10);
+        const std::uint64_t before = ward.bytes();
+        REQUIRE(ward.fair_bytes() < before / 4);
+        Directory other(ward.files, options_for(ward.folder.path(), Ward::limit));
+        {
+            Directory directory(ward.files, options_for(ward.folder.path(), Ward::limit));
+            CHECK(directory.stats().damage == "");
+            by_verify ? void(directory.verify(nullptr)) : ward.read_all(directory);
+            if (!by_verify) directory.close();
+            CHECK(ward.bytes() <= ward.fair_bytes());
+            const std::string damage = directory.stats().damage;
+            CHECK(damage.find(ward.folder.path() + ": 270 records (") == 0);
+            CHECK(damage.find("; " + std::to_string(before - ward.bytes()) +
+                              " bytes of the disk were given back for them so far;") != std::string::npos);
+            ward.check(directory);
+        }
+        ward.read_all(other);
+        ward.check(other);
+        ward.check();
+        other.close();
+        CHECK(ward.bytes() <= ward.fair_bytes());
+        ward.check();
+    }
+}
+
+TEST_CASE("a segment in which nothing right is left goes, and others who have it open go on") {
+    Ward ward(40);
+    ward.damage_all_but_one_in(0);
+    Directory other(ward.files, options_for(ward.folder.path(), Ward::limit));
+    {
+        Directory directory(ward.files, options_for(ward.folder.path(), Ward::limit));
+        directory.verify(nullptr);
+        CHECK(files_with(ward.folder.path(), ".seg").empty());
+        CHECK(directory.stats().segments == 0);
+        REQUIRE(put(directory, ward.files, 1, payload_of(1, 5000)));
+    }
+    ward.read_all(other);
+    other.flush();  // looks at what has changed
+    CHECK(get(other, ward.files, 1) == payload_of(1, 5000));
+    CHECK(other.stats().segments == 1);
+}
+
+TEST_CASE("a folder that is full of what is damaged takes new samples as soon as that is known") {
+    Ward ward(600);
+    const std::uint64_t full = ward.bytes();
+    ward.damage_all_but_one_in(20);
+    Directory directory(ward.files, options_for(ward.folder.path(), full));
+    ward.read_all(directory);
+    for (std::uint64_t key = 1000; key < 1100; ++key) {
+        REQUIRE(put(directory, ward.files, key, payload_of(key, 20'000)));
+        REQUIRE(ward.bytes() <= full);
+    }
+    CHECK(directory.stats().trouble == "");
+    ward.check(directory);
+}
+
+TEST_CASE("what was read wrong once, or cannot be read just now, keeps its space") {
+    Ward ward(100);
+    const std::uint64_t before = ward.bytes();
+    for (const bool fails_again : {false, true}) {
+        std::atomic<bool> fails = false;
+        const Files files([&](FileCall call, const std::string&) {
+            return fails && call == FileCall::read ? Fault{EIO, UINT64_MAX} : Fault{};
+        });
+        Directory directory(files, options_for(ward.folder.path(), Ward::limit));
+        for (const std::uint64_t key : directory.keys()) directory.forget(*directory.find(key));
+        CHECK(directory.keys().empty());
+        fails = fails_again;
+        directory.close();
+    }
+    CHECK(ward.bytes() == before);
+    CHECK(files_with(ward.folder.path(), ".seg").size() > 0);
+    ward.check();
+}
+
+TEST_CASE("payloads whose index entries are damaged give their space back, too") {
+    Ward ward(60);
+    const std::uint64_t before = ward.bytes();
+    for (const std::string& path : files_with(ward.folder.path(), ".seg")) {
+        const Descriptor fd(ward.files.open(path, O_RDWR));
+        const Bytes garbage(10 * entry_bytes, std::byte{0x5a});
+        ward.files.write(fd.get(), garbage.data(), garbage.size(), entry_offset(5));
+    }
+    ward.right.clear();
+    {
+        Directory directory(ward.files, options_for(ward.folder.path(), Ward::limit));
+        for (const std::uint64_t key : directory.keys()) ward.right.insert(key);
+        REQUIRE(ward.right.size() == 40);
+    }
+    CHECK(ward.bytes() + 10 * 20'000 - 2 * page <= before);
+    ward.check();
+}
+
+TEST_CASE("who may not write gives nothing back") {
+    Ward ward(60);
+    ward.damage_all_but_one_in(5);
+    const std::uint64_t before = ward.bytes();
+    {
+        Directory directory(ward.files, options_for(ward.folder.path(), 0, false));
+        directory.verify(nullptr);
+        CHECK(directory.stats().damage.find("48 records") != std::string::npos);
+    }
+    CHECK(ward.bytes() == before);
+}
+
+TEST_CASE("a process that is killed at any file call while it gives space back costs nothing that is right") {
+    for (const std::uint64_t each : {0, 4}) {
+        int killed = 0, nth = 0;
+        for (bool is_killed = true; is_killed; ++nth) {
+            Ward ward(24, fast_folder());
+            ward.damage_all_but_one_in(each);
+            const pid_t child = ::fork();
+            if (child == 0) {
+                int calls = -1;  // counted from when all is found
+                const Files files([&](FileCall, const std::string&) {
+                    if (calls >= 0 && calls++ == nth) ::kill(::getpid(), SIGKILL);
+                    return Fault{};
+                });
+                Directory directory(files, options_for(ward.folder.path(), Ward::limit));
+                for (const std::uint64_t key : directory.keys()) get(directory, files, key);
+                calls = 0;
+                directory.close();
+                ::_exit(0);
+            }
+            int status = 0;
+            REQUIRE(::waitpid(child, &status, 0) == child);
+            is_killed = WIFSIGNALED(status);
+            killed += is_killed;
+            ward.check();
+            Directory next(ward.files, options_for(ward.folder.path(), Ward::limit));
+            next.verify(nullptr);
+            CHECK(ward.bytes() <= ward.fair_bytes());
+            ward.check(next);
+        }
+        CHECK(killed > 10);
+    }
 }
