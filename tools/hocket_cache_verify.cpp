@@ -17,11 +17,22 @@ namespace {
 
 constexpr std::size_t most_findings = 100;
 
+// Where a sample comes from once the disk has no right copy of it.
+enum class Origin { source, put_alone, unknown };
+
+// key: nothing if its index entry is damaged.
+Origin origin_of(std::optional<std::uint64_t> key, std::optional<std::uint64_t> source_samples) {
+    if (source_samples == 0) return Origin::put_alone;
+    if (!key || !source_samples) return Origin::unknown;
+    return *key < *source_samples ? Origin::source : Origin::put_alone;
+}
+
 struct Findings {
     std::uint64_t segments = 0, samples = 0, bytes = 0, bad_segments = 0, bad_samples = 0;
-    std::uint64_t replaced_samples = 0;  // damaged, but right elsewhere in the folder
-    std::vector<std::string> texts;      // the first hundred
-    std::vector<std::string> foreign;    // see FolderListing
+    std::uint64_t in_source = 0, only_put = 0;  // of the bad samples; of the others it is not known
+    std::uint64_t replaced_samples = 0;         // damaged, but right elsewhere in the folder
+    std::vector<std::string> texts;             // the first hundred
+    std::vector<std::string> foreign;           // see FolderListing
 
     bool is_loss() const { return bad_segments + bad_samples > 0; }
     void add(std::string text) {
@@ -31,7 +42,7 @@ struct Findings {
 
 struct BadRecord {
     cache::Digest dataset;
-    std::uint64_t key;
+    std::optional<std::uint64_t> key;  // nothing: not even that can be read
     std::string text;
 };
 
@@ -69,12 +80,16 @@ class Verifier {
     }
 
     void check(const std::string& path, const SegmentReader& segment) {
+        const auto source_samples = segment.header().source_samples;
+        if (source_samples) source_samples_[segment.header().dataset] = source_samples;
         const bool is_index_right = segment.visit([&](auto slot, const std::optional<cache::Entry>& entry) {
             ++records_;
             if (entry)
                 check(path, segment, *entry);
             else
-                add_bad_sample(fmt::format("{}: the index entry in slot {} is damaged", path, slot));
+                bad_records_.push_back(
+                    {segment.header().dataset, std::nullopt,
+                     fmt::format("{}: the index entry in slot {} is damaged", path, slot)});
             return !is_stopped_;
         });
         if (is_index_right) return;
@@ -99,8 +114,8 @@ class Verifier {
     // Only now: the record that replaces a damaged one may lie in any segment.
     void judge() {
         for (const BadRecord& bad : bad_records_) {
-            if (!right_keys_[bad.dataset].contains(bad.key)) {
-                add_bad_sample(bad.text);
+            if (!bad.key || !right_keys_[bad.dataset].contains(*bad.key)) {
+                add_bad_sample(bad);
                 continue;
             }
             ++findings_.replaced_samples;
@@ -110,15 +125,19 @@ class Verifier {
         for (const auto& [dataset, keys] : right_keys_) findings_.samples += keys.size();
     }
 
-    void add_bad_sample(std::string text) {
+    void add_bad_sample(const BadRecord& bad) {
+        const Origin origin = origin_of(bad.key, source_samples_[bad.dataset]);
         ++findings_.bad_samples;
-        findings_.add(std::move(text));
+        findings_.in_source += origin == Origin::source;
+        findings_.only_put += origin == Origin::put_alone;
+        findings_.add(bad.text + (origin == Origin::put_alone ? "; it was put, and is in no source" : ""));
     }
 
     Signals& signals_;
     Progress progress_;
     Findings findings_;
     std::map<cache::Digest, std::unordered_set<std::uint64_t>> right_keys_;  // by dataset
+    std::map<cache::Digest, std::optional<std::uint64_t>> source_samples_;   // by dataset
     std::vector<BadRecord> bad_records_;
     std::uint64_t all_bytes_ = 0, done_bytes_ = 0, records_ = 0;
     std::vector<std::byte> buffer_;
@@ -133,17 +152,38 @@ void print_json(const std::string& folder, const Findings& findings, bool is_com
                                       {"sample_bytes", findings.bytes},
                                       {"bad_segments", findings.bad_segments},
                                       {"bad_samples", findings.bad_samples},
+                                      {"bad_samples_in_source", findings.in_source},
+                                      {"bad_samples_only_put", findings.only_put},
                                       {"replaced_samples", findings.replaced_samples},
                                       {"findings", findings.texts},
                                       {"foreign", findings.foreign}};
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+// How much is damaged, and what happens to it.
+std::string loss_text(const Findings& findings) {
+    std::string text = fmt::format("{} and {} damaged", count_text(findings.bad_segments, "segment"),
+                                   count_text(findings.bad_samples, "sample"));
+    const std::uint64_t unknown = findings.bad_samples - findings.in_source - findings.only_put;
+    if (findings.in_source > 0)
+        text +=
+            fmt::format("; {} will be read from the source again when a job needs {}",
+                        count_text(findings.in_source, "sample"), findings.in_source == 1 ? "it" : "them");
+    if (findings.only_put > 0)
+        text +=
+            fmt::format("; {} put, and in no source: put {} again",
+                        count_text(findings.only_put, "sample") + (findings.only_put == 1 ? " was" : " were"),
+                        findings.only_put == 1 ? "it" : "them");
+    if (unknown > 0)
+        text += fmt::format("; {} will be read from the source again, if the source has {}",
+                            count_text(unknown, "sample"), unknown == 1 ? "it" : "them");
+    if (findings.bad_segments > 0)
+        text += "; what the damaged segments held besides will be read from the source again, if it has it";
+    return text + "; the next job that meets the damage gives its disk space back";
+}
+
 std::string verdict(const Findings& findings, bool is_complete) {
-    if (findings.is_loss())
-        return fmt::format("{} and {} damaged; they are read from the source again when a job needs them",
-                           count_text(findings.bad_segments, "segment"),
-                           count_text(findings.bad_samples, "sample"));
+    if (findings.is_loss()) return loss_text(findings);
     const char* right = is_complete ? "all are right" : "what was checked so far is right";
     if (findings.replaced_samples == 0) return right;
     return fmt::format("{}: {} damaged, but right elsewhere in the folder, so nothing is lost", right,

@@ -52,7 +52,8 @@ Cache::Cache(CacheOptions options)
                                     .limit_bytes = limit,
                                     .dataset = dataset_,
                                     .label = label_of(options_),
-                                    .writable = writable};
+                                    .writable = writable,
+                                    .source_samples = options_.source ? options_.source->count() : 0};
         directory_ = std::make_unique<Directory>(files_, disk);
     }
     loader_ = std::make_unique<Loader>(options_, files_, memory_, directory_.get(), counters_);

@@ -94,9 +94,10 @@ void make_in(std::uint64_t room, const Files& files, const std::string& folder, 
         const auto size = plan_segment(request.payload_bytes, request.limit, at_most);
         if (!size && !error) creation.trouble = limit_text(folder, request, room);
         if (!size) break;
-        error = make_file(files, folder, request.payload_bytes < small_payload,
-                          {request.dataset, {}, size->file_bytes, size->slots, 0, request.label},
-                          creation.segment);
+        error = make_file(
+            files, folder, request.payload_bytes < small_payload,
+            {request.dataset, {}, size->file_bytes, size->slots, 0, request.label, request.source_samples},
+            creation.segment);
         if (error != -ENOSPC) break;
         at_most = size->file_bytes / 2;
     }

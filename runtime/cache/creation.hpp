@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/cache/adoption.hpp"
@@ -22,9 +23,10 @@ struct Creation {
 
 struct SegmentRequest {
     Digest dataset;
-    std::string label;            // of the dataset
-    std::uint64_t limit;          // of the folder in bytes, 0: none
-    std::uint64_t payload_bytes;  // of a payload that it must have room for
+    std::string label;                                           // of the dataset
+    std::uint64_t limit;                                         // of the folder in bytes, 0: none
+    std::uint64_t payload_bytes;                                 // of a payload that it must have room for
+    std::optional<std::uint64_t> source_samples = std::nullopt;  // see SegmentHeader
 };
 
 // Waits for the folder's lock, at most folder_patience.

@@ -60,6 +60,7 @@ struct DirectoryOptions {
     Digest dataset{};
     std::string label;  // of the dataset: see SegmentHeader
     bool writable = true;
+    std::optional<std::uint64_t> source_samples = std::nullopt;  // see SegmentHeader
 };
 
 // Counts since it was opened, and facts.

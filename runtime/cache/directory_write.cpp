@@ -47,8 +47,9 @@ std::optional<Room> Directory::begin_room(const std::shared_ptr<Segment>& segmen
 std::shared_ptr<Segment> Directory::create(Pen& pen, std::uint64_t bytes) {
     if (is_closed_ || !options_.writable || !pen.trouble.may_try()) return {};
     give_back();
-    Creation creation = create_segment(files_, options_.folder,
-                                       {options_.dataset, options_.label, options_.limit_bytes, bytes});
+    Creation creation = create_segment(
+        files_, options_.folder,
+        {options_.dataset, options_.label, options_.limit_bytes, bytes, options_.source_samples});
     take(creation.adoption);
     evicted_ += creation.evicted;
     if (!creation.segment) {

@@ -22,7 +22,8 @@ struct HeaderImage {
     Digest dataset, identity;
     std::uint64_t file_bytes, slots, unit, label_bytes;
     std::array<char, most_label_bytes> label;
-    std::array<std::byte, segment_page - 88 - most_label_bytes> zero;
+    std::array<std::byte, segment_page - 96 - most_label_bytes> zero;
+    std::uint64_t source_samples;  // and one; 0: unknown
     std::uint64_t checksum;
 };
 struct EntryImage {
@@ -81,6 +82,7 @@ void encode_header(const SegmentHeader& header, Page& page) {
                       label.size(),
                       {},
                       {},
+                      header.source_samples ? *header.source_samples + 1 : 0,
                       0};
     label.copy(image.label.data(), label.size());
     image.checksum = checksum_of(image, header.identity, 0);
@@ -92,8 +94,9 @@ std::optional<SegmentHeader> decode_header(std::span<const std::byte> page) {
     if (!image || image->magic != header_magic || image->version != segment_version) return {};
     if (image->checksum != checksum_of(*image, image->identity, 0)) return {};
     if (image->label_bytes > image->label.size()) return {};
-    const SegmentHeader header{image->dataset, image->identity, image->file_bytes,
-                               image->slots,   image->unit,     {image->label.data(), image->label_bytes}};
+    SegmentHeader header{image->dataset, image->identity, image->file_bytes,
+                         image->slots,   image->unit,     {image->label.data(), image->label_bytes}};
+    if (image->source_samples > 0) header.source_samples = image->source_samples - 1;
     return is_sane(header) ? std::optional(header) : std::nullopt;
 }
 

@@ -39,12 +39,16 @@ constexpr std::uint64_t footer_offset(std::uint64_t data_end) {
 }
 
 struct SegmentHeader {
-    Digest dataset;                     // of what the payloads come from
-    Digest identity;                    // random
-    std::uint64_t file_bytes;           // as allocated
-    std::uint64_t slots;                // of the index
-    std::uint64_t unit;                 // payloads begin at its multiples: a power of two from 8 to 64 KiB
-    std::string label;                  // for people: what the dataset is, as fit_label() makes it
+    Digest dataset;            // of what the payloads come from
+    Digest identity;           // random
+    std::uint64_t file_bytes;  // as allocated
+    std::uint64_t slots;       // of the index
+    std::uint64_t unit;        // payloads begin at its multiples: a power of two from 8 to 64 KiB
+    std::string label;         // for people: what the dataset is, as fit_label() makes it
+    // Of the dataset: keys below it are the source's, others come by puts alone. Nothing: unknown (a function
+    // has what it has; older segments don't say).
+    std::optional<std::uint64_t> source_samples = std::nullopt;
+
     std::uint64_t data_begin() const {  // the first multiple of 4096 behind the index
         return align_up(entry_offset(slots), segment_page);
     }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "capi/hocket.h"
 #include "tests/multi/process.hpp"
 #include "tests/support/test.hpp"
 
@@ -281,6 +282,75 @@ TEST_CASE("verify finds every kind of damage, says where, and warm loads what is
     const auto again = warm(place);
     CHECK(again.exit_code == 0);
     CHECK_THAT(again.out, Contains("100 of 100 samples on disk, 99 of them before; 1 ("));
+}
+
+namespace {
+
+// What a job leaves that gets sample 3, if there is a source, and puts sample 1000.
+void get_and_put(const std::string& folder, hkt_cache_options how) {
+    const std::string text = "a put sample";
+    how.folder = folder.c_str();
+    how.memory_bytes = 8 << 20;
+    how.disk_bytes = 100 << 20;
+    hkt_cache* cache = nullptr;
+    REQUIRE(hkt_cache_open(&how, &cache) == HKT_SUCCESS);
+    if (how.source != nullptr) {
+        hkt_sample sample;
+        REQUIRE(hkt_cache_get(cache, 3, &sample) == HKT_SUCCESS);
+        hkt_cache_release(cache, &sample, 1);
+    }
+    REQUIRE(hkt_cache_put(cache, 1000, text.data(), text.size()) == HKT_SUCCESS);
+    hkt_cache_close(cache);
+}
+
+void damage_text(const Place& place, const std::string& text) {
+    for (const std::string& path : place.segments())
+        if (const std::size_t at = read(path).find(text); at != std::string::npos) damage(path, at);
+}
+
+hkt_status read_nothing(void*, uint64_t, hkt_cache_value*) {
+    return HKT_ERROR_NOT_FOUND;
+}
+
+}  // namespace
+
+TEST_CASE("verify tells what the source has still from what only a put brought") {
+    const Place place;
+    place.write_samples(5);
+    const std::string source = place.source();
+    hkt_cache_options how = HKT_CACHE_OPTIONS_INIT;
+    how.source = source.c_str();
+    get_and_put(place.cache(), how);
+    damage_text(place, "sample 0003");
+    damage_text(place, "a put sample");
+    const auto found = json_of(run({"verify", place.cache(), "--json"}));
+    CHECK(found["bad_samples"] == 2);
+    CHECK(found["bad_samples_in_source"] == 1);
+    CHECK(found["bad_samples_only_put"] == 1);
+    CHECK_THAT(run({"verify", place.cache()}).out,
+               Contains("fails its checksum; it was put, and is in no source\n") &&
+                   Contains("; 1 sample will be read from the source again when a job needs it;") &&
+                   Contains("; 1 sample was put, and in no source: put it again;"));
+}
+
+TEST_CASE("verify promises nothing of a cache without a source, and little of one with a function") {
+    for (const bool has_function : {false, true}) {
+        const Place place;
+        hkt_cache_options how = HKT_CACHE_OPTIONS_INIT;
+        how.dataset = "numbers";
+        if (has_function) how.read = read_nothing;
+        get_and_put(place.cache(), how);
+        damage_text(place, "a put sample");
+        const auto found = json_of(run({"verify", place.cache(), "--json"}));
+        CHECK(found["bad_samples"] == 1);
+        CHECK(found["bad_samples_in_source"] == 0);
+        CHECK(found["bad_samples_only_put"] == (has_function ? 0 : 1));
+        const std::string text = run({"verify", place.cache()}).out;
+        CHECK_THAT(text, !Contains("when a job needs it"));
+        CHECK_THAT(text, Contains(has_function
+                                      ? "; 1 sample will be read from the source again, if the source has it;"
+                                      : "; 1 sample was put, and in no source: put it again;"));
+    }
 }
 
 TEST_CASE("a damaged sample that lies elsewhere, too, is no loss, and no second sample") {

@@ -111,6 +111,27 @@ TEST_CASE("each segment says in words what it holds") {
     CHECK(label("words v2", true) == "words v2 from " + source.path());
 }
 
+TEST_CASE("each segment says how many samples are the source's, if that is known") {
+    const TemporaryFolder source;
+    std::ofstream(source / "a") << "a sample";
+    Slow function;
+    const auto samples = [&](std::unique_ptr<Source> of) {
+        const TemporaryFolder folder;
+        CacheOptions options = over(function, folder.path());
+        options.source = std::move(of);
+        {
+            Cache cache(std::move(options));
+            cache.put(7, std::vector<std::byte>(10));
+        }
+        for (const auto& file : std::filesystem::directory_iterator(folder.path()))
+            if (file.path().extension() == ".seg") return header_of(file.path()).source_samples;
+        throw std::runtime_error("no segment");
+    };
+    CHECK(samples(open_folder(source.path())) == 1);
+    CHECK(samples(nullptr) == 0);
+    CHECK_FALSE(samples(callback_source("function")));
+}
+
 TEST_CASE("threads that want the same sample load it once") {
     const TemporaryFolder folder;
     Slow source;

@@ -58,6 +58,13 @@ TEST_CASE("headers, entries and footers come back as they were written") {
     CHECK(read->slots == header.slots);
     CHECK(read->unit == header.unit);
     CHECK(read->label == header.label);
+    CHECK_FALSE(read->source_samples);
+    for (const std::uint64_t samples : {0, 1, 1000}) {
+        SegmentHeader of_source = header;
+        of_source.source_samples = samples;
+        encode_header(of_source, page);
+        CHECK(decode_header(page)->source_samples == samples);
+    }
     CHECK(read->data_begin() == 8192);
 
     const auto entry_read = decode_entry(header, 5, encoded(5));
