@@ -38,10 +38,11 @@ std::string Damage::text(const std::string& folder) const {
     const std::scoped_lock lock(mutex_);
     if (records_ == 0) return "";
     return fmt::format(
-        "{}: {} records ({} bytes) proved damaged since the cache was opened, and are read from the source "
-        "again if it has them; {} bytes of the disk were given back for them so far{}{}; see the kernel's "
+        "{}: {} record{} ({} bytes) proved damaged since the cache was opened, and will be read from the "
+        "source "
+        "again, if it has them; {} bytes of the disk were given back for them so far{}{}; see the kernel's "
         "log for the state of the disk, and hocket-cache verify",
-        folder, records_, bytes_, freed_bytes_,
+        folder, records_, records_ == 1 ? "" : "s", bytes_, freed_bytes_,
         why_not_freed_.empty() ? "" : ", and some cannot be: ", why_not_freed_);
 }
 

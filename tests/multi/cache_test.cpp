@@ -333,6 +333,28 @@ TEST_CASE("verify tells what the source has still from what only a put brought")
                    Contains("; 1 sample was put, and in no source: put it again;"));
 }
 
+TEST_CASE("a job says how much on the disk is damaged, and what became of its space") {
+    const Place place;
+    hkt_cache_options how = HKT_CACHE_OPTIONS_INIT;
+    get_and_put(place.cache(), how);
+    damage_text(place, "a put sample");
+    const std::string folder = place.cache();
+    how.folder = folder.c_str();
+    hkt_cache* cache = nullptr;
+    REQUIRE(hkt_cache_open(&how, &cache) == HKT_SUCCESS);
+    hkt_sample sample;
+    CHECK(hkt_cache_get(cache, 1000, &sample) == HKT_ERROR_NOT_FOUND);
+    hkt_cache_verification verification;
+    REQUIRE(hkt_cache_verify(cache, nullptr, nullptr, &verification, sizeof verification) == HKT_SUCCESS);
+    hkt_cache_stats stats;
+    REQUIRE(hkt_cache_get_stats(cache, &stats, sizeof stats) == HKT_SUCCESS);
+    CHECK_THAT(stats.damage, Contains(folder + ": 1 record (12 bytes) proved damaged") &&
+                                 Contains("bytes of the disk were given back for them so far"));
+    CHECK(std::string(stats.trouble) == stats.damage);
+    CHECK(place.segments().empty());
+    hkt_cache_close(cache);
+}
+
 TEST_CASE("verify promises nothing of a cache without a source, and little of one with a function") {
     for (const bool has_function : {false, true}) {
         const Place place;
