@@ -287,5 +287,6 @@ int main(int argc, char** argv) {
     free(test);
     free(keys);
     free_words(&list);
+    if (fflush(stdout) != 0 || ferror(stdout)) fail("not all output could be written");
     return 0;
 }

@@ -16,6 +16,7 @@
 #include "tools/hocket_bench_options.hpp"
 #include "tools/hocket_bench_report.hpp"
 #include "tools/hocket_bench_time.hpp"
+#include "tools/tool.hpp"
 
 namespace hocket::bench {
 namespace {
@@ -109,7 +110,7 @@ void run_table(const Options& options, hkt_comm* comm, Method method, hkt_type t
     std::vector<Plan> plans;
     for (hkt_executor executor : options.executors) {
         plans.push_back(make_plan(comm, options, type, op, root, executor));
-        if (options.verbose && rank == 0) fmt::print(stderr, "{}\n", hkt_plan_explain(plans.back().get()));
+        if (options.verbose && rank == 0) tools::say("{}", hkt_plan_explain(plans.back().get()));
     }
     Bench bench(options, comm, method);
     for (const Layout& layout :
@@ -190,13 +191,9 @@ int run(Options options) {
 int main(int argc, char** argv) {
     const char* rank = std::getenv("RANK");
     const bool quiet = rank != nullptr && std::atoi(rank) != 0;
-    int exit_code = 0;
-    const auto options = hocket::bench::parse_options(argc, argv, quiet, exit_code);
-    if (!options) return exit_code;
-    try {
-        return hocket::bench::run(*options);
-    } catch (const std::exception& error) {
-        fmt::print(stderr, "hocket-bench: {}\n", error.what());
-        return 1;
-    }
+    return hocket::tools::run_tool("hocket-bench", [&] {
+        int exit_code = 0;
+        const auto options = hocket::bench::parse_options(argc, argv, quiet, exit_code);
+        return options ? hocket::bench::run(*options) : exit_code;
+    });
 }

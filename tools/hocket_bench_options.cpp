@@ -1,10 +1,14 @@
 #include "tools/hocket_bench_options.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <map>
 #include <sstream>
 #include <stdexcept>
+
+#include "runtime/log.hpp"
 
 namespace hocket::bench {
 namespace {
@@ -129,7 +133,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     } catch (const CLI::ParseError& error) {
         std::ostringstream out, err;
         exit_code = app.exit(error, out, err) == 0 ? 0 : 2;
-        if (!quiet) std::cout << out.str() << std::flush, std::cerr << err.str();
+        if (!quiet) fmt::print("{}", out.str()), write_log(err.str(), endless_patience);
         return std::nullopt;
     }
     options.collective = collectives.at(collective);

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "tools/hocket_bench_statistics.hpp"
+#include "tools/tool.hpp"
 
 namespace hocket::bench {
 namespace {
@@ -94,7 +95,7 @@ void Report::print_header() const {
     for (int way = 0; way < 2; ++way)
         fmt::print("  {:>7}  {:>6}  {:>6} {:>6}", "(us)", "(GB/s)", "(GB/s)", "");
     fmt::print("\n");
-    std::fflush(stdout);
+    tools::flush_output();
 }
 
 void Report::add(const Row& row) {
@@ -109,7 +110,7 @@ void Report::add(const Row& row) {
     if (!options_.verbose) return;
     std::istringstream lines(row.schedule);
     for (std::string line; std::getline(lines, line);) fmt::print("#   {}\n", line);
-    std::fflush(stdout);
+    tools::flush_output();
 }
 
 void Report::print_footer() const {
@@ -127,7 +128,7 @@ void Report::print_footer() const {
                    comparison.from_bytes);
     }
     fmt::print("#\n");
-    std::fflush(stdout);
+    tools::flush_output();
 }
 
 std::int64_t Report::wrong() const {

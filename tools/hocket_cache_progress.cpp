@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <string_view>
 
+#include "runtime/log.hpp"
 #include "tools/hocket_cache_texts.hpp"
 
 namespace hocket::cache_tool {
@@ -26,6 +27,11 @@ std::size_t terminal_columns() {
 std::string bar(double share, std::size_t width) {
     const auto full = static_cast<std::size_t>(share * static_cast<double>(width));
     return fmt::format("[{}{}] ", std::string(full, '='), std::string(width - full, ' '));
+}
+
+// Beside the work: whoever does not read it keeps nothing from going on.
+void draw(std::string_view text) {
+    write_log(text, log_patience);
 }
 
 }  // namespace
@@ -68,12 +74,12 @@ void Progress::show(const Step& step) {
         speed > 0 ? static_cast<double>(step.all - std::min(step.all, step.done)) / speed : 0);
     const std::string line = progress_line(step, per_second(before.step.bytes, step.bytes), left,
                                            is_terminal_ ? terminal_columns() : 200, is_terminal_);
-    fmt::print(stderr, "{}{}{}", is_terminal_ ? "\r" : "", line, is_terminal_ ? "\x1b[K" : "\n");
+    draw(fmt::format("{}{}{}", is_terminal_ ? "\r" : "", line, is_terminal_ ? "\x1b[K" : "\n"));
     is_drawn_ = is_terminal_;
 }
 
 void Progress::clear() {
-    if (is_drawn_) fmt::print(stderr, "\r\x1b[K");
+    if (is_drawn_) draw("\r\x1b[K");
     is_drawn_ = false;
 }
 

@@ -11,6 +11,7 @@
 #include "tools/hocket_cache_commands.hpp"
 #include "tools/hocket_cache_handle.hpp"
 #include "tools/hocket_cache_texts.hpp"
+#include "tools/tool.hpp"
 
 namespace hocket::cache_tool {
 namespace {
@@ -55,14 +56,14 @@ int serve(const Options& options, Signals& signals) {
     fmt::print("clients: HOCKET_CACHE_SERVERS={} and the same HOCKET_SECRET{}; stop with Ctrl-C\n",
                address_text(name_for_clients(options.host), port),
                options.dataset.empty() ? "" : fmt::format(", dataset \"{}\"", options.dataset));
-    std::fflush(stdout);
+    tools::flush_output();
 
     const bool is_terminal = isatty(STDOUT_FILENO) == 1;
     while (signals.wait(status_every) == 0) {
         if (!is_terminal) continue;
         fmt::print("{:%H:%M:%S}  {}\n", fmt::localtime(std::time(nullptr)),
                    status_text(stats_of(cache.get())));
-        std::fflush(stdout);
+        tools::flush_output();
     }
     fmt::print("ended; {}\n", status_text(stats_of(cache.get())));
     return 0;

@@ -11,6 +11,7 @@
 #include "tools/hocket_cache_folder.hpp"
 #include "tools/hocket_cache_progress.hpp"
 #include "tools/hocket_cache_texts.hpp"
+#include "tools/tool.hpp"
 
 namespace hocket::cache_tool {
 namespace {
@@ -210,7 +211,7 @@ int verify(const Options& options, Signals& signals) {
     else
         print_text(options.folder, findings, signal == 0, std::chrono::steady_clock::now() - start);
     if (signal != 0) {
-        fmt::print(stderr, "hocket-cache: interrupted; the rest was not checked\n");
+        tools::say("hocket-cache: interrupted; the rest was not checked");
         return 128 + signal;
     }
     return findings.is_loss() ? 1 : 0;

@@ -15,6 +15,7 @@
 #include "tools/hocket_cache_handle.hpp"
 #include "tools/hocket_cache_progress.hpp"
 #include "tools/hocket_cache_texts.hpp"
+#include "tools/tool.hpp"
 
 namespace hocket::cache_tool {
 namespace {
@@ -147,7 +148,7 @@ void print_result(const Options& options, const Loading& loading, const hkt_cach
 }
 
 void complain(const std::string& text) {
-    fmt::print(stderr, "hocket-cache: {}\n", text);
+    tools::say("hocket-cache: {}", text);
 }
 
 void complain_of_failures(const Loading& loading, const hkt_cache_stats& stats) {

@@ -17,6 +17,7 @@
 
 #include "tools/hocket_run_output.hpp"
 #include "tools/hocket_run_process.hpp"
+#include "tools/tool.hpp"
 
 namespace hocket::tools {
 namespace {
@@ -24,9 +25,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-constexpr int timeout_exit_code = 124;  // as timeout(1)
-constexpr Seconds kill_wait{1};         // between SIGTERM and SIGKILL
-constexpr Seconds give_up_wait{5};      // after SIGKILL: a process stuck in the kernel is left behind
+constexpr int timeout_exit_code = 124;  // as timeout(1), and the next one as its own failures
+constexpr int output_exit_code = 125;
+constexpr Seconds kill_wait{1};     // between SIGTERM and SIGKILL
+constexpr Seconds give_up_wait{5};  // after SIGKILL: a process stuck in the kernel is left behind
 
 Clock::time_point after(Seconds wait) {
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(wait);
@@ -70,6 +72,7 @@ class Job {
     void start();
     void poll_once();
     int poll_timeout_ms() const;
+    void look_at_stdout();
     void take_signals();
     void read_output(Rank& rank, int stream);
     void reap();
@@ -94,6 +97,7 @@ class Job {
     std::optional<std::size_t> first_failed_;
     Clock::time_point cause_until_{};  // until when a killed rank takes the first failure's place
     int interrupts_ = 0;
+    bool is_stdout_lost_ = false;
 };
 
 void Job::start() {
@@ -118,7 +122,7 @@ int Job::run() {
     try {
         start();
     } catch (const std::runtime_error& error) {
-        fmt::print(stderr, "hocket-run: {}\n", error.what());
+        tools::say("hocket-run: {}", error.what());
         signal_all(SIGKILL);
         return 127;
     }
@@ -144,12 +148,8 @@ void Job::poll_once() {
     poll(fds.data(), fds.size(), poll_timeout_ms());
     take_signals();
     for (int stream : {1, 2})
-        if (fds[stream].revents != 0 && !console_.write_some(stream)) {
-            // Nobody reads our output: what a program sees as SIGPIPE.
-            if (!result_) result_ = 128 + SIGPIPE;
-            if (stage_ < Stage::killed) enter(Stage::killed);
-            interrupts_ = 2;
-        }
+        if (fds[stream].revents != 0) console_.write_some(stream);
+    look_at_stdout();
     for (std::size_t i = 0; i < sources.size(); ++i)
         if (fds[3 + i].revents != 0) read_output(*sources[i].first, sources[i].second);
     reap();
@@ -163,6 +163,16 @@ int Job::poll_timeout_ms() const {
     if (next == Clock::time_point::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
     return static_cast<int>(std::clamp<long long>(left, 0, 1'000'000));
+}
+
+// A job whose output goes nowhere runs for nothing. What is lost on stderr is not what it was started for.
+void Job::look_at_stdout() {
+    if (is_stdout_lost_ || console_.stdout_error() == 0) return;
+    is_stdout_lost_ = true;
+    say(fmt::format("the output cannot be written (stdout): {}; ending the job",
+                    strerror(console_.stdout_error())));
+    if (!result_) result_ = output_exit_code;
+    if (stage_ < Stage::terminating && !finished()) enter(Stage::terminating);
 }
 
 void Job::take_signals() {
@@ -319,7 +329,8 @@ int main_of(int argc, char** argv) {
     app.prefix_command();
     app.footer(
         "Usage: hocket-run -n N [OPTIONS] PROGRAM [ARGS...]\n"
-        "Exit code: the first failing rank's (128 + signal if it was killed), 124 after a timeout, else 0.\n"
+        "Exit code: the first failing rank's (128 + signal if it was killed), 124 after a timeout, 125 if\n"
+        "the output cannot be written, else 0.\n"
         "The ranks get RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and\n"
         "HOCKET_SECRET; rank 0 gets a listening socket in HOCKET_LISTEN_FD.");
     try {
@@ -338,19 +349,14 @@ int main_of(int argc, char** argv) {
     job.captured = !no_prefix && (job.ranks > 1 || prefix_always);
     job.terminal = job.captured && isatty(STDOUT_FILENO);
     const char* secret = std::getenv("HOCKET_SECRET");
-    try {
-        job.secret = secret != nullptr && *secret != '\0' ? secret : random_secret();
-        listen_on_loopback(job);
-        return Job(job, limits).run();
-    } catch (const std::exception& error) {
-        fmt::print(stderr, "hocket-run: {}\n", error.what());
-        return 1;
-    }
+    job.secret = secret != nullptr && *secret != '\0' ? secret : random_secret();
+    listen_on_loopback(job);
+    return Job(job, limits).run();
 }
 
 }  // namespace
 }  // namespace hocket::tools
 
 int main(int argc, char** argv) {
-    return hocket::tools::main_of(argc, argv);
+    return hocket::tools::run_tool("hocket-run", [&] { return hocket::tools::main_of(argc, argv); });
 }

@@ -31,8 +31,8 @@ std::string_view visible(std::string_view line) {
 }  // namespace
 
 Console::Console()
-    : out_{STDOUT_FILENO, isatty(STDOUT_FILENO) == 1, ""},
-      err_{STDERR_FILENO, isatty(STDERR_FILENO) == 1, ""},
+    : out_{STDOUT_FILENO, isatty(STDOUT_FILENO) == 1},
+      err_{STDERR_FILENO, isatty(STDERR_FILENO) == 1},
       colour_(std::getenv("NO_COLOR") == nullptr) {}
 
 // Two queues to one terminal would mix up the live line.
@@ -47,6 +47,7 @@ void Console::append_line(Sink& sink, int rank, std::string_view text) {
 
 void Console::line(int stream, int rank, std::string_view text) {
     Sink& sink = sink_of(stream);
+    if (sink.error != 0) return;
     const bool covers_live = !live_text_.empty() && sink.terminal;
     if (covers_live) sink.queue += erase_line;
     append_line(sink, rank, text);
@@ -59,19 +60,22 @@ void Console::line(int stream, int rank, std::string_view text) {
 }
 
 void Console::live(int rank, std::string_view text) {
-    if (text == live_text_) return;
+    if (text == live_text_ || out_.error != 0) return;
     live_rank_ = rank;
     live_text_ = text;
     out_.queue += erase_line;
     append_line(out_, rank, text);
 }
 
-bool Console::write_some(int stream) {
+void Console::write_some(int stream) {
     Sink& sink = stream == 1 ? out_ : err_;
     // A pipe that polls as writable takes PIPE_BUF bytes without blocking.
     ssize_t written = write(sink.fd, sink.queue.data(), std::min<std::size_t>(sink.queue.size(), PIPE_BUF));
     if (written > 0) sink.queue.erase(0, written);
-    return written >= 0 || errno == EINTR || errno == EAGAIN;
+    if (written < 0 && errno != EINTR && errno != EAGAIN) {
+        sink.error = errno;
+        sink.queue.clear();
+    }
 }
 
 void LineReader::add(std::string_view bytes) {

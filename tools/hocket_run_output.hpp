@@ -8,7 +8,8 @@
 namespace hocket::tools {
 
 // hocket-run's stdout and stderr. Lines are queued and written when poll() says that there is room, so
-// that a reader who stalls never keeps hocket-run from its signals and deadlines.
+// that a reader who stalls never keeps hocket-run from its signals and deadlines. Once a stream has failed,
+// what is meant for it is dropped.
 class Console {
   public:
     Console();
@@ -24,14 +25,18 @@ class Console {
     bool pending(int stream) const { return !(stream == 1 ? out_ : err_).queue.empty(); }
     bool full() const { return out_.queue.size() + err_.queue.size() > (1u << 20); }
 
-    // Writes what fits without blocking; call it when poll() reports POLLOUT. False: nobody reads any more.
-    bool write_some(int stream);
+    // Writes what fits without blocking; call it when poll() reports POLLOUT.
+    void write_some(int stream);
+
+    // Why stdout takes nothing any more, an errno; 0: it does.
+    int stdout_error() const { return out_.error; }
 
   private:
     struct Sink {
         int fd;
         bool terminal;
-        std::string queue;
+        std::string queue = {};
+        int error = 0;  // that ended it
     };
     Sink& sink_of(int stream);
     void append_line(Sink& sink, int rank, std::string_view text);

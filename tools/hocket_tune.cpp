@@ -21,6 +21,7 @@
 #include "tools/hocket_bench_time.hpp"
 #include "tools/hocket_tune_options.hpp"
 #include "tools/hocket_tune_race.hpp"
+#include "tools/tool.hpp"
 
 namespace hocket::tune {
 namespace {
@@ -160,7 +161,7 @@ class Tuner {
         fmt::print("{:12}  {:14} {:9.1f}   {:14} {:9.1f}  {:6.2f}\n", result.bytes, result.fastest,
                    result.fastest_us, result.estimated, result.estimated_us,
                    result.estimated_us / result.fastest_us);
-        std::fflush(stdout);
+        tools::flush_output();
     }
 
     const Options& options_;
@@ -230,13 +231,9 @@ int run(Options options) {
 int main(int argc, char** argv) {
     const char* rank = std::getenv("RANK");
     const bool quiet = rank != nullptr && std::atoi(rank) != 0;
-    int exit_code = 0;
-    const auto options = hocket::tune::parse_options(argc, argv, quiet, exit_code);
-    if (!options) return exit_code;
-    try {
-        return hocket::tune::run(*options);
-    } catch (const std::exception& error) {
-        fmt::print(stderr, "hocket-tune: {}\n", error.what());
-        return 1;
-    }
+    return hocket::tools::run_tool("hocket-tune", [&] {
+        int exit_code = 0;
+        const auto options = hocket::tune::parse_options(argc, argv, quiet, exit_code);
+        return options ? hocket::tune::run(*options) : exit_code;
+    });
 }

@@ -9,6 +9,7 @@
 #include "runtime/error.hpp"
 #include "tools/schedc_check.hpp"
 #include "tools/schedc_explain.hpp"
+#include "tools/tool.hpp"
 
 using namespace hocket;
 
@@ -83,9 +84,7 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
     describe_timeout(app, options.timeout);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
     CLI::App app{"Checks and explains Hocket's schedules."};
     app.require_subcommand(1);
     tools::CheckOptions check;
@@ -95,14 +94,24 @@ int main(int argc, char** argv) {
     CLI::App* explain_app = app.add_subcommand("explain", "show what a rank does, with source lines");
     describe_check(*check_app, check);
     describe_explain(*explain_app, explain);
-    CLI11_PARSE(app, argc, argv);
     try {
-        check.search_path = explain.search_path = engine::resolve(engine::Choices{}).schedule_path;
-        return check_app->parsed() ? tools::run_check(check) : tools::run_explain(explain);
-    } catch (const dsl::DiagnosticError& error) {
-        fmt::print(stderr, "{}\n", error.what());
-    } catch (const std::exception& error) {
-        fmt::print(stderr, "error: {}\n", error.what());
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error);
     }
-    return 1;
+    check.search_path = explain.search_path = engine::resolve(engine::Choices{}).schedule_path;
+    return check_app->parsed() ? tools::run_check(check) : tools::run_explain(explain);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return tools::run_tool("error", [&] {
+        try {
+            return run(argc, argv);
+        } catch (const dsl::DiagnosticError& error) {
+            tools::say("{}", error.what());
+            return 1;
+        }
+    });
 }

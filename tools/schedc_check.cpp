@@ -10,6 +10,7 @@
 #include "dsl/bind.hpp"
 #include "dsl/compile.hpp"
 #include "dsl/diagnostic.hpp"
+#include "tools/tool.hpp"
 
 namespace hocket::tools {
 namespace {
@@ -67,11 +68,12 @@ class Checker {
             try {
                 check_file(path);
             } catch (const std::runtime_error& error) {
+                if (std::ferror(stdout)) throw;
                 complain(error);
             }
         }
         if (wrong_ > 0)
-            fmt::print(stderr, "{} of {} definitions refused\n", wrong_, wrong_ + right_);
+            say("{} of {} definitions refused", wrong_, wrong_ + right_);
         else if (!options_.quiet)
             fmt::print("{} definitions are right\n", right_);
         return wrong_ > 0;
@@ -184,6 +186,7 @@ class Checker {
         try {
             action();
         } catch (const std::runtime_error& error) {
+            if (std::ferror(stdout)) throw;  // no fault of the schedule
             complain(error);
         }
     }
@@ -191,7 +194,7 @@ class Checker {
     void complain(const std::runtime_error& error) {
         ++wrong_;
         // A schedule repeats what is said of its algorithm.
-        if (said_.insert(error.what()).second) fmt::print(stderr, "{}\n", error.what());
+        if (said_.insert(error.what()).second) say("{}", error.what());
     }
 
     void report(const std::string& path, const std::string& what, const std::string& where) {

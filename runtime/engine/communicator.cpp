@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 
 #include "dsl/compile.hpp"
 #include "dsl/diagnostic.hpp"
 #include "dsl/estimate.hpp"
 #include "runtime/engine/agreement.hpp"
+#include "runtime/log.hpp"
 #include "runtime/transport/own_address.hpp"
 
 namespace hocket::engine {
@@ -170,7 +170,7 @@ void Communicator::say_goodbye() {
         progress_->wait(progress_->start(make_meeting("destroy"), 1, &here, &all, goodbye_limit));
     } catch (const Error& error) {
         // The caller can be told no more, but wrong results must not pass unseen.
-        if (error.status() == Status::mismatch) std::fprintf(stderr, "hocket: %s\n", error.what());
+        if (error.status() == Status::mismatch) log_line("hocket: {}", error.what());
     } catch (const std::exception&) {  // no memory for it: leave at once
     }
 }
@@ -219,11 +219,10 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
         return checked;
     } catch (const Error& error) {
         if (rank() == 0 && !warned_.exchange(true))
-            fmt::print(stderr,
-                       "hocket: warning: {} is not run by {} as the tuning table {} says: {}\n"
-                       "  hint: run hocket-tune again, or set HOCKET_TUNING=off\n",
-                       dsl::name_of(request.collective), tuned->schedule, agreement_.tuning_file,
-                       error.what());
+            log_line(
+                "hocket: warning: {} is not run by {} as the tuning table {} says: {}\n"
+                "  hint: run hocket-tune again, or set HOCKET_TUNING=off",
+                dsl::name_of(request.collective), tuned->schedule, agreement_.tuning_file, error.what());
         return nullptr;
     }
 }

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "runtime/error.hpp"
+#include "runtime/log.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -103,10 +104,10 @@ Json json_of(const std::vector<TunedRange>& ranges) {
 }
 
 void warn(const std::string& file, const std::string& why) {
-    fmt::print(stderr,
-               "hocket: warning: the tuning table {} is ignored: {}\n"
-               "  hint: take it away and run hocket-tune for a new one, or set HOCKET_TUNING=off\n",
-               file, why);
+    log_line(
+        "hocket: warning: the tuning table {} is ignored: {}\n"
+        "  hint: take it away and run hocket-tune for a new one, or set HOCKET_TUNING=off",
+        file, why);
 }
 
 }  // namespace

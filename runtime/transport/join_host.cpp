@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <list>
 
 #include "runtime/error.hpp"
+#include "runtime/log.hpp"
 #include "runtime/transport/handshake.hpp"
 #include "runtime/transport/join.hpp"
 
@@ -181,15 +181,14 @@ class Admission {
 
     void log(const Stranger& stranger, const std::string& why) {
         const std::string text = fmt::format("{}: {}", stranger.from, printable(why));
-        if (++turned_away_ <= max_lines)
-            fmt::print(stderr, "hocket: rank 0 turned away a connection from {}\n", text);
+        if (++turned_away_ <= max_lines) log_line("hocket: rank 0 turned away a connection from {}", text);
         if (examples_.size() < 8) examples_.push_back(text);
     }
 
     void log_the_rest() const {
         if (turned_away_ > max_lines)
-            fmt::print(stderr, "hocket: rank 0 turned away {} more connections while ranks joined\n",
-                       turned_away_ - max_lines);
+            log_line("hocket: rank 0 turned away {} more connections while ranks joined",
+                     turned_away_ - max_lines);
     }
 
     void refuse(Stranger& stranger, const std::string& why) {

@@ -5,9 +5,9 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <utility>
 
+#include "runtime/log.hpp"
 #include "runtime/transport/peer_protocol.hpp"
 
 namespace hocket::transport {
@@ -131,8 +131,8 @@ void PeerReception::drop(Stranger& stranger, const std::string& why) {
 
 void PeerReception::log(const std::string& from, const std::string& why) {
     if (++turned_away_ > max_lines) return;
-    fmt::print(stderr, "hocket: the data cache turned away a connection from {}: {}{}\n", from,
-               printable(why), turned_away_ == max_lines ? " (further ones are not logged)" : "");
+    log_line("hocket: the data cache turned away a connection from {}: {}{}", from, printable(why),
+             turned_away_ == max_lines ? " (further ones are not logged)" : "");
 }
 
 PeerReception::Admitted PeerReception::part_with(Stranger& stranger) {

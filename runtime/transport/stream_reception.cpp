@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <list>
 #include <string>
 
 #include "runtime/error.hpp"
+#include "runtime/log.hpp"
 #include "runtime/transport/handshake.hpp"
 #include "runtime/transport/join.hpp"
 
@@ -44,8 +44,8 @@ class Reception {
             step(patience);
         }
         if (turned_away_ > max_lines)
-            fmt::print(stderr, "hocket: turned away {} more connections while ranks connected\n",
-                       turned_away_ - max_lines);
+            log_line("hocket: turned away {} more connections while ranks connected",
+                     turned_away_ - max_lines);
     }
 
   private:
@@ -108,8 +108,7 @@ class Reception {
 
     void turn_away(const Guest& guest) {
         if (++turned_away_ <= max_lines)
-            fmt::print(stderr, "hocket: turned away a connection from {}, which is no member of this job\n",
-                       guest.from);
+            log_line("hocket: turned away a connection from {}, which is no member of this job", guest.from);
     }
 
     std::string missing_text() const {

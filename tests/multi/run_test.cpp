@@ -231,10 +231,40 @@ TEST_CASE("nothing outlives hocket-run, even when it is killed") {
     }
 }
 
-TEST_CASE("a reader who goes ends the job") {
-    const auto result = hocket::test::run(
-        {"sh", "-c", std::string(HOCKET_RUN) + " -n 2 sh -c 'while :; do echo y; done' | head -1; echo over"},
-        20s);
-    CHECK(result.in_time);
-    CHECK(result.out.find("over") != std::string::npos);
+TEST_CASE("output that cannot be written ends the job, with a reason") {
+    const std::string ranks = " -n 2 sh -c 'echo $$ >&2; while :; do echo y; sleep 0.01; done'";
+    const auto run = [&](const std::string& before, const std::string& after) {
+        auto result = hocket::test::run({"sh", "-c", before + HOCKET_RUN + ranks + after}, 20s);
+        INFO(result.out << result.err);
+        CHECK(result.in_time);
+        const auto pids = numbers_in(lines_with_prefix(result.err, "[0] "));
+        CHECK(all_gone(pids, 2s));
+        return result;
+    };
+    for (const char* stdout_is : {" >/dev/full", " >&-"}) {
+        const auto result = run("exec ", stdout_is);
+        CAPTURE(stdout_is, result.err);
+        CHECK(result.exit_code == 125);
+        CHECK(result.err.find("hocket-run: the output cannot be written (stdout): ") != std::string::npos);
+    }
+    CHECK(run("exec ", " >&- 2>&-").exit_code == 125);
+    CHECK(run("exec ", " >/dev/full 2>&1").exit_code == 125);
+
+    const auto result = run("{ ", "; echo code $? >&2; } | head -1");
+    CHECK(result.err.find("hocket-run: the output cannot be written (stdout): Broken pipe") !=
+          std::string::npos);
+    CHECK(result.err.find("code 125") != std::string::npos);
+}
+
+TEST_CASE("a job goes on without stderr") {
+    for (const char* stderr_is : {" 2>/dev/full", " 2>&-"}) {
+        const auto result =
+            hocket::test::run({"sh", "-c",
+                               std::string("exec ") + HOCKET_RUN +
+                                   " -n 2 sh -c 'echo x >&2; sleep 0.1; echo done; exit 3'" + stderr_is},
+                              20s);
+        CAPTURE(stderr_is, result.out);
+        CHECK(result.exit_code == 3);
+        CHECK(lines_with_prefix(result.out, "[1] ") == std::vector<std::string>{"done"});
+    }
 }

@@ -24,6 +24,41 @@ TEST_CASE("help is text alone, and no mistake") {
     }
 }
 
+TEST_CASE("output that cannot be written is an error, with a reason") {
+    const std::string schedules = HOCKET_TEST_SCHEDULES;
+    for (const std::string& command :
+         {std::string(HOCKET_SCHEDC) + " explain ring -n 2", std::string(HOCKET_SCHEDC) + " --help",
+          std::string(HOCKET_SCHEDC) + " check " + schedules + "/ring.sched",
+          std::string(HOCKET_BENCH) + " all_reduce -b 4 -e 4 -n 1 -w 0",
+          std::string(HOCKET_BENCH) + " --help", std::string(HOCKET_TUNE) + " --help",
+          std::string(HOCKET_CACHE) + " --help", std::string(HOCKET_RUN) + " --help"})
+        for (const char* stdout_is : {" >/dev/full", " >&-"}) {
+            const auto result = hocket::test::run({"sh", "-c", "exec " + command + stdout_is}, 20s);
+            CAPTURE(command, stdout_is, result.err);
+            CHECK(result.exit_code == 1);
+            CHECK_THAT(result.err, Contains("not all output could be written") &&
+                                       (Contains("No space left") || Contains("Bad file descriptor")));
+            CHECK_THAT(result.err, !Contains("refused"));
+        }
+}
+
+TEST_CASE("nothing fails because stderr cannot be written") {
+    for (const char* stderr_is : {" 2>/dev/full", " 2>&-"}) {
+        CAPTURE(stderr_is);
+        const auto wrong = hocket::test::run(
+            {"sh", "-c", std::string("exec ") + HOCKET_SCHEDC + " explain no_such_schedule -n 2" + stderr_is},
+            20s);
+        CHECK(wrong.exit_code == 1);
+        // -v prints to stderr.
+        const auto right = hocket::test::run(
+            {"sh", "-c",
+             std::string("exec ") + HOCKET_BENCH + " all_reduce -v -b 4 -e 4 -n 1 -w 0" + stderr_is},
+            20s);
+        CHECK(right.exit_code == 0);
+        CHECK_THAT(right.out, Contains("Out of bounds values : 0 OK"));
+    }
+}
+
 TEST_CASE("schedc names the types and operators there are") {
     const auto help = hocket::test::run({HOCKET_SCHEDC, "explain", "--help"}, 20s);
     CHECK_THAT(help.out, Contains("{float32,float64,int32,int64}") && Contains("{max,min,sum}"));

@@ -134,8 +134,8 @@ class Cache {
 
 // Figures go to compare-cache as lines of JSON, each at once.
 inline void print_line(const std::string& line) {
-    std::printf("%s\n", line.c_str());
-    std::fflush(stdout);
+    if (std::printf("%s\n", line.c_str()) < 0 || std::fflush(stdout) != 0)
+        throw std::runtime_error("a figure could not be written to stdout");
 }
 
 // main() of a driver: the exit code is 1, and stderr has the text, if something fails.

@@ -100,6 +100,22 @@ TEST_CASE("wrong secrets, noise and silence are turned away while the right rank
     CHECK_THAT(outcomes[3].text, Contains("status -4") && Contains("wrong secret"));
 }
 
+TEST_CASE("a stranger does not end the joining where stderr cannot be written") {
+    const Listener listener;
+    const int noisy = connect_silently(listener.port());
+    REQUIRE(send(noisy, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL) == 18);
+    Processes ranks;
+    for (int r = 0; r < 2; ++r)
+        ranks.start([&, r]() -> std::string {
+            dup2(open("/dev/full", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
+            if (r == 1) std::this_thread::sleep_for(300ms);  // until the stranger has been turned away
+            const auto job = Bootstrap::join(options_of(listener, r, 2));
+            return job->all_gather(std::to_string(r), 5s)[1];
+        });
+    require_success(ranks.wait());
+    close(noisy);
+}
+
 TEST_CASE("strangers in masses neither use up rank 0's descriptors nor flood its log, and ranks join") {
     const Listener listener;  // its queue holds 64 connections
     Processes processes;
