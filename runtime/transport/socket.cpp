@@ -14,6 +14,7 @@
 #include <climits>
 #include <memory>
 #include <system_error>
+#include <vector>
 
 #include "runtime/error.hpp"
 
@@ -125,6 +126,22 @@ bool is_self_connection(int fd) {
     return ends.share_host() && ends.share_port();
 }
 
+rlim_t most_descriptors() {
+    rlimit limit{};
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+}
+
+// poll(2) counts entries without a descriptor, too, and refuses more than there may be descriptors.
+int poll_open(std::span<pollfd> set, Clock::time_point deadline) {
+    std::vector<pollfd> open;
+    for (const pollfd& entry : set)
+        if (entry.fd >= 0) open.push_back(entry);
+    const int ready = poll_until(open, deadline);
+    auto next = open.begin();
+    for (pollfd& entry : set) entry.revents = entry.fd >= 0 ? (next++)->revents : short{0};
+    return ready;
+}
+
 std::ptrdiff_t length_of(const addrinfo* list) {
     return list == nullptr ? 0 : 1 + length_of(list->ai_next);
 }
@@ -224,22 +241,29 @@ void keep_alive(const Socket& connection) {
 }
 
 std::size_t most_strangers() {
-    rlimit limit{};
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 1024;
-    return std::clamp<std::size_t>(limit.rlim_cur / 4, 1, 256);
+    return std::clamp<std::size_t>(most_descriptors() / 4, 1, 256);
 }
 
 bool is_shortage(int error) {
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
+Error poll_error(int error, std::size_t entries) {
+    if (error != EINVAL) return {Status::transport, fmt::format("poll(2) failed: {}", error_text(error))};
+    return {Status::transport,
+            fmt::format("{} connections are more than may be waited for with a limit of {} "
+                        "open files: raise it (ulimit -n)",
+                        entries, most_descriptors())};
+}
+
 int poll_until(std::span<pollfd> set, Clock::time_point deadline) {
+    const auto is_closed = [](const pollfd& entry) { return entry.fd < 0; };
+    if (std::any_of(set.begin(), set.end(), is_closed)) return poll_open(set, deadline);
     for (;;) {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
         const int ready = poll(set.data(), set.size(), static_cast<int>(std::clamp<long>(left, 0, INT_MAX)));
         if (ready >= 0) return ready;
-        if (errno != EINTR)
-            throw Error(Status::internal, fmt::format("poll(2) failed: {}", error_text(errno)));
+        if (errno != EINTR) throw poll_error(errno, set.size());
     }
 }
 

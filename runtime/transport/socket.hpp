@@ -13,6 +13,8 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/error.hpp"
+
 namespace hocket::transport {
 
 using Clock = std::chrono::steady_clock;
@@ -69,8 +71,12 @@ Socket accept_from(int listener, std::string& from);
 // True if the kernel took all of a text: on a fresh connection it does, where the text is short.
 bool put(const Socket& socket, std::string_view text);
 
-// poll(2) until the deadline; repeats it when a signal interrupts. Returns the number of ready entries.
+// poll(2) until the deadline; repeats it when a signal interrupts. Entries without a descriptor are passed
+// over. Returns the number of ready entries. Throws poll_error().
 int poll_until(std::span<pollfd> set, Clock::time_point deadline);
+
+// What an errno of poll(2) means; a transport error.
+Error poll_error(int error, std::size_t entries);
 
 // Both ends have the same address.
 bool is_on_this_host(const Socket& connection);

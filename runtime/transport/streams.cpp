@@ -1,6 +1,7 @@
 #include "runtime/transport/streams.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 
 #include "runtime/error.hpp"
@@ -130,8 +131,10 @@ void Streams::wait(std::span<pollfd> others, std::chrono::microseconds at_most) 
     const auto left = is_busy ? 0us : std::max(at_most, 0us);
     const timespec time{static_cast<time_t>(left.count() / 1000000),
                         static_cast<long>(left.count() % 1000000 * 1000)};
-    if (ppoll(wait_set_.data(), wait_set_.size(), &time, nullptr) < 0)
-        for (pollfd& entry : wait_set_) entry.revents = 0;  // interrupted: the caller looks for itself
+    if (ppoll(wait_set_.data(), wait_set_.size(), &time, nullptr) < 0) {
+        if (errno != EINTR) throw poll_error(errno, wait_set_.size());
+        for (pollfd& entry : wait_set_) entry.revents = 0;  // the caller looks for itself
+    }
     std::copy_n(wait_set_.begin(), others.size(), others.begin());
 }
 

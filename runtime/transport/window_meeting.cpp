@@ -17,6 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr auto breathing_time = 100ms;
+
 // Ranks of one host run the same build: these travel as they lie in memory.
 struct Greeting {
     char magic[16] = "hocket guest 1";
@@ -93,7 +95,7 @@ std::optional<WindowOffer> receive_offer(int host) {
     if (!memory.is_open())
         throw Error(Status::bootstrap,
                     "the descriptor of the memory that this host's ranks share did not "
-                    "arrive; is this process out of descriptors (ulimit -n)?");
+                    "arrive: this process has too many open files (ulimit -n)");
     return WindowOffer{std::move(memory), answer.slice_bytes};
 }
 
@@ -111,9 +113,10 @@ class Host {
 
     void run(const Patience& patience) {
         while (std::find(served_.begin(), served_.end(), false) != served_.end()) {
-            std::vector<pollfd> set{{listener_, POLLIN, 0}};
+            std::vector<pollfd> set{{Clock::now() >= next_accept_ ? listener_ : -1, POLLIN, 0}};
             for (const Socket& guest : guests_) set.push_back({guest.fd(), POLLIN, 0});
-            if (!patience.wait(set)) throw_missing();
+            if (patience.is_over()) throw_missing();
+            if (!patience.look(set, breathing_time)) continue;
             for (std::size_t i = guests_.size(); i-- > 0;) {
                 if (!set[i + 1].revents) continue;
                 serve(guests_[i]);
@@ -127,16 +130,26 @@ class Host {
     void admit() {
         Socket guest(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!guest.is_open()) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-                throw Error(Status::bootstrap,
-                            fmt::format("cannot let the other ranks of this host have its memory: {}",
-                                        error_text(errno)));
+            if (is_shortage(errno)) make_do_without(errno);
             return;  // it has gone already
         }
         if (peer_user(guest) != geteuid()) return;  // a stranger
-        // Members speak at once. A stranger that says nothing must not use up the descriptors.
-        if (guests_.size() >= names_.size() + 16) guests_.erase(guests_.begin());
+        // Members speak at once. A stranger that says nothing must not use up the descriptors. A member that
+        // is dropped with the strangers comes again.
+        if (guests_.size() >= most_guests_) guests_.erase(guests_.begin());
         guests_.push_back(std::move(guest));
+    }
+
+    // The listener stays readable: without a pause the loop would spin. Where no stranger holds a descriptor,
+    // it is this process itself that needs more.
+    void make_do_without(int error) {
+        if (guests_.empty())
+            throw Error(Status::bootstrap,
+                        fmt::format("cannot let the other ranks of this host have its memory: {}; raise the "
+                                    "limit (ulimit -n)",
+                                    error_text(error)));
+        guests_.erase(guests_.begin());
+        next_accept_ = Clock::now() + breathing_time;
     }
 
     void serve(const Socket& guest) {
@@ -165,8 +178,10 @@ class Host {
     const std::vector<std::string>& names_;
     const int memory_;
     const std::uint64_t slice_bytes_;
-    std::vector<bool> served_;    // by member
+    std::vector<bool> served_;  // by member
+    const std::size_t most_guests_ = most_strangers();
     std::vector<Socket> guests_;  // connected, of this user, silent so far
+    Clock::time_point next_accept_{};
 };
 
 // Nothing: no use now, another attempt may be.
