@@ -1,6 +1,7 @@
 #include <string>
 
 #include "capi/handles.hpp"
+#include "runtime/caught.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::capi {
@@ -22,6 +23,15 @@ hkt_status keep_error(hkt_comm* comm, hkt_status status, const std::string& text
     } catch (...) {  // no memory for the text: the status must do
     }
     return status;
+}
+
+hkt_status keep_error(hkt_comm* comm, const std::exception& caught) noexcept {
+    try {
+        const Error error = error_of(caught);
+        return keep_error(comm, static_cast<hkt_status>(error.status()), error.what());
+    } catch (...) {
+        return keep_error(comm, HKT_ERROR_OUT_OF_MEMORY, "out of memory");
+    }
 }
 
 void refuse(const std::string& text) {

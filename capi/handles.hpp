@@ -6,7 +6,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 
 #include "capi/hocket.h"
@@ -43,6 +42,8 @@ inline hkt_request* handle(Request& request) {
 // Keeps the text where hkt_comm_last_error (comm: not null) or hkt_last_error finds it.
 hkt_status keep_error(hkt_comm* comm, hkt_status status, const std::string& text) noexcept;
 
+hkt_status keep_error(hkt_comm* comm, const std::exception& error) noexcept;
+
 [[noreturn]] void refuse(const std::string& text);  // throws Error(invalid_argument)
 
 // Runs call(), which returns a status; nothing that it throws leaves.
@@ -50,13 +51,8 @@ template <typename Call>
 hkt_status guarded(hkt_comm* comm, Call call) noexcept {
     try {
         return call();
-    } catch (const Error& error) {
-        return keep_error(comm, static_cast<hkt_status>(error.status()), error.what());
-    } catch (const std::bad_alloc&) {
-        return keep_error(comm, HKT_ERROR_OUT_OF_MEMORY, "out of memory");
     } catch (const std::exception& error) {
-        return keep_error(comm, HKT_ERROR_INTERNAL,
-                          std::string("a defect in Hocket, please report it: ") + error.what());
+        return keep_error(comm, error);
     } catch (...) {
         return keep_error(comm, HKT_ERROR_INTERNAL,
                           "a defect in Hocket, please report it: an unknown exception");

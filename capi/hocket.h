@@ -23,14 +23,15 @@
  *               with HKT_ERROR_MISMATCH on all ranks (hkt_barrier always does; hkt_comm_destroy says so on
  *               stderr).
  *   Failures    What one rank notices (a lost rank, a mismatch, a deadline that passed, a failure of the
- *               fabric) ends the operations of all ranks with the same status; the others' text begins
- *               with "rank R reported:" and goes on with where they were themselves.
- *   Results     Reductions combine in rank order wherever a schedule leaves a choice, so a result does
- *               not depend on the arrival of messages: same inputs, same schedule, same bits.
- *   Threads     Handles of different communicators are independent. Calls on one communicator may
- *               come from several threads and are serialised inside it.
- *   Deadlines   Nothing waits for ever. See hkt_comm_options.timeout_ms.
- *   Strings     Returned strings belong to Hocket. Their life time is given where they are returned.
+ *               fabric), and what it alone cannot do (OUT_OF_MEMORY, IO, no descriptors), ends the operations
+ *               of all ranks with the same status; the others' text begins with "rank R reported:" and goes
+ * on with where they were themselves. INVALID_ARGUMENT, SCHEDULE and NOT_FOUND are taken to be the same on
+ * all ranks: they are not told, and the communicator stays usable. Results     Reductions combine in rank
+ * order wherever a schedule leaves a choice, so a result does not depend on the arrival of messages: same
+ * inputs, same schedule, same bits. Threads     Handles of different communicators are independent. Calls on
+ * one communicator may come from several threads and are serialised inside it. Deadlines   Nothing waits for
+ * ever. See hkt_comm_options.timeout_ms. Strings     Returned strings belong to Hocket. Their life time is
+ * given where they are returned.
  */
 #ifndef HOCKET_H
 #define HOCKET_H
@@ -65,7 +66,8 @@ typedef enum hkt_status {
     HKT_ERROR_MISMATCH = -8,         /* ranks started different operations */
     HKT_ERROR_OUT_OF_MEMORY = -9,
     HKT_ERROR_INTERNAL = -10, /* a defect in Hocket: please report it */
-    HKT_ERROR_IO = -11,   /* the source of a cache cannot be read, or has changed; the text has the file */
+    HKT_ERROR_IO = -11, /* what must be read cannot be, for a reason of this process or its disk: a folder of
+                           schedules, the source of a cache (or that has changed); the text has the file */
     HKT_ERROR_LIMIT = -12 /* a sample, or a batch, is larger than the memory that a cache may use */
 } hkt_status;
 
@@ -147,11 +149,13 @@ typedef struct hkt_comm_options {
 /* Joins the job: all world_size processes call this; it returns when all have joined or the deadline has
  * passed. options may be null (all from the environment). On success *comm is the caller's, to be given
  * to hkt_comm_destroy. Errors: INVALID_ARGUMENT, BOOTSTRAP, TRANSPORT, TIMEOUT, PEER_LOST, MISMATCH (the
- * ranks' topologies, schedules, providers or versions differ), SCHEDULE and NOT_FOUND (the topology); the
- * text is in hkt_last_error(). Communicators that meet at the same address and port are created one after
- * another, in the same order on all ranks. A rank that fails tells the others, who fail with the same status.
- * libfabric is loaded here, and only for a provider of its own; the process's signal handlers stay as they
- * are. */
+ * ranks' topologies, schedules, providers or versions differ), SCHEDULE and NOT_FOUND (the topology),
+ * OUT_OF_MEMORY, IO; the text is in hkt_last_error(). Communicators that meet at the same address and port
+ * are created one after another, in the same order on all ranks. A rank that fails once it has reached rank 0
+ * tells the others, and all fail with the same status and its words; one that dies is PEER_LOST (BOOTSTRAP
+ * while others still join), one that never comes TIMEOUT, and one that finds nobody at rank 0's address fails
+ * with BOOTSTRAP by itself. libfabric is loaded here, and only for a provider of its own; the process's
+ * signal handlers stay as they are. */
 HKT_API hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm);
 
 /* Leaves the job and frees the communicator; its plans must have been destroyed before, and its
@@ -201,7 +205,7 @@ HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
  * then starts it. With a non-null request it returns at once; the buffers belong to Hocket until the
  * request is complete (hkt_wait or hkt_test). With request == NULL it waits. send and recv may be null
  * when the count is 0; else they are aligned to their elements. Errors: INVALID_ARGUMENT, SCHEDULE,
- * NOT_FOUND, and those of hkt_wait. */
+ * NOT_FOUND, OUT_OF_MEMORY, IO, and those of hkt_wait. */
 
 /* recv[i] = op over all ranks of send[i], i in 0 .. count - 1, on every rank. */
 HKT_API hkt_status hkt_all_reduce(const void* send, void* recv, size_t count, hkt_type type, hkt_op op,
@@ -228,7 +232,8 @@ HKT_API hkt_status hkt_barrier(hkt_comm* comm);
 /* ---- Requests --------------------------------------------------------------------------------- */
 
 /* Waits until the operation is complete, frees the request, and returns the operation's status. Spins
- * briefly, then sleeps. Errors: PEER_LOST, TIMEOUT, MISMATCH, TRANSPORT; recv is then undefined and the
+ * briefly, then sleeps. Errors: PEER_LOST, TIMEOUT, MISMATCH, TRANSPORT, and what another rank could not do
+ * (OUT_OF_MEMORY, IO); recv is then undefined and the
  * communicator is broken (hkt_comm_status). */
 HKT_API hkt_status hkt_wait(hkt_request* request);
 
@@ -255,7 +260,8 @@ typedef struct hkt_plan_options {
  * compiles it for the type and operator (op is ignored by all_gather and broadcast). Local: doesn't wait
  * for other ranks. options may be null. The plan can be started with any count, many times; it is the
  * caller's, to be destroyed before comm. Errors: SCHEDULE (the text is the compiler's diagnostic, with
- * file, line, caret and counter-example), NOT_FOUND, INVALID_ARGUMENT. */
+ * file, line, caret and counter-example), NOT_FOUND, INVALID_ARGUMENT; OUT_OF_MEMORY and IO are told to the
+ * other ranks, who would start it, and end the communicator. */
 HKT_API hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op op,
                                    const hkt_plan_options* options, hkt_plan** plan);
 

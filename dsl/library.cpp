@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
+#include <system_error>
 
 #include "dsl/diagnostic.hpp"
 #include "dsl/parse.hpp"
@@ -17,32 +19,55 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string read_file(const std::string& path) {
-    std::error_code error;
-    std::ifstream stream(path, std::ios::binary);
-    if (!stream || fs::is_directory(path, error))
-        throw NotFoundError(fmt::format(
-            "cannot read {}: is there such a file, and may it be read? (A topology's short form is "
-            "like 2x3, 4m/2 or 2mx4h@1Gb/s; docs/language.md)",
-            path));
-    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+// Of errno, where it tells of this file alone. Any other stands for what this process cannot do now.
+bool is_about_the_file(int error) {
+    constexpr int errors[] = {ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, ELOOP, ENAMETOOLONG};
+    return std::find(std::begin(errors), std::end(errors), error) != std::end(errors);
 }
 
-std::vector<std::string> schedule_files(const std::string& folder) {
+const char* advice_for(int error) {
+    return error == EMFILE ? "; raise the limit (ulimit -n)" : "";
+}
+
+std::string read_file(const std::string& path) {
+    const std::unique_ptr<std::FILE, decltype(&std::fclose)> file(std::fopen(path.c_str(), "re"),
+                                                                  &std::fclose);
+    std::string text;
+    char bytes[16384];
+    if (file)
+        while (const std::size_t size = std::fread(bytes, 1, sizeof bytes, file.get()))
+            text.append(bytes, size);
+    if (file && !std::ferror(file.get())) return text;
+    const int error = errno;
+    const std::string what = fmt::format("cannot read {}: {}", path, std::generic_category().message(error));
+    if (!is_about_the_file(error)) throw ReadError(what + advice_for(error));
+    throw NotFoundError(what +
+                        " (a topology's short form is like 2x3, 4m/2 or 2mx4h@1Gb/s; docs/language.md)");
+}
+
+// `missing` gets a word if there is no such folder.
+std::vector<std::string> schedule_files(const std::string& folder, std::vector<std::string>& missing) {
     std::vector<std::string> paths;
     for (const std::string& place : {folder, folder + "/topologies"}) {
         std::error_code error;
-        for (const auto& entry : fs::directory_iterator(place, error))
-            if (entry.path().extension() == ".sched") paths.push_back(entry.path().string());
+        for (fs::directory_iterator entry(place, error), end; !error && entry != end; entry.increment(error))
+            if (entry->path().extension() == ".sched") paths.push_back(entry->path().string());
+        if (!error) continue;
+        const std::string what = fmt::format("cannot read the folder {}: {}", place, error.message());
+        if (error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+            throw ReadError(what + advice_for(error.value()));
+        if (place == folder) missing.push_back(what);
     }
     std::sort(paths.begin(), paths.end());
     return paths;
 }
 
-// The shortest way to say where a file is: messages are read by people in some folder.
+// The shortest way to say where a file is: messages are read by people in some folder. It may have been
+// removed.
 std::string display_path(const std::string& path) {
     std::error_code error;
-    const std::string relative = fs::proximate(path, error).string();
+    const fs::path here = fs::current_path(error);
+    const std::string relative = error ? path : fs::proximate(path, here, error).string();
     return error || relative.starts_with("..") ? path : relative;
 }
 
@@ -92,9 +117,11 @@ std::string file_of(const std::string& text) {
 
 Library::Library(const std::vector<std::string>& search_path) : search_path_(search_path) {
     for (const std::string& folder : search_path)
-        for (const std::string& path : schedule_files(folder)) {
+        for (const std::string& path : schedule_files(folder, broken_)) {
             try {
                 add(display_path(path), read_file(path), false);
+            } catch (const ReadError&) {
+                throw;
             } catch (const std::runtime_error& error) {
                 broken_.push_back(error.what());
             }

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -11,14 +12,22 @@
 
 namespace hocket::dsl {
 
+// What lies in a folder or file could not be read, for a reason that is this process's own: no descriptors, a
+// folder that it may not look into, a failing disk. what() names it, and the reason.
+class ReadError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
 // Owns source texts and syntax trees; spans and nodes are valid as long as it lives. Not thread-safe.
 class Library {
   public:
     // All *.sched files of the folders, and of their topologies/ folders, are at hand, the first folder
-    // first. A file that doesn't parse is passed over, and named when something isn't found.
+    // first. A file that doesn't parse, or may not be read, is passed over, and named when something isn't
+    // found; so is a folder that is not there. Throws ReadError.
     explicit Library(const std::vector<std::string>& search_path);
 
-    // A file that goes before the others; read once. Throws DiagnosticError, NotFoundError.
+    // A file that goes before the others; read once. Throws DiagnosticError, NotFoundError, ReadError.
     const ast::File& load(const std::string& path);
 
     // Null if there is none.

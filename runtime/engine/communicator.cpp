@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <thread>
 
 #include "dsl/compile.hpp"
 #include "dsl/diagnostic.hpp"
 #include "dsl/estimate.hpp"
+#include "dsl/library.hpp"
+#include "runtime/caught.hpp"
 #include "runtime/engine/agreement.hpp"
 #include "runtime/log.hpp"
 #include "runtime/transport/own_address.hpp"
@@ -15,7 +18,10 @@
 namespace hocket::engine {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::chrono::milliseconds goodbye_limit{500};
+constexpr auto verdict_within = 1s;  // rank 0's, on which failure was the first
 
 // Up to here a rank's part of the work costs less than one more wait for the others.
 constexpr std::uint64_t small_bytes = 16 * 1024;
@@ -26,6 +32,8 @@ template <typename Call>
 auto in_dsl(Call call) {
     try {
         return call();
+    } catch (const dsl::ReadError& error) {
+        throw Error(Status::io, error.what());
     } catch (const dsl::NotFoundError& error) {
         throw Error(Status::not_found, error.what());
     } catch (const dsl::DiagnosticError& error) {
@@ -56,24 +64,37 @@ transport::BootstrapOptions bootstrap_options(const Options& options) {
     return result;
 }
 
-// What fails here on one rank would leave the others waiting for it. Where it failed because of another's
-// report, that is the error.
-void tell_others(transport::Bootstrap& bootstrap, const Error& error) {
-    const auto report = bootstrap.reported();
-    if (report && error.status() == Status::bootstrap) {
+std::string report_text(const transport::Report& report) {
+    return fmt::format("rank {} reported: {}", report.rank, decode_notice(report.text).text);
+}
+
+std::string loss_text(const transport::Loss& loss) {
+    return fmt::format("rank {} was lost: {}; look at the output of rank {} first", loss.rank, loss.reason,
+                       loss.rank);
+}
+
+// What fails on one rank while a communicator is made would leave the others waiting for it, so all fail with
+// it: with what rank 0 heard of first.
+Error told_to_all(transport::Bootstrap& bootstrap, const Error& own) {
+    if (own.status() != Status::peer_lost) bootstrap.report(encode({own.status(), -1, "", own.what()}));
+    const auto until = transport::Clock::now() + verdict_within;
+    while (!bootstrap.reported() && !bootstrap.loss() && transport::Clock::now() < until)
+        std::this_thread::sleep_for(1ms);
+    if (const auto report = bootstrap.reported()) {
         const Notice notice = decode_notice(report->text);
-        throw Error(notice.status, fmt::format("rank {} reported: {}", report->rank, notice.text));
+        const bool is_own = report->rank == bootstrap.rank() || notice.text == own.what();
+        return is_own ? own : Error(notice.status, report_text(*report));
     }
-    if (error.status() != Status::peer_lost) bootstrap.report(encode({error.status(), -1, "", error.what()}));
+    if (const auto loss = bootstrap.loss(); loss && loss->rank != bootstrap.rank())
+        return Error(Status::peer_lost, loss_text(*loss));
+    return own;
 }
 
 // For meeting the others: ends when one of them is known not to come.
 transport::Patience patience_of(const transport::Bootstrap& bootstrap, const Options& options) {
     const auto bad_news = [&bootstrap]() -> std::optional<std::string> {
-        if (const auto report = bootstrap.reported())
-            return fmt::format("rank {} reported: {}", report->rank, decode_notice(report->text).text);
-        if (const auto loss = bootstrap.loss())
-            return fmt::format("rank {} was lost: {}", loss->rank, loss->reason);
+        if (const auto report = bootstrap.reported()) return report_text(*report);
+        if (const auto loss = bootstrap.loss()) return loss_text(*loss);
         return std::nullopt;
     };
     return {transport::Clock::now() + options.timeout, bad_news};
@@ -88,22 +109,25 @@ std::unique_ptr<Communicator> Communicator::create(const Options& options) {
 Communicator::Communicator(const Options& options)
     : options_(options), schedule_path_(joined(options.schedule_path)), executor_(name_of(options.executor)) {
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
+    try {
+        meet();
+    } catch (const std::exception& error) {
+        throw size() > 1 ? told_to_all(*bootstrap_, error_of(error)) : error_of(error);
+    }
+}
+
+void Communicator::meet() {
     transport::WindowInvitation invitation;
     agreement_ = agree(*bootstrap_, options_, invitation.name());
     one_host_ = std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) == size();
-    try {
-        // After the topologies were compared, so that it fails on all ranks alike.
-        in_dsl([&] { dsl::check_topology(options_.topology, options_.schedule_path, options_.world_size); });
-        if (options_.topology.empty())
-            options_.topology =
-                options_.provider.empty() ? topology_of(agreement_) : std::to_string(options_.world_size);
-        open_window(std::move(invitation));
-        open_fabric();
-        if (!agreement_.tuning.empty()) tuning_ = parse_tuning(agreement_.tuning)[shape()];
-    } catch (const Error& error) {
-        tell_others(*bootstrap_, error);
-        throw;
-    }
+    // After the topologies were compared, so that it fails on all ranks alike.
+    in_dsl([&] { dsl::check_topology(options_.topology, options_.schedule_path, options_.world_size); });
+    if (options_.topology.empty())
+        options_.topology =
+            options_.provider.empty() ? topology_of(agreement_) : std::to_string(options_.world_size);
+    open_window(std::move(invitation));
+    open_fabric();
+    if (!agreement_.tuning.empty()) tuning_ = parse_tuning(agreement_.tuning)[shape()];
     progress_ =
         std::make_unique<Progress>(*bootstrap_, neighbourhood_.get(), fabric_.get(), options_.timeout);
 }
@@ -164,6 +188,7 @@ Communicator::~Communicator() {
 // A rank that is done may still hold what others wait for: messages that only move while it drives the
 // fabric. So it stays until all are here, for a while.
 void Communicator::say_goodbye() {
+    is_leaving_ = true;
     try {
         if (progress_->failure()) return;
         std::int32_t here = 1, all = 0;
@@ -218,6 +243,7 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
             dsl::text_of_size(static_cast<double>(tuned->bytes)), agreement_.tuning_file));
         return checked;
     } catch (const Error& error) {
+        if (error.status() != Status::schedule && error.status() != Status::not_found) throw;
         if (rank() == 0 && !warned_.exchange(true))
             log_line(
                 "hocket: warning: {} is not run by {} as the tuning table {} says: {}\n"
@@ -264,7 +290,12 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
 
 std::unique_ptr<SizedPlans> Communicator::lazy_plans(const PlanChoice& choice) const {
     return std::make_unique<SizedPlans>([this, choice](std::uint64_t bytes, const SizedPlans::Made& made) {
-        return make_plan(choice, bytes, made);
+        try {
+            return make_plan(choice, bytes, made);
+        } catch (const std::exception& error) {
+            if (!is_leaving_) progress_->cannot_start(error);
+            throw;
+        }
     });
 }
 

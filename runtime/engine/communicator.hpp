@@ -82,6 +82,7 @@ class Communicator {
 
   private:
     explicit Communicator(const Options& options);
+    void meet();
     void open_window(transport::WindowInvitation invitation);
     void open_fabric();
     JobShape shape() const;
@@ -106,7 +107,7 @@ class Communicator {
     Agreement agreement_;
     Tuning tuning_;  // of jobs of this shape; the same on all ranks
     mutable std::atomic<bool> warned_ = false;
-    bool one_host_ = false;
+    bool one_host_ = false, is_leaving_ = false;
     std::unique_ptr<transport::Window> own_window_;  // where no memory is shared
     std::unique_ptr<Neighbourhood> neighbourhood_;
     transport::Window* window_ = nullptr;

@@ -124,8 +124,10 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
 }
 
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight) {
-    return make(status, fmt::format("rank {} cannot go on: {}", this_rank, reason),
-                "see what its host has left of memory", this_rank, in_flight);
+    return make(
+        status, fmt::format("rank {} cannot go on: {}", this_rank, reason),
+        "see what that process may still use of memory and open files (ulimit -a), and what it may read",
+        this_rank, in_flight);
 }
 
 Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight) {

@@ -4,11 +4,11 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <new>
 #include <thread>
 
 #include <fmt/format.h>
 
+#include "runtime/caught.hpp"
 #include "runtime/engine/hash.hpp"
 #include "runtime/engine/small_run.hpp"
 
@@ -34,6 +34,11 @@ constexpr auto sleep_after_departure = 20ms;
 bool readable(int fd) {
     pollfd entry{fd, POLLIN, 0};
     return fd >= 0 && ::poll(&entry, 1, 0) > 0;
+}
+
+// The caller's mistakes, and what is wrong with a schedule.
+bool is_same_on_all(Status status) {
+    return status == Status::invalid_argument || status == Status::schedule || status == Status::not_found;
 }
 
 }  // namespace
@@ -374,13 +379,15 @@ std::optional<int> Progress::departed_peer() const {
 }
 
 // Something that this rank cannot do, most likely for want of memory.
-void Progress::fail_here(const std::exception& error) {
-    if (failure_ || is_alone()) return;
-    const auto* own = dynamic_cast<const Error*>(&error);
-    if (own && own->status() == Status::invalid_argument) return;  // the caller's mistake, the same on all
-    const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-    const Status status = own ? own->status() : is_memory ? Status::out_of_memory : Status::internal;
-    fail(could_not_go_on(status, is_memory ? "out of memory" : error.what(), bootstrap_.rank(), in_flight_));
+void Progress::fail_here(const std::exception& caught) {
+    const Error error = error_of(caught);
+    if (failure_ || is_alone() || is_same_on_all(error.status())) return;
+    fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight_));
+}
+
+void Progress::cannot_start(const std::exception& error) {
+    Gate::Visit visit(gate_);
+    fail_here(error);
 }
 
 void Progress::fail_fabric(const std::string& reason, int peer) {

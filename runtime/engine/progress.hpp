@@ -40,6 +40,10 @@ class Progress {
     bool test(Execution& execution);
     void wait(Execution& execution);  // as test, once it has ended
 
+    // A start that the others will make, too, cannot even be begun here: unless that is so on all ranks alike
+    // (a mistake of the caller, a schedule that is refused or not there), all are told, as after any failure.
+    void cannot_start(const std::exception& error);
+
     // Never throws; looks at the job's health, but not at the fabric.
     std::optional<Failure> failure();
 

@@ -53,13 +53,16 @@ void check(const BootstrapOptions& options) {
 std::unique_ptr<Bootstrap> Bootstrap::join(const BootstrapOptions& options) {
     check(options);
     if (options.world_size == 1) return std::make_unique<WorldOfOne>();
+    std::unique_ptr<Member> member;
+    const auto prepare = [&] { member = std::make_unique<Member>(options); };
     std::vector<Link> links;
     if (options.rank == 0) {
-        links = admit_guests(options);
+        links = admit_guests(options, prepare);
     } else {
-        links.push_back(join_host(options));
+        links.push_back(join_host(options, prepare));
     }
-    return std::make_unique<Member>(options, std::move(links));
+    member->begin(std::move(links));
+    return member;
 }
 
 }  // namespace hocket::transport

@@ -41,8 +41,9 @@ class Bootstrap {
   public:
     // Returns when all ranks have joined. A world of one opens no socket. Throws hocket::Error: bootstrap
     // (address, secret, duplicate or out-of-range rank, differing world sizes), timeout (names the ranks
-    // that are missing). A stranger (wrong secret, wrong protocol, a port scanner) is turned away, logged
-    // to stderr, and does not disturb the others.
+    // that are missing), out_of_memory; a rank that has reached rank 0 and fails tells its error to the
+    // others, who throw it too. A stranger (wrong secret, wrong protocol, a port scanner) is turned away,
+    // logged to stderr, and does not disturb the others.
     static std::unique_ptr<Bootstrap> join(const BootstrapOptions& options);
     virtual ~Bootstrap() = default;  // leave(), if not done yet
 

@@ -11,7 +11,9 @@
 namespace hocket::transport {
 
 Event::Event() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (!fd_.is_open()) throw Error(Status::bootstrap, "eventfd(2) failed: " + error_text(errno));
+    if (!fd_.is_open())
+        throw Error(Status::bootstrap, "cannot make an eventfd(2): " + error_text(errno) +
+                                           "; see the limit of open files (ulimit -n)");
 }
 
 void Event::raise() const {

@@ -17,10 +17,11 @@ enum class FrameType : std::uint8_t {
     challenge,  // host: nonce
     proof,      // guest: HMAC
     welcome,    // host: HMAC; from here on both are members
+    ready,      // guest: it has all that it needs
     refused,    // host: text
     waiting,    // host: text naming the ranks that are missing
-    start,      // host: all have joined
-    abort,      // host: whether a deadline passed, text; the job will not start
+    start,      // host: all have joined, and are ready
+    abort,      // both: status, text; the job will not start
     // members
     heartbeat,
     goodbye,

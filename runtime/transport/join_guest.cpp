@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "runtime/error.hpp"
+#include "runtime/caught.hpp"
 #include "runtime/transport/handshake.hpp"
 #include "runtime/transport/join.hpp"
 
@@ -17,10 +17,18 @@ struct TryAgain : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+// Rank 0's word that it is over.
+struct Aborted : Error {
+    using Error::Error;
+};
+
+constexpr auto farewell_time = 200ms;
+
 class Guest {
   public:
-    explicit Guest(const BootstrapOptions& options)
+    Guest(const BootstrapOptions& options, const std::function<void()>& prepare)
         : options_(options),
+          prepare_(prepare),
           host_{options.master_addr, options.master_port},
           deadline_(Clock::now() + options.join_timeout) {}
 
@@ -29,11 +37,12 @@ class Guest {
         std::string why = "no answer";
         do {
             try {
-                Socket socket = connect_to(host_, {deadline_}, why);
-                if (socket.is_open()) {
+                Socket socket = connect_to(host_, {end()}, why);
+                is_reached_ = socket.is_open();
+                if (is_reached_) {
                     link_ = Link(std::move(socket), max_refusal_payload);
                     prove();
-                    await_start();
+                    take_part();
                     return std::move(link_);
                 }
             } catch (const TryAgain& error) {
@@ -44,17 +53,20 @@ class Guest {
                     fmt::format("what answers at {} is not rank 0 of this job: {}; is MASTER_PORT right?",
                                 host_.text(), printable(error.what())));
             }
-            std::this_thread::sleep_until(std::min(deadline_, Clock::now() + pause));
+            std::this_thread::sleep_until(std::min(end(), Clock::now() + pause));
             pause = std::min(pause * 2, 200ms);
-        } while (Clock::now() < deadline_);
+        } while (Clock::now() < end());
         throw Error(
-            Status::bootstrap,
+            is_reached_ ? Status::timeout : Status::bootstrap,
             fmt::format("rank {} could not reach rank 0 at {} within {}: {}; is rank 0 running, and are "
                         "MASTER_ADDR and MASTER_PORT the same on all ranks?",
                         options_.rank, host_.text(), seconds_text(options_.join_timeout), why));
     }
 
   private:
+    // Rank 0 knows better what is wrong at the deadline, so its word is awaited where it is there.
+    Clock::time_point end() const { return deadline_ + (is_reached_ ? 1s : 0s); }
+
     void prove() {
         const Hello hello{static_cast<std::uint32_t>(options_.rank),
                           static_cast<std::uint32_t>(options_.world_size), fresh_nonce()};
@@ -71,12 +83,38 @@ class Guest {
                             host_.text()));
     }
 
-    // From here on rank 0 counts this rank as a member: there is no second attempt.
+    // From here on rank 0 counts this rank as a member: there is no second attempt, and what fails here is
+    // told to it.
+    void take_part() {
+        try {
+            prepare_();
+            say(FrameType::ready, {});
+            await_start();
+        } catch (const Aborted&) {
+            throw;
+        } catch (const ProtocolError&) {
+            throw;
+        } catch (const std::exception& error) {
+            tell_host(error_of(error));
+            throw;
+        }
+    }
+
+    void tell_host(const Error& error) {
+        if (!link_.is_open()) return;
+        say(FrameType::abort, encode_abort(error));
+        link_.stop_sending();
+        pollfd entry{link_.fd(), POLLIN, 0};
+        // Closing with unread bytes would reset the connection and lose what was said.
+        const auto until = Clock::now() + farewell_time;
+        while (poll_until({&entry, 1}, until) > 0 && link_.receive() == Link::State::open) continue;
+    }
+
     void await_start() {
         std::string missing = "other ranks";
         try {
             for (;;) {
-                const Frame frame = next_frame(deadline_ + 1s);  // rank 0's own deadline knows who is missing
+                const Frame frame = next_frame(end());
                 if (frame.type == FrameType::start) break;
                 if (frame.type == FrameType::abort) throw_aborted(frame.payload);
                 if (frame.type != FrameType::waiting) throw ProtocolError("it sent an unexpected message");
@@ -94,9 +132,8 @@ class Guest {
     }
 
     [[noreturn]] static void throw_aborted(std::string_view payload) {
-        PayloadReader reader(payload);
-        const Status status = reader.u32() ? Status::timeout : Status::bootstrap;
-        throw Error(status, fmt::format("the job did not start: {}", reader.rest()));
+        const Error error = decode_abort(payload);
+        throw Aborted(error.status(), fmt::format("the job did not start: {}", error.what()));
     }
 
     [[noreturn]] void throw_missing(const std::string& missing) {
@@ -113,7 +150,7 @@ class Guest {
     }
 
     std::string expect(FrameType type) {
-        Frame frame = next_frame(deadline_);
+        Frame frame = next_frame(end());
         if (frame.type == FrameType::refused)
             throw Error(Status::bootstrap, fmt::format("rank 0 at {} turned rank {} away: {}", host_.text(),
                                                        options_.rank, printable(frame.payload)));
@@ -136,15 +173,17 @@ class Guest {
     }
 
     const BootstrapOptions& options_;
+    const std::function<void()>& prepare_;
     const Endpoint host_;
     const Clock::time_point deadline_;
     Link link_;
+    bool is_reached_ = false;
 };
 
 }  // namespace
 
-Link join_host(const BootstrapOptions& options) {
-    return Guest(options).run();
+Link join_host(const BootstrapOptions& options, const std::function<void()>& prepare) {
+    return Guest(options, prepare).run();
 }
 
 }  // namespace hocket::transport

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <list>
+#include <optional>
 
-#include "runtime/error.hpp"
+#include "runtime/caught.hpp"
 #include "runtime/log.hpp"
 #include "runtime/transport/handshake.hpp"
 #include "runtime/transport/join.hpp"
@@ -20,6 +21,7 @@ using namespace std::chrono_literals;
 constexpr auto handshake_time = 2s;
 constexpr auto waiting_interval = 500ms;
 constexpr auto farewell_time = 200ms;
+constexpr auto late_guests_time = 500ms;  // more than a guest's pause between two attempts
 constexpr auto breathing_time = 100ms;
 constexpr int max_lines = 16;  // of a log that strangers can write
 
@@ -35,13 +37,19 @@ struct Stranger {
 class Admission {
   public:
     Admission(const BootstrapOptions& options, int listener)
-        : options_(options), listener_(listener), members_(options.world_size) {}
+        : options_(options), listener_(listener), members_(options.world_size), ready_(options.world_size) {}
 
-    std::vector<Link> run(Clock::time_point deadline) {
+    std::vector<Link> run(Clock::time_point deadline, const std::function<void()>& prepare) {
         next_waiting_ = Clock::now() + waiting_interval;
-        while (joined_ < options_.world_size) {
-            if (Clock::now() >= deadline) fail(Status::timeout, missing_at_deadline());
-            step(std::min(deadline, Clock::now() + 100ms));
+        try {
+            while (!missing().empty()) {
+                if (Clock::now() >= deadline) throw Error(Status::timeout, missing_at_deadline());
+                step(std::min(deadline, Clock::now() + 100ms));
+            }
+            prepare();
+        } catch (const std::exception& error) {
+            tell_all(error_of(error));
+            throw;
         }
         tell_members(FrameType::start, {});
         for (Stranger& stranger : strangers_) refuse(stranger, "all ranks have joined already");
@@ -53,8 +61,7 @@ class Admission {
     void step(Clock::time_point until) {
         std::vector<pollfd> set{{Clock::now() >= next_accept_ ? listener_ : -1, POLLIN, 0}};
         for (const Stranger& stranger : strangers_) set.push_back({stranger.link.fd(), POLLIN, 0});
-        for (const Link& member : members_)
-            set.push_back({member.fd(), POLLIN, 0});  // a negative one is skipped
+        for (const Link& member : members_) set.push_back({member.fd(), POLLIN, 0});
         poll_until(set, until);
 
         std::size_t i = 1;
@@ -149,15 +156,39 @@ class Admission {
         stranger.link.parser().set_limit(max_member_payload);
         members_[hello.rank] = std::move(stranger.link);
         stranger.done = true;
-        ++joined_;
+        if (!farewell_.empty()) take_leave(members_[hello.rank]);
     }
 
     void listen_to_member(int rank) {
-        if (members_[rank].receive() == Link::State::open) return;
-        fail(Status::bootstrap,
-             fmt::format("rank {} joined, but its process ended before all others had joined; "
-                         "look at the output of rank {} first",
-                         rank, rank));
+        Link& member = members_[rank];
+        const Link::State state = member.receive();
+        if (!farewell_.empty()) {
+            if (state != Link::State::open) member.close();
+            return;
+        }
+        take_word(rank);
+        if (state == Link::State::open) return;
+        throw Error(Status::bootstrap,
+                    fmt::format("rank {} joined, but its process ended before all others had joined; "
+                                "look at the output of rank {} first",
+                                rank, rank));
+    }
+
+    // All that a member may say before the job starts: that it is ready, or why it never will be.
+    void take_word(int rank) {
+        try {
+            const auto frame = members_[rank].parser().next();
+            if (!frame) return;
+            if (frame->type == FrameType::abort) {
+                const Error error = decode_abort(frame->payload);
+                throw Error(error.status(), fmt::format("rank {} reported: {}", rank, error.what()));
+            }
+            if (frame->type != FrameType::ready) throw ProtocolError("it spoke before the job had started");
+            ready_[rank] = true;
+        } catch (const ProtocolError& error) {
+            throw Error(Status::bootstrap,
+                        fmt::format("rank {} does not keep to the protocol: {}", rank, error.what()));
+        }
     }
 
     void turn_away_the_silent() {
@@ -208,26 +239,34 @@ class Admission {
         }
     }
 
-    [[noreturn]] void fail(Status status, const std::string& text) {
-        log_the_rest();
-        tell_members(FrameType::abort, PayloadWriter()
-                                           .u32(status == Status::timeout)
-                                           .bytes(std::string_view(text).substr(0, max_refusal_payload - 4))
-                                           .text());
-        const auto until = Clock::now() + farewell_time;
-        for (Link& member : members_) member.stop_sending();
-        for (Link& member : members_) {
-            pollfd entry{member.fd(), POLLIN, 0};
-            while (member.is_open() && poll_until({&entry, 1}, until) > 0)
-                if (member.receive() != Link::State::open) member.close();
+    // Also those who come only now: they may have been kept waiting for want of descriptors, which are free
+    // again once members have gone.
+    void tell_all(const Error& error) {
+        try {
+            farewell_ = encode_abort(error);
+            const bool is_complete = missing().empty();
+            const auto until = Clock::now() + (is_complete ? farewell_time : late_guests_time);
+            for (Link& member : members_) take_leave(member);
+            while (Clock::now() < until && (!is_complete || has_members())) step(until);
+            log_the_rest();
+        } catch (const std::exception&) {  // what was said must do
         }
-        throw Error(status, text);
+    }
+
+    void take_leave(Link& member) {
+        member.queue(FrameType::abort, farewell_);
+        member.flush();
+        member.stop_sending();
+    }
+
+    bool has_members() const {
+        return std::any_of(members_.begin(), members_.end(), [](const Link& link) { return link.is_open(); });
     }
 
     std::vector<int> missing() const {
         std::vector<int> ranks;
         for (int rank = 1; rank < options_.world_size; ++rank)
-            if (!members_[rank].is_open()) ranks.push_back(rank);
+            if (!ready_[rank]) ranks.push_back(rank);
         return ranks;
     }
 
@@ -249,24 +288,25 @@ class Admission {
     const BootstrapOptions& options_;
     const int listener_;
     std::vector<Link> members_;
+    std::vector<bool> ready_;  // by rank
     std::list<Stranger> strangers_;
     const std::size_t max_strangers_ = most_strangers();
     int turned_away_ = 0;
     std::vector<std::string> examples_;  // of those turned away
+    std::string farewell_;               // what all are told when it is over; empty: it goes on
     std::string shortage_;               // why connections could not be taken; empty: all were
     Clock::time_point next_waiting_{}, next_accept_{};
-    int joined_ = 1;
 };
 
 }  // namespace
 
-std::vector<Link> admit_guests(const BootstrapOptions& options) {
+std::vector<Link> admit_guests(const BootstrapOptions& options, const std::function<void()>& prepare) {
     const auto deadline = Clock::now() + options.join_timeout;
     if (options.listen_fd < 0) {
         const Socket listener = listen_on({options.master_addr, options.master_port}, deadline,
                                           "MASTER_ADDR must be an address of rank 0's host and MASTER_PORT a "
                                           "port that nobody else uses there");
-        return Admission(options, listener.fd()).run(deadline);
+        return Admission(options, listener.fd()).run(deadline, prepare);
     }
     const int flags = fcntl(options.listen_fd, F_GETFL);
     if (flags < 0 || fcntl(options.listen_fd, F_SETFL, flags | O_NONBLOCK) < 0)
@@ -274,7 +314,22 @@ std::vector<Link> admit_guests(const BootstrapOptions& options) {
                     fmt::format("file descriptor {}, on which rank 0 is to listen, is not open; "
                                 "unset HOCKET_LISTEN_FD or hand the socket on",
                                 options.listen_fd));
-    return Admission(options, options.listen_fd).run(deadline);
+    return Admission(options, options.listen_fd).run(deadline, prepare);
+}
+
+std::string encode_abort(const Error& error) {
+    return PayloadWriter()
+        .u32(static_cast<std::uint32_t>(-static_cast<int>(error.status())))
+        .bytes(std::string_view(error.what()).substr(0, max_refusal_payload - 4))
+        .text();
+}
+
+Error decode_abort(std::string_view payload) {
+    PayloadReader reader(payload);
+    const std::uint32_t number = reader.u32();
+    if (number < 1 || number > static_cast<std::uint32_t>(-static_cast<int>(Status::limit)))
+        throw ProtocolError("it gave up for a reason that does not exist");
+    return {static_cast<Status>(-static_cast<int>(number)), std::string(reader.rest())};
 }
 
 std::string seconds_text(std::chrono::milliseconds duration) {

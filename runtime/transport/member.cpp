@@ -9,7 +9,8 @@
 #include "runtime/transport/join.hpp"
 
 namespace hocket::transport {
-Member::Member(const BootstrapOptions& options, std::vector<Link> links)
+
+Member::Member(const BootstrapOptions& options)
     : rank_(options.rank),
       world_size_(options.world_size),
       heartbeat_interval_(options.heartbeat_interval),
@@ -17,13 +18,19 @@ Member::Member(const BootstrapOptions& options, std::vector<Link> links)
       left_(options.world_size),
       parts_(options.world_size),
       missing_parts_(parts_.size()),
-      links_(std::move(links)),
       next_beat_(Clock::now()) {
     thread_ = start_thread("hkt-member", [this] { run(); });
 }
 
 Member::~Member() {
     leave();
+}
+
+void Member::begin(std::vector<Link> links) noexcept {
+    const std::lock_guard lock(mutex_);
+    links_ = std::move(links);
+    has_begun_ = true;
+    changed_.notify_all();
 }
 
 std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::milliseconds timeout) {

@@ -14,9 +14,12 @@ namespace hocket::transport {
 
 class Member : public Bootstrap {
   public:
-    // links: on rank 0 by rank (entry 0 is empty), elsewhere the one to rank 0.
-    Member(const BootstrapOptions& options, std::vector<Link> links);
+    // Has all that a member needs, but is none before begin().
+    explicit Member(const BootstrapOptions& options);
     ~Member() override;
+
+    // links: on rank 0 by rank (entry 0 is empty), elsewhere the one to rank 0. Once.
+    void begin(std::vector<Link> links) noexcept;
 
     int rank() const override { return rank_; }
     int world_size() const override { return world_size_; }
@@ -64,7 +67,7 @@ class Member : public Bootstrap {
     std::optional<std::string> pending_report_;  // given by the caller, not yet taken by the thread
     bool has_reported_ = false;
     std::vector<bool> left_;
-    bool leaving_ = false;
+    bool has_begun_ = false, leaving_ = false;
     std::uint32_t gather_number_ = 0;                // of the all_gather that is being collected
     std::optional<std::string> pending_blob_;        // given by the caller, not yet taken by the thread
     std::vector<std::optional<std::string>> parts_;  // on rank 0 from all, elsewhere from rank 0's answer

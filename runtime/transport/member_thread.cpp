@@ -20,6 +20,11 @@ constexpr auto departure_delay = 1ms;
 }  // namespace
 
 void Member::run() {
+    {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return has_begun_ || leaving_; });
+        if (!has_begun_) return;
+    }
     try {
         // What came in one piece with the end of joining is here already: poll(2) would not tell.
         for (std::size_t i = 0; i < links_.size(); ++i) listen_to(i);

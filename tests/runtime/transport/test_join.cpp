@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "runtime/error.hpp"
+#include "runtime/transport/join.hpp"
 #include "tests/runtime/transport/processes.hpp"
 #include "tests/runtime/transport/restrictions.hpp"
 #include "tests/support/test.hpp"
@@ -181,6 +182,50 @@ TEST_CASE("rank 0 without descriptors waits for some without spinning, and says 
     const auto outcomes = ranks.wait();
     CHECK_THAT(outcomes[0].text, Contains("rank 1 did not join") && Contains("ulimit -n"));
     CHECK_THAT(outcomes[1].text, Contains("does not answer"));
+}
+
+TEST_CASE("a world of more ranks than there may be descriptors fails in words that name the limit") {
+    const Listener listener;
+    Processes processes;
+    processes.start([&] {
+        auto options = options_of(listener, 0, 100);
+        options.join_timeout = 300ms;
+        allow_descriptors(32);
+        Bootstrap::join(options);
+        return "joined";
+    });
+    // The limit was lowered when more were open.
+    processes.start([]() -> std::string {
+        std::vector<pollfd> set;
+        for (int i = 0; i < 10; ++i) set.push_back({dup(0), POLLIN, 0});
+        for (int i = 0; i < 10; ++i) set.push_back({-1, POLLIN, 0});
+        allow_descriptors(10);
+        poll_until(set, Clock::now());
+        allow_descriptors(8);
+        poll_until(set, Clock::now());
+        return "no error";
+    });
+    const auto outcomes = processes.wait();
+    CHECK_THAT(outcomes[0].text, Contains("status -7") && Contains("and 83 more did not join"));
+    CHECK_THAT(outcomes[1].text, Contains("status -5") && Contains("10 connections") &&
+                                     Contains("8 open files") && Contains("ulimit -n"));
+}
+
+TEST_CASE("a rank that cannot become a member tells the others why") {
+    const int failing = GENERATE(0, 1);
+    const Listener listener;
+    Processes ranks;
+    for (int r = 0; r < 3; ++r)
+        ranks.start([&, r]() -> std::string {
+            const auto options = options_of(listener, r, 3);
+            const auto prepare = [&] {
+                if (r == failing) throw Error(Status::out_of_memory, "nothing left");
+            };
+            r == 0 ? void(admit_guests(options, prepare)) : void(join_host(options, prepare));
+            return "joined";
+        });
+    for (const Outcome& outcome : ranks.wait())
+        CHECK_THAT(outcome.text, Contains("status -9") && Contains("nothing left"));
 }
 
 TEST_CASE("a name server that does not answer holds nobody beyond the deadline") {

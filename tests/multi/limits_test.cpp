@@ -1,0 +1,93 @@
+// Ranks that may use too little: what one of them cannot do ends all, with the same status and its words.
+#include <stdlib.h>
+
+#include "tests/multi/process.hpp"
+#include "tests/support/test.hpp"
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using Words = std::vector<std::string>;
+
+namespace {
+
+constexpr int peer_lost = -6, timeout = -7, out_of_memory = -9, io = -11;
+
+// What limited_rank says of the last call that a rank has come to.
+struct Outcome {
+    std::string call;
+    int status = 1;
+    std::string text = {};
+};
+
+// By rank. One that is quick may fail while the others still return from their first call: then that fails.
+std::vector<Outcome> run_limited(const Words& arguments, const std::string& timeout_ms = "8000",
+                                 const hocket::test::Process::Environment& more = {}) {
+    Words command{HOCKET_RUN, "-n", "3", "--grace", "10", "--timeout", "25", HOCKET_LIMITED_RANK};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    auto environment = more;
+    environment["HOCKET_TIMEOUT_MS"] = timeout_ms;
+    const auto result = hocket::test::run(command, 30s, environment);
+    INFO(result.out << result.err);
+    REQUIRE(result.in_time);
+    std::vector<Outcome> outcomes;
+    for (const char* rank : {"[0] ", "[1] ", "[2] "}) {
+        const auto lines = hocket::test::lines_with_prefix(result.out, rank);
+        REQUIRE(!lines.empty());
+        const std::string& line = lines.back();
+        const auto first = line.find(' '), second = line.find(' ', first + 1);
+        REQUIRE(second != std::string::npos);
+        outcomes.push_back({line.substr(0, first), std::stoi(line.substr(first + 1, second - first)),
+                            line.substr(second + 1)});
+    }
+    return outcomes;
+}
+
+void check_same(const std::vector<Outcome>& outcomes, int status, const std::string& reason) {
+    for (const Outcome& outcome : outcomes) {
+        CAPTURE(outcome.call, outcome.text);
+        CHECK(outcome.status == status);
+        CHECK_THAT(outcome.text, Contains(reason));
+        if (status == 0) CHECK(outcome.call == "all_reduce");
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is short of descriptors fails as all do, wherever they run out") {
+    // 0 to 2 are open, and rank 0's listener.
+    for (const char* rank : {"0", "1"})
+        for (int descriptors = rank[0] == '0' ? 6 : 4; descriptors < 15; ++descriptors) {
+            CAPTURE(rank, descriptors);
+            const auto outcomes = run_limited({"create", rank, "descriptors", std::to_string(descriptors)});
+            const int status = outcomes[0].status;
+            CHECK(status != peer_lost);
+            check_same(outcomes, status, status == 0 ? "" : "many open files");
+        }
+}
+
+TEST_CASE("rank 0 without a descriptor for each rank: all end with the same status") {
+    for (const char* descriptors : {"4", "5"})
+        check_same(run_limited({"create", "0", "descriptors", descriptors}, "800"), timeout, "rank 0");
+}
+
+TEST_CASE("address space that is short on all ranks gives all the same status") {
+    check_same(run_limited({"create", "-1", "addresses", "307200000"}), out_of_memory,
+               "address space (ulimit -v)");
+}
+
+TEST_CASE("what one rank cannot read for a plan ends the operation on all, with the reason") {
+    const char* provider = GENERATE("", "tcp");
+    const char* rank = GENERATE("0", "1");
+    CAPTURE(provider, rank);
+    check_same(
+        run_limited({"all_reduce", rank, "descriptors", "3"}, "20000", {{"HOCKET_PROVIDER", provider}}), io,
+        "cannot read the folder " HOCKET_SCHEDULES ": Too many open files");
+}
+
+TEST_CASE("a rank whose working folder was removed does what the others do") {
+    for (const char* stage : {"create", "all_reduce"}) {
+        char folder[] = "/tmp/hocket-limits-XXXXXX";
+        REQUIRE(mkdtemp(folder) != nullptr);
+        check_same(run_limited({stage, "1", "folder", folder}), 0, "");
+    }
+}
