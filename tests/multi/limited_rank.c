@@ -1,5 +1,5 @@
-/* limited_rank STAGE RANK RESOURCE VALUE: joins, all_reduces, and prints what came of both: "create STATUS TEXT",
- * "all_reduce STATUS TEXT", a line each. RANK (-1: each rank) may use no more than VALUE of RESOURCE
+/* limited_rank STAGE RANK RESOURCE VALUE: joins, all_reduces, and prints what came of both: "create STATUS
+ * TEXT", "all_reduce STATUS TEXT", a line each. RANK (-1: each rank) may use no more than VALUE of RESOURCE
  * (descriptors, addresses) from STAGE (create, all_reduce) on. RESOURCE folder: it removes its working folder
  * VALUE instead. */
 #include <stdio.h>
