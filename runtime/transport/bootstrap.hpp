@@ -20,13 +20,14 @@ struct BootstrapOptions {
     std::string secret;  // never sent: both sides prove that they know it (HMAC-SHA256 of fresh nonces)
     std::chrono::milliseconds join_timeout{60000};
     std::chrono::milliseconds heartbeat_interval{500};
-    std::chrono::milliseconds heartbeat_timeout{10000};  // silence for longer than this is a loss
+    std::chrono::milliseconds heartbeat_timeout{10000};  // see silence.hpp
 };
 
-// A rank that left without saying goodbye.
+// A rank that left without saying goodbye, or fell silent. It may be this one, where the others have given it
+// up: because it did not run for too long, say.
 struct Loss {
     int rank;
-    std::string reason;  // "its connection closed (the process ended)", "no heartbeat for 10.0 s"
+    std::string reason;  // "its connection closed (the process ended)", "no heartbeat for 10.2 s (...)"
 };
 
 // What a rank found to be wrong with the job, in words that only the ranks' callers understand.

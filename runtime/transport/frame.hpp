@@ -27,7 +27,7 @@ enum class FrameType : std::uint8_t {
     goodbye,
     gather,    // to rank 0: number, blob
     gathered,  // from rank 0: number, rank, blob
-    lost,      // from rank 0: rank, reason
+    lost,      // rank, reason; to rank 0, from a guest that has given it up: 0, reason
     left,      // from rank 0: one rank or several
     report,    // to rank 0: text
     reported,  // from rank 0: rank, text

@@ -167,8 +167,9 @@ class Guest {
             const Link::State state = link_.receive();
             if (state == Link::State::open) continue;
             if (auto frame = link_.parser().next()) return std::move(*frame);
-            throw TryAgain(state == Link::State::closed ? "it closed the connection"
-                                                        : "it reset the connection");
+            throw TryAgain(state == Link::State::closed  ? "it closed the connection"
+                           : state == Link::State::reset ? "it reset the connection"
+                                                         : "the connection failed: " + link_.failure());
         }
     }
 

@@ -21,6 +21,7 @@ void Link::flush() {
         if (n < 0) {
             if (errno == EINTR) continue;
             if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+            if (error_ == 0) error_ = errno;
             output_.clear(), sent_ = 0;
             break;
         }
@@ -35,12 +36,14 @@ Link::State Link::receive() {
     char bytes[65536];
     for (int rounds = 0; rounds < 16;) {
         const ssize_t n = recv(fd(), bytes, sizeof bytes, MSG_DONTWAIT);
-        if (n == 0) return State::closed;
-        if (n < 0) {
-            if (errno == EINTR) continue;
-            return errno == EAGAIN || errno == EWOULDBLOCK ? State::open : State::reset;
-        }
-        last_heard_ = Clock::now();
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return State::open;
+        if (n < 0 && error_ == 0) error_ = errno;
+        if (n <= 0)
+            return error_ == 0                               ? State::closed
+                   : error_ == ECONNRESET || error_ == EPIPE ? State::reset
+                                                             : State::failed;
+        silence_.heard();
         parser_.feed({bytes, static_cast<std::size_t>(n)});
         if (static_cast<std::size_t>(n) < sizeof bytes) return State::open;
         ++rounds;

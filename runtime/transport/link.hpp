@@ -6,21 +6,23 @@
 #include <string>
 
 #include "runtime/transport/frame.hpp"
+#include "runtime/transport/silence.hpp"
 #include "runtime/transport/socket.hpp"
 
 namespace hocket::transport {
 
 class Link {
   public:
-    enum class State { open, closed, reset };
+    // closed, reset: by the peer's kernel. failed: by this one's, which has heard nothing for very long.
+    enum class State { open, closed, reset, failed };
 
     Link() = default;
-    Link(Socket socket, std::size_t max_payload)
-        : socket_(std::move(socket)), parser_(max_payload), last_heard_(Clock::now()) {}
+    Link(Socket socket, std::size_t max_payload) : socket_(std::move(socket)), parser_(max_payload) {}
 
     bool is_open() const { return socket_.is_open(); }
     int fd() const { return socket_.fd(); }
-    Clock::time_point last_heard() const { return last_heard_; }
+    Silence& silence() { return silence_; }
+    Answers answers() const { return answers_of(socket_); }
     FrameParser& parser() { return parser_; }
 
     void queue(FrameType type, std::string_view payload = {});
@@ -32,6 +34,7 @@ class Link {
 
     // Takes what has arrived: the frames are then in parser().
     State receive();
+    std::string failure() const { return error_text(error_); }  // the kernel's words
 
     // The peer reads end-of-file behind what is queued now; what is queued later is dropped.
     void stop_sending();
@@ -40,9 +43,10 @@ class Link {
   private:
     Socket socket_;
     FrameParser parser_{0};
-    Clock::time_point last_heard_{};
+    Silence silence_;
     std::deque<std::shared_ptr<const std::string>> output_;
     std::size_t sent_ = 0;  // of output_.front()
+    int error_ = 0;         // the first that the kernel has told; it tells each only once
     bool stopping_ = false;
 };
 

@@ -13,12 +13,12 @@ namespace hocket::transport {
 Member::Member(const BootstrapOptions& options)
     : rank_(options.rank),
       world_size_(options.world_size),
-      heartbeat_interval_(options.heartbeat_interval),
-      heartbeat_timeout_(options.heartbeat_timeout),
+      times_{options.heartbeat_interval, options.heartbeat_timeout},
       left_(options.world_size),
       parts_(options.world_size),
       missing_parts_(parts_.size()),
-      next_beat_(Clock::now()) {
+      next_beat_(Clock::now()),
+      awake_(Clock::now()) {
     thread_ = start_thread("hkt-member", [this] { run(); });
 }
 
@@ -29,6 +29,8 @@ Member::~Member() {
 void Member::begin(std::vector<Link> links) noexcept {
     const std::lock_guard lock(mutex_);
     links_ = std::move(links);
+    for (Link& link : links_) link.silence().heard();  // who has joined is silent until all have
+    awake_ = Clock::now();
     has_begun_ = true;
     changed_.notify_all();
 }

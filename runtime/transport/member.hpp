@@ -39,7 +39,10 @@ class Member : public Bootstrap {
     void run();
     void step();
     void say_goodbye();
-    void judge_silence();
+    void note_absence(Clock::time_point now);
+    void judge_silence(Clock::time_point now);
+    std::string others_silent_with(std::size_t index, Clock::time_point now);
+    std::optional<std::string> own_absence();
     void send_pending_blob();
     void send_pending_report();
     void send_departures();
@@ -49,6 +52,7 @@ class Member : public Bootstrap {
     void handle_at_host(int from, const Frame& frame);
     void handle_at_guest(const Frame& frame);
     void take_part(int from, std::uint32_t number, std::string_view blob);
+    void note_given_up(int by, const std::string& reason);
     void note_lost(int rank, const std::string& reason);
     void note_left(int rank);
     void note_report(int rank, std::string_view text);
@@ -57,7 +61,7 @@ class Member : public Bootstrap {
     int rank_of(std::size_t link) const { return rank_ == 0 ? static_cast<int>(link) : 0; }
 
     const int rank_, world_size_;
-    const std::chrono::milliseconds heartbeat_interval_, heartbeat_timeout_;
+    const HeartbeatTimes times_;
     Event event_, wake_;
 
     mutable std::mutex mutex_;  // for all that follows, up to links_
@@ -77,6 +81,9 @@ class Member : public Bootstrap {
 
     std::vector<Link> links_;  // the thread's own
     Clock::time_point next_beat_;
+    Clock::time_point awake_;    // last seen so
+    Clock::duration absence_{};  // the last long one: this process did not run
+    Clock::time_point back_since_{};
     std::vector<int> departures_;  // rank 0: ranks whose goodbye the others have not been told yet
     Clock::time_point departures_due_;
     std::mutex leave_mutex_;

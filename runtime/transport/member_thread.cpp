@@ -17,6 +17,19 @@ constexpr auto goodbye_time = 450ms;
 // Ranks often leave together. Told one by one, n departures would be n * n messages.
 constexpr auto departure_delay = 1ms;
 
+// silence: before the connection ended. A peer that was cut off for too long may have ended since.
+std::string reason_of_end(const Link& link, Link::State state, Clock::duration silence,
+                          Clock::duration timeout) {
+    const std::string end = state == Link::State::closed  ? "its connection closed"
+                            : state == Link::State::reset ? "its connection was reset"
+                                                          : "its connection failed: " + link.failure();
+    if (silence > timeout)
+        return fmt::format("no heartbeat for {:.1f} s, then {} (its host was down, or the link to it away)",
+                           std::chrono::duration<double>(silence).count(), end);
+    return end + (state == Link::State::failed ? " (its host is down, or the link to it is away)"
+                                               : " (the process ended)");
+}
+
 }  // namespace
 
 void Member::run() {
@@ -49,6 +62,8 @@ void Member::step() {
     for (const Link& link : links_)
         set.push_back({link.fd(), static_cast<short>(link.has_output() ? POLLIN | POLLOUT : POLLIN), 0});
     poll_until(set, departures_.empty() ? next_beat_ : std::min(next_beat_, departures_due_));
+    const auto now = Clock::now();
+    note_absence(now);
     if (set[0].revents) wake_.clear();
     for (std::size_t i = 0; i < links_.size(); ++i) {
         if (set[i + 1].revents & ~POLLOUT) listen_to(i);
@@ -56,11 +71,11 @@ void Member::step() {
     }
     if (Clock::now() >= departures_due_) send_departures();
     if (Clock::now() >= next_beat_) {
-        next_beat_ = Clock::now() + heartbeat_interval_;
+        next_beat_ = Clock::now() + times_.interval;
         // Output that still waits is enough to show life.
         for (Link& link : links_)
             if (!link.has_output()) link.queue(FrameType::heartbeat), link.flush();
-        judge_silence();
+        judge_silence(now);
     }
 }
 
@@ -96,17 +111,49 @@ void Member::say_goodbye() {
     send_departures();
 }
 
-void Member::judge_silence() {
+// Others are not judged by time in which nobody here could hear them.
+void Member::note_absence(Clock::time_point now) {
+    const auto absence = now - std::exchange(awake_, now) - times_.interval;  // for so long it may have slept
+    if (absence <= times_.interval) return;
+    for (Link& link : links_) link.silence().excuse(absence, now);
+    if (absence < times_.timeout / 2) return;
+    absence_ = absence;
+    back_since_ = now;
+}
+
+// All that had come by `now` has been read. Whoever is given up is told, if it can still hear: its process
+// may have been stopped, or the link to it away.
+void Member::judge_silence(Clock::time_point now) {
     for (std::size_t i = 0; i < links_.size(); ++i) {
-        const auto silent = [&] { return Clock::now() - links_[i].last_heard() > heartbeat_timeout_; };
-        if (!links_[i].is_open() || !silent()) continue;
-        listen_to(i);  // if it was this process that stood still, the heartbeats are waiting to be read
-        if (!links_[i].is_open() || !silent()) continue;
-        note_lost(rank_of(i),
-                  fmt::format("no heartbeat for {} (its process is stopped, or its host cannot be reached)",
-                              seconds_text(heartbeat_timeout_)));
-        links_[i].close();
+        Link& link = links_[i];
+        if (!link.is_open()) continue;
+        const auto verdict = link.silence().verdict(now, link.answers(), times_);
+        if (!verdict) continue;
+        const std::string reason = *verdict + others_silent_with(i, now);
+        note_lost(rank_of(i), reason);
+        if (rank_ != 0) {
+            link.queue(FrameType::lost, PayloadWriter().u32(0).bytes(reason).text());
+            link.flush();
+        }
+        link.close();
     }
+}
+
+// A host often has several ranks.
+std::string Member::others_silent_with(std::size_t index, Clock::time_point now) {
+    std::vector<int> ranks;
+    for (std::size_t i = 0; i < links_.size(); ++i)
+        if (i != index && links_[i].is_open() && links_[i].silence().length(now) > times_.timeout / 2)
+            ranks.push_back(rank_of(i));
+    return ranks.empty() ? "" : fmt::format("; nothing is heard of {} either", ranks_text(ranks));
+}
+
+// Why others have given this rank up, if it is because it did not run.
+std::optional<std::string> Member::own_absence() {
+    note_absence(Clock::now());
+    if (absence_ == absence_.zero() || Clock::now() - back_since_ > times_.timeout) return std::nullopt;
+    return fmt::format("it did not run for {:.1f} s (was it stopped?), and the others have given it up",
+                       std::chrono::duration<double>(absence_).count());
 }
 
 void Member::send_pending_blob() {
@@ -139,11 +186,10 @@ void Member::listen_to(std::size_t index) {
     Link& link = links_[index];
     if (!link.is_open()) return;
     const int from = rank_of(index);
+    const auto silence = link.silence().length(Clock::now());
     const Link::State state = take_from(index);
     if (state == Link::State::open) return;
-    if (!has_left(from))
-        note_lost(from, state == Link::State::closed ? "its connection closed (the process ended)"
-                                                     : "its connection was reset (the process ended)");
+    if (!has_left(from)) note_lost(from, reason_of_end(link, state, silence, times_.timeout));
     link.close();
 }
 
@@ -170,9 +216,11 @@ void Member::handle(int from, const Frame& frame) {
 
 void Member::handle_at_host(int from, const Frame& frame) {
     if (frame.type == FrameType::report) return note_report(from, frame.payload);
-    if (frame.type != FrameType::gather) throw ProtocolError("it sent a message that only rank 0 may send");
     PayloadReader reader(frame.payload);
+    if (frame.type != FrameType::gather && frame.type != FrameType::lost)
+        throw ProtocolError("it sent a message that only rank 0 may send");
     const std::uint32_t number = reader.u32();
+    if (frame.type == FrameType::lost) return note_given_up(from, std::string(reader.rest()));
     take_part(from, number, reader.rest());
 }
 
@@ -190,8 +238,12 @@ void Member::handle_at_guest(const Frame& frame) {
             const int rank = named_rank(reader.u32());
             return take_part(rank, first, reader.rest());
         }
-        case FrameType::lost:
-            return note_lost(named_rank(first), std::string(reader.rest()));
+        case FrameType::lost: {
+            const int rank = named_rank(first);
+            const std::string reason(reader.rest());
+            if (rank != rank_) return note_lost(rank, reason);
+            return note_lost(rank, own_absence().value_or("rank 0 has given it up: " + reason));
+        }
         case FrameType::left:
             note_left(named_rank(first));
             while (!reader.is_empty()) note_left(named_rank(reader.u32()));
@@ -227,6 +279,12 @@ void Member::take_part(int from, std::uint32_t number, std::string_view blob) {
     const std::lock_guard lock(mutex_);
     result_ = std::move(whole);
     changed_.notify_all();
+}
+
+// Rank 0 learns that a guest has heard nothing from it for too long. The guest closes the connection.
+void Member::note_given_up(int by, const std::string& reason) {
+    if (const auto absence = own_absence()) return note_lost(0, *absence);
+    note_lost(by, "it has given up rank 0: " + reason);
 }
 
 void Member::note_lost(int rank, const std::string& reason) {

@@ -240,6 +240,14 @@ void keep_alive(const Socket& connection) {
     setsockopt(connection.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
 }
 
+Answers answers_of(const Socket& connection) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    getsockopt(connection.fd(), IPPROTO_TCP, TCP_INFO, &info, &size);
+    return {info.tcpi_retransmits > 0, std::chrono::milliseconds(info.tcpi_last_ack_recv),
+            std::chrono::milliseconds(info.tcpi_last_data_sent)};
+}
+
 std::size_t most_strangers() {
     return std::clamp<std::size_t>(most_descriptors() / 4, 1, 256);
 }

@@ -84,6 +84,15 @@ bool is_on_this_host(const Socket& connection);
 // So that no firewall on the way forgets a connection that lies idle between operations.
 void keep_alive(const Socket& connection);
 
+// How the kernel at the other end of a connection answers what is sent to it, whatever the process there
+// does.
+struct Answers {
+    bool are_missing = false;       // something was sent again, and that has not been answered
+    Clock::duration last_answer{};  // how long ago one came
+    Clock::duration last_sent{};    // how long ago data were sent, for the first time or again
+};
+Answers answers_of(const Socket& connection);
+
 // Open connections that have not proved that they are members: most of the descriptors are the program's own.
 std::size_t most_strangers();
 

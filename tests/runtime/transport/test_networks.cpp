@@ -12,6 +12,7 @@
 
 #include "runtime/transport/own_address.hpp"
 #include "tests/runtime/transport/exchange.hpp"
+#include "tests/runtime/transport/networks.hpp"
 #include "tests/runtime/transport/restrictions.hpp"
 #include "tests/support/test.hpp"
 
@@ -22,34 +23,6 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
 namespace {
-
-bool ip(const std::string& arguments) {
-    return std::system(fmt::format("PATH=$PATH:/usr/sbin:/sbin ip {} 2>/dev/null", arguments).c_str()) == 0;
-}
-
-// Without the address that the kernel gives by itself.
-bool plug_in(const std::string& end) {
-    return ip(fmt::format("link set {} addrgenmode none", end)) && ip(fmt::format("link set {} up", end));
-}
-
-// other_end: a name, and perhaps another namespace.
-bool lay_cable(const std::string& end, const std::string& other_end) {
-    return ip(fmt::format("link add {} type veth peer name {}", end, other_end)) && plug_in(end);
-}
-
-// In a process of its own, in a network of its own; "skip" where that isn't allowed.
-void in_own_network(const std::function<std::string()>& body) {
-    Processes world(60);
-    world.start([&]() -> std::string {
-        if (!enter_loopback_only_network() || !lay_cable("probe", "eborp")) return "skip";
-        ip("link del probe");
-        return body();
-    });
-    const auto outcomes = world.wait();
-    if (outcomes[0].text == "skip")
-        HOCKET_SKIP("making networks needs a privilege, or ip(8), that is missing here");
-    require_success(outcomes);
-}
 
 void describe(const fs::path& interface, bool is_card, int speed) {
     fs::create_directories(is_card ? interface / "device" : interface);
@@ -113,16 +86,6 @@ std::string exchange(Rank rank) {
     rank.job.all_gather("done", 10s);
     return fabric->local_address();
 }
-
-struct Signal {
-    Signal() { expect(pipe(ends) == 0, "a pipe"); }
-    void give() const { expect(write(ends[1], "x", 1) == 1, "a signal to be given"); }
-    void await() const {
-        char byte;
-        expect(read(ends[0], &byte, 1) == 1, "a signal to come");
-    }
-    int ends[2];
-};
 
 }  // namespace
 
