@@ -23,15 +23,24 @@
  *               with HKT_ERROR_MISMATCH on all ranks (hkt_barrier always does; hkt_comm_destroy says so on
  *               stderr).
  *   Failures    What one rank notices (a lost rank, a mismatch, a deadline that passed, a failure of the
- *               fabric), and what it alone cannot do (OUT_OF_MEMORY, IO, no descriptors), ends the operations
- *               of all ranks with the same status; the others' text begins with "rank R reported:" and goes
- * on with where they were themselves. INVALID_ARGUMENT, SCHEDULE and NOT_FOUND are taken to be the same on
- * all ranks: they are not told, and the communicator stays usable. Results     Reductions combine in rank
- * order wherever a schedule leaves a choice, so a result does not depend on the arrival of messages: same
- * inputs, same schedule, same bits. Threads     Handles of different communicators are independent. Calls on
- * one communicator may come from several threads and are serialised inside it. Deadlines   Nothing waits for
- * ever. See hkt_comm_options.timeout_ms. Strings     Returned strings belong to Hocket. Their life time is
- * given where they are returned.
+ *               fabric), and what it alone cannot do (OUT_OF_MEMORY, IO, no descriptors), ends the
+ *               operations of all ranks with the same status; the others' text begins with "rank R
+ *               reported:" and goes on with where they were themselves. INVALID_ARGUMENT, SCHEDULE and
+ *               NOT_FOUND are taken to be the same on all ranks: they are not told, and the communicator
+ *               stays usable. A rank that was lost because it stood still may find all that its operation
+ *               needed when it goes on, and return HKT_SUCCESS from what failed on the others; it learns
+ *               of its loss at the latest in the next operation that needs them. Of several ranks that
+ *               are lost at once one is named as lost, the others that are silent in its reason.
+ *
+ *   Results     Reductions combine in rank order wherever a schedule leaves a choice, so a result does
+ *               not depend on the arrival of messages: same inputs, same schedule, same bits.
+ *
+ *   Threads     Handles of different communicators are independent. Calls on one communicator may
+ *               come from several threads and are serialised inside it.
+ *
+ *   Deadlines   Nothing waits for ever. See hkt_comm_options.timeout_ms.
+ *
+ *   Strings     Returned strings belong to Hocket. Their life time is given where they are returned.
  */
 #ifndef HOCKET_H
 #define HOCKET_H
@@ -61,7 +70,7 @@ typedef enum hkt_status {
     HKT_ERROR_NOT_FOUND = -3,        /* no such schedule, topology or file */
     HKT_ERROR_BOOTSTRAP = -4,        /* the job could not be joined: address, secret, duplicate rank */
     HKT_ERROR_TRANSPORT = -5,        /* the fabric provider reported a failure */
-    HKT_ERROR_PEER_LOST = -6,        /* a rank of the communicator died or fell silent */
+    HKT_ERROR_PEER_LOST = -6,        /* a rank of the communicator died or fell silent; perhaps this one */
     HKT_ERROR_TIMEOUT = -7,          /* a deadline passed */
     HKT_ERROR_MISMATCH = -8,         /* ranks started different operations */
     HKT_ERROR_OUT_OF_MEMORY = -9,
