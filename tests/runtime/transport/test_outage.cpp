@@ -6,6 +6,7 @@
 #include <fstream>
 #include <thread>
 
+#include "runtime/transport/silence.hpp"
 #include "tests/runtime/transport/exchange.hpp"
 #include "tests/runtime/transport/networks.hpp"
 #include "tests/support/test.hpp"
@@ -66,6 +67,45 @@ struct Outage {
 };
 
 }  // namespace
+
+TEST_CASE("silence is judged by what the peer's host answers") {
+    const HeartbeatTimes times{500ms, 10s};
+    const auto begin = Clock::now();
+    Silence silence;
+    const auto verdict_after = [&](Clock::duration time, const Answers& answers) {
+        return silence.verdict(begin + time, answers, times).value_or("");
+    };
+    const Answers answered{false, 500ms, 0ms};
+    const auto unanswered = [](auto since, auto last_sent) { return Answers{true, since, last_sent}; };
+
+    SECTION("a host that answers all the time: its process hangs") {
+        CHECK(verdict_after(9900ms, answered) == "");
+        CHECK_THAT(verdict_after(10500ms, answered), Contains("its process is stopped or hangs"));
+    }
+    SECTION("no answer: the first repetition after the timeout decides") {
+        CHECK(verdict_after(10600ms, unanswered(10s, 4s)) == "");
+        CHECK(verdict_after(12600ms, unanswered(12s, 100ms)) == "");
+        CHECK_THAT(verdict_after(13100ms, unanswered(13s, 600ms)), Contains("the link to it is away"));
+    }
+    SECTION("answers are back: the peer has time for its own repetition, and that is bounded") {
+        CHECK(verdict_after(5s, unanswered(5s, 1s)) == "");
+        CHECK(verdict_after(12600ms, answered) == "");
+        CHECK(verdict_after(22500ms, answered) == "");
+        CHECK_THAT(verdict_after(28s, answered), Contains("its process is stopped or hangs"));
+    }
+    SECTION("an outage that no beat saw shows in the age of the last answer") {
+        CHECK(verdict_after(5s, {false, 2s, 0ms}) == "");
+        CHECK(verdict_after(10500ms, answered) == "");
+    }
+    SECTION("what was heard, and time in which this process did not run, do not count") {
+        CHECK(verdict_after(5s, unanswered(5s, 1s)) == "");
+        silence.heard();
+        CHECK_THAT(verdict_after(10500ms, answered), Contains("hangs"));
+        silence.excuse(7s, begin + 11s);
+        CHECK(verdict_after(11s, answered) == "");
+        CHECK_THAT(verdict_after(17500ms, answered), Contains("hangs"));
+    }
+}
 
 // TCP repeats what is lost at intervals that double: both outages end long before it does so again.
 TEST_CASE("an outage that is shorter than the heartbeat timeout is survived") {
