@@ -31,15 +31,11 @@
  *               needed when it goes on, and return HKT_SUCCESS from what failed on the others; it learns
  *               of its loss at the latest in the next operation that needs them. Of several ranks that
  *               are lost at once one is named as lost, the others that are silent in its reason.
- *
  *   Results     Reductions combine in rank order wherever a schedule leaves a choice, so a result does
  *               not depend on the arrival of messages: same inputs, same schedule, same bits.
- *
  *   Threads     Handles of different communicators are independent. Calls on one communicator may
  *               come from several threads and are serialised inside it.
- *
  *   Deadlines   Nothing waits for ever. See hkt_comm_options.timeout_ms.
- *
  *   Strings     Returned strings belong to Hocket. Their life time is given where they are returned.
  */
 #ifndef HOCKET_H
