@@ -250,6 +250,46 @@ TEST_CASE("topologies of hosts, and their short form") {
     CHECK(checked("blueconnect", "2mx3h", MiB)->topology() == "2mx3h");
 }
 
+TEST_CASE("a short form is the topology that its definition builds, and plans come out the same") {
+    const std::string local = "level local[4] { medium memory latency 300ns bandwidth 40GB/s }";
+    const auto host = [](const std::string& rate, const std::string& more) {
+        return "level host[3] { medium fabric latency 30us bandwidth " + rate + more + " }";
+    };
+    for (const auto& [short_form, body] :
+         {std::pair<std::string, std::string>("4m", local),
+          {"3h", host("10Gb/s", "")},
+          {"4mx3h", local + host("1.25GB/s", " shared by local")},
+          {"4mx3h@1Gb/s", local + host("125MB/s", " shared by local")},
+          {"3hx4m", host("10Gb/s", " shared by local") + local},
+          {"3x4", "level l0[3] { } level l1[4] { }"},
+          {"2x4mx3h@1Gb/s", "level l0[2] { }" + local + host("1Gb/s", " shared by local")}}) {
+        INFO(short_form);
+        const test::TemporarySchedule file("topology t { " + body + " }");
+        dsl::Library library({HOCKET_SCHEDULES_DIR});
+        const dsl::Topology grid = dsl::grid_topology(short_form);
+        const dsl::Topology built = dsl::find_topology(library, file.path(), 0);
+        REQUIRE(grid.levels.size() == built.levels.size());
+        for (std::size_t i = 0; i < grid.levels.size(); ++i) {
+            const dsl::Level &a = grid.levels[i], &b = built.levels[i];
+            INFO("level " << i);
+            CHECK(a.name == b.name);
+            CHECK(a.size == b.size);
+            CHECK(a.medium == b.medium);
+            CHECK(a.latency == Approx(b.latency).epsilon(1e-12));
+            CHECK(a.bandwidth == Approx(b.bandwidth).epsilon(1e-12));
+            CHECK(a.shared_by == b.shared_by);
+            CHECK(a.cores == b.cores);
+        }
+        for (const std::uint64_t bytes : {64 * KiB, 16 * MiB}) {
+            const auto short_plan = checked("", short_form, bytes), plan = checked("", file.path(), bytes);
+            CHECK(short_plan->name() == plan->name());
+            CHECK(short_plan->fingerprint() == plan->fingerprint());
+            CHECK(dsl::estimate(short_plan->graph(), grid, double(bytes)) ==
+                  Approx(dsl::estimate(plan->graph(), built, double(bytes))));
+        }
+    }
+}
+
 TEST_CASE("the candidates begin with the choice, and each does something else") {
     dsl::Library library({HOCKET_SCHEDULES_DIR});
     for (const char* topology : {"2m", "4m/2", "2mx3h", "5"})

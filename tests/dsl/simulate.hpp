@@ -24,6 +24,8 @@ struct SimulationOptions {
     std::function<std::uint64_t(dsl::Rank, std::uint64_t)> input = {};
     std::function<std::uint64_t(std::uint64_t, std::uint64_t)> fold = {};
     std::function<std::optional<std::uint64_t>(dsl::Rank, std::uint64_t)> expected = {};
+    // Not null: by rank, what its output holds in the end goes there instead of being compared.
+    std::vector<std::vector<std::uint64_t>>* results = nullptr;
 };
 
 // "" if every rank ends with what is expected, no rank was stuck and the send buffers are untouched; else

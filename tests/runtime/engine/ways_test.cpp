@@ -1,0 +1,221 @@
+// One schedule can run in many ways: by memory, by messages, by both; the small way and the general one; in
+// tiles and whole; compiled and interpreted. All of them combine the same values in the same order, so all
+// give the same bits.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <typeinfo>
+
+#include "dsl/compile.hpp"
+#include "runtime/engine/communicator.hpp"
+#include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using dsl::Collective;
+using engine::Communicator;
+using engine::ExecutorKind;
+using engine::PlanChoice;
+using test::expect;
+
+namespace {
+
+constexpr int ranks = 4;
+
+struct Way {
+    std::string hosts;  // a letter for each rank
+    const char* provider;
+    const char* expected_provider;
+    bool is_fenced = true;  // signals are plain stores (docs/decisions.md)
+};
+
+struct Work {
+    Collective collective;
+    const char* schedule;
+    std::uint64_t count;
+};
+
+// Up to 192 bytes go with the signal, up to 16 KiB are copied, 64 KiB and more go in tiles. A tile is divided
+// among the ranks anew, so large counts are only of what combines in the same order whoever does it.
+std::vector<Work> all_work() {
+    using enum Collective;
+    std::vector<Work> work;
+    for (const auto& [collective, schedules] :
+         {std::pair<Collective, std::vector<const char*>>(
+              all_reduce, {"", "ring", "direct", "halving", "exchange", "butterfly", "flat(ring, direct)"}),
+          {reduce_scatter, {"", "ring", "direct", "halving"}},
+          {all_gather, {"", "ring", "direct", "doubling"}},
+          {broadcast, {"", "binomial", "scatter", "chain(4)", "tree"}}})
+        for (const char* schedule : schedules)
+            for (const std::uint64_t count : {1, 48, 49, 3001}) work.push_back({collective, schedule, count});
+    for (const std::uint64_t count : {70'001, 300'007}) {
+        work.push_back({all_reduce, "direct", count});
+        work.push_back({broadcast, "chain(4)", count});
+        work.push_back({all_gather, "ring", count});
+    }
+    return work;
+}
+
+// Sums of these are rounded, so that their order shows.
+float value(int rank, std::uint64_t i) {
+    return static_cast<float>((i * 2654435761u + static_cast<std::uint64_t>(rank) * 40503u) % 2003) / 7.0f -
+           143.0f;
+}
+
+// Where buffers are, and how it is asked for.
+struct Manner {
+    bool in_window, in_place, at_once;
+    ExecutorKind executor;
+
+    explicit Manner(unsigned number)
+        : in_window((number & 1) != 0),
+          in_place((number & 2) != 0),
+          at_once((number & 4) != 0),
+          executor((number & 8) != 0 ? ExecutorKind::interpreter : ExecutorKind::automatic) {}
+    static constexpr unsigned count = 16;
+};
+
+std::vector<float> run(Communicator& comm, const Work& work, const Manner& manner) {
+    const PlanChoice choice{.collective = work.collective,
+                            .root = work.collective == Collective::broadcast ? ranks - 1 : 0,
+                            .schedule = work.schedule,
+                            .executor = manner.executor};
+    const auto plan = comm.cached_plan(choice, work.count);
+    const std::uint64_t whole = ranks * work.count,
+                        own = static_cast<std::uint64_t>(comm.rank()) * work.count;
+    const bool gathers = work.collective == Collective::all_gather,
+               scatters = work.collective == Collective::reduce_scatter;
+    const std::uint64_t sent = scatters ? whole : work.count, received = gathers ? whole : work.count;
+    std::vector<float> memory(2 * whole);
+    float* send = manner.in_window ? static_cast<float*>(comm.window().allocate(2 * whole * sizeof(float)))
+                                   : memory.data();
+    float* const block = send;
+    float* recv = send + whole;
+    if (manner.in_place) {
+        recv = block + (scatters ? own : 0);
+        send = block + (gathers ? own : 0);
+    }
+    std::fill_n(block, 2 * whole, -1e9f);
+    for (std::uint64_t i = 0; i < sent; ++i) send[i] = value(comm.rank(), i);
+    if (manner.at_once)
+        comm.run(plan, send, recv, work.count);
+    else
+        comm.wait(comm.start(plan, send, recv, work.count));
+    std::vector<float> result(recv, recv + received);
+    if (manner.in_window) comm.window().release(block);
+    return result;
+}
+
+bool refuse_membarrier() {
+    sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    sock_fprog filter{sizeof program / sizeof *program, program};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// Whatever the way, the same schedules: the topology is not left to be found.
+std::unique_ptr<Communicator> join(const Way& way, int rank) {
+    setenv("HOCKET_HOST_ID", way.hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
+    if (!way.is_fenced && rank == 1)
+        expect(refuse_membarrier() && !engine::Neighbourhood::can_fence_others(),
+               "membarrier is not refused");
+    auto comm = Communicator::create(engine::resolve({}));
+    expect(comm->provider().starts_with(way.expected_provider), "another way was taken: " + comm->provider());
+    return comm;
+}
+
+}  // namespace
+
+TEST_CASE("every way of running a schedule gives the same bits") {
+    const std::vector<Work> all = all_work();
+    std::uint64_t elements = 0;
+    for (const Work& work : all) elements += ranks * work.count;
+    auto* reference = static_cast<float*>(test::shared_memory(ranks * elements * sizeof(float)));
+    bool is_first = true;
+    for (const Way& way : {Way{"aaaa", "tcp", "tcp"},
+                           {"aaaa", "", "memory"},
+                           {"aaaa", "", "memory", false},
+                           {"aabb", "", "memory, tcp"},
+                           {"abab", "", "memory, tcp"},
+                           {"abcd", "", "tcp"}}) {
+        const auto outcomes = test::run_ranks(
+            {ranks,
+             {{"HOCKET_TOPOLOGY", "2x2"}, {"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "30000"}},
+             120},
+            [&](int rank) {
+                const auto comm = join(way, rank);
+                float* expected = reference + static_cast<std::uint64_t>(rank) * elements;
+                for (const Work& work : all) {
+                    for (unsigned number = 0; number < Manner::count; ++number) {
+                        const std::vector<float> result = run(*comm, work, Manner(number));
+                        if (is_first && number == 0) std::copy(result.begin(), result.end(), expected);
+                        expect(std::memcmp(result.data(), expected, result.size() * sizeof(float)) == 0,
+                               fmt::format("{} of {} by '{}' differs, manner {}",
+                                           dsl::name_of(work.collective), work.count, work.schedule, number));
+                    }
+                    expected += ranks * work.count;
+                }
+            });
+        INFO("hosts " << way.hosts << ", provider " << way.provider << ", fenced " << way.is_fenced);
+        REQUIRE(test::problems(outcomes) == "");
+        is_first = false;
+    }
+}
+
+TEST_CASE("a plan that is kept is the one that would be made for the choice, whatever was asked for before") {
+    const auto outcomes = test::run_ranks({3, {}, 120}, [](int rank) {
+        setenv("HOCKET_HOST_ID", rank == 2 ? "b" : "a", 1);
+        const auto comm = Communicator::create(engine::resolve({}));
+        const auto check = [&](const PlanChoice& choice, std::uint64_t count) {
+            const auto plan = comm->cached_plan(choice, count);
+            const bool by_rank = choice.collective == Collective::reduce_scatter ||
+                                 choice.collective == Collective::all_gather;
+            dsl::PlanRequest request{
+                choice.collective, choice.schedule.value_or(""), comm->topology(), {HOCKET_SCHEDULES_DIR}, 3,
+                choice.root};
+            request.hosts = {0, 0, 1};
+            request.bytes = std::bit_ceil(count * element_size(choice.type) * (by_rank ? 3 : 1));
+            request.economy =
+                rank != 2 && request.bytes <= 16 * 1024 ? dsl::Economy::waits : dsl::Economy::bytes;
+            const auto fresh = dsl::check_schedule(request);
+            const std::string what = fmt::format(
+                "{} of {} {} {} from {} by '{}'", dsl::name_of(choice.collective), count,
+                name_of(choice.type), name_of(choice.op), choice.root, choice.schedule.value_or("-"));
+            expect(explain(plan->program()) == explain(fresh->project(rank)), what + ": another program");
+            expect(plan->program().fingerprint == fresh->fingerprint(), what + ": another fingerprint");
+            expect(plan->program().economy == request.economy, what + ": another economy");
+            expect(plan->type() == choice.type && plan->op() == choice.op,
+                   what + ": another type or operator");
+            const auto executor =
+                engine::Executor::create(choice.executor, plan->program(), choice.type, choice.op);
+            const engine::Executor &actual = plan->executor(), &expected = *executor;
+            expect(typeid(actual) == typeid(expected), what + ": another executor");
+        };
+        for (int round = 0; round < 2; ++round)
+            for (const std::uint64_t count : {1000, 7, 300'000})
+                for (const auto collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                              Collective::all_gather, Collective::broadcast})
+                    for (const auto type : {DataType::float32, DataType::int64})
+                        for (const auto op : {ReduceOp::sum, ReduceOp::min})
+                            for (const auto executor : {ExecutorKind::automatic, ExecutorKind::interpreter})
+                                for (const int root : {0, collective == Collective::broadcast ? 2 : 0}) {
+                                    check({collective, type, op, root, std::nullopt, executor}, count);
+                                    check({collective, type, op, root, "direct", executor}, count);
+                                }
+    });
+    CHECK(test::problems(outcomes) == "");
+}

@@ -1,0 +1,149 @@
+// What is told about a program against the program itself.
+#include "tools/schedc_emit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+
+#include "tests/dsl/cases.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using dsl::Op;
+using nlohmann::json;
+
+namespace {
+
+std::vector<dsl::RankProgram> programs_of(const dsl::CheckedSchedule& checked) {
+    std::vector<dsl::RankProgram> programs;
+    for (dsl::Rank rank = 0; rank < checked.levels().ranks(); ++rank)
+        programs.push_back(checked.project(rank));
+    return programs;
+}
+
+const std::map<std::string, Op::Kind> kinds = {{"send", Op::Kind::send},       {"receive", Op::Kind::receive},
+                                               {"combine", Op::Kind::combine}, {"copy", Op::Kind::copy},
+                                               {"signal", Op::Kind::signal},   {"await", Op::Kind::await}};
+
+// "input", "work of 3", "scratch2".
+dsl::AreaId area_of(const std::string& text, const dsl::RankProgram& program) {
+    if (text.starts_with("scratch")) return program.first_scratch() + std::stoul(text.substr(7));
+    const std::string name = text.substr(0, text.find(' '));
+    const dsl::AreaId area = name == "input"    ? dsl::input_area
+                             : name == "output" ? dsl::output_area
+                                                : dsl::work_area;
+    const std::size_t of = text.find(" of ");
+    if (of == std::string::npos) return area;
+    const auto owner =
+        std::find(program.neighbours.begin(), program.neighbours.end(), std::stoi(text.substr(of + 4)));
+    return dsl::RankProgram::neighbour_area(static_cast<std::size_t>(owner - program.neighbours.begin()),
+                                            area);
+}
+
+std::vector<dsl::AreaId> areas_of(const json& names, const dsl::RankProgram& program) {
+    std::vector<dsl::AreaId> areas;
+    for (const json& name : names) areas.push_back(area_of(name, program));
+    return areas;
+}
+
+void check_same(const json& told, const Op& op, const dsl::RankProgram& program) {
+    CHECK(kinds.at(told["kind"]) == op.kind);
+    CHECK(told["begin"] == program.boundaries[op.begin].text());
+    CHECK(told["end"] == program.boundaries[op.end].text());
+    CHECK(area_of(told["area"], program) == op.area);
+    CHECK(areas_of(told.value("operands", json::array()), program) == op.operands);
+    CHECK(areas_of(told.value("also", json::array()), program) == op.also);
+    CHECK(told.value("peer", -1) == op.peer);
+    CHECK(told.value("message", 0u) == op.message);
+    CHECK(told["phase"] == op.phase);
+    CHECK(told["successors"].get<std::vector<dsl::OpId>>() == op.successors);
+    CHECK(told["source"]["location"] == program.origins[op.origin].location);
+}
+
+// Where explain has a message's number instead of a slot's, the slot that it is received into.
+std::string area_text(const dsl::RankProgram& program, dsl::AreaId area) {
+    for (const Op& op : program.ops)
+        if (op.kind == Op::Kind::receive && op.area == area && area >= program.first_scratch())
+            return fmt::format("message {} from {}", op.message, op.peer);
+    if (area >= program.first_scratch()) return fmt::format("scratch {}", area - program.first_scratch());
+    const std::string name = std::array{"input", "output", "work"}[area % dsl::areas_of_a_rank];
+    if (area < dsl::areas_of_a_rank) return name;
+    return fmt::format("{} of {}", name, program.neighbours[area / dsl::areas_of_a_rank - 1]);
+}
+
+void check_line(const std::string& line, dsl::OpId id, const dsl::RankProgram& program) {
+    static const std::regex form(
+        R"( *(\d+)  (\w+) +(?:(x\[\S+, \S+\)) )?(.*?)  +(\S+:\d+)(?:  after((?: \d+)+))?)");
+    std::smatch told;
+    INFO(line);
+    REQUIRE(std::regex_match(line, told, form));
+    const Op& op = program.ops[id];
+    CHECK(std::stoul(told[1]) == id);
+    CHECK(kinds.at(told[2]) == op.kind);
+    if (op.kind != Op::Kind::signal && op.kind != Op::Kind::await)
+        CHECK(told[3] == fmt::format("x[{}, {})", program.boundaries[op.begin].text(),
+                                     program.boundaries[op.end].text()));
+    std::string what, operands, targets = area_text(program, op.area);
+    for (const dsl::AreaId area : op.operands)
+        operands += (operands.empty() ? "" : " + ") + area_text(program, area);
+    for (const dsl::AreaId area : op.also) targets += ", " + area_text(program, area);
+    if (op.kind == Op::Kind::send) what = fmt::format("of {} to {}", targets, op.peer);
+    if (op.kind == Op::Kind::receive)
+        what = fmt::format("from {}{}", op.peer, op.area < program.first_scratch() ? " into " + targets : "");
+    if (op.kind == Op::Kind::copy) what = fmt::format("of {} to {}", operands, targets);
+    if (op.kind == Op::Kind::combine) what = fmt::format("of {} = {}", targets, operands);
+    if (op.kind == Op::Kind::signal)
+        what = fmt::format("{}{}", op.message, op.message == 1 ? ": entered" : "");
+    if (op.kind == Op::Kind::await)
+        what = fmt::format("signal {} of {}{}", op.message, op.peer,
+                           op.guards_buffers ? ", which then is done with this rank's buffers" : "");
+    CHECK(told[4] == what);
+    CHECK(told[5] == program.origins[op.origin].location);
+    std::istringstream after(told[6]);
+    const std::vector<dsl::OpId> predecessors{std::istream_iterator<dsl::OpId>(after), {}};
+    CHECK(predecessors.size() == op.waits_for);
+    for (const dsl::OpId before : predecessors)
+        CHECK(std::count(program.ops[before].successors.begin(), program.ops[before].successors.end(), id) ==
+              1);
+}
+
+}  // namespace
+
+TEST_CASE("json and explain tell what the program does, operation by operation") {
+    for (const test::Case& item : test::cases())
+        for (const char* topology : item.topologies)
+            for (const bool is_shared : {false, true}) {
+                auto request = test::request(item.collective, item.schedule, topology);
+                const dsl::Rank ranks = dsl::check_schedule(request)->levels().ranks();
+                if (ranks > 8) continue;
+                for (dsl::Rank rank = 0; is_shared && rank < ranks; ++rank) request.hosts.push_back(rank / 3);
+                const auto programs = programs_of(*dsl::check_schedule(request));
+                INFO(name_of(item.collective)
+                     << " by '" << item.schedule << "' on " << topology << ", shared " << is_shared);
+                const json all = json::parse(tools::json_text(programs));
+                REQUIRE(all["programs"].size() == programs.size());
+                for (std::size_t rank = 0; rank < programs.size(); ++rank) {
+                    const dsl::RankProgram& program = programs[rank];
+                    const json& told = all["programs"][rank];
+                    INFO("rank " << rank);
+                    CHECK(told["rank"] == program.rank);
+                    CHECK(told["scratch_slots"] == program.scratch.size());
+                    REQUIRE(told["ops"].size() == program.ops.size());
+                    std::istringstream lines(dsl::explain(program));
+                    std::string line;
+                    std::getline(lines, line);  // the program's own
+                    for (dsl::OpId id = 0; id < program.ops.size(); ++id) {
+                        INFO("operation " << id);
+                        check_same(told["ops"][id], program.ops[id], program);
+                        REQUIRE(std::getline(lines, line));
+                        check_line(line, id, program);
+                    }
+                    CHECK(!std::getline(lines, line));
+                }
+            }
+}
