@@ -3,8 +3,10 @@
 
 #include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
+#include "runtime/transport/peer_protocol.hpp"
 #include "tests/runtime/xxh3_plain.hpp"
 #include "tests/support/test.hpp"
 
@@ -30,6 +32,21 @@ Hash128 in_pieces(const unsigned char* data, std::size_t bytes, std::mt19937_64&
     return {hash.low64, hash.high64};
 }
 
+// As a peer's message comes in.
+std::uint64_t of_message(std::uint64_t key, const unsigned char* data, std::size_t bytes,
+                         std::mt19937_64& random) {
+    transport::PeerChecksum checksum;
+    checksum.begin(~key);  // what was there before must not show
+    checksum.add(std::as_bytes(std::span(data, bytes / 2)));
+    checksum.begin(key);
+    for (std::size_t at = 0; at < bytes;) {
+        const std::size_t piece = std::min<std::size_t>(bytes - at, random() % 700);
+        checksum.add(std::as_bytes(std::span(data + at, piece)));
+        at += piece;
+    }
+    return checksum.value();
+}
+
 }  // namespace
 
 TEST_CASE("checksums are those of the plain functions, at every length and alignment") {
@@ -44,6 +61,7 @@ TEST_CASE("checksums are those of the plain functions, at every length and align
         INFO(bytes << " bytes");
         REQUIRE(XXH3_64bits(begin, bytes) == test::plain_xxh3_64(begin, bytes));
         REQUIRE(XXH3_64bits_withSeed(begin, bytes, seed) == test::plain_xxh3_64(begin, bytes, seed));
+        REQUIRE(of_message(seed, begin, bytes, random) == test::plain_xxh3_64(begin, bytes, seed));
         REQUIRE(in_pieces(begin, bytes, random) == test::plain_xxh3_128(begin, bytes));
     }
 }
