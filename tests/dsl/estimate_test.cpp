@@ -140,18 +140,22 @@ TEST_CASE("more bytes never take less time") {
 
 TEST_CASE("where all ranks do the same, one stands for all") {
     dsl::Library library({HOCKET_SCHEDULES_DIR});
-    for (const char* name : {"ring", "direct", "halving", "exchange", "butterfly", "bml"})
-        for (const char* text : {"8", "16h", "8m", "2x4", "8m/2"}) {
-            const std::string schedule = name, topology_text = text;
-            if (schedule == "ring" && topology_text == "2x4") continue;  // only some of its messages go far
-            const dsl::Topology topology = dsl::grid_topology(text);
+    for (const std::string name :
+         {"ring", "direct", "halving", "exchange", "butterfly", "bml", "sharded", "nested", "blueconnect"})
+        for (const std::string text : {"8", "16h", "8m", "2x4", "8m/2", "2mx8h", "4mx4h@1Gb/s", "4m/2x4h"}) {
+            const auto checked = dsl::check_schedule(test::request(Collective::all_reduce, name, text));
+            const dsl::Topology& topology = checked->levels();
             const dsl::Runnable runnable = dsl::find_runnable(library, name, Collective::all_reduce);
-            const double all =
-                dsl::estimate(dsl::elaborate(runnable, library, topology, {}), topology, bytes);
-            const double one =
-                dsl::estimate(dsl::elaborate(runnable, library, topology, {0, 0, {}}), topology, bytes, 0);
+            const double all = dsl::estimate(checked->graph(), topology, bytes);
+            const auto own = dsl::elaborate(runnable, library, topology,
+                                            {0, 0, dsl::chooser_of(checked->graph().choices)});
+            const double one = dsl::estimate(own, topology, bytes, 0);
             INFO(name << " on " << text);
-            CHECK(one == Approx(all).epsilon(0.01));
+            // Only some of a ring's messages go far: with one rank for all it is thought to be slower.
+            if (name == "ring" && topology.levels.size() > 1)
+                CHECK(one >= all);
+            else
+                CHECK(one == Approx(all).epsilon(0.01));
         }
 }
 
