@@ -51,9 +51,10 @@ std::vector<Work> all_work() {
     std::vector<Work> work;
     for (const auto& [collective, schedules] :
          {std::pair<Collective, std::vector<const char*>>(
-              all_reduce, {"", "ring", "direct", "halving", "exchange", "butterfly", "flat(ring, direct)"}),
-          {reduce_scatter, {"", "ring", "direct", "halving"}},
-          {all_gather, {"", "ring", "direct", "doubling"}},
+              all_reduce, {"", "ring", "direct", "halving", "exchange", "butterfly", "flat(ring, direct)",
+                           "blueconnect", "nested", "bml"}),
+          {reduce_scatter, {"", "ring", "direct", "halving", "blueconnect"}},
+          {all_gather, {"", "ring", "direct", "doubling", "blueconnect"}},
           {broadcast, {"", "binomial", "scatter", "chain(4)", "tree"}}})
         for (const char* schedule : schedules)
             for (const std::uint64_t count : {1, 48, 49, 3001}) work.push_back({collective, schedule, count});
@@ -151,6 +152,7 @@ TEST_CASE("every way of running a schedule gives the same bits") {
                            {"aaaa", "", "memory", false},
                            {"aabb", "", "memory, tcp"},
                            {"abab", "", "memory, tcp"},
+                           {"abbb", "", ""},  // rank 0 is alone
                            {"abcd", "", "tcp"}}) {
         const auto outcomes = test::run_ranks(
             {ranks,
