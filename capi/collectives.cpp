@@ -197,7 +197,7 @@ const char* hkt_plan_explain(hkt_plan* plan) {
 const char* hkt_plan_schedule(hkt_plan* plan, size_t count) {
     if (plan == nullptr) return "";
     try {
-        return plan->comm->engine->plan_for(*plan->plans, plan->collective, plan->type, count)
+        return plan->comm->engine->look_up(*plan->plans, plan->collective, plan->type, count)
             .schedule.c_str();
     } catch (...) {
         return "";

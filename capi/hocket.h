@@ -144,8 +144,8 @@ typedef struct hkt_comm_options {
     const char* schedule_path; /* HOCKET_SCHEDULE_PATH: folders of .sched files, separated by ':', searched
                                   before the library that Hocket was built with */
     int32_t executor;          /* hkt_executor; HOCKET_EXECUTOR */
-    int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: the longest that joining, or one operation, may
-                                  take before it fails with HKT_ERROR_TIMEOUT */
+    int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: the longest that joining, making a plan, or
+                                  one operation may take before it fails with HKT_ERROR_TIMEOUT */
 } hkt_comm_options;
 
 #define HKT_COMM_OPTIONS_INIT \
@@ -265,8 +265,9 @@ typedef struct hkt_plan_options {
  * compiles it for the type and operator (op is ignored by all_gather and broadcast). Local: doesn't wait
  * for other ranks. options may be null. The plan can be started with any count, many times; it is the
  * caller's, to be destroyed before comm. Errors: SCHEDULE (the text is the compiler's diagnostic, with
- * file, line, caret and counter-example), NOT_FOUND, INVALID_ARGUMENT; OUT_OF_MEMORY and IO are told to the
- * other ranks, who would start it, and end the communicator. */
+ * file, line, caret and counter-example), NOT_FOUND, INVALID_ARGUMENT; OUT_OF_MEMORY, IO, and TIMEOUT (making
+ * the plan took longer than the communicator's timeout_ms) are told to the other ranks, who would start it,
+ * and end the communicator. */
 HKT_API hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op op,
                                    const hkt_plan_options* options, hkt_plan** plan);
 

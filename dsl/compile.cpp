@@ -172,7 +172,7 @@ class Checked : public CheckedSchedule {
             choices_.push_back(location_of(choice.call) + ": " + choice.text);
     }
 
-    // A rank's neighbours have to be laid out with it: where their pieces are depends on all that they do.
+    // A rank's neighbours have to be projected with it: where their pieces are depends on all that they do.
     RankProgram project(Rank rank) const override {
         std::vector<Rank> host;
         for (Rank other = 0; other < levels().ranks(); ++other)
@@ -225,8 +225,12 @@ std::unique_ptr<CheckedSchedule> Planner::check(const PlanRequest& request) {
     if (!site || site->schedule_file != state) site = std::make_shared<Site>(request, state);
     try {
         return std::make_unique<Checked>(site, request);
-    } catch (const DeadlineError&) {
-        site.reset();  // what it remembers may be half of something
+    } catch (const DiagnosticError&) {
+        throw;
+    } catch (const NotFoundError&) {
+        throw;
+    } catch (...) {  // a deadline, no memory: what it remembers may be half of something
+        site.reset();
         throw;
     }
 }

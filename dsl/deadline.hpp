@@ -47,18 +47,21 @@ class Deadline {
 
 inline const Deadline no_deadline;
 
-// Looks at the clock once in a while.
+// Looks at the clock once in a while: when so much work has been counted.
 class DeadlineCounter {
   public:
     explicit DeadlineCounter(const Deadline& deadline) : deadline_(deadline) {}
-    void check(std::string_view doing) {
-        if (++calls_ % calls_of_a_look == 0) deadline_.check(doing);
+    void check(std::string_view doing, std::size_t work = 1) {
+        work_ += work;
+        if (work_ < work_of_a_look) return;
+        work_ = 0;
+        deadline_.check(doing);
     }
 
   private:
-    static constexpr std::uint32_t calls_of_a_look = 256;
+    static constexpr std::size_t work_of_a_look = 256;
     const Deadline& deadline_;
-    std::uint32_t calls_ = 0;
+    std::size_t work_ = 0;
 };
 
 }  // namespace hocket::dsl

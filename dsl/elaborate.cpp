@@ -74,9 +74,10 @@ StepGraph Elaborator::run() {
     graph_.ranks = topology_.ranks();
     graph_.root = options_.root;
     const View own = View::by_rank(topology_, true);
-    const Rank first = options_.only.value_or(0), last = options_.only ? first + 1 : graph_.ranks;
-    if (graph_.collective == Collective::reduce_scatter || graph_.collective == Collective::all_gather)
-        for (Rank rank = first; rank < last; ++rank) graph_.owned.push_back(own.held(topology_, rank));
+    const bool has_owners =
+        graph_.collective == Collective::reduce_scatter || graph_.collective == Collective::all_gather;
+    for (Rank rank = 0; has_owners && !options_.only && rank < graph_.ranks; ++rank)
+        graph_.owned.push_back(own.held(topology_, rank));
 
     const ViewId buffer = views_.add(initial_view(topology_, graph_.collective));
     if (runnable_.schedule) {

@@ -10,6 +10,8 @@
 namespace hocket::dsl {
 namespace {
 
+constexpr const char* projecting = "projecting a schedule onto a rank";
+
 // What comes to a member in a phase and is combined there: from a neighbour's memory, or a message in a slot.
 struct Arrival {
     Rank source;
@@ -36,8 +38,8 @@ struct Side {
 
 class Projector {
   public:
-    Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy);
-    RankProgram run(Rank rank, const Deadline& deadline);
+    Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy, const Deadline& deadline);
+    RankProgram run(Rank rank);
 
   private:
     using Call = std::function<void(AtomRange)>;
@@ -57,6 +59,7 @@ class Projector {
     void complete_output(Member member);
 
     const StepGraph& graph_;
+    DeadlineCounter deadline_;
     std::vector<Step> steps_;  // the graph's that concern the host
     std::vector<Rank> host_;
     Economy economy_;
@@ -89,8 +92,10 @@ Atoms atoms_of(const StepGraph& graph, const std::vector<Step>& steps, const std
     return atoms;
 }
 
-Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy)
+Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy,
+                     const Deadline& deadline)
     : graph_(graph),
+      deadline_(deadline),
       steps_(steps_of(graph, host)),
       host_(std::move(host)),
       economy_(host_.size() == 1 ? Economy::bytes : economy),
@@ -105,13 +110,11 @@ std::optional<Member> Projector::member_of(Rank rank) const {
     return static_cast<Member>(found - host_.begin());
 }
 
-RankProgram Projector::run(Rank rank, const Deadline& deadline) {
-    DeadlineCounter counter(deadline);
+RankProgram Projector::run(Rank rank) {
     std::uint32_t phase = 0;
     for (std::size_t begin = 0; begin < steps_.size(); ++phase) {
         std::size_t end = begin;
         while (end < steps_.size() && steps_[end].phase == steps_[begin].phase) ++end;
-        counter.check("projecting a schedule onto a rank");
         run_phase(begin, end, phase);
         begin = end;
     }
@@ -147,6 +150,7 @@ void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phas
     const auto for_steps = [&](const std::function<void(const Step&, std::optional<Member> source,
                                                         std::optional<Member> destination)>& call) {
         for (std::size_t i = begin; i < end; ++i) {
+            deadline_.check(projecting);
             const Step& step = steps_[i];
             call(step, member_of(step.source), member_of(step.destination));
         }
@@ -237,6 +241,7 @@ void Projector::combine_arrivals(Member member) {
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
         const AtomRange atoms{cuts[i], cuts[i + 1]};
+        deadline_.check(projecting, arrivals.size());
         std::vector<const Arrival*> here;
         for (const Arrival& arrival : arrivals)
             if (arrival.atoms.begin <= atoms.begin && atoms.end <= arrival.atoms.end)
@@ -372,7 +377,7 @@ void Projector::complete_output(Member member) {
 
 RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host, Economy economy,
                     const Deadline& deadline) {
-    return Projector(graph, std::move(host), economy).run(rank, deadline);
+    return Projector(graph, std::move(host), economy, deadline).run(rank);
 }
 
 }  // namespace hocket::dsl

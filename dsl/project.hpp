@@ -10,11 +10,9 @@
 namespace hocket::dsl {
 
 // `graph` is a schedule's that has passed verification: the rank's program is made of those of its steps that
-// concern the host, and of nothing else. Decides where each
-// piece lives (input, output, work, scratch), splits and merges transfers into operations, and finds what
-// each must wait for. Fills in everything but the names and the fingerprint.
-//
-// Throws DeadlineError.
+// concern the host, and of nothing else. Decides where each piece lives (input, output, work, scratch),
+// splits and merges transfers into operations, and finds what each must wait for. Fills in everything but the
+// names and the fingerprint. Throws DeadlineError.
 //
 // host: the ranks that share memory with `rank`, itself included, ascending. Among them a transfer is a load
 // of the receiver or a store of the sender; all of them must be projected with the same graph and arguments.

@@ -11,20 +11,24 @@
 namespace hocket::dsl {
 namespace {
 
-constexpr std::size_t most_kept_steps = 1 << 20;  // about 30 MiB
+constexpr std::size_t most_kept_steps = 1 << 20;  // about 30 MiB; the last graph is kept whatever its size
 
 }  // namespace
 
 std::uint64_t fingerprint(const StepGraph& graph) {
+    // Each list after its length: else what belongs to one could be read as another's.
     std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root};
+    numbers.push_back(static_cast<std::int64_t>(graph.steps.size()));
     for (const Step& step : graph.steps) {
         numbers.insert(numbers.end(), {step.phase, step.source, step.destination, step.combines});
         numbers.push_back(step.region);
     }
-    for (const Region& region : graph.regions)
+    for (const Region& region : graph.regions) {
+        numbers.push_back(static_cast<std::int64_t>(region.size()));
         for (const Interval& interval : region)
             numbers.insert(numbers.end(), {interval.begin.num(), interval.begin.den(), interval.end.num(),
                                            interval.end.den()});
+    }
     return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
 }
 
@@ -85,7 +89,7 @@ std::shared_ptr<const StepGraph> Proofs::keep(Proved& proved, StepGraph graph) {
     proved.graph = shared;
     kept_.push_back(shared);
     kept_steps_ += shared->steps.size();
-    while (kept_steps_ > most_kept_steps) {
+    while (kept_steps_ > most_kept_steps && kept_.size() > 1) {
         kept_steps_ -= kept_.front()->steps.size();
         kept_.pop_front();
     }
@@ -106,7 +110,11 @@ StepGraph Proofs::verified(const Runnable& runnable, Rank root, const Chooser& c
                deadline_);
     } catch (const DiagnosticError&) {
         // If an algorithm is wrong by itself, its fault is told in its own, smaller terms.
-        for (const auto& [algorithm, size] : used) verify_algorithm(*algorithm, library_, size, deadline_);
+        try {
+            for (const auto& [algorithm, size] : used)
+                verify_algorithm(*algorithm, library_, size, deadline_);
+        } catch (const DeadlineError&) {  // what is wrong is known; only the better words for it are not
+        }
         throw;
     }
     return graph;

@@ -41,7 +41,7 @@ class Proofs {
     using Algorithms = std::vector<const ast::Algorithm*>;
     using Key = std::tuple<const ast::Schedule*, const ast::Algorithm*, std::string, Rank>;
 
-    // Large graphs live as long as somebody works with them.
+    // Graphs live as long as somebody works with them, or as there is room.
     struct Proved {
         std::uint64_t fingerprint;
         std::weak_ptr<const StepGraph> graph;

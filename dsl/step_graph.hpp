@@ -53,9 +53,10 @@ struct StepGraph {
     std::vector<Choice> choices;
     Span header;       // of the schedule or algorithm
     std::string hint;  // what is likely to be wrong if the result is; may be empty
-    // reduce_scatter and all_gather: the piece that is each rank's own. Of one rank alone where the graph is.
+    // reduce_scatter and all_gather: the piece that is each rank's own. Not where the graph is of one rank
+    // alone.
     std::vector<Region> owned;
-    const Region& owned_by(Rank rank) const { return owned[owned.size() == 1 ? 0 : rank]; }
+    const Region& owned_by(Rank rank) const { return owned[rank]; }
 };
 
 }  // namespace hocket::dsl

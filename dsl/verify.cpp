@@ -44,6 +44,7 @@ class Verifier {
 
     const StepGraph& graph_;
     const std::string& subject_;
+    const std::string verifying_;
     DeadlineCounter deadline_;
     Contributions sets_;
     Atoms division_;
@@ -59,7 +60,11 @@ class Verifier {
 };
 
 Verifier::Verifier(const StepGraph& graph, const std::string& subject, const Deadline& deadline)
-    : graph_(graph), subject_(subject), deadline_(deadline), sets_(graph.ranks) {
+    : graph_(graph),
+      subject_(subject),
+      verifying_("verifying " + subject),
+      deadline_(deadline),
+      sets_(graph.ranks) {
     division_.add(graph.regions);
     division_.add(graph.owned);
     division_.settle();
@@ -118,8 +123,8 @@ void Verifier::run_phase(std::size_t begin, std::size_t end) {
 }
 
 void Verifier::read(const Step& step) {
-    deadline_.check("verifying " + subject_);
-    for (const AtomRange range : regions_[step.region])
+    for (const AtomRange range : regions_[step.region]) {
+        deadline_.check(verifying_, range.end - range.begin);
         for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
             const std::size_t from = place(step.source, atom);
             if (state_[from] == Contributions::undefined)
@@ -128,11 +133,13 @@ void Verifier::read(const Step& step) {
             if (!strand_read_.empty()) check_strands(step, from, false);
             values_.push_back(state_[from]);
         }
+    }
 }
 
 void Verifier::write(std::size_t index, std::size_t& value) {
     const Step& step = graph_.steps[index];
-    for (const AtomRange range : regions_[step.region])
+    for (const AtomRange range : regions_[step.region]) {
+        deadline_.check(verifying_, range.end - range.begin);
         for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
             const std::size_t to = place(step.destination, atom);
             if (!strand_write_.empty()) check_strands(step, to, true);
@@ -142,6 +149,7 @@ void Verifier::write(std::size_t index, std::size_t& value) {
                 overwrite(index, to, values_[value++]);
             writer_[to] = static_cast<std::uint32_t>(index);
         }
+    }
 }
 
 void Verifier::overwrite(std::size_t index, std::size_t to, SetId value) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <stdexcept>
 #include <vector>
 
 #include "dsl/region.hpp"
@@ -48,8 +49,12 @@ class Views {
         View view;
     };
     std::deque<Entry>::iterator find(ViewId id) {
-        return std::lower_bound(entries_.begin(), entries_.end(), id,
-                                [](const Entry& entry, ViewId wanted) { return entry.id < wanted; });
+        const auto found =
+            std::lower_bound(entries_.begin(), entries_.end(), id,
+                             [](const Entry& entry, ViewId wanted) { return entry.id < wanted; });
+        if (found == entries_.end() || found->id != id)
+            throw std::logic_error("a buffer is named after its block has ended");
+        return found;
     }
 
     std::deque<Entry> entries_;  // ascending

@@ -136,7 +136,7 @@ class Checker {
         });
     }
 
-    // Small ones of many shapes, and where its condition rules most of them out, larger ones of one level.
+    // Small ones of many shapes, and those of one level that its condition asks for.
     static std::vector<std::string> topologies_for(const ast::Schedule& schedule) {
         std::vector<std::string> topologies = small_topologies;
         if (!schedule.where) return topologies;

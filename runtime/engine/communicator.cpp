@@ -208,7 +208,7 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
     if (options_.schedule.empty()) return "";
     const std::lock_guard lock(planning_);
     if (!own_collectives_) {
-        dsl::Library library(options_.schedule_path);
+        dsl::Library library = in_dsl([&] { return dsl::Library(options_.schedule_path); });
         std::set<Collective> existing;
         for (const auto which : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
                                  Collective::broadcast}) {
@@ -224,8 +224,9 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
     return own_collectives_->empty() || own_collectives_->contains(collective) ? options_.schedule : "";
 }
 
-std::unique_ptr<dsl::CheckedSchedule> Communicator::check(const dsl::PlanRequest& request) const {
+std::unique_ptr<dsl::CheckedSchedule> Communicator::check(dsl::PlanRequest request) const {
     const std::lock_guard lock(planning_);
+    request.deadline = dsl::Deadline(options_.timeout);  // another thread's planning is not this one's
     return in_dsl([&] { return planner_.check(request); });
 }
 
@@ -270,7 +271,6 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
     const bool counts_waits = neighbourhood_ && bytes <= small_bytes;
     request.economy = counts_waits ? dsl::Economy::waits : dsl::Economy::bytes;
     request.bytes = bytes;
-    request.deadline = dsl::Deadline(options_.timeout);
     std::vector<std::string> why;
     std::unique_ptr<dsl::CheckedSchedule> checked;
     if (request.schedule.empty()) checked = tuned_schedule(request, why);
@@ -290,18 +290,23 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
 
 std::unique_ptr<SizedPlans> Communicator::lazy_plans(const PlanChoice& choice) const {
     return std::make_unique<SizedPlans>([this, choice](std::uint64_t bytes, const SizedPlans::Made& made) {
-        try {
-            return make_plan(choice, bytes, made);
-        } catch (const std::exception& error) {
-            if (!is_leaving_) progress_->cannot_start(error);
-            throw;
-        }
+        return make_plan(choice, bytes, made);
     });
+}
+
+// A plan that the others make, too, and will start: they must hear of it when it cannot be made here.
+const SizedPlans::Sized& Communicator::made_for_all(SizedPlans& plans, std::uint64_t bytes) const {
+    try {
+        return plans.for_bytes(bytes);
+    } catch (const std::exception& error) {
+        if (!is_leaving_) progress_->cannot_start(error);
+        throw;
+    }
 }
 
 std::unique_ptr<SizedPlans> Communicator::make_plans(const PlanChoice& choice) const {
     auto plans = lazy_plans(choice);
-    plans->for_bytes(usual_bytes);
+    made_for_all(*plans, usual_bytes);
     return plans;
 }
 
@@ -326,12 +331,16 @@ SizedPlans& Communicator::cached_plans(const PlanChoice& choice) {
     return *plans;
 }
 
-const SizedPlans::Sized& Communicator::plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,
-                                                std::uint64_t count) const {
+std::uint64_t Communicator::bytes_of_x(dsl::Collective collective, DataType type, std::uint64_t count) const {
     const bool is_by_rank =
         collective == dsl::Collective::reduce_scatter || collective == dsl::Collective::all_gather;
     const std::uint64_t factor = element_size(type) * (is_by_rank ? static_cast<std::uint64_t>(size()) : 1);
-    return plans.for_bytes(std::min(count, UINT64_MAX / factor) * factor);
+    return std::min(count, UINT64_MAX / factor) * factor;
+}
+
+const SizedPlans::Sized& Communicator::plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,
+                                                std::uint64_t count) const {
+    return made_for_all(plans, bytes_of_x(collective, type, count));
 }
 
 Execution& Communicator::start(const std::shared_ptr<Plan>& plan, const void* send, void* recv,

@@ -57,9 +57,15 @@ class Communicator {
         return plan_for(cached_plans(choice), choice.collective, choice.type, count).plan;
     }
 
-    // The plan among them for `count` as the collective's function takes it.
+    // The plan among them for `count` as the collective's function takes it, to be started: where it cannot
+    // be made, the other ranks are told.
     const SizedPlans::Sized& plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,
                                       std::uint64_t count) const;
+    // The same only to be looked at.
+    const SizedPlans::Sized& look_up(SizedPlans& plans, dsl::Collective collective, DataType type,
+                                     std::uint64_t count) const {
+        return plans.for_bytes(bytes_of_x(collective, type, count));
+    }
 
     Execution& start(const std::shared_ptr<Plan>& plan, const void* send, void* recv, std::uint64_t count);
     void run(const std::shared_ptr<Plan>& plan, const void* send, void* recv, std::uint64_t count) {
@@ -88,12 +94,14 @@ class Communicator {
     JobShape shape() const;
     std::string own_schedule(dsl::Collective collective) const;
     ExecutorKind executor_of(const PlanChoice& choice) const;
-    std::unique_ptr<dsl::CheckedSchedule> check(const dsl::PlanRequest& request) const;
+    std::unique_ptr<dsl::CheckedSchedule> check(dsl::PlanRequest request) const;
     SizedPlans::Sized make_plan(const PlanChoice& choice, std::uint64_t bytes,
                                 const SizedPlans::Made& made) const;
     std::unique_ptr<dsl::CheckedSchedule> tuned_schedule(dsl::PlanRequest request,
                                                          std::vector<std::string>& why) const;
     std::unique_ptr<SizedPlans> lazy_plans(const PlanChoice& choice) const;
+    const SizedPlans::Sized& made_for_all(SizedPlans& plans, std::uint64_t bytes) const;
+    std::uint64_t bytes_of_x(dsl::Collective collective, DataType type, std::uint64_t count) const;
     std::shared_ptr<Plan> make_meeting(const std::string& purpose);
     void say_goodbye();
 

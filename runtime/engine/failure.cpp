@@ -57,7 +57,8 @@ std::string where(int this_rank, InFlight in_flight) {
 
 // with_place: what happened, and where this rank was.
 Failure make(Status status, std::string with_place, const std::string& hint, const Execution* execution) {
-    Failure failure{status, fmt::format("{}\n  hint: {}; {}", with_place, hint, only_destroy)};
+    Failure failure{
+        status, fmt::format("{}\n  hint: {}{}{}", with_place, hint, hint.empty() ? "" : "; ", only_destroy)};
     failure.notice = {status, -1, "", std::move(with_place)};
     if (execution != nullptr) {
         failure.notice.number = static_cast<std::int64_t>(execution->number());
@@ -124,10 +125,11 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
 }
 
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight) {
-    return make(
-        status, fmt::format("rank {} cannot go on: {}", this_rank, reason),
-        "see what that process may still use of memory and open files (ulimit -a), and what it may read",
-        this_rank, in_flight);
+    return make(status, fmt::format("rank {} cannot go on: {}", this_rank, reason),
+                status == Status::timeout ? ""  // the reason has one
+                                          : "see what that process may still use of memory and open files "
+                                            "(ulimit -a), and what it may read",
+                this_rank, in_flight);
 }
 
 Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight) {

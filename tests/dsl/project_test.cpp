@@ -9,6 +9,7 @@
 #include "tests/support/test.hpp"
 
 using namespace hocket;
+using Catch::Matchers::Contains;
 using dsl::Collective;
 
 namespace {
@@ -212,6 +213,15 @@ TEST_CASE("one rank's elaboration holds exactly its steps of the whole") {
         }
 }
 
+TEST_CASE("a projection ends at its deadline") {
+    dsl::PlanRequest request = test::request(Collective::all_reduce, "direct", "40");
+    const auto checked = dsl::check_schedule(request);
+    const dsl::Deadline past(std::chrono::duration<double>(0));
+    CHECK_THROWS_WITH(dsl::project(checked->graph(), 3, {3}, dsl::Economy::bytes, past),
+                      Contains("while projecting a schedule onto a rank"));
+    CHECK(!dsl::project(checked->graph(), 3, {3}).ops.empty());
+}
+
 TEST_CASE("programs are made of the graph that was proved, also when it was proved before") {
     dsl::Planner planner;
     const auto first = planner.check(test::request(Collective::all_reduce, "ring", "4"));
@@ -239,6 +249,14 @@ TEST_CASE("fingerprints are equal exactly where all ranks do the same") {
     CHECK(fingerprint("ring", "4", 0) != fingerprint("direct", "4", 0));
     CHECK(fingerprint("ring", "4", 0) != fingerprint("ring", "5", 0));
     CHECK(fingerprint("blueconnect", "2x3", 0) != fingerprint("blueconnect", "3x2", 0));
+    // The same intervals, divided into regions in another way.
+    dsl::StepGraph one;
+    const dsl::Interval a{dsl::Rational(0), {1, 4}}, b{{1, 2}, {3, 4}}, c{{3, 4}, dsl::Rational(1)};
+    one.regions = {{a, b}, {c}};
+    one.steps = {{0, 0, 0, 1, 0, 0, false}, {0, 1, 0, 1, 0, 0, false}};
+    dsl::StepGraph other = one;
+    other.regions = {{a}, {b, c}};
+    CHECK(dsl::fingerprint(one) != dsl::fingerprint(other));
 }
 
 TEST_CASE("every rank knows whether any share memory, and the most messages that one has then") {
