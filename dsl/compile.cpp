@@ -28,6 +28,15 @@ const Definition* only_one(const std::vector<Definition>& definitions, Collectiv
     return found;
 }
 
+// "one, other"
+template <typename Definition>
+std::string names_for(const std::vector<Definition>& definitions, Collective collective) {
+    std::string names;
+    for (const Definition& definition : definitions)
+        if (definition.collective == collective) names += (names.empty() ? "" : ", ") + definition.name.text;
+    return names;
+}
+
 template <typename Definition>
 const Definition* named(const std::vector<Definition>& definitions, const std::string& name,
                         Collective collective) {
@@ -50,7 +59,7 @@ std::string_view name_of(Collective collective) {
 }
 
 Topology find_topology(Library& library, const std::string& text, Rank ranks) {
-    Topology topology = text.empty() ? flat_topology(ranks) : grid_topology(text);
+    Topology topology = grid_topology(text.empty() ? std::to_string(ranks) : text);
     if (topology.levels.empty()) {
         const Library::Reference reference = library.resolve(text);
         const ast::TopologyDefinition* definition = nullptr;
@@ -85,10 +94,16 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
     if (reference.file && reference.call.text.empty()) {
         if (const auto* schedule = only_one(reference.file->schedules, collective))
             return schedule_runnable(*schedule, reference.call);
-        if (const auto* algorithm = only_one(reference.file->algorithms, collective))
-            return {nullptr, algorithm, {}, algorithm->name.text};
-        throw NotFoundError(fmt::format("{} has not exactly one schedule for {}: name it, as {}:NAME",
-                                        reference.path, name_of(collective), reference.path));
+        // An algorithm beside several schedules is a part of them.
+        const std::string schedules = names_for(reference.file->schedules, collective);
+        const auto* algorithm =
+            schedules.empty() ? only_one(reference.file->algorithms, collective) : nullptr;
+        if (algorithm) return {nullptr, algorithm, {}, algorithm->name.text};
+        const std::string all =
+            schedules.empty() ? names_for(reference.file->algorithms, collective) : schedules;
+        throw NotFoundError(fmt::format("{} has not exactly one schedule for {}: name it, as {}:NAME{}",
+                                        reference.path, name_of(collective), reference.path,
+                                        all.empty() ? "" : "; there are: " + all));
     }
     const auto* schedule = reference.file ? named(reference.file->schedules, reference.call.text, collective)
                                           : library.find_schedule(reference.call.text, collective);

@@ -64,9 +64,10 @@ void Elaborator::check_header(const ast::Schedule& schedule) const {
     if (!schedule.where || Evaluator(runnable_.arguments, &topology_).truth(*schedule.where)) return;
     throw ConditionError(
         Diagnostic{schedule.span,
-                   fmt::format("{} cannot run on topology {}", schedule.name.text, topology_.name),
+                   fmt::format("{} cannot run on topology {}", runnable_.name, topology_.name),
                    {{schedule.where->span, "because of this condition"}},
-                   "choose another schedule or topology"});
+                   schedule.parameters.empty() ? "choose another schedule or topology"
+                                               : "choose another schedule or topology, or other arguments"});
 }
 
 StepGraph Elaborator::run() {

@@ -18,6 +18,18 @@ struct boost::spirit::x3::get_info<boost::spirit::x3::action<Subject, Action>> {
     std::string operator()(const action<Subject, Action>& parser) const { return what(parser.subject); }
 };
 
+// A list is called what its first element is called, a sequence what it begins with.
+template <typename Element, typename Separator>
+struct boost::spirit::x3::get_info<boost::spirit::x3::list<Element, Separator>> {
+    using result_type = std::string;
+    std::string operator()(const list<Element, Separator>& parser) const { return what(parser.left); }
+};
+template <typename First, typename Rest>
+struct boost::spirit::x3::get_info<boost::spirit::x3::sequence<First, Rest>> {
+    using result_type = std::string;
+    std::string operator()(const sequence<First, Rest>& parser) const { return what(parser.left); }
+};
+
 namespace hocket::dsl::grammar {
 
 namespace x3 = boost::spirit::x3;

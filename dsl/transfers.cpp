@@ -34,10 +34,14 @@ ChunkRange Transfers::chunk_range(const ast::Expression& region, const Evaluator
     if (region.kind == Kind::slice) {
         const std::int64_t first = evaluator.integer(region.args[1]),
                            last = evaluator.integer(region.args[2]);
-        if (first < 0 || last > size || first >= last)
+        if (first < 0 || last > size)
             throw DiagnosticError(
-                region.span, fmt::format("chunks {} ..< {} are not in this group: its chunks are 0 ..< {}",
-                                         first, last, size));
+                region.span,
+                fmt::format("chunks {} ..< {} are not in this group: its chunks are 0 ..< {}", first, last,
+                            size),
+                "slices do not wrap around; a single chunk's index does");
+        if (first >= last)
+            throw DiagnosticError(region.span, fmt::format("the slice {} ..< {} is empty", first, last));
         return {view, static_cast<Rank>(first), static_cast<Rank>(last)};
     }
     const ast::Expression& index = region.args[1];

@@ -164,7 +164,10 @@ Value Evaluator::part(const Expression& expression) const {
         throw DiagnosticError(expression.args[0].span,
                               fmt::format("expected a buffer, but this is {}", kind_of(base)));
     const std::int64_t index = integer(expression.args[1]), parts = integer(expression.args[2]);
-    if (parts < 1 || index < 0 || index >= parts)
+    if (parts < 1)
+        throw DiagnosticError(expression.args[2].span,
+                              fmt::format("{} parts: there must be 1 or more", parts));
+    if (index < 0 || index >= parts)
         throw DiagnosticError(expression.span, fmt::format("there is no part {} of {}", index, parts),
                               "parts count from 0");
     return PartOf{view->view, index, parts};

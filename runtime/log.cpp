@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,15 +55,26 @@ int timeout_ms(Clock::time_point end) {
     return static_cast<int>(std::clamp<long long>(left, 0, INT_MAX));
 }
 
+// poll(2) may have said to others, too, that there is room in the pipe: who comes late must not wait.
+ssize_t write_if_room(std::string_view text, bool is_pipe) {
+    if (is_pipe) {
+        const iovec piece{const_cast<char*>(text.data()), text.size()};
+        const ssize_t written = pwritev2(STDERR_FILENO, &piece, 1, -1, RWF_NOWAIT);
+        if (written >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) return written;
+    }
+    return write(STDERR_FILENO, text.data(), text.size());
+}
+
 void write_whole(std::string_view text, Clock::time_point end) {
+    struct stat facts {};
+    const bool is_pipe = fstat(STDERR_FILENO, &facts) == 0 && S_ISFIFO(facts.st_mode);
     while (!text.empty()) {
         pollfd entry{STDERR_FILENO, POLLOUT, 0};
         const int ready = poll(&entry, 1, timeout_ms(end));
         if (ready == 0 || (ready < 0 && errno != EINTR)) return;
         if (ready < 0) continue;
-        // A pipe with room takes so much without blocking.
-        const auto piece = std::min<std::size_t>(text.size(), PIPE_BUF);
-        const ssize_t written = write(STDERR_FILENO, text.data(), piece);
+        // A pipe with room takes so much in one piece.
+        const ssize_t written = write_if_room(text.substr(0, PIPE_BUF), is_pipe);
         if (written < 0 && errno != EINTR && errno != EAGAIN) return;
         text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
     }

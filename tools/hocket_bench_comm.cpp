@@ -50,7 +50,8 @@ Allocate shared_memory(hkt_comm* comm) {
 
 bool all_agree(hkt_comm* comm, bool holds) {
     std::int32_t all = holds;
-    check(hkt_all_reduce(&all, &all, 1, HKT_INT32, HKT_MIN, comm, nullptr), comm, "agreeing failed");
+    check(hkt_all_reduce(&all, &all, 1, HKT_INT32, HKT_MIN, comm, nullptr), comm,
+          "the first all_reduce, by which the ranks agree, failed");
     return all == 1;
 }
 

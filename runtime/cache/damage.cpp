@@ -39,8 +39,8 @@ std::string Damage::text(const std::string& folder) const {
     if (records_ == 0) return "";
     return fmt::format(
         "{}: {} record{} ({} bytes) proved damaged since the cache was opened, and will be read from the "
-        "source "
-        "again, if it has them; {} bytes of the disk were given back for them so far{}{}; see the kernel's "
+        "source again, if it has them; {} bytes of the disk were given back for them so far{}{}; see the "
+        "kernel's "
         "log for the state of the disk, and hocket-cache verify",
         folder, records_, records_ == 1 ? "" : "s", bytes_, freed_bytes_,
         why_not_freed_.empty() ? "" : ", and some cannot be: ", why_not_freed_);
@@ -87,8 +87,10 @@ bool Salvage::is_useful(const Entry& entry) {
     const std::int64_t got = files_.read(fd_, buffer_.data(), entry.bytes, entry.offset);
     if (got < 0) return true;  // perhaps it can be read another time
     const std::span<const std::byte> payload(buffer_.data(), entry.bytes);
-    return static_cast<std::uint64_t>(got) == entry.bytes &&
-           payload_checksum(segment_.header().identity, entry, payload) == entry.checksum;
+    const bool is_right = static_cast<std::uint64_t>(got) == entry.bytes &&
+                          payload_checksum(segment_.header().identity, entry, payload) == entry.checksum;
+    if (is_right) right_again_.push_back(entry);
+    return is_right;
 }
 
 int Salvage::free_rest() const {

@@ -44,6 +44,8 @@ class Salvage {
 
     bool look();  // false: it cannot be read just now
     bool is_worthless() const { return useful_.empty(); }
+    // Those that were forgotten because they were read wrong, and are right.
+    const std::vector<Entry>& right_again() const { return right_again_; }
     // Makes holes of the pages without anything useful. 0 or -errno.
     int free_rest() const;
 
@@ -59,6 +61,7 @@ class Salvage {
     std::vector<bool> is_read_;   // by slot
     std::uint64_t data_end_ = 0;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> useful_;  // [begin, end), sorted
+    std::vector<Entry> right_again_;
     std::vector<std::byte> buffer_;
 };
 

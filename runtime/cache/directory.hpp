@@ -7,8 +7,7 @@
 //   FOLDER/<identity>.making a segment that is being created, under the lock
 //   FOLDER/<identity>.open   a segment that a process is writing; it holds its flock, which the kernel drops
 //                            when the last process with the descriptor ends (children of fork have it, too)
-//   FOLDER/<identity>.seg    sealed: complete, never written again, but for holes where it is damaged;
-//   whoever
+//   FOLDER/<identity>.seg    sealed: complete, never written again, but for holes where it is damaged; who
 //                            has it open holds a shared flock
 //
 // Each process writes into segments of its own (one for small payloads, one for larger ones) and reads
@@ -199,7 +198,7 @@ class Directory {
 
     // directory_damage.cpp
     void give_back();
-    void give_back(const Segment& segment);
+    void give_back(const std::shared_ptr<const Segment>& shared);
 
     const Files& files_;
     const DirectoryOptions options_;

@@ -28,7 +28,7 @@ void Directory::give_back() {
     if (!options_.writable) return;
     const std::scoped_lock lock(give_back_mutex_);
     for (const Digest& identity : damage_.take_segments()) {
-        std::shared_ptr<Segment> segment;
+        std::shared_ptr<const Segment> segment;
         {
             const std::scoped_lock table_lock(table_mutex_);
             if (const auto known = table_.find(identity); known != table_.end())
@@ -36,19 +36,21 @@ void Directory::give_back() {
         }
         if (!segment) continue;
         if (segment->is_sealed())
-            give_back(*segment);
+            give_back(segment);
         else
             damage_.look_again(identity);
     }
 }
 
-void Directory::give_back(const Segment& segment) {
+void Directory::give_back(const std::shared_ptr<const Segment>& shared) {
+    const Segment& segment = *shared;
     const std::string path = segment.path();
     const Descriptor fd(files_.open(path, O_RDWR));
     if (fd.get() == -ENOENT) return;
     if (fd.get() < 0) return damage_.not_freed(describe(path, fd.get()));
     Salvage salvage(files_, records_, segment, fd.get());
     if (!salvage.look()) return damage_.not_freed(path + ": its index cannot be read");
+    for (const Entry& entry : salvage.right_again()) records_.insert({shared, entry});
     const std::uint64_t before = blocks_of(fd.get());
     const int error = salvage.is_worthless() ? files_.unlink(path) : salvage.free_rest();
     if (error < 0 && error != -ENOENT) return damage_.not_freed(describe(path, error));

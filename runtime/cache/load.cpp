@@ -99,25 +99,27 @@ Task<ArenaBlock> Loader::room(Load& load, std::uint64_t bytes) {
     co_return block;
 }
 
+// A key may have several records: where one proves damaged, the next one may be right.
 Task<bool> Loader::from_disk(Load& load) {
-    const std::optional<Place> place = directory_->find(load.key);
-    if (!place) co_return false;
-    const Entry& entry = place->entry;
-    const std::uint64_t reach = std::max(align_up(entry.bytes, place->unit), place->unit);
-    ArenaBlock block = co_await room(load, reach);
-    if (load.gave_up) co_return false;
-    const std::int64_t got = co_await loop_.read(place->fd, block.data(), reach, entry.offset);
-    if (got == -EAGAIN || got == -ENOMEM) co_return false;  // no fault of the record
-    if (got < static_cast<std::int64_t>(entry.bytes) ||
-        !Directory::is_right(*place, {block.data(), entry.bytes})) {
-        directory_->forget(*place);
-        co_return false;
+    while (const std::optional<Place> place = directory_->find(load.key)) {
+        const Entry& entry = place->entry;
+        const std::uint64_t reach = std::max(align_up(entry.bytes, place->unit), place->unit);
+        ArenaBlock block = co_await room(load, reach);
+        if (load.gave_up) co_return false;
+        const std::int64_t got = co_await loop_.read(place->fd, block.data(), reach, entry.offset);
+        if (got == -EAGAIN || got == -ENOMEM) co_return false;  // no fault of the record
+        if (got < static_cast<std::int64_t>(entry.bytes) ||
+            !Directory::is_right(*place, {block.data(), entry.bytes})) {
+            directory_->forget(*place);
+            continue;
+        }
+        ++counters_.disk_hits;
+        counters_.disk_read_bytes += entry.bytes;
+        load.block = std::move(block);
+        load.bytes = entry.bytes;
+        co_return true;
     }
-    ++counters_.disk_hits;
-    counters_.disk_read_bytes += entry.bytes;
-    load.block = std::move(block);
-    load.bytes = entry.bytes;
-    co_return true;
+    co_return false;
 }
 
 // Until the flight is ours, or the sample is on the disk.

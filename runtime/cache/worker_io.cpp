@@ -1,5 +1,7 @@
 #include "runtime/cache/worker_io.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -14,7 +16,8 @@ std::int64_t perform(const Files& files, const Operation& operation) {
     const Transfer& transfer = operation.transfer;
     switch (operation.kind) {
         case Operation::Kind::open:
-            return files.open_linked(*operation.path, operation.flags);
+            return files.open_linked(*operation.path,
+                                     operation.flags & ~O_NONBLOCK);  // it sees to that itself
         case Operation::Kind::close:
             return Files::close(transfer.fd);
         case Operation::Kind::status:

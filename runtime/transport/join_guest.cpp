@@ -102,12 +102,15 @@ class Guest {
 
     void tell_host(const Error& error) {
         if (!link_.is_open()) return;
-        say(FrameType::abort, encode_abort(error));
-        link_.stop_sending();
-        pollfd entry{link_.fd(), POLLIN, 0};
-        // Closing with unread bytes would reset the connection and lose what was said.
-        const auto until = Clock::now() + farewell_time;
-        while (poll_until({&entry, 1}, until) > 0 && link_.receive() == Link::State::open) continue;
+        try {
+            say(FrameType::abort, encode_abort(error));
+            link_.stop_sending();
+            pollfd entry{link_.fd(), POLLIN, 0};
+            // Closing with unread bytes would reset the connection and lose what was said.
+            const auto until = Clock::now() + farewell_time;
+            while (poll_until({&entry, 1}, until) > 0 && link_.receive() == Link::State::open) continue;
+        } catch (const std::exception&) {  // what was to be told is thrown anyway
+        }
     }
 
     void await_start() {

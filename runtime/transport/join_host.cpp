@@ -22,7 +22,7 @@ constexpr auto handshake_time = 2s;
 constexpr auto waiting_interval = 500ms;
 constexpr auto farewell_time = 200ms;
 constexpr auto late_guests_time = 500ms;  // more than a guest's pause between two attempts
-constexpr auto breathing_time = 100ms;
+constexpr auto breathing_time = 100ms, look_up_time = 100ms;
 constexpr int max_lines = 16;  // of a log that strangers can write
 
 struct Stranger {
@@ -44,7 +44,7 @@ class Admission {
         try {
             while (!missing().empty()) {
                 if (Clock::now() >= deadline) throw Error(Status::timeout, missing_at_deadline());
-                step(std::min(deadline, Clock::now() + 100ms));
+                step(std::min(deadline, Clock::now() + look_up_time));
             }
             prepare();
         } catch (const std::exception& error) {
@@ -177,14 +177,15 @@ class Admission {
     // All that a member may say before the job starts: that it is ready, or why it never will be.
     void take_word(int rank) {
         try {
-            const auto frame = members_[rank].parser().next();
-            if (!frame) return;
-            if (frame->type == FrameType::abort) {
-                const Error error = decode_abort(frame->payload);
-                throw Error(error.status(), fmt::format("rank {} reported: {}", rank, error.what()));
+            while (const auto frame = members_[rank].parser().next()) {
+                if (frame->type == FrameType::abort) {
+                    const Error error = decode_abort(frame->payload);
+                    throw Error(error.status(), fmt::format("rank {} reported: {}", rank, error.what()));
+                }
+                if (frame->type != FrameType::ready)
+                    throw ProtocolError("it spoke before the job had started");
+                ready_[rank] = true;
             }
-            if (frame->type != FrameType::ready) throw ProtocolError("it spoke before the job had started");
-            ready_[rank] = true;
         } catch (const ProtocolError& error) {
             throw Error(Status::bootstrap,
                         fmt::format("rank {} does not keep to the protocol: {}", rank, error.what()));
@@ -247,7 +248,9 @@ class Admission {
             const bool is_complete = missing().empty();
             const auto until = Clock::now() + (is_complete ? farewell_time : late_guests_time);
             for (Link& member : members_) take_leave(member);
-            while (Clock::now() < until && (!is_complete || has_members())) step(until);
+            // Looks up often: what it did without for want of descriptors is taken up again as time passes.
+            while (Clock::now() < until && (!is_complete || has_members()))
+                step(std::min(until, Clock::now() + look_up_time));
             log_the_rest();
         } catch (const std::exception&) {  // what was said must do
         }

@@ -62,6 +62,16 @@ TEST_CASE("a file goes before the library, and a reference to a file is to that 
     CHECK_THAT(error("ring"), Contains("defines no 'ring' for all_reduce"));  // the library does
 }
 
+TEST_CASE("an algorithm beside several schedules is not taken for them") {
+    const test::TemporarySchedule file(
+        "algorithm helper all_reduce(x) over g { each r in g, q in g where r != q x : r +> q }\n"
+        "schedule one all_reduce(x) { all_reduce x over world using helper }\n"
+        "schedule other all_reduce(x) { reduce_scatter x over world all_gather x over world }");
+    CHECK_THAT(
+        test::error_of([&] { dsl::check_schedule(test::request(Collective::all_reduce, file.path(), "3")); }),
+        Contains("has not exactly one schedule for all_reduce") && Contains("there are: one, other"));
+}
+
 TEST_CASE("a broken file in a folder of schedules is only named when something is missing") {
     const test::TemporaryFolder folder;
     folder.write("broken.sched", "algorithm {");

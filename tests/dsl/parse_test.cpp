@@ -178,3 +178,18 @@ TEST_CASE("a name that hides another is refused, with the place of that one") {
     CHECK(parse_error(
               "topology t(n = 2) { for i in 0 ..< n level a[n] {} for i in 0 ..< n level b[n] {} }") == "");
 }
+
+TEST_CASE("what is expected is said in the language's words, never in C++'s") {
+    for (const char* text :
+         {"topology t() { level a[2] {} }", "schedule s all_gather(x;) { }",
+          "schedule s all_gather(x) { all_gather x over () }",
+          "algorithm a all_gather(x) over g { x[max()] : 0 -> 1 }",
+          "algorithm a all_gather(x) over g { each { } }", "algorithm a all_gather(x) over g { for }",
+          "algorithm a all_gather(x) over g where { }", "schedule s all_gather(x) { let }",
+          "topology t { level a[2] { medium } }"}) {
+        INFO(text);
+        CHECK_THAT(parse_error(text), Contains("expected ") && !Contains("boost") && !Contains("hocket"));
+    }
+    const dsl::SourceFile call{"<call>", "flat("};
+    CHECK_THAT(test::error_of([&] { dsl::parse_reference(call); }), Contains("expected an expression here"));
+}

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -234,6 +236,48 @@ TEST_CASE("a put is found by this process, the next one, and nobody may change i
     const Lent lent = next.get(5);
     CHECK(same({lent.data, lent.bytes}, bytes));
     next.release(lent);
+}
+
+namespace {
+
+// Wherever these bytes lie in the file, one of them becomes another.
+void damage(const std::filesystem::path& path, const std::vector<std::byte>& bytes) {
+    std::ifstream in(path, std::ios::binary);
+    std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    const std::string_view wanted(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    for (std::size_t at = 0; (at = text.find(wanted, at)) != std::string::npos; ++at) text[at] ^= 1;
+    std::ofstream(path, std::ios::binary | std::ios::in | std::ios::out)
+        .write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+}  // namespace
+
+TEST_CASE("a sample whose copies are damaged but for one is found") {
+    const TemporaryFolder folder;
+    Slow none;
+    const auto options_over = [&] {
+        CacheOptions options = over(none, folder.path());
+        options.source = nullptr;
+        return options;
+    };
+    const auto bytes = sample_bytes(5, 8 * KiB, 1);
+    // Each time all that lies there is damaged; the next put writes one more copy.
+    for (int copies = 1; copies <= 8; ++copies) {
+        {
+            Cache cache(options_over());
+            cache.put(5, bytes);
+            cache.put(100 + copies, sample_bytes(6, 8 * KiB, copies));  // keeps the segment worth something
+        }
+        {
+            Cache cache(options_over());
+            const Lent lent = cache.get(5);
+            CHECK(same({lent.data, lent.bytes}, bytes));
+            cache.release(lent);
+        }
+        if (copies == 8) break;
+        for (const auto& file : std::filesystem::directory_iterator(folder.path()))
+            if (file.path().extension() == ".seg") damage(file.path(), bytes);
+    }
 }
 
 TEST_CASE("a put again of what the kernel has no memory to read just now is no error") {

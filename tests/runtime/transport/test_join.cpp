@@ -264,13 +264,9 @@ TEST_CASE("a guest turns away from a host that does not know the secret") {
         // Speaks the protocol, accepts every proof, cannot make its own.
         const int fd = accept(listener.fd(), nullptr, nullptr);
         char bytes[256];
-        const auto frame = [](char type, std::string payload) {
-            return std::string("HKTB\x01") + type + std::string(2, '\0') + static_cast<char>(payload.size()) +
-                   std::string(3, '\0') + payload;
-        };
         expect(read(fd, bytes, sizeof bytes) > 0, "a hello");
-        const std::string challenge = frame(2, std::string(32, 'n')),
-                          welcome = frame(4, std::string(32, 'p'));
+        const std::string challenge = encode_frame(FrameType::challenge, std::string(32, 'n')),
+                          welcome = encode_frame(FrameType::welcome, std::string(32, 'p'));
         expect(write(fd, challenge.data(), challenge.size()) == 44, "room for a challenge");
         expect(read(fd, bytes, sizeof bytes) == 44, "a proof");
         expect(write(fd, welcome.data(), welcome.size()) == 44, "room for a welcome");

@@ -219,7 +219,7 @@ TEST_CASE("a rank that was stopped for less than the heartbeat timeout goes on, 
         ranks.start([&, r]() -> std::string {
             auto options = options_of(listener, r, 3);
             options.heartbeat_interval = 100ms;
-            options.heartbeat_timeout = 1000ms;
+            options.heartbeat_timeout = 3000ms;
             const auto job = Bootstrap::join(options);
             job->all_gather("", 5s);
             running.give();
@@ -269,11 +269,11 @@ TEST_CASE("a rank that has joined long before the last one is not taken for lost
         ranks.start([&, r]() -> std::string {
             auto options = options_of(listener, r, 3);
             options.heartbeat_interval = 100ms;
-            options.heartbeat_timeout = 500ms;
-            if (r == 2) std::this_thread::sleep_for(2s);
+            options.heartbeat_timeout = 1500ms;
+            if (r == 2) std::this_thread::sleep_for(4s);
             const auto job = Bootstrap::join(options);
             std::this_thread::sleep_for(300ms);
-            job->all_gather("", 5s);
+            job->all_gather("", 10s);
             return "";
         });
     require_success(ranks.wait());
