@@ -51,25 +51,26 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
     const std::uint64_t whole = plan.elements_of_x(count) * element_size(plan.type());
     if (whole == 0) return;
     const dsl::RankProgram& program = plan.program();
-    const bool reads_send = program.collective != Collective::broadcast || program.rank == program.root;
+    const bool reads_send = program.input() != dsl::Share::none,
+               writes_recv = program.output() != dsl::Share::none;
     const auto aligned = [&](const void* buffer) {
         return (reinterpret_cast<std::uintptr_t>(buffer) & (element_size(plan.type()) - 1)) == 0;
     };
-    if (recv == nullptr) capi::refuse("recv is null, but the count is not 0");
-    if (!aligned(recv)) capi::refuse(not_aligned("recv", plan.type()));
+    if (writes_recv && recv == nullptr) capi::refuse("recv is null, but the count is not 0");
+    if (writes_recv && !aligned(recv)) capi::refuse(not_aligned("recv", plan.type()));
     if (!reads_send) return;
     if (send == nullptr) capi::refuse("send is null, but the count is not 0");
     if (!aligned(send)) capi::refuse(not_aligned("send", plan.type()));
 
+    if (!writes_recv) return;
+    // In place is where each element of x has one address, in send and in recv.
     const auto from = reinterpret_cast<std::uintptr_t>(send), to = reinterpret_cast<std::uintptr_t>(recv);
-    const std::uint64_t own = static_cast<std::uint64_t>(program.rank) * part;
-    std::uint64_t send_bytes = part, recv_bytes = part;
-    std::uintptr_t in_place_from = to, in_place_to = from;  // where send and recv would be in place
-    if (program.collective == Collective::all_gather) recv_bytes = whole, in_place_from = to + own;
-    if (program.collective == Collective::reduce_scatter) send_bytes = whole, in_place_to = from + own;
-    const bool in_place =
-        program.collective == Collective::reduce_scatter ? to == in_place_to : from == in_place_from;
-    if (!in_place && from < to + recv_bytes && to < from + send_bytes)
+    const auto skipped = [&](dsl::Share share) {  // of x, before the buffer begins
+        return share == dsl::Share::own ? static_cast<std::uint64_t>(program.rank) * part : 0;
+    };
+    const auto bytes_of = [&](dsl::Share share) { return share == dsl::Share::own ? part : whole; };
+    const bool in_place = from - skipped(program.input()) == to - skipped(program.output());
+    if (!in_place && from < to + bytes_of(program.output()) && to < from + bytes_of(program.input()))
         capi::refuse("send and recv overlap, but not as in place (hocket.h says where they must point then)");
 }
 
@@ -147,10 +148,10 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
         if (plan == nullptr) capi::refuse("hkt_plan_create: plan is null; give it a place for the plan");
         *plan = nullptr;
         const int which = number_of(collective);
-        if (which < HKT_ALL_REDUCE || which > HKT_BROADCAST)
+        if (which < 0 || static_cast<std::size_t>(which) >= std::size(dsl::all_collectives))
             capi::refuse(fmt::format("the collective is {}; it must be an hkt_collective", which));
         engine::PlanChoice choice{.collective = static_cast<Collective>(which), .type = type_of(type)};
-        if (which == HKT_ALL_REDUCE || which == HKT_REDUCE_SCATTER) choice.op = op_of(op);
+        if (contract_of(choice.collective).combines()) choice.op = op_of(op);
         if (options != nullptr) {
             if (options->size < sizeof(hkt_plan_options) || options->size > 4096)
                 capi::refuse(fmt::format("hkt_plan_options.size is {}; start from HKT_PLAN_OPTIONS_INIT",

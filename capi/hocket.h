@@ -254,7 +254,7 @@ typedef struct hkt_plan_options {
                              collective, or making the plan fails with NOT_FOUND. A name in the library
                              ("blueconnect"), one with arguments ("flat(ring, doubling)"), a file with one
                              schedule of the collective ("my.sched"), or "FILE:NAME(ARGS)" */
-    int32_t root;         /* broadcast only */
+    int32_t root;         /* where the collective has one */
     int32_t executor;     /* hkt_executor */
 } hkt_plan_options;
 

@@ -101,13 +101,15 @@ struct Compose {
     Collective collective = Collective::all_reduce;
     Expression region;
     Expression group;
-    std::optional<Expression> from;  // broadcast: the root
+    std::optional<Expression> from,
+        to;  // the root, where the collective has one: data come from it, or go to it
     std::optional<Expression> algorithm;
 };
-// `x[c] : a +> b`
+// `x[c] : a +> b`, or `x[c] : a -> y[d] : b`
 struct Transfer {
     Expression region;
     Expression source, destination;
+    std::optional<Expression> target;  // where it comes to, if that is another place
     bool combines = false;
 };
 
@@ -127,6 +129,7 @@ struct Algorithm {
     Collective collective = Collective::all_reduce;
     Name buffer;
     std::optional<Name> root;
+    std::optional<Name> target;  // of an exchange: the buffer that x is exchanged into
     Name group;
     std::optional<Expression> where;
     std::vector<Statement> body;

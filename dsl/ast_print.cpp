@@ -82,13 +82,18 @@ class Printer {
     void print(int depth, Span span, const Compose& compose) {
         line(depth, span,
              fmt::format("{} {} over {}{}{}", name_of(compose.collective), text_of(compose.region),
-                         text_of(compose.group), compose.from ? " from " + text_of(*compose.from) : "",
+                         text_of(compose.group),
+                         compose.from ? " from " + text_of(*compose.from)
+                         : compose.to ? " to " + text_of(*compose.to)
+                                      : "",
                          compose.algorithm ? " using " + text_of(*compose.algorithm) : ""));
     }
     void print(int depth, Span span, const Transfer& transfer) {
         line(depth, span,
-             fmt::format("{} : {} {} {}", text_of(transfer.region), text_of(transfer.source),
-                         transfer.combines ? "+>" : "->", text_of(transfer.destination)));
+             fmt::format("{} : {} {} {}{}", text_of(transfer.region), text_of(transfer.source),
+                         transfer.combines ? "+>" : "->",
+                         transfer.target ? text_of(*transfer.target) + " : " : "",
+                         text_of(transfer.destination)));
     }
 
     void topology(int depth, const std::vector<TopologyStatement>& list) {
@@ -122,10 +127,13 @@ std::string_view spelling(Operator op) {
 std::string print(const File& file) {
     Printer printer;
     for (const Algorithm& a : file.algorithms) {
-        printer.line(0, a.span,
-                     fmt::format("algorithm {} {}({}{}) over {}{}", a.name.text, name_of(a.collective),
-                                 a.buffer.text, a.root ? ", " + a.root->text : "", a.group.text,
-                                 a.where ? " where " + text_of(*a.where) : ""));
+        printer.line(
+            0, a.span,
+            fmt::format("algorithm {} {}({}{}) over {}{}", a.name.text, name_of(a.collective), a.buffer.text,
+                        a.root     ? ", " + a.root->text
+                        : a.target ? ", " + a.target->text
+                                   : "",
+                        a.group.text, a.where ? " where " + text_of(*a.where) : ""));
         printer.statements(1, a.body);
     }
     for (const Schedule& s : file.schedules) {

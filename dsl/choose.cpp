@@ -69,8 +69,8 @@ class Choices::ForGroups {
     const std::vector<Candidate>& candidates(Collective collective, const Group& group) {
         const auto [entry, is_new] = candidates_.try_emplace({collective, group.levels});
         if (!is_new) return entry->second;
-        // Of all groups over these levels, only one at a time has something to broadcast.
-        const Topology levels = restricted_to(group, topology_, collective != Collective::broadcast);
+        // Of all groups over these levels, only one at a time has something to bring from or to a root.
+        const Topology levels = restricted_to(group, topology_, !contract_of(collective).has_root());
         for (const ast::Algorithm* algorithm : library_.algorithms(collective)) {
             try {
                 if (!is_allowed(*algorithm, group)) continue;
@@ -173,9 +173,13 @@ class Parts {
 
     const ast::Algorithm& add_mark(Collective collective) {
         Mark& mark = marks_.emplace_back();
-        mark.source = {"",
-                       fmt::format("algorithm mark {}(x{}) over g {{ each r in g  x : r -> r + 1 }}",
-                                   name_of(collective), collective == Collective::broadcast ? ", root" : "")};
+        const Contract contract = contract_of(collective);
+        mark.source = {"", fmt::format("algorithm mark {}(x{}) over g {{ each r in g  x : r -> {}r + 1 }}",
+                                       contract.name,
+                                       contract.has_root()    ? ", root"
+                                       : contract.exchanges() ? ", y"
+                                                              : "",
+                                       contract.exchanges() ? "y : " : "")};
         mark.tree = parse(mark.source);
         return mark.tree.algorithms[0];
     }

@@ -15,8 +15,6 @@ namespace hocket::dsl {
 
 namespace {
 
-constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
-
 template <typename Definition>
 const Definition* only_one(const std::vector<Definition>& definitions, Collective collective) {
     const Definition* found = nullptr;
@@ -53,10 +51,6 @@ Runnable schedule_runnable(const ast::Schedule& schedule, const ast::Expression&
 }
 
 }  // namespace
-
-std::string_view name_of(Collective collective) {
-    return names[static_cast<int>(collective)];
-}
 
 Topology find_topology(Library& library, const std::string& text, Rank ranks) {
     Topology topology = grid_topology(text.empty() ? std::to_string(ranks) : text);
@@ -216,7 +210,7 @@ class Checked : public CheckedSchedule {
         for (const Step& step : graph.steps) {
             if (hosts_[step.source] == hosts_[step.destination]) continue;
             for (const Rank rank : {step.source, step.destination})
-                messages[static_cast<std::size_t>(rank)] += graph.regions[step.region].size();
+                messages[static_cast<std::size_t>(rank)] += pieces_of(graph, step).size();
         }
         return *std::max_element(messages.begin(), messages.end());
     }

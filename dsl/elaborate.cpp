@@ -47,16 +47,47 @@ class Elaborator {
     std::uint32_t blocks_ = 0;
 };
 
-View initial_view(const Topology& topology, Collective collective) {
-    if (collective == Collective::reduce_scatter) return View::by_rank(topology, false);
-    if (collective == Collective::all_gather) return View::by_rank(topology, true);
-    return View();
+View initial_view(const Topology& topology, Collective collective, Rank root) {
+    const Contract contract = contract_of(collective);
+    View view = contract.is_by_rank() ? View::by_rank(topology, contract.gathers()) : View();
+    if (contract.spreads()) view.concentrate(topology, world_group(topology), root);
+    return view;
 }
 
 void check_root(Collective collective, bool has_root, Span header) {
-    if (has_root == (collective == Collective::broadcast)) return;
-    throw DiagnosticError(header, has_root ? "only a broadcast has a root" : "a broadcast needs a root",
-                          "a broadcast's header names the buffer and the root: broadcast(x, root)");
+    if (has_root == contract_of(collective).has_root()) return;
+    const std::string_view name = name_of(collective);
+    if (has_root)
+        throw DiagnosticError(header, fmt::format("{} has no root", name),
+                              fmt::format("its header names the buffer alone: {}(x)", name));
+    throw DiagnosticError(header, fmt::format("{} needs a root", name),
+                          fmt::format("its header names the buffer and the root: {}(x, root)", name));
+}
+
+// What a composition asks of its buffer, and says of its root.
+void check_composition(const ast::Compose& compose, View::Division division, const std::string& over,
+                       Span span) {
+    const Contract contract = contract_of(compose.collective);
+    using Division = View::Division;
+    if (contract.gathers() && division != Division::scattered)
+        throw DiagnosticError(
+            span, fmt::format("the buffer is not scattered over {}: there is nothing to gather", over),
+            "reduce_scatter it over the same levels first");
+    if (!contract.gathers() && (division == Division::scattered || division == Division::mixed))
+        throw DiagnosticError(
+            span, fmt::format("the buffer is scattered over {}: its ranks hold different parts of it", over),
+            "all_gather it over the same levels first");
+    const auto check_word = [&](const std::optional<ast::Expression>& given, bool is_wanted,
+                                const char* word) {
+        if (given.has_value() == is_wanted) return;
+        if (given)
+            throw DiagnosticError(given->span,
+                                  fmt::format("{} has no root that its data come {}", contract.name, word));
+        throw DiagnosticError(span, fmt::format("{} needs its root", contract.name),
+                              fmt::format("write: {} x over l {} root", contract.name, word));
+    };
+    check_word(compose.from, contract.spreads(), "from");
+    check_word(compose.to, contract.concentrates(), "to");
 }
 
 void Elaborator::check_header(const ast::Schedule& schedule) const {
@@ -75,12 +106,12 @@ StepGraph Elaborator::run() {
     graph_.ranks = topology_.ranks();
     graph_.root = options_.root;
     const View own = View::by_rank(topology_, true);
-    const bool has_owners =
-        graph_.collective == Collective::reduce_scatter || graph_.collective == Collective::all_gather;
+    const Contract contract = contract_of(graph_.collective);
+    const bool has_owners = contract.is_by_rank();
     for (Rank rank = 0; has_owners && !options_.only && rank < graph_.ranks; ++rank)
         graph_.owned.push_back(own.held(topology_, rank));
 
-    const ViewId buffer = views_.add(initial_view(topology_, graph_.collective));
+    const ViewId buffer = views_.add(initial_view(topology_, graph_.collective, graph_.root));
     if (runnable_.schedule) {
         graph_.header = runnable_.schedule->span;
         check_header(*runnable_.schedule);
@@ -89,9 +120,10 @@ StepGraph Elaborator::run() {
         if (runnable_.schedule->root) scope.add(runnable_.schedule->root->text, std::int64_t{options_.root});
         statements(runnable_.schedule->body, scope, nullptr);
         const std::string scattered = views_[buffer].scattered_over(topology_);
-        if (graph_.collective != Collective::reduce_scatter && !scattered.empty())
-            graph_.hint = fmt::format("{} is still scattered over {} at the end: all_gather it",
-                                      runnable_.schedule->buffer.text, scattered);
+        if (!contract.scatters() && !scattered.empty())
+            graph_.hint = fmt::format("{} is still scattered over {} at the end: {} it",
+                                      runnable_.schedule->buffer.text, scattered,
+                                      contract.concentrates() ? "gather" : "all_gather");
     } else {
         graph_.header = runnable_.algorithm->span;
         const Group world = world_group(topology_);
@@ -212,37 +244,26 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
     View& view = views_[reference->view];
     const Group group = evaluate.group(compose.group);
     const std::string over = name_of(topology_, group);
-    const View::Division division = view.division(group);
-    const bool gathers = compose.collective == Collective::all_gather;
-    if (gathers && division != View::Division::scattered)
-        throw DiagnosticError(
-            span, fmt::format("the buffer is not scattered over {}: there is nothing to gather", over),
-            "reduce_scatter it over the same levels first");
-    if (!gathers && (division == View::Division::scattered || division == View::Division::mixed))
-        throw DiagnosticError(
-            span, fmt::format("the buffer is scattered over {}: its ranks hold different parts of it", over),
-            "all_gather it over the same levels first");
-
-    // Broadcast: only the groups take part that the root's data has reached.
-    const bool broadcasts = compose.collective == Collective::broadcast;
-    if (broadcasts && !compose.from)
-        throw DiagnosticError(span, "a broadcast needs its root", "write: broadcast x over l from root");
-    if (!broadcasts && compose.from) throw DiagnosticError(compose.from->span, "only a broadcast has a root");
-    const Rank root = broadcasts ? static_cast<Rank>(wrap(evaluate.integer(*compose.from), graph_.ranks)) : 0;
+    check_composition(compose, view.division(group), over, span);
+    const Contract contract = contract_of(compose.collective);
+    const auto& named_root = compose.from ? compose.from : compose.to;
+    const Rank root = named_root ? static_cast<Rank>(wrap(evaluate.integer(*named_root), graph_.ranks)) : 0;
     view.divide(topology_, group, span);
+    // Only the groups take part that have the data.
     std::vector<Rank> taking_part;
-    for (const Rank rank : anchors(group)) {
-        if (broadcasts && !view.reached(topology_, group, root, rank)) continue;
-        taking_part.push_back(rank);
-    }
+    for (const Rank rank : anchors(group))
+        if (view.is_in(topology_, group, rank)) taking_part.push_back(rank);
     if (group.size > 1)
         run_algorithm(algorithm_for(compose, group, scope, span), group, reference->view, root, taking_part,
                       span);
-    if (compose.collective == Collective::reduce_scatter)
+    if (contract.scatters())
         view.scatter(group);
     else
         view.gather(group);
-    if (broadcasts) view.reach(group);
+    if (contract.concentrates())
+        view.concentrate(topology_, group, root);
+    else
+        view.spread(group);
 }
 
 void Elaborator::run_algorithm(const ast::Algorithm& algorithm, const Group& group, ViewId view, Rank root,
@@ -256,6 +277,15 @@ void Elaborator::run_algorithm(const ast::Algorithm& algorithm, const Group& gro
                        "choose another algorithm, or leave `using` out to let the compiler choose"});
     check_root(algorithm.collective, algorithm.root.has_value(), algorithm.span);
     if (options_.on_use) options_.on_use(algorithm, group.size, call);
+    // An exchange's result is the same view of the next buffer.
+    const std::size_t mark = views_.size();
+    std::optional<ViewId> target;
+    if (algorithm.target) {
+        View next = views_[view];
+        next.advance();
+        graph_.buffers = std::max(graph_.buffers, next.buffer() + 1);
+        target = views_.add(std::move(next));
+    }
     for (const Rank anchor : anchors) {
         Arena arena{group, members_of(topology_, group, anchor), call};
         Scope scope;
@@ -269,8 +299,11 @@ void Elaborator::run_algorithm(const ast::Algorithm& algorithm, const Group& gro
             }
             scope.add(algorithm.root->text, member);
         }
+        if (target) scope.add(algorithm.target->text, ViewRef{*target});
         statements(algorithm.body, scope, &arena);
     }
+    views_.shrink(mark);
+    if (target) views_[view].advance();
 }
 
 }  // namespace

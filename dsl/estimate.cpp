@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <set>
 #include <unordered_map>
 
@@ -185,11 +184,13 @@ Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::option
     }
     // Of one round, what one rank combines into one region stands together.
     const std::vector<std::uint32_t> rounds = Rounds(graph).of_steps(deadline);
-    std::vector<std::uint32_t> order(graph.steps.size());
-    std::iota(order.begin(), order.end(), 0);
+    // What a rank moves within its buffers costs no more than its kernels, which are left out.
+    std::vector<std::uint32_t> order;
+    for (std::uint32_t i = 0; i < graph.steps.size(); ++i)
+        if (graph.steps[i].source != graph.steps[i].destination) order.push_back(i);
     const auto key = [&](std::uint32_t i) {
         const Step& step = graph.steps[i];
-        return std::tuple(rounds[i], step.destination, step.phase, step.region, i);
+        return std::tuple(rounds[i], step.destination, step.phase, step.target, i);
     };
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
     moves_.reserve(order.size());
@@ -199,7 +200,7 @@ Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::option
         if (new_round && i > 0) rounds_.push_back(i);
         const Step* before = new_round ? nullptr : &graph.steps[order[i - 1]];
         const bool again = before && before->destination == step.destination && before->phase == step.phase &&
-                           before->region == step.region;
+                           before->target == step.target;
         const int level = level_between(topology, step.source, step.destination);
         moves_.push_back({step.source, step.destination, step.region, level, step.combines, again});
     }
@@ -314,7 +315,7 @@ double length_of(const Region& region) {
     double length = 0;
     for (const Interval& interval : region) {
         const Rational width = interval.end - interval.begin;
-        length += static_cast<double>(width.num()) / static_cast<double>(width.den());
+        length += width.value();
     }
     return length;
 }

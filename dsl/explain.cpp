@@ -12,6 +12,11 @@ std::string area_text(const RankProgram& program, AreaId area) {
     if (area < program.first_scratch())
         return fmt::format("{} of {}", area_text(program, area % areas_of_a_rank),
                            program.neighbours[area / areas_of_a_rank - 1]);
+    if (area >= program.first_shifted()) {
+        const ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
+        return fmt::format("{} from {} on", area_text(program, shifted.of),
+                           program.boundaries[shifted.from].text());
+    }
     const OpId slot = area - program.first_scratch();
     for (const Op& op : program.ops)
         if (op.kind == Op::Kind::receive && op.area == area)

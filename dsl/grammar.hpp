@@ -190,18 +190,16 @@ auto keyword(const char* word) {
 
 struct CollectiveNames : x3::symbols<Collective> {
     CollectiveNames() {
-        add("all_reduce", Collective::all_reduce)("reduce_scatter", Collective::reduce_scatter);
-        add("all_gather", Collective::all_gather)("broadcast", Collective::broadcast);
+        for (const Collective collective : all_collectives) add(std::string(name_of(collective)), collective);
     }
 } const collective_names;
 
 struct ReservedWords : x3::symbols<x3::unused_type> {
     ReservedWords() {
         for (const char* word :
-             {"algorithm",  "schedule",  "topology", "level",    "for",        "each",       "in",
-              "where",      "over",      "using",    "from",     "parallel",   "let",        "and",
-              "or",         "not",       "xor",      "mod",      "of",         "all_reduce", "reduce_scatter",
-              "all_gather", "broadcast", "state",    "operator", "approximate"})
+             {"algorithm", "schedule", "topology", "level", "for",      "each",     "in",         "where",
+              "over",      "using",    "from",     "to",    "parallel", "let",      "and",        "or",
+              "not",       "xor",      "mod",      "of",    "state",    "operator", "approximate"})
             add(word);
     }
 } const reserved_words;
@@ -227,8 +225,17 @@ const auto identifier =
 const x3::rule<struct NameId, ast::Name> name = "a name";
 const auto name_def = located(identifier[set_text]);
 
-const x3::rule<struct CollectiveId, Collective> collective =
-    "a collective (all_reduce, reduce_scatter, all_gather or broadcast)";
+std::string a_collective() {
+    std::string text = "a collective (";
+    for (const Collective collective : all_collectives)
+        text += std::string(collective == all_collectives[0]              ? ""
+                            : collective == *std::rbegin(all_collectives) ? " or "
+                                                                          : ", ") +
+                std::string(name_of(collective));
+    return text + ")";
+}
+const std::string a_collective_text = a_collective();
+const x3::rule<struct CollectiveId, Collective> collective = a_collective_text.c_str();
 const auto collective_def = x3::lexeme[collective_names >> word_end];
 
 // ---- Expressions
@@ -348,13 +355,23 @@ const auto each_def = keyword("each") > (binding[append_to(&ast::Each::bindings)
 const auto parallel_def =
     keyword("parallel") > binding[to(&ast::Parallel::binding)] > body[to(&ast::Parallel::body)];
 const auto let_def = keyword("let") > name[to(&ast::Let::name)] > '=' > expression[to(&ast::Let::value)];
-const auto compose_def = collective[to(&ast::Compose::collective)] > postfix[to(&ast::Compose::region)] >
+// Collectives' names are free to be used for buffers, parameters and algorithms.
+const auto compose_def = collective[to(&ast::Compose::collective)] >> !x3::char_(":[.") >
+                         postfix[to(&ast::Compose::region)] >
                          keyword("over") > postfix[to(&ast::Compose::group)] >
-                         -(keyword("from") > expression[to(&ast::Compose::from)]) >
+                         -((keyword("from") > expression[to(&ast::Compose::from)]) |
+                           (keyword("to") > expression[to(&ast::Compose::to)])) >
                          -(keyword("using") > postfix[to(&ast::Compose::algorithm)]);
 const auto arrow_def = (x3::lit("->") >> x3::attr(false)) | (x3::lit("+>") >> x3::attr(true));
+// What stands behind the arrow is a place if a rank follows it.
+const auto end_at_target = [](auto& context) {
+    ast::Transfer& transfer = x3::_val(context);
+    transfer.target = std::move(transfer.destination);
+    transfer.destination = std::move(x3::_attr(context));
+};
 const auto transfer_def = postfix[to(&ast::Transfer::region)] > ':' > expression[to(&ast::Transfer::source)] >
-                          arrow[to(&ast::Transfer::combines)] > expression[to(&ast::Transfer::destination)];
+                          arrow[to(&ast::Transfer::combines)] > expression[to(&ast::Transfer::destination)] >
+                          -(':' > expression[end_at_target]);
 const auto statement_def =
     located(bare_block[set_node] | for_loop[set_node] | each[set_node] | parallel[set_node] | let[set_node] |
             compose[set_node] | transfer[set_node]);
@@ -395,11 +412,16 @@ const auto scaled = [](auto& context) {
 };
 
 const auto parameter_def = name[to(&ast::Parameter::name)] > '=' > expression[to(&ast::Parameter::value)];
-const auto algorithm_head_def =
-    located(keyword("algorithm") > name[to(&ast::Algorithm::name)] >
-            collective[to(&ast::Algorithm::collective)] > '(' > name[to(&ast::Algorithm::buffer)] >
-            -(',' > name[to(&ast::Algorithm::root)]) > ')' > keyword("over") >
-            name[to(&ast::Algorithm::group)] > -(keyword("where") > expression[to(&ast::Algorithm::where)]));
+// The second name of an algorithm's header.
+const auto set_second = [](auto& context) {
+    ast::Algorithm& algorithm = x3::_val(context);
+    (contract_of(algorithm.collective).exchanges() ? algorithm.target : algorithm.root) =
+        std::move(x3::_attr(context));
+};
+const auto algorithm_head_def = located(
+    keyword("algorithm") > name[to(&ast::Algorithm::name)] > collective[to(&ast::Algorithm::collective)] >
+    '(' > name[to(&ast::Algorithm::buffer)] > -(',' > name[set_second]) > ')' > keyword("over") >
+    name[to(&ast::Algorithm::group)] > -(keyword("where") > expression[to(&ast::Algorithm::where)]));
 const auto algorithm_def = algorithm_head[set] > block[to(&ast::Algorithm::body)];
 const auto schedule_head_def = located(
     keyword("schedule") > name[to(&ast::Schedule::name)] > collective[to(&ast::Schedule::collective)] > '(' >

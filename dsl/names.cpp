@@ -81,6 +81,7 @@ void check_names(const ast::File& file) {
         KnownNames known;
         known.add(algorithm.buffer);
         known.add(algorithm.root);
+        known.add(algorithm.target);
         known.add(algorithm.group);
         known.block(algorithm.body);
     }

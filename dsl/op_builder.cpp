@@ -6,6 +6,9 @@
 namespace hocket::dsl {
 namespace {
 
+// Shifted areas are numbered when all others are known.
+constexpr AreaId is_shifted = AreaId{1} << 31;
+
 // Ascending, and no two of them meet.
 void merge(std::vector<Stretch>& stretches) {
     std::sort(stretches.begin(), stretches.end(),
@@ -54,6 +57,29 @@ AreaId OpBuilder::new_slot(Member member, AtomRange atoms) {
 AreaId OpBuilder::area_for(Member member, Member owner, AreaId area) const {
     if (member == owner) return area;
     return RankProgram::neighbour_area(owner < member ? owner : owner - 1, area);
+}
+
+AreaId OpBuilder::shifted(Member member, AreaId area, std::uint32_t from, std::uint32_t at) {
+    if (from == at) return area;
+    std::vector<ShiftedArea>& known = members_[member].shifted;
+    const ShiftedArea wanted{area, from, at};
+    const auto found = std::find(known.begin(), known.end(), wanted);
+    const auto index = static_cast<AreaId>(found - known.begin());
+    if (found == known.end()) known.push_back(wanted);
+    return is_shifted | index;
+}
+
+OpBuilder::Touched OpBuilder::touched(Member member, const Op& op, AreaId area) const {
+    if ((area & is_shifted) == 0) return {area, {op.begin, op.end}};
+    const ShiftedArea& shifted = members_[member].shifted[area & ~is_shifted];
+    const BoundaryId from = shifted.from + (op.begin - shifted.at);
+    return {shifted.of, {from, from + (op.end - op.begin)}};
+}
+
+void OpBuilder::number_shifted(RankProgram& program) const {
+    for (Op& op : program.ops)
+        for (AreaId& area : op.operands)
+            if (area & is_shifted) area = program.first_shifted() + (area & ~is_shifted);
 }
 
 void OpBuilder::after(OpRef ref, OpRef earlier) {
@@ -281,9 +307,10 @@ void OpBuilder::find_sharing(Member member, RankProgram& program) const {
                      output = area_for(other, member, output_area), work = area_for(other, member, work_area);
         for (const Op& op : members_[other].ops) {
             for (const AreaId operand : op.operands) {
-                if (operand == input) program.input_read.push_back({op.begin, op.end});
-                is_read |= operand == output;
-                program.shares_work |= operand == work;
+                const Touched read = touched(other, op, operand);
+                if (read.area == input) program.input_read.push_back(read.stretch);
+                is_read |= read.area == output;
+                program.shares_work |= read.area == work;
             }
             const auto written = [&](AreaId area) {
                 if (area == output) program.output_written.push_back({op.begin, op.end});
@@ -297,14 +324,16 @@ void OpBuilder::find_sharing(Member member, RankProgram& program) const {
     merge(program.output_written);
     program.shares_input = !program.input_read.empty();
     program.output_is_apart = !is_read;
-    for (const Op& op : members_[member].ops) {
-        const bool sends = op.kind == Op::Kind::send && op.area == output_area;
-        const bool reads = std::count(op.operands.begin(), op.operands.end(), output_area) > 0;
-        const bool writes =
-            op.area == output_area || std::count(op.also.begin(), op.also.end(), output_area) > 0;
-        if (!sends && !reads && !writes) continue;
+    const auto use = [&](const Touched& own) {
+        if (own.area != output_area) return;
         for (const Stretch& theirs : program.output_written)
-            if (op.begin < theirs.end && theirs.begin < op.end) program.output_is_apart = false;
+            if (own.stretch.begin < theirs.end && theirs.begin < own.stretch.end)
+                program.output_is_apart = false;
+    };
+    for (const Op& op : members_[member].ops) {
+        use(touched(member, op, op.area));
+        for (const auto* areas : {&op.operands, &op.also})
+            for (const AreaId area : *areas) use(touched(member, op, area));
     }
     program.shares_output = is_read || !program.output_written.empty();
 }
@@ -314,15 +343,17 @@ RankProgram OpBuilder::finish(Member member, std::uint32_t origin) {
     RankProgram program;
     program.boundaries = division_.boundaries();
     program.scratch = members_[member].slots;
+    program.shifted = members_[member].shifted;
     for (const Rank rank : ranks_)
         if (rank != ranks_[member]) program.neighbours.push_back(rank);
     for (const MemberOps& other : members_)
         program.signals = std::max(program.signals, static_cast<std::uint32_t>(other.signals.size()));
     Emitter(*this, member, program).run(origin);
+    number_shifted(program);
     for (const Op& op : program.ops) {
         program.uses_work |= op.area == work_area;
         for (const auto* areas : {&op.operands, &op.also})
-            for (const AreaId area : *areas) program.uses_work |= area == work_area;
+            for (const AreaId area : *areas) program.uses_work |= program.memory_of(area) == work_area;
     }
     find_sharing(member, program);
     program.uses_work |= program.shares_work;

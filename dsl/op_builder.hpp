@@ -50,6 +50,8 @@ class OpBuilder {
     AreaId new_slot(Member member, AtomRange atoms);  // a scratch slot for a message of these atoms
     // `owner`'s input, output or work as operations of `member` name it.
     AreaId area_for(Member member, Member owner, AreaId area) const;
+    // An area of the member's, to be read at atom `from` by an operation that writes to atom `at`.
+    AreaId shifted(Member member, AreaId area, std::uint32_t from, std::uint32_t at);
 
     // Order. reads before writes, if an operation does both.
     void reads(OpRef op, Memory memory, AtomRange atoms);
@@ -89,11 +91,19 @@ class OpBuilder {
         std::vector<Stage> stages;
         std::vector<std::vector<RemoteEdge>> remote;
         std::vector<ScratchSlot> slots;
+        std::vector<ShiftedArea> shifted;
         std::vector<Hazard> hazards[areas_of_a_rank];  // by atom
         std::vector<Touch> touches;
         std::set<Stage> signals;  // the stages after which somebody waits for this member
     };
     class Emitter;
+    // What an operation reads or writes: a place in an area that is not shifted.
+    struct Touched {
+        AreaId area;
+        Stretch stretch;
+    };
+    Touched touched(Member member, const Op& op, AreaId area) const;
+    void number_shifted(RankProgram& program) const;
 
     AreaId apart(AreaId area) const { return area == output_area && !copied_inputs_ ? input_area : area; }
     std::vector<Hazard>& hazards(Memory memory) {

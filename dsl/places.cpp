@@ -4,24 +4,24 @@ namespace hocket::dsl {
 
 Places::Places(const StepGraph& graph, const std::vector<Rank>& host, Economy economy, OpBuilder& builder)
     : economy_(economy), builder_(builder) {
-    const AtomRange all{0, builder_.atoms()};
     for (const Rank rank : host) {
         Side& side = sides_.emplace_back();
-        side.own = graph.owned.empty() ? all : builder_.atoms_of(graph.owned_by(rank).front());
-        side.output = graph.collective == Collective::reduce_scatter ? side.own : all;
-        for (auto& lent : side.lent) lent.assign(all.end, false);
+        const Share output = contract_of(graph.collective).output.of(rank == graph.root);
+        if (!graph.owned.empty()) side.own = builder_.atoms_of(graph.owned_by(rank).front());
+        if (output == Share::whole) side.output = builder_.atoms_of(graph.output());
+        if (output == Share::own) side.output = side.own;
+        for (auto& lent : side.lent) lent.assign(builder_.atoms(), false);
         set_initial_places(graph, rank, side);
     }
 }
 
 void Places::set_initial_places(const StepGraph& graph, Rank rank, Side& side) const {
-    side.place.assign(builder_.atoms(), input_area);
-    if (graph.collective == Collective::broadcast && rank != graph.root)
-        side.place.assign(builder_.atoms(), nowhere);
-    if (graph.collective == Collective::all_gather) {
-        side.place.assign(builder_.atoms(), nowhere);
-        std::fill(side.place.begin() + side.own.begin, side.place.begin() + side.own.end, input_area);
-    }
+    const Share input = contract_of(graph.collective).input.of(rank == graph.root);
+    side.place.assign(builder_.atoms(), nowhere);
+    const AtomRange held = input == Share::whole ? builder_.atoms_of(graph.input())
+                           : input == Share::own ? side.own
+                                                 : AtomRange{};
+    std::fill(side.place.begin() + held.begin, side.place.begin() + held.end, input_area);
 }
 
 void Places::set_place(Member member, AtomRange atoms, AreaId area) {

@@ -50,7 +50,7 @@ class Places {
     }
 
     // Where new values of these atoms are written: the output where it has room for all of them, else the
-    // work area.
+    // work area. (A rank that gets no result has no output.)
     AreaId home(Member member, AtomRange atoms) const {
         const AtomRange output = sides_[member].output;
         return output.begin <= atoms.begin && atoms.end <= output.end ? output_area : work_area;
@@ -80,8 +80,8 @@ class Places {
 
   private:
     struct Side {
-        AtomRange own{}, output{};                // the rank's piece of x; what its output has room for
-        std::vector<AreaId> place;                // by atom
+        AtomRange own{}, output{};  // the rank's piece of x, if x is divided; what its output has room for
+        std::vector<AreaId> place;  // by atom
         std::vector<bool> lent[areas_of_a_rank];  // by atom: whether neighbours read it in this phase
     };
     static constexpr AreaId nowhere = ~AreaId{0};

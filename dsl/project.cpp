@@ -15,17 +15,20 @@ constexpr const char* projecting = "projecting a schedule onto a rank";
 // What comes to a member in a phase and is combined there: from a neighbour's memory, or a message in a slot.
 struct Arrival {
     Rank source;
-    AtomRange atoms;
+    AtomRange atoms;     // where they are combined
+    std::uint32_t from;  // the first of them at the source
     std::optional<Member> neighbour;
     AreaId slot = 0;
     OpRef receive = no_op;
     std::uint32_t origin = 0;
+
+    std::uint32_t at_source(std::uint32_t atom) const { return from + (atom - atoms.begin); }
 };
 
 // What overwrites, among neighbours.
 struct Overwrite {
     Member source, destination;
-    AtomRange atoms;
+    AtomRange from, to;
     std::uint32_t origin;
 };
 
@@ -42,11 +45,11 @@ class Projector {
     RankProgram run(Rank rank);
 
   private:
-    using Call = std::function<void(AtomRange)>;
+    using Call = std::function<void(AtomRange from, AtomRange to)>;
 
     std::optional<Member> member_of(Rank rank) const;
     void run_phase(std::size_t begin, std::size_t end, std::uint32_t phase);
-    void for_intervals(const Step& step, const Call& call) const;
+    void for_pieces(const Step& step, const Call& call) const;
 
     void send(Member member, const Step& step, AtomRange atoms);
     void receive(Member member, const Step& step, AtomRange atoms);
@@ -80,7 +83,7 @@ std::vector<Step> steps_of(const StepGraph& graph, const std::vector<Rank>& host
 
 Atoms atoms_of(const StepGraph& graph, const std::vector<Step>& steps, const std::vector<Rank>& host) {
     std::vector<bool> used(graph.regions.size(), false);
-    for (const Step& step : steps) used[step.region] = true;
+    for (const Step& step : steps) used[step.region] = used[step.target] = true;
     std::vector<Region> regions;
     for (std::size_t i = 0; i < used.size(); ++i)
         if (used[i]) regions.push_back(graph.regions[i]);
@@ -88,7 +91,7 @@ Atoms atoms_of(const StepGraph& graph, const std::vector<Step>& steps, const std
         for (const Rank rank : host) regions.push_back(graph.owned_by(rank));
     Atoms atoms;
     atoms.add(regions);
-    atoms.settle();
+    atoms.settle(graph.buffers, graph.pieces_alike());
     return atoms;
 }
 
@@ -130,7 +133,8 @@ RankProgram Projector::run(Rank rank) {
     program.ranks = graph_.ranks;
     program.root = graph_.root;
     program.economy = economy_;
-    program.input_origin = graph_.collective == Collective::all_gather ? places_.own(self).begin : 0;
+    program.buffers = graph_.buffers;
+    program.input_origin = program.input() == Share::own ? places_.own(self).begin : 0;
     program.output_origin = places_.output(self).begin;
     for (const StepOrigin& origin : graph_.origins)
         program.origins.push_back(
@@ -140,8 +144,9 @@ RankProgram Projector::run(Rank rank) {
     return program;
 }
 
-void Projector::for_intervals(const Step& step, const Call& call) const {
-    for (const Interval& interval : graph_.regions[step.region]) call(builder_.atoms_of(interval));
+void Projector::for_pieces(const Step& step, const Call& call) const {
+    for (const Piece& piece : pieces_of(graph_, step))
+        call(builder_.atoms_of(piece.from), builder_.atoms_of(piece.to));
 }
 
 // Everything reads what was there before the phase, so places change at its end.
@@ -158,25 +163,27 @@ void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phas
     builder_.begin_stage(phase_stage_, steps_[begin].phase);
     for_steps([&](const Step& step, auto source, auto destination) {
         if (source && !destination)
-            for_intervals(step,
-                          [&](AtomRange atoms) { places_.bring_together(*source, atoms, step.origin); });
+            for_pieces(
+                step, [&](AtomRange from, AtomRange) { places_.bring_together(*source, from, step.origin); });
     });
     builder_.begin_stage(phase_stage_ + 1, steps_[begin].phase);
     for_steps([&](const Step& step, auto source, auto destination) {
-        if (source && !destination) for_intervals(step, [&](AtomRange atoms) { send(*source, step, atoms); });
-        if (source && destination)
-            for_intervals(step, [&](AtomRange atoms) { places_.lend(*source, atoms); });
+        for_pieces(step, [&](AtomRange from, AtomRange) {
+            if (source && !destination) send(*source, step, from);
+            if (source && destination) places_.lend(*source, from);
+        });
     });
     std::vector<Overwrite> overwrites;
     for_steps([&](const Step& step, auto source, auto destination) {
         if (!destination) return;
-        for_intervals(step, [&](AtomRange atoms) {
+        for_pieces(step, [&](AtomRange from, AtomRange to) {
             if (!source)
-                receive(*destination, step, atoms);
+                receive(*destination, step, to);
             else if (step.combines)
-                sides_[*destination].arrivals.push_back({step.source, atoms, source, 0, no_op, step.origin});
+                sides_[*destination].arrivals.push_back(
+                    {step.source, to, from.begin, source, 0, no_op, step.origin});
             else
-                overwrites.push_back({*source, *destination, atoms, step.origin});
+                overwrites.push_back({*source, *destination, from, to, step.origin});
         });
     });
     overwrite(std::move(overwrites));
@@ -220,7 +227,8 @@ void Projector::receive(Member member, const Step& step, AtomRange atoms) {
     const AreaId slot = op.area = builder_.new_slot(member, atoms);
     const OpRef receive = builder_.add(member, std::move(op));
     if (step.combines)
-        sides_[member].arrivals.push_back({step.source, atoms, std::nullopt, slot, receive, step.origin});
+        sides_[member].arrivals.push_back(
+            {step.source, atoms, atoms.begin, std::nullopt, slot, receive, step.origin});
     else
         places_.write_late(member, atoms, slot, receive, step.origin);
 }
@@ -248,9 +256,11 @@ void Projector::combine_arrivals(Member member) {
                 here.push_back(&arrival);
         if (here.empty()) continue;
         const auto same_places = [&](std::uint32_t a, std::uint32_t b) {
-            const auto same = [&](Member side) { return places_.at(side, a) == places_.at(side, b); };
-            return same(member) && std::all_of(here.begin(), here.end(), [&](const Arrival* arrival) {
-                       return !arrival->neighbour || same(*arrival->neighbour);
+            return places_.at(member, a) == places_.at(member, b) &&
+                   std::all_of(here.begin(), here.end(), [&](const Arrival* arrival) {
+                       return !arrival->neighbour ||
+                              places_.at(*arrival->neighbour, arrival->at_source(a)) ==
+                                  places_.at(*arrival->neighbour, arrival->at_source(b));
                    });
         };
         for_runs(atoms, same_places, [&](AtomRange run) { combine(member, run, here); });
@@ -261,7 +271,17 @@ void Projector::combine_arrivals(Member member) {
 void Projector::combine(Member member, AtomRange atoms, const std::vector<const Arrival*>& arrivals) {
     const Side& side = sides_[member];
     const AreaId own_place = places_.at(member, atoms.begin);
-    const auto place_at = [&](const Arrival& arrival) { return places_.at(*arrival.neighbour, atoms.begin); };
+    const auto from = [&](const Arrival& arrival) {
+        return AtomRange{arrival.at_source(atoms.begin), arrival.at_source(atoms.end)};
+    };
+    const auto place_at = [&](const Arrival& arrival) {
+        return places_.at(*arrival.neighbour, from(arrival).begin);
+    };
+    const auto operand = [&](const Arrival& arrival) {
+        if (!arrival.neighbour) return arrival.slot;
+        return builder_.shifted(member, builder_.area_for(member, *arrival.neighbour, place_at(arrival)),
+                                from(arrival).begin, atoms.begin);
+    };
     Op op{.kind = Op::Kind::combine,
           .begin = atoms.begin,
           .end = atoms.end,
@@ -273,9 +293,7 @@ void Projector::combine(Member member, AtomRange atoms, const std::vector<const 
             op.operands.push_back(own_place);
             own_added = true;
         }
-        op.operands.push_back(arrival->neighbour
-                                  ? builder_.area_for(member, *arrival->neighbour, place_at(*arrival))
-                                  : arrival->slot);
+        op.operands.push_back(operand(*arrival));
     }
     if (!own_added) op.operands.push_back(own_place);
     const std::optional<AreaId> target = places_.free_home(member, atoms);
@@ -283,7 +301,7 @@ void Projector::combine(Member member, AtomRange atoms, const std::vector<const 
     const OpRef combine = builder_.add(member, std::move(op));
     for (const Arrival* arrival : arrivals) {
         if (arrival->neighbour)
-            builder_.reads(combine, Memory{*arrival->neighbour, place_at(*arrival)}, atoms);
+            builder_.reads(combine, Memory{*arrival->neighbour, place_at(*arrival)}, from(*arrival));
         else
             builder_.after(combine, arrival->receive);
     }
@@ -299,13 +317,17 @@ void Projector::combine(Member member, AtomRange atoms, const std::vector<const 
 void Projector::overwrite(std::vector<Overwrite> overwrites) {
     std::vector<Overwrite> runs;
     for (const Overwrite& whole : overwrites)
-        places_.for_runs(whole.source, whole.atoms, [&](AtomRange run) {
-            runs.push_back({whole.source, whole.destination, run, whole.origin});
+        places_.for_runs(whole.source, whole.from, [&](AtomRange run) {
+            const std::uint32_t begin = whole.to.begin + (run.begin - whole.from.begin);
+            runs.push_back(
+                {whole.source, whole.destination, run, {begin, begin + (run.end - run.begin)}, whole.origin});
         });
     const bool pushes = prefers_push(runs);
     for (const Overwrite& run : runs) {
         // Cheapest is what another operation writes in passing.
-        if (economy_ == Economy::bytes && places_.extend(run.source, run.atoms, run.destination)) continue;
+        if (economy_ == Economy::bytes && run.from.begin == run.to.begin &&
+            places_.extend(run.source, run.from, run.destination))
+            continue;
         if (pushes && push(run)) continue;
         pull(run);
     }
@@ -317,8 +339,8 @@ bool Projector::prefers_push(const std::vector<Overwrite>& overwrites) const {
     std::vector<double> pushed(sides_.size(), 0), pulled(sides_.size(), 0);
     for (const Overwrite& overwrite : overwrites) {
         const auto& boundaries = builder_.boundaries();
-        const Rational width = boundaries[overwrite.atoms.end] - boundaries[overwrite.atoms.begin];
-        const double length = static_cast<double>(width.num()) / static_cast<double>(width.den());
+        const Rational width = boundaries[overwrite.to.end] - boundaries[overwrite.to.begin];
+        const double length = width.value();
         pushed[overwrite.source] += length;
         pulled[overwrite.destination] += length;
     }
@@ -326,39 +348,42 @@ bool Projector::prefers_push(const std::vector<Overwrite>& overwrites) const {
 }
 
 bool Projector::push(const Overwrite& overwrite) {
-    const auto [source, destination, atoms, origin] = overwrite;
-    const std::optional<AreaId> target = places_.free_home(destination, atoms);
+    const auto [source, destination, from, to, origin] = overwrite;
+    const std::optional<AreaId> target = places_.free_home(destination, to);
     if (!target) return false;
     // The source cannot wait for what the destination sends from there in this phase, the destination can.
-    if (builder_.read_since(Memory{destination, *target}, atoms, phase_stage_ + 1)) return false;
-    const AreaId place = places_.at(source, atoms.begin);
-    const OpRef op = builder_.add(source, {.kind = Op::Kind::copy,
-                                           .begin = atoms.begin,
-                                           .end = atoms.end,
-                                           .area = builder_.area_for(source, destination, *target),
-                                           .operands = {place},
-                                           .origin = origin});
-    builder_.reads(op, Memory{source, place}, atoms);
-    places_.write(op, destination, *target, atoms);
+    if (builder_.read_since(Memory{destination, *target}, to, phase_stage_ + 1)) return false;
+    const AreaId place = places_.at(source, from.begin);
+    const OpRef op =
+        builder_.add(source, {.kind = Op::Kind::copy,
+                              .begin = to.begin,
+                              .end = to.end,
+                              .area = builder_.area_for(source, destination, *target),
+                              .operands = {builder_.shifted(source, place, from.begin, to.begin)},
+                              .origin = origin});
+    builder_.reads(op, Memory{source, place}, from);
+    places_.write(op, destination, *target, to);
     return true;
 }
 
 void Projector::pull(const Overwrite& overwrite) {
-    const auto [source, destination, atoms, origin] = overwrite;
-    const AreaId place = places_.at(source, atoms.begin);
-    const std::optional<AreaId> target = places_.free_home(destination, atoms);
-    const AreaId area = target ? *target : builder_.new_slot(destination, atoms);
+    const auto [source, destination, from, to, origin] = overwrite;
+    const AreaId place = places_.at(source, from.begin);
+    const std::optional<AreaId> target = places_.free_home(destination, to);
+    const AreaId area = target ? *target : builder_.new_slot(destination, to);
+    const AreaId read =
+        builder_.shifted(destination, builder_.area_for(destination, source, place), from.begin, to.begin);
     const OpRef op = builder_.add(destination, {.kind = Op::Kind::copy,
-                                                .begin = atoms.begin,
-                                                .end = atoms.end,
+                                                .begin = to.begin,
+                                                .end = to.end,
                                                 .area = area,
-                                                .operands = {builder_.area_for(destination, source, place)},
+                                                .operands = {read},
                                                 .origin = origin});
-    builder_.reads(op, Memory{source, place}, atoms);
+    builder_.reads(op, Memory{source, place}, from);
     if (target)
-        places_.write(op, destination, area, atoms);
+        places_.write(op, destination, area, to);
     else
-        places_.write_late(destination, atoms, area, op, origin);
+        places_.write_late(destination, to, area, op, origin);
 }
 
 void Projector::complete_output(Member member) {

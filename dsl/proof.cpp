@@ -17,11 +17,12 @@ constexpr std::size_t most_kept_steps = 1 << 20;  // about 30 MiB; the last grap
 
 std::uint64_t fingerprint(const StepGraph& graph) {
     // Each list after its length: else what belongs to one could be read as another's.
-    std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root};
+    std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root,
+                                      graph.buffers};
     numbers.push_back(static_cast<std::int64_t>(graph.steps.size()));
     for (const Step& step : graph.steps) {
         numbers.insert(numbers.end(), {step.phase, step.source, step.destination, step.combines});
-        numbers.push_back(step.region);
+        numbers.insert(numbers.end(), {step.region, step.target});
     }
     for (const Region& region : graph.regions) {
         numbers.push_back(static_cast<std::int64_t>(region.size()));
@@ -36,7 +37,7 @@ void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, R
                       const Deadline& deadline) {
     const Runnable runnable{nullptr, &algorithm, {}, algorithm.name.text};
     const Topology topology = flat_topology(size);
-    // A broadcast is checked from both ends and the middle of its group.
+    // One with a root is checked with both ends and the middle of its group.
     const std::set<Rank> roots = algorithm.root ? std::set<Rank>{0, size / 2, size - 1} : std::set<Rank>{0};
     for (const Rank root : roots) {
         ElaborateOptions options;
@@ -44,7 +45,9 @@ void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, R
         options.deadline = deadline;
         std::string subject = fmt::format("algorithm {} {} on {} ranks", algorithm.name.text,
                                           name_of(algorithm.collective), size);
-        if (algorithm.root) subject += fmt::format(" from {}", root);
+        if (algorithm.root)
+            subject +=
+                fmt::format(" {} {}", contract_of(algorithm.collective).spreads() ? "from" : "to", root);
         verify(elaborate(runnable, library, topology, options), subject, deadline);
     }
 }

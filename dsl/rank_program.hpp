@@ -9,14 +9,17 @@
 //   then    three for each of the rank's neighbours (ranks of the same host): its input, output and work,
 //           read and written where they are
 //   then    scratch  one slot a message that is combined or staged: messages land there; private
+//   then    shifted  one of the above, read at another position than the operation writes to
 //
 // Positions are given as *boundaries*: exact fractions of x, shared by all operations. For a count,
-// boundary b is at element floor(b * count). All areas are addressed by position in x: the runtime
-// keeps for each area a virtual base such that
+// boundary b is at element floor(b * count). Where data change places (all_to_all), what becomes of x has the
+// positions after it: 1 to 2, then 2 to 3; the output is the last of these buffers, and the work area as
+// large as all of them. All areas are addressed by position: the runtime keeps for each area a virtual base
+// such that
 //
 //   address(area, boundary) = base[area] + offset(boundary) * element_size
 //
-// Input and output of reduce_scatter and all_gather hold only a part of x; their virtual base is the
+// An input or output may hold only a part of x (dsl/collective.hpp); its virtual base is the
 // caller's pointer less the offset of boundary `input_origin` or `output_origin`. A scratch slot's
 // virtual base is its memory less the offset of the slot's own begin.
 //
@@ -32,17 +35,12 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "dsl/collective.hpp"
 #include "dsl/rational.hpp"
 
 namespace hocket::dsl {
-
-using Rank = std::int32_t;
-
-enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
-std::string_view name_of(Collective collective);
 
 // What counts most where ranks share memory: for large buffers, that every byte is moved as few times as
 // possible; for small ones, that ranks wait for each other as few times as possible.
@@ -92,6 +90,13 @@ struct ScratchSlot {
     BoundaryId begin, end;
 };
 
+// The area `of`, so placed that what lies there at boundary `from` is read at boundary `at`.
+struct ShiftedArea {
+    AreaId of;
+    BoundaryId from, at;
+    friend bool operator==(const ShiftedArea&, const ShiftedArea&) = default;
+};
+
 // From one boundary to another.
 struct Stretch {
     BoundaryId begin, end;
@@ -107,6 +112,7 @@ struct RankProgram {
     std::uint64_t fingerprint = 0;  // of all ranks' steps: equal where all do the same
 
     std::vector<Rational> boundaries;  // ascending, distinct
+    std::int64_t buffers = 1;          // positions are from 0 to this
     BoundaryId input_origin = 0, output_origin = 0;
     bool uses_work = false;
     Economy economy = Economy::bytes;
@@ -123,15 +129,25 @@ struct RankProgram {
     std::uint32_t signals = 0;  // the most that any rank of this host gives
     bool shares_input = false, shares_output = false, shares_work = false;
     std::vector<ScratchSlot> scratch;  // slot i is area first_scratch() + i
+    std::vector<ShiftedArea> shifted;  // the i-th is area first_shifted() + i
     std::vector<Op> ops;
     std::vector<Origin> origins;
+
+    // What this rank's send buffer and receive buffer hold of x.
+    Share input() const { return contract_of(collective).input.of(rank == root); }
+    Share output() const { return contract_of(collective).output.of(rank == root); }
 
     // Neighbour i's input, output or work.
     static AreaId neighbour_area(std::size_t i, AreaId area) {
         return static_cast<AreaId>(areas_of_a_rank * (1 + i)) + area;
     }
     AreaId first_scratch() const { return neighbour_area(neighbours.size(), 0); }
-    std::size_t areas() const { return first_scratch() + scratch.size(); }
+    AreaId first_shifted() const { return first_scratch() + static_cast<AreaId>(scratch.size()); }
+    std::size_t areas() const { return first_shifted() + shifted.size(); }
+    // Whose memory an area is.
+    AreaId memory_of(AreaId area) const {
+        return area < first_shifted() ? area : shifted[area - first_shifted()].of;
+    }
 };
 
 }  // namespace hocket::dsl

@@ -21,6 +21,8 @@ class Rational {
     constexpr std::int64_t num() const { return num_; }
     constexpr std::int64_t den() const { return den_; }
 
+    double value() const { return static_cast<double>(num_) / static_cast<double>(den_); }
+
     // The one rounding rule: element offset of this boundary in a buffer of count elements. Monotone in the
     // fraction, so neighbouring regions never overlap and leave no gap, whatever the count.
     constexpr std::uint64_t offset(std::uint64_t count) const {

@@ -13,6 +13,21 @@ std::string text_of(const Region& region) {
     return text.empty() ? "[)" : text;
 }
 
+std::vector<Piece> pieces_of(const Region& from, const Region& to) {
+    std::vector<Piece> pieces;
+    Rational taken_from, taken_to;  // of the current intervals
+    for (auto source = from.begin(), target = to.begin(); source != from.end() && target != to.end();) {
+        const Rational begin = source->begin + taken_from, at = target->begin + taken_to;
+        const Rational length = std::min(source->end - begin, target->end - at);
+        pieces.push_back({{begin, begin + length}, {at, at + length}});
+        taken_from = taken_from + length;
+        taken_to = taken_to + length;
+        if (begin + length == source->end) ++source, taken_from = Rational();
+        if (at + length == target->end) ++target, taken_to = Rational();
+    }
+    return pieces;
+}
+
 Region merged(Region intervals) {
     std::sort(intervals.begin(), intervals.end(),
               [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
@@ -91,20 +106,23 @@ std::string View::scattered_over(const Topology& topology) const {
     return names;
 }
 
-bool View::reached(const Topology& topology, const Group& group, Rank root, Rank rank) const {
-    for (int level = 0; level < static_cast<int>(topology.levels.size()); ++level) {
-        const bool crossed = std::count(reached_.begin(), reached_.end(), level) > 0 ||
-                             std::binary_search(group.levels.begin(), group.levels.end(), level);
-        if (!crossed && topology.coordinate(rank, level) != topology.coordinate(root, level)) return false;
-    }
-    return true;
+bool View::is_in(const Topology& topology, const Group& group, Rank rank) const {
+    return std::all_of(only_at_.begin(), only_at_.end(), [&](const auto& entry) {
+        const auto& [level, coordinate] = entry;
+        return std::binary_search(group.levels.begin(), group.levels.end(), level) ||
+               topology.coordinate(rank, level) == coordinate;
+    });
 }
 
-void View::reach(const Group& group) {
-    reached_.insert(reached_.end(), group.levels.begin(), group.levels.end());
+void View::concentrate(const Topology& topology, const Group& group, Rank root) {
+    for (const int level : group.levels) only_at_[level] = topology.coordinate(root, level);
 }
 
-Region View::intervals(const std::vector<Digit>& digits) {
+void View::spread(const Group& group) {
+    for (const int level : group.levels) only_at_.erase(level);
+}
+
+Region View::intervals(const std::vector<Digit>& digits) const {
     std::int64_t units = 1;  // the buffer's length in the finest pieces
     for (const Digit& digit : digits) units *= digit.size;
     std::size_t fixed = digits.size();  // digits from here on are free: they make no gaps
@@ -124,8 +142,10 @@ Region View::intervals(const std::vector<Digit>& digits) {
         begins = std::move(next);
     }
     Region region;
-    for (const std::int64_t begin : begins)
-        region.push_back({Rational(begin, units), Rational(begin + width, units)});
+    for (const std::int64_t begin : begins) {
+        const Rational from(begin, units), to(begin + width, units);
+        region.push_back({Rational(buffer_) + from, Rational(buffer_) + to});
+    }
     return merged(std::move(region));
 }
 

@@ -1,6 +1,7 @@
 // Regions of a buffer, and which region each rank holds while a schedule narrows and widens it.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "dsl/rational.hpp"
@@ -19,6 +20,13 @@ using Region = std::vector<Interval>;
 // "[0, 1/4) + [1/2, 3/4)"
 std::string text_of(const Region& region);
 
+// Stretches of two regions in the order of their positions, the first of the one with the first of the other,
+// until one region ends.
+struct Piece {
+    Interval from, to;
+};
+std::vector<Piece> pieces_of(const Region& from, const Region& to);
+
 // A buffer under one name. It is divided like a number with digits, most significant first: a digit is a
 // level of the topology, or a fixed part. Reduce-scatter over a level fixes that level's digit to the rank's
 // own coordinate; all-gather frees it. What a rank holds are the positions that agree with all fixed digits,
@@ -31,6 +39,10 @@ class View {
     // rank holds its own piece: all_gather) or whole (reduce_scatter).
     static View by_rank(const Topology& topology, bool scattered);
 
+    // The buffer that it is of (StepGraph::buffers), and the same of the next one.
+    std::int64_t buffer() const { return buffer_; }
+    void advance() { ++buffer_; }
+
     // `at` is for the error if the pieces become too small.
     View part(std::int64_t index, std::int64_t parts, Span at) const;
 
@@ -42,10 +54,12 @@ class View {
     void scatter(const Group& group);
     void gather(const Group& group);
 
-    // Broadcast: whether the root's data has come to the group that `rank` is in, having crossed the levels
-    // that `reach` was called for.
-    bool reached(const Topology& topology, const Group& group, Rank root, Rank rank) const;
-    void reach(const Group& group);
+    // Its data may be with some of the ranks only: with those of one coordinate in some levels.
+    // Whether they are in the group that `rank` is in.
+    bool is_in(const Topology& topology, const Group& group, Rank rank) const;
+    // From now on they are with the members that have the root's coordinates, or with all members.
+    void concentrate(const Topology& topology, const Group& group, Rank root);
+    void spread(const Group& group);
 
     // Names of the levels that it is scattered over: "l0, l1".
     std::string scattered_over(const Topology& topology) const;
@@ -64,11 +78,12 @@ class View {
         bool scattered = false;
         bool permanent = false;  // stays when it is whole again
     };
-    static Region intervals(const std::vector<Digit>& digits);
+    Region intervals(const std::vector<Digit>& digits) const;
     void bound_pieces(Span at) const;
 
     std::vector<Digit> digits_;
-    std::vector<int> reached_;  // levels
+    std::int64_t buffer_ = 0;
+    std::map<int, Rank> only_at_;  // by level: the coordinate of the ranks that have the data
 };
 
 Region merged(Region intervals);

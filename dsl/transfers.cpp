@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "dsl/atoms.hpp"
 #include "dsl/diagnostic.hpp"
 #include "dsl/solve.hpp"
 
@@ -100,13 +101,36 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
     const auto destination_member = static_cast<Rank>(wrap(evaluate.integer(transfer.destination), size));
     const Rank source = arena.members[source_member], destination = arena.members[destination_member];
     if (only_ && source != *only_ && destination != *only_) return;
-    if (source == destination)
+    const std::uint32_t region = region_index(arena, chunk_range(transfer.region, evaluate, arena), span);
+    std::uint32_t target = region;
+    if (transfer.target) target = region_index(arena, chunk_range(*transfer.target, evaluate, arena), span);
+    if (source == destination && region == target)
         throw DiagnosticError(span,
                               fmt::format("member {} of a group of {} sends to itself", source_member, size),
                               "exclude it: each ... where a != b");
-    const std::uint32_t region = region_index(arena, chunk_range(transfer.region, evaluate, arena), span);
-    graph_.steps.push_back({graph_.phases, region, source, destination, origin_index(span, arena.call),
-                            strand, transfer.combines});
+    if (region != target) check_alike(transfer, region, target);
+    graph_.moves |= region != target;
+    graph_.steps.push_back({graph_.phases, region, target, source, destination,
+                            origin_index(span, arena.call), strand, transfer.combines});
+}
+
+// Both places have the same length for every count only if they lie alike in the ranks' pieces: boundaries
+// are rounded where they are.
+void Transfers::check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target) const {
+    const Region &from = graph_.regions[region], &to = graph_.regions[target];
+    const auto refuse = [&](std::string message, const char* hint) {
+        throw DiagnosticError(transfer.target->span, std::move(message), hint);
+    };
+    const std::vector<Piece> pieces = pieces_of(from, to);
+    if (pieces.back().from.end != from.back().end || pieces.back().to.end != to.back().end)
+        refuse(fmt::format("{} of x cannot come to {} of it", text_of(from), text_of(to)),
+               "name as many chunks on both sides");
+    for (const Piece& piece : pieces)
+        if (place_in_piece(piece.from.begin, graph_.ranks) != place_in_piece(piece.to.begin, graph_.ranks))
+            refuse(fmt::format("{} and {} of x lie differently in the ranks' pieces: for some counts one has "
+                               "more elements than the other",
+                               text_of(from), text_of(to)),
+                   "move whole pieces, or the same part of each");
 }
 
 // One `each`: all its iterations, or those that can concern the wanted rank.

@@ -59,6 +59,7 @@ class Transfers {
     void lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena);
     ChunkRange chunk_range(const ast::Expression& region, const Evaluator& evaluator,
                            const Arena& arena) const;
+    void check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target) const;
     std::uint32_t region_index(Arena& arena, ChunkRange chunks, Span span);
     std::uint32_t intern(Region region);
     std::uint32_t origin_index(Span transfer, Span call);

@@ -15,11 +15,12 @@ using namespace hocket;
 
 namespace {
 
-const std::map<std::string, dsl::Collective> collectives = {
-    {"all_reduce", dsl::Collective::all_reduce},
-    {"reduce_scatter", dsl::Collective::reduce_scatter},
-    {"all_gather", dsl::Collective::all_gather},
-    {"broadcast", dsl::Collective::broadcast}};
+const std::map<std::string, dsl::Collective> collectives = [] {
+    std::map<std::string, dsl::Collective> by_name;
+    for (const dsl::Collective collective : dsl::all_collectives)
+        by_name.emplace(dsl::name_of(collective), collective);
+    return by_name;
+}();
 const std::map<std::string, DataType> types = {{"float32", DataType::float32},
                                                {"float64", DataType::float64},
                                                {"int32", DataType::int32},
@@ -75,7 +76,7 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
                    "the rank to explain (graph, dot and json: all ranks without it)");
     app.add_option("-c,--collective", options.collective, "what the schedule is to do")
         ->transform(one_of(collectives));
-    app.add_option("--root", options.root, "of a broadcast");
+    app.add_option("--root", options.root, "where the collective has one");
     app.add_option("-e,--emit", options.emit, "steps, ast, graph, dot, json, llvm or asm")
         ->check(CLI::IsMember({"steps", "ast", "graph", "dot", "json", "llvm", "asm"}))
         ->capture_default_str();

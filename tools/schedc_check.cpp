@@ -163,7 +163,7 @@ class Checker {
             schedule.collective, path + ":" + schedule.name.text, topology, options_.search_path, 0, 0};
         request.deadline = deadline();
         const auto checked = check_schedule(request);
-        if (schedule.collective != Collective::broadcast) return;
+        if (!contract_of(schedule.collective).has_root()) return;
         for (const Rank root : {checked->levels().ranks() / 2, checked->levels().ranks() - 1}) {
             request.root = root;
             request.deadline = deadline();

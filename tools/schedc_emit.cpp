@@ -21,6 +21,11 @@ const char* kind_of(const Op& op) {
 
 std::string area_name(const RankProgram& program, AreaId area) {
     constexpr const char* names[] = {"input", "output", "work"};
+    if (area >= program.first_shifted()) {
+        const ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
+        return fmt::format("{} from {} on", area_name(program, shifted.of),
+                           program.boundaries[shifted.from].text());
+    }
     if (area >= program.first_scratch()) return fmt::format("scratch{}", area - program.first_scratch());
     const std::string name = names[area % areas_of_a_rank];
     if (area < areas_of_a_rank) return name;
@@ -75,8 +80,11 @@ std::string graph_text(const StepGraph& graph, std::optional<Rank> rank) {
                                    graph.ranks, graph.steps.size(), graph.phases);
     for (const Step& step : graph.steps) {
         if (rank && step.source != *rank && step.destination != *rank) continue;
-        const std::string what = fmt::format("x{}: {} {} {}", text_of(graph.regions[step.region]),
-                                             step.source, step.combines ? "+>" : "->", step.destination);
+        const std::string target =
+            step.target == step.region ? "" : fmt::format("x{}: ", text_of(graph.regions[step.target]));
+        const std::string what =
+            fmt::format("x{}: {} {} {}{}", text_of(graph.regions[step.region]), step.source,
+                        step.combines ? "+>" : "->", target, step.destination);
         text += fmt::format("phase {:3}  {:<40}  {}\n", step.phase, what,
                             location_of(graph.origins[step.origin].transfer));
     }
@@ -122,7 +130,7 @@ std::string traffic_text(const RankProgram& program) {
     int sends = 0, receives = 0;
     for (const Op& op : program.ops) {
         const Rational width = program.boundaries[op.end] - program.boundaries[op.begin];
-        const double length = static_cast<double>(width.num()) / static_cast<double>(width.den());
+        const double length = width.value();
         if (op.kind == Op::Kind::send) sent += length, ++sends;
         if (op.kind == Op::Kind::receive) received += length, ++receives;
     }

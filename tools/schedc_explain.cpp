@@ -26,8 +26,7 @@ Collective collective_of(const ExplainOptions& options) {
     if (options.collective) return *options.collective;
     if (options.schedule.empty()) return Collective::all_reduce;
     std::string first_error;
-    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                        Collective::all_gather, Collective::broadcast}) {
+    for (const Collective collective : all_collectives) {
         try {
             Library library(options.search_path);
             find_runnable(library, options.schedule, collective);

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "dsl/rank_program.hpp"
+
 namespace hocket::engine {
 
 inline std::byte* address(std::byte* base, std::uint64_t offset) {
@@ -13,6 +15,16 @@ inline std::byte* address(std::byte* base, std::uint64_t offset) {
 
 inline std::byte* virtual_base(const void* memory, std::uint64_t offset) {
     return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(memory) - offset);
+}
+
+// Places the shifted areas, once those are placed that they stand for.
+inline void place_shifted(const dsl::RankProgram& program, const std::uint64_t* byte_offsets,
+                          std::byte** areas) {
+    for (std::size_t i = 0; i < program.shifted.size(); ++i) {
+        const dsl::ShiftedArea& shifted = program.shifted[i];
+        areas[program.first_shifted() + i] =
+            address(areas[shifted.of], byte_offsets[shifted.from] - byte_offsets[shifted.at]);
+    }
 }
 
 }  // namespace hocket::engine

@@ -210,8 +210,7 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
     if (!own_collectives_) {
         dsl::Library library = in_dsl([&] { return dsl::Library(options_.schedule_path); });
         std::set<Collective> existing;
-        for (const auto which : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
-                                 Collective::broadcast}) {
+        for (const Collective which : dsl::all_collectives) {
             try {
                 in_dsl([&] { return dsl::find_runnable(library, options_.schedule, which); });
                 existing.insert(which);
@@ -332,8 +331,7 @@ SizedPlans& Communicator::cached_plans(const PlanChoice& choice) {
 }
 
 std::uint64_t Communicator::bytes_of_x(dsl::Collective collective, DataType type, std::uint64_t count) const {
-    const bool is_by_rank =
-        collective == dsl::Collective::reduce_scatter || collective == dsl::Collective::all_gather;
+    const bool is_by_rank = contract_of(collective).is_by_rank();
     const std::uint64_t factor = element_size(type) * (is_by_rank ? static_cast<std::uint64_t>(size()) : 1);
     return std::min(count, UINT64_MAX / factor) * factor;
 }

@@ -26,7 +26,7 @@ struct PlanChoice {
     dsl::Collective collective = dsl::Collective::all_reduce;
     DataType type = DataType::float32;
     ReduceOp op = ReduceOp::sum;
-    int root = 0;                                        // broadcast only
+    int root = 0;                                        // where the collective has one
     std::optional<std::string> schedule = std::nullopt;  // none: the communicator's
     ExecutorKind executor = ExecutorKind::automatic;     // automatic: the communicator's
 };
@@ -107,7 +107,7 @@ class Communicator {
 
     using Key =
         std::tuple<dsl::Collective, DataType, ReduceOp, int, std::optional<std::string>, ExecutorKind>;
-    static constexpr std::size_t collectives = 4, types = 4, operators = 3;
+    static constexpr std::size_t collectives = std::size(dsl::all_collectives), types = 4, operators = 3;
 
     Options options_;
     std::string provider_ = "none", provider_why_, schedule_path_, executor_;

@@ -78,19 +78,17 @@ void Execution::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
         binding_ = start.plan->bind(start.plan->elements_of_x(start.elements_of(tile)));
         neighbourhood_ = neighbourhood;
         const std::uint64_t skipped = start.begin_of(tile) * element_size(start.plan->type());
-        send_ = start.send + skipped;
-        recv_ = start.recv + skipped;
+        send_ = address(const_cast<std::byte*>(start.send), skipped);
+        recv_ = address(start.recv, skipped);
         waits_ = binding_->waits;
         remaining_ = binding_->remaining;
         entered_ = neighbourhood == nullptr;
         disagreement_.reset();
         for (Queue* queue : {&receives_, &sends_, &local_}) queue->clear();
         awaits_.clear();
-        if (neighbourhood)
-            copy_for_neighbours();
-        else
-            need_memory(binding_->memory_bytes);
+        make_copies();
         place_areas();
+        if (!neighbourhood && copies_[dsl::input_area]) move_copies(dsl::input_area);
         for (const dsl::OpId op : binding_->ready) enqueue(op);
     }
     status_ = remaining_ == 0 ? Status::success : Status::in_progress;
@@ -122,6 +120,7 @@ void Execution::place_areas() {
     for (std::size_t i = 0; i < program.scratch.size(); ++i)
         areas_[program.first_scratch() + i] =
             virtual_base(address(memory_, binding_->slot_offsets[i]), offsets[program.scratch[i].begin]);
+    place_shifted(program, offsets.data(), areas_.data());
 }
 
 void Execution::enqueue(dsl::OpId id) {
@@ -197,27 +196,38 @@ bool Execution::post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fab
 // ---- Among neighbours ---------------------------------------------------------------------------
 
 std::uint64_t Execution::bytes_of_buffer(dsl::AreaId area) const {
-    const bool is_part =
-        plan_->program().collective ==
-        (area == dsl::input_area ? dsl::Collective::all_gather : dsl::Collective::reduce_scatter);
+    const dsl::RankProgram& program = plan_->program();
     const std::uint64_t whole = binding_->count * element_size(plan_->type());
-    return is_part ? whole / static_cast<std::uint64_t>(plan_->program().ranks) : whole;
+    switch (area == dsl::input_area ? program.input() : program.output()) {
+        case dsl::Share::none:
+            return 0;
+        case dsl::Share::own:
+            return whole / static_cast<std::uint64_t>(program.ranks);
+        case dsl::Share::whole:
+            break;
+    }
+    return whole;
 }
 
-// Buffers that neighbours use and cannot reach are copied to where they can.
-void Execution::copy_for_neighbours() {
+// Buffers that neighbours use and cannot reach are copied to where they can; so is an input that must not be
+// one with the output.
+void Execution::make_copies() {
     const dsl::RankProgram& program = plan_->program();
-    contacts_.assign(static_cast<std::size_t>(neighbourhood_->members()), false);
-    transport::Window& window = neighbourhood_->window();
-    const bool reads_send = program.collective != dsl::Collective::broadcast || program.rank == program.root;
-    const bool shows_copies = program.economy == dsl::Economy::waits;
     const std::uint64_t input = bytes_of_buffer(dsl::input_area), output = bytes_of_buffer(dsl::output_area);
-    const bool copies_input =
-        reads_send && (shows_copies || (program.shares_input && !window.offset_of(send_, input)));
-    const bool copies_output = program.shares_output && !window.offset_of(recv_, output);
+    bool copies_input = plan_->must_copy_in_place() && send_ == recv_, copies_output = false;
+    if (neighbourhood_) {
+        contacts_.assign(static_cast<std::size_t>(neighbourhood_->members()), false);
+        transport::Window& window = neighbourhood_->window();
+        const bool reads_send = program.input() != dsl::Share::none;
+        const bool shows_copies = program.economy == dsl::Economy::waits;
+        copies_input |=
+            reads_send && (shows_copies || (program.shares_input && !window.offset_of(send_, input)));
+        copies_output = program.shares_output && !window.offset_of(recv_, output);
+    }
     const std::uint64_t begin = (binding_->memory_bytes + 63) / 64 * 64,
                         middle = begin + (input + 63) / 64 * 64;
-    need_memory(std::max<std::uint64_t>(64, copies_output ? middle + output : copies_input ? middle : begin));
+    const std::uint64_t bytes = copies_output ? middle + output : copies_input ? middle : begin;
+    need_memory(neighbourhood_ ? std::max<std::uint64_t>(64, bytes) : bytes);
     copies_[dsl::input_area] = copies_input ? memory_ + begin : nullptr;
     copies_[dsl::output_area] = copies_output ? memory_ + middle : nullptr;
 }
@@ -226,9 +236,8 @@ void Execution::copy_for_neighbours() {
 // looks for the others' part of the output.
 bool Execution::works_beside_copies() const {
     const dsl::RankProgram& program = plan_->program();
-    const bool is_one_piece =
-        program.collective == dsl::Collective::all_reduce || program.collective == dsl::Collective::broadcast;
-    return is_one_piece && program.economy == dsl::Economy::bytes && program.output_is_apart;
+    return !contract_of(program.collective).is_by_rank() && program.economy == dsl::Economy::bytes &&
+           program.output_is_apart;
 }
 
 // Between the caller's buffer and its copy. Returns how much that was.
@@ -302,6 +311,7 @@ bool Execution::contact(const dsl::Op& op, dsl::OpId id) {
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
         areas_[dsl::RankProgram::neighbour_area(index, area)] =
             address(neighbourhood_->window().slice(member), line.bases[area]);
+    place_shifted(plan_->program(), binding_->byte_offsets.data(), areas_.data());
     contacts_[static_cast<std::size_t>(member)] = true;
     return true;
 }

@@ -99,7 +99,7 @@ class Execution : public Request {
     void need_memory(std::uint64_t bytes);
     void free_memory();
     void place_areas();
-    void copy_for_neighbours();
+    void make_copies();
     bool works_beside_copies() const;
     std::uint64_t move_copies(dsl::AreaId area);
     std::uint64_t enter();

@@ -82,7 +82,9 @@ std::string describe(const Execution& execution) {
         return fmt::format("{} #{} ({} ranks)", plan.purpose(), execution.number(), program.ranks);
     std::string type(name_of(plan.type()));
     if (plan.reduces()) type += fmt::format(" {}", name_of(plan.op()));
-    if (program.collective == dsl::Collective::broadcast) type += fmt::format(" from rank {}", program.root);
+    const dsl::Contract contract = contract_of(program.collective);
+    if (contract.has_root())
+        type += fmt::format(" {} rank {}", contract.spreads() ? "from" : "to", program.root);
     return fmt::format("{} #{} ({} on {}, {}, {} element{})", dsl::name_of(program.collective),
                        execution.number(), program.schedule, program.topology, type, execution.start().count,
                        execution.start().count == 1 ? "" : "s");

@@ -16,11 +16,6 @@ using Kind = dsl::Op::Kind;
 
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 47;  // of x
 
-bool is_by_rank(const dsl::RankProgram& program) {
-    return program.collective == dsl::Collective::reduce_scatter ||
-           program.collective == dsl::Collective::all_gather;
-}
-
 constexpr std::uint64_t round_up(std::uint64_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
@@ -43,6 +38,10 @@ void check(const dsl::RankProgram& program) {
         if (op.area >= areas) refuse(i, "its area does not exist");
         for (const dsl::AreaId area : op.operands)
             if (area >= areas) refuse(i, "an operand's area does not exist");
+        for (const dsl::ShiftedArea& shifted : program.shifted)
+            if (shifted.of >= program.first_shifted() || shifted.from >= program.boundaries.size() ||
+                shifted.at >= program.boundaries.size())
+                refuse(i, "a shifted area stands for nothing");
         if (op.origin >= program.origins.size()) refuse(i, "its origin does not exist");
         for (const dsl::AreaId area : op.also)
             if (area >= areas) refuse(i, "a further area does not exist");
@@ -80,7 +79,7 @@ Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind ki
     : program_(std::move(program)),
       type_(type),
       op_(op),
-      parts_(is_by_rank(program_) ? static_cast<std::uint64_t>(program_.ranks) : 1),
+      parts_(contract_of(program_.collective).is_by_rank() ? static_cast<std::uint64_t>(program_.ranks) : 1),
       most_elements_(most_bytes / element_size(type) / parts_),
       purpose_(std::move(purpose)),
       executor_(Executor::create(kind, program_, type, op)),
@@ -89,8 +88,7 @@ Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind ki
 Plan::~Plan() = default;
 
 bool Plan::reduces() const {
-    return program_.collective == dsl::Collective::all_reduce ||
-           program_.collective == dsl::Collective::reduce_scatter;
+    return contract_of(program_.collective).combines();
 }
 
 void Plan::refuse_count(std::uint64_t count) const {
@@ -116,7 +114,10 @@ std::shared_ptr<const Binding> Plan::bind(std::uint64_t count) {
         return binding->byte_offsets[region.end] - binding->byte_offsets[region.begin];
     };
 
-    binding->memory_bytes = program_.uses_work ? round_up(count * element_size(type_)) : 0;
+    binding->memory_bytes =
+        program_.uses_work
+            ? round_up(count * static_cast<std::uint64_t>(program_.buffers) * element_size(type_))
+            : 0;
     for (const dsl::ScratchSlot& slot : program_.scratch) {
         binding->slot_offsets.push_back(binding->memory_bytes);
         binding->memory_bytes += round_up(bytes_of(slot));

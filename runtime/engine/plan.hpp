@@ -45,6 +45,9 @@ class Plan : public std::enable_shared_from_this<Plan> {
     ReduceOp op() const { return op_; }
     const std::string& purpose() const { return purpose_; }
     bool reduces() const;
+    // Input and output are two places in the program's buffers: where the caller has them in one, the input
+    // must be copied before anything is written.
+    bool must_copy_in_place() const { return program_.buffers > 1; }
 
     // Elements of x when the collective's function is given `count`. Throws hocket::Error
     // (invalid_argument) for more than 2^47 bytes.

@@ -8,8 +8,6 @@
 namespace hocket::engine {
 namespace {
 
-using dsl::Collective;
-
 // Shorter tiles than there is room for, so that one rank fills a tile while another empties the one before;
 // but not where ranks share cores: there a tile costs a switch.
 constexpr std::uint64_t shortest_tile = 64 * 1024;
@@ -45,6 +43,7 @@ void SharedRun::begin(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t co
     start_.tile_elements = tile_elements();
     start_.copies = start_.is_small;
     start_.has_met = false;
+    start_.copies_input = plan.must_copy_in_place() && send == recv;
     start_.disagreement.reset();
     tiles_begun_ = 0;
     met_ = 0;
@@ -109,19 +108,20 @@ void SharedRun::show_buffers() {
     const transport::Window& window = start_.neighbourhood->window();
     Neighbourhood::Line& line = start_.neighbourhood->line(start_.neighbourhood->self(), start_.number);
     const auto& offsets = binding_->byte_offsets;
-    bool in_windows = !start_.is_small;
+    bool in_windows = !start_.is_small && !start_.copies_input;
     const auto show = [&](dsl::AreaId area, const void* memory, std::uint64_t bytes, dsl::BoundaryId origin) {
         const auto offset = window.offset_of(memory, bytes);
         in_windows &= offset.has_value();
         line.bases[area] = offset.value_or(0) - offsets[origin];
     };
     const std::uint64_t part = start_.count * start_.element;
-    const bool gathers = program.collective == Collective::all_gather,
-               scatters = program.collective == Collective::reduce_scatter;
+    const auto bytes_of = [&](dsl::Share share) {
+        return share == dsl::Share::whole ? part * start_.parts : part;
+    };
     if (!start_.is_small && program.shares_input && start_.reads_send())
-        show(dsl::input_area, start_.send, scatters ? part * start_.parts : part, program.input_origin);
+        show(dsl::input_area, start_.send, bytes_of(program.input()), program.input_origin);
     if (!start_.is_small && program.shares_output)
-        show(dsl::output_area, start_.recv, gathers ? part * start_.parts : part, program.output_origin);
+        show(dsl::output_area, start_.recv, bytes_of(program.output()), program.output_origin);
     if (start_.memory != nullptr)
         line.bases[dsl::work_area] = window.offset_of(start_.memory, memory_bytes_).value();
     line.completed = start_.neighbourhood->completed();

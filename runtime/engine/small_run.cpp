@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dsl/region.hpp"
 #include "runtime/engine/address.hpp"
 #include "runtime/engine/plan.hpp"
 #include "runtime/engine/shared_run.hpp"
@@ -10,22 +11,30 @@
 namespace hocket::engine {
 namespace {
 
-using dsl::Collective;
 using Kind = dsl::Op::Kind;
 
 // Whether an operation reads the rank's own input where another has written its output before: the two may be
 // one buffer.
 bool reads_input_late(const dsl::RankProgram& program) {
-    std::vector<dsl::Stretch> written;
+    // In the caller's buffer, if it is one: what an operation reads of the input, what it writes of the
+    // output.
+    const auto at = [&](dsl::BoundaryId boundary) { return program.boundaries[boundary]; };
+    const auto read = [&](const dsl::Op& op, dsl::AreaId area) {
+        const dsl::BoundaryId from =
+            area < program.first_shifted() ? op.begin : program.shifted[area - program.first_shifted()].from;
+        return dsl::Interval{at(from), at(from + (op.end - op.begin))};
+    };
+    const dsl::Rational output(program.buffers - 1);
+    std::vector<dsl::Interval> written;
     for (const dsl::Op& op : program.ops) {
         if (op.kind != Kind::combine && op.kind != Kind::copy) continue;
-        const auto meets = [&](const dsl::Stretch& stretch) {
-            return op.begin < stretch.end && stretch.begin < op.end;
-        };
-        if (std::count(op.operands.begin(), op.operands.end(), dsl::input_area) > 0 &&
-            std::any_of(written.begin(), written.end(), meets))
-            return true;
-        written.push_back({op.begin, op.end});
+        for (const dsl::AreaId area : op.operands) {
+            if (program.memory_of(area) != dsl::input_area) continue;
+            const dsl::Interval own = read(op, area);
+            for (const dsl::Interval& earlier : written)
+                if (own.begin < earlier.end && earlier.begin < own.end) return true;
+        }
+        written.push_back({at(op.begin) - output, at(op.end) - output});
     }
     return false;
 }
@@ -48,15 +57,16 @@ std::unique_ptr<SmallRun> SmallRun::of(const Plan& plan) {
 }
 
 SmallRun::SmallRun(const Plan& plan)
-    : output_origin_(plan.program().output_origin),
+    : program_(plan.program()),
+      output_origin_(plan.program().output_origin),
       input_origin_(plan.program().input_origin),
       element_(element_size(plan.type())),
       parts_(plan.elements_of_x(1)),
       most_elements_(Neighbourhood::tile_bytes / element_ / parts_),
       areas_(plan.program().areas()) {
     const dsl::RankProgram& program = plan.program();
-    reads_send_ = program.collective != Collective::broadcast || program.rank == program.root;
-    shows_part_ = program.collective == Collective::all_gather;
+    reads_send_ = program.input() != dsl::Share::none;
+    shows_part_ = program.input() == dsl::Share::own;
     for (dsl::OpId id = 0; id < program.ops.size(); ++id) {
         const dsl::Op& op = program.ops[id];
         if (op.kind == Kind::await && !op.guards_buffers) awaited_.push_back(op.peer);
@@ -114,6 +124,7 @@ void SmallRun::place(const Neighbourhood& neighbourhood, std::uint64_t number, c
         areas_[dsl::RankProgram::neighbour_area(index, dsl::input_area)] =
             neighbourhood.copies(member, number, 0, dsl::input_area, bytes_);
     }
+    place_shifted(program_, binding_->byte_offsets.data(), areas_.data());
 }
 
 }  // namespace hocket::engine

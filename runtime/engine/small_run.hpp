@@ -30,6 +30,8 @@ class SmallRun {
     bool meet(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum) const;
     void place(const Neighbourhood& neighbourhood, std::uint64_t number, const void* send, void* recv);
 
+    const dsl::RankProgram& program_;
+
     // All are awaited before anything is written: input and output may be one, and the general way reads the
     // input again.
     std::vector<dsl::Rank> awaited_;

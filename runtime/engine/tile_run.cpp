@@ -10,7 +10,6 @@
 namespace hocket::engine {
 namespace {
 
-using dsl::Collective;
 using Kind = dsl::Op::Kind;
 
 constexpr std::uint64_t block_bytes = 8 * 1024;  // a part of the first cache
@@ -74,10 +73,10 @@ void SharedStart::look_for_absent(Member member, dsl::OpId op) {
 TileRun::TileRun(const Plan& plan, SharedStart& start)
     : start_(start), areas_(plan.program().areas()), placed_(plan.program().neighbours.size() + 1) {
     auto parts = parts_of_operations(plan.program(), plan.elements_of_x(1));
-    can_work_beside_ = parts && plan.program().output_is_apart;
+    can_work_beside_ = parts && plan.program().output_is_apart && plan.program().buffers == 1;
     for (const dsl::Op& op : plan.program().ops)
         hands_over_.push_back(writes_to_neighbours(plan.program(), op));
-    part_of_ = parts ? std::move(*parts) : std::vector<Part>(plan.program().ops.size(), 0);
+    part_of_ = can_work_beside_ ? std::move(*parts) : std::vector<Part>(plan.program().ops.size(), 0);
 }
 
 void TileRun::begin(std::uint64_t index) {
@@ -87,13 +86,13 @@ void TileRun::begin(std::uint64_t index) {
     if (!binding_ || binding_->count != start_.parts * elements)
         binding_ = start_.plan->bind(start_.parts * elements);
     const dsl::RankProgram& program = start_.program();
-    place_own(0);
     areas_[dsl::work_area] = start_.memory;
     for (std::size_t i = 0; i < program.scratch.size(); ++i)
         areas_[program.first_scratch() + i] = virtual_base(address(start_.memory, binding_->slot_offsets[i]),
                                                            binding_->byte_offsets[program.scratch[i].begin]);
+    place_own(0);
     std::fill(placed_.begin(), placed_.end(), false);
-    if (is_copied(dsl::input_area) && start_.reads_send()) move_copies(dsl::input_area);
+    if (is_copied(dsl::input_area)) move_copies(dsl::input_area);
     next_ = 0;
     active_ = true;
 }
@@ -188,17 +187,13 @@ std::uint64_t TileRun::value_of(std::uint32_t signal) const {
 
 // What neighbours use, and what has other gaps in a tile than the caller's buffer has.
 bool TileRun::is_copied(dsl::AreaId area) const {
-    if (!start_.copies) return false;
+    if (!start_.copies || held(area) == dsl::Share::none) return false;
     const dsl::RankProgram& program = start_.program();
     const bool is_input = area == dsl::input_area;
     const bool has_other_gaps =
         !works_beside_copies() && !holds_own_part_only(area) && start_.parts > 1 && !start_.is_whole();
-    return has_other_gaps || (is_input ? program.shares_input || start_.is_small : program.shares_output);
-}
-
-bool TileRun::holds_own_part_only(dsl::AreaId area) const {
-    return start_.program().collective ==
-           (area == dsl::input_area ? Collective::all_gather : Collective::reduce_scatter);
+    return has_other_gaps || (is_input ? program.shares_input || start_.is_small || start_.copies_input
+                                       : program.shares_output);
 }
 
 // Where the tile's piece of a part is in the caller's buffer.
@@ -208,6 +203,12 @@ std::byte* TileRun::buffer(dsl::AreaId area, Part part) const {
                    (parts_before * start_.count + begin_) * start_.element);
 }
 
+// Where a buffer that holds all of x begins, among the program's positions.
+std::uint64_t TileRun::begin_of(dsl::AreaId area) const {
+    const auto before = area == dsl::output_area ? start_.program().buffers - 1 : 0;
+    return static_cast<std::uint64_t>(before) * binding_->count * start_.element;
+}
+
 // For operations of this part: copies lie where they are in the tile's x, a part of the caller's buffer where
 // it is there.
 void TileRun::place_own(Part part) {
@@ -215,9 +216,10 @@ void TileRun::place_own(Part part) {
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area}) {
         const Part there = holds_own_part_only(area) ? static_cast<Part>(start_.program().rank) : part;
         areas_[area] = is_copied(area) && !works_beside_copies()
-                           ? copies(start_.neighbourhood->self(), area)
-                           : virtual_base(buffer(area, there), there * part_bytes());
+                           ? virtual_base(copies(start_.neighbourhood->self(), area), begin_of(area))
+                           : virtual_base(buffer(area, there), begin_of(area) + there * part_bytes());
     }
+    place_shifted(start_.program(), binding_->byte_offsets.data(), areas_.data());
 }
 
 void TileRun::place_neighbour(Member member) {
@@ -227,8 +229,9 @@ void TileRun::place_neighbour(Member member) {
     const Neighbourhood::Line& line = neighbourhood.line(member, start_.number);
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
         areas_[dsl::RankProgram::neighbour_area(index, area)] =
-            start_.copies && area != dsl::work_area ? copies(member, area)
+            start_.copies && area != dsl::work_area ? virtual_base(copies(member, area), begin_of(area))
                                                     : address(neighbourhood.slice(member), line.bases[area]);
+    place_shifted(start_.program(), binding_->byte_offsets.data(), areas_.data());
 }
 
 std::byte* TileRun::copies(Member member, dsl::AreaId area) const {

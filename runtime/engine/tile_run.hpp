@@ -29,14 +29,13 @@ struct SharedStart {
     std::uint32_t checksum = 0;
     bool is_small = false;       // all are shown copies of the inputs, from the start
     bool copies = false;         // of what neighbours use of the callers' buffers
+    bool copies_input = false;   // in any case: it is one with the output, which it must not be
     bool has_met = false;        // the first signal was the meeting's
     std::vector<bool> contacts;  // by member: has been met in this start
     std::optional<Disagreement> disagreement;
 
     const dsl::RankProgram& program() const { return plan->program(); }
-    bool reads_send() const {
-        return program().collective != dsl::Collective::broadcast || program().rank == program().root;
-    }
+    bool reads_send() const { return program().input() != dsl::Share::none; }
     bool is_whole() const { return tile_elements >= count; }
     // The first look at a neighbour's line. False: it has started something else.
     bool contact(Member member, dsl::OpId op);
@@ -74,9 +73,13 @@ class TileRun {
     void move(dsl::AreaId area, Part part, std::uint64_t begin, std::uint64_t end);
     bool is_copied(dsl::AreaId area) const;
     bool works_beside_copies() const { return !start_.is_small && can_work_beside_; }
-    bool holds_own_part_only(dsl::AreaId area) const;
+    dsl::Share held(dsl::AreaId area) const {
+        return area == dsl::input_area ? start_.program().input() : start_.program().output();
+    }
+    bool holds_own_part_only(dsl::AreaId area) const { return held(area) == dsl::Share::own; }
     std::byte* buffer(dsl::AreaId area, Part part) const;
     std::byte* copies(Member member, dsl::AreaId area) const;
+    std::uint64_t begin_of(dsl::AreaId area) const;
     std::uint64_t value_of(std::uint32_t signal) const;
     std::uint64_t part_bytes() const { return binding_->count / start_.parts * start_.element; }
     std::uint64_t bytes_of(const dsl::Op& op) const {

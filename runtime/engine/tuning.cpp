@@ -26,8 +26,6 @@ constexpr const char* format_name = "hocket tuning table";
 constexpr int format_version = 1;
 constexpr std::uintmax_t most_bytes = 256 * 1024;  // with room to spare in the ranks' agreement
 constexpr std::size_t longest_text = 1024;
-constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                      Collective::all_gather, Collective::broadcast};
 
 [[noreturn]] void refuse(const std::string& text) {
     throw Error(Status::invalid_argument, text);
@@ -73,7 +71,7 @@ const Json& list_in(const Json& json, const char* key) {
 }
 
 Collective collective_named(const std::string& name) {
-    for (const Collective collective : collectives)
+    for (const Collective collective : dsl::all_collectives)
         if (name == dsl::name_of(collective)) return collective;
     refuse("there is an unknown collective");
 }

@@ -15,11 +15,11 @@ namespace {
 // Checked here, so that a defect elsewhere is a message and not a wild pointer in generated code.
 void check_program(const dsl::RankProgram& program) {
     for (const dsl::Rational& boundary : program.boundaries)
-        if (boundary < dsl::Rational(0) || boundary > dsl::Rational(1))
+        if (boundary < dsl::Rational(0) || boundary > dsl::Rational(program.buffers))
             throw Error(Status::internal,
-                        fmt::format("JIT: boundary {} of {} for rank {} lies outside of 0 .. 1; "
+                        fmt::format("JIT: boundary {} of {} for rank {} lies outside of 0 .. {}; "
                                     "please report it with the schedule",
-                                    boundary.text(), program.schedule, program.rank));
+                                    boundary.text(), program.schedule, program.rank, program.buffers));
     const std::size_t areas = program.areas();
     for (std::size_t id = 0; id < program.ops.size(); ++id) {
         const dsl::Op& op = program.ops[id];

@@ -105,8 +105,9 @@ TEST_CASE("composition keeps account of what each rank holds") {
     CHECK_THAT(schedule("reduce_scatter x over 3"), Contains("expected a group, but this is a number"));
     CHECK_THAT(schedule("reduce_scatter l0 over l0"), Contains("expected a buffer, but this is a group"));
     CHECK_THAT(schedule("reduce_scatter x over (l0, l0)"), Contains("twice"));
-    CHECK_THAT(schedule("broadcast x over l0"), Contains("a broadcast needs its root"));
-    CHECK_THAT(schedule("reduce_scatter x over l0 from 1"), Contains("only a broadcast has a root"));
+    CHECK_THAT(schedule("broadcast x over l0"), Contains("broadcast needs its root"));
+    CHECK_THAT(schedule("reduce_scatter x over l0 from 1"),
+               Contains("reduce_scatter has no root that its data come from"));
     CHECK_THAT(schedule("let y = x.part(2 of 2)"), Contains("no part 2 of 2"));
     CHECK_THAT(schedule("reduce_scatter x over l0"),
                Contains("rank 0 ends with") && Contains("hint: x is still scattered over l0 at the end"));
@@ -132,9 +133,9 @@ TEST_CASE("transfers are checked where they stand") {
                Contains("steps and loop rounds"));
     CHECK_THAT(algorithm("all_gather x over g"), Contains("an algorithm consists of transfers"));
     CHECK_THAT(check_error("algorithm a broadcast(x) over g { }", Collective::broadcast),
-               Contains("a broadcast needs a root"));
+               Contains("broadcast needs a root"));
     CHECK_THAT(check_error("schedule s all_gather(x, y) { }", Collective::all_gather),
-               Contains("only a broadcast has a root"));
+               Contains("all_gather has no root"));
     CHECK_THAT(algorithm("each r in g, q in 0 ..< r x[r] : r -> q"), Contains("depends on its variable 'r'"));
     CHECK_THAT(algorithm("let a = x.part(0 of 2**20) let b = a.part(0 of 2**20) b : 0 -> 1"),
                Contains("more than 2^31 pieces") && Contains(":1:"));

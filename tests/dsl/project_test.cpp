@@ -30,7 +30,7 @@ TEST_CASE("programs of all ranks together do what their collective promises") {
                 dsl::check_schedule(test::request(item.collective, item.schedule, topology))
                     ->levels()
                     .ranks();
-            const std::vector<dsl::Rank> roots = item.collective == Collective::broadcast
+            const std::vector<dsl::Rank> roots = contract_of(item.collective).has_root()
                                                      ? std::vector<dsl::Rank>{0, ranks / 2, ranks - 1}
                                                      : std::vector<dsl::Rank>{0};
             for (const dsl::Rank root : roots) {
@@ -38,8 +38,7 @@ TEST_CASE("programs of all ranks together do what their collective promises") {
                     dsl::check_schedule(test::request(item.collective, item.schedule, topology, 0, root));
                 const auto programs = programs_of(*checked);
                 CHECK(test::rendezvous(programs) == "");
-                const bool by_rank = item.collective == Collective::reduce_scatter ||
-                                     item.collective == Collective::all_gather;
+                const bool by_rank = contract_of(item.collective).is_by_rank();
                 for (const std::uint64_t count : {0, 1, 2, 3, 5, 7, 12, 64, 101})
                     for (const bool in_place : {false, true})
                         for (const unsigned seed : {1u, 2u}) {
@@ -71,11 +70,10 @@ TEST_CASE("ranks that share memory do what their collective promises, in any ord
         for (const char* topology : item.topologies) {
             auto request = test::request(item.collective, item.schedule, topology);
             const dsl::Rank ranks = dsl::check_schedule(request)->levels().ranks();
-            const bool by_rank =
-                item.collective == Collective::reduce_scatter || item.collective == Collective::all_gather;
+            const bool by_rank = contract_of(item.collective).is_by_rank();
             for (const auto& hosts : placements(ranks))
                 for (const auto economy : {dsl::Economy::bytes, dsl::Economy::waits}) {
-                    request.root = item.collective == Collective::broadcast ? ranks / 2 : 0;
+                    request.root = contract_of(item.collective).has_root() ? ranks / 2 : 0;
                     request.hosts = hosts;
                     request.economy = economy;
                     const auto checked = dsl::check_schedule(request);
@@ -101,10 +99,9 @@ TEST_CASE("memory, messages and both combine the same values in the same order")
         for (const char* topology : item.topologies) {
             auto request = test::request(item.collective, item.schedule, topology);
             const dsl::Rank ranks = dsl::check_schedule(request)->levels().ranks();
-            request.root = item.collective == Collective::broadcast ? ranks - 1 : 0;
+            request.root = contract_of(item.collective).has_root() ? ranks - 1 : 0;
             constexpr std::uint64_t count = 13;
-            const bool by_rank =
-                item.collective == Collective::reduce_scatter || item.collective == Collective::all_gather;
+            const bool by_rank = contract_of(item.collective).is_by_rank();
             const auto folded = [&](bool in_place) {
                 std::vector<std::vector<std::uint64_t>> result;
                 test::SimulationOptions options{by_rank ? count * ranks : count, in_place, 1};
@@ -253,7 +250,7 @@ TEST_CASE("fingerprints are equal exactly where all ranks do the same") {
     dsl::StepGraph one;
     const dsl::Interval a{dsl::Rational(0), {1, 4}}, b{{1, 2}, {3, 4}}, c{{3, 4}, dsl::Rational(1)};
     one.regions = {{a, b}, {c}};
-    one.steps = {{0, 0, 0, 1, 0, 0, false}, {0, 1, 0, 1, 0, 0, false}};
+    one.steps = {{0, 0, 0, 0, 1, 0, 0, false}, {0, 1, 1, 0, 1, 0, 0, false}};
     dsl::StepGraph other = one;
     other.regions = {{a}, {b, c}};
     CHECK(dsl::fingerprint(one) != dsl::fingerprint(other));

@@ -12,7 +12,6 @@ namespace hocket::test {
 namespace {
 
 using dsl::AreaId;
-using dsl::Collective;
 using dsl::Op;
 using dsl::OpId;
 using dsl::Rank;
@@ -32,10 +31,11 @@ class Simulated {
         : program_(program), options_(options) {
         for (const dsl::Rational& boundary : program.boundaries)
             offsets_.push_back(boundary.offset(options.count));
-        // All areas are as large as x here; what a rank must not touch is poisoned and checked.
-        areas_.assign(program.areas(), Data(options.count, poison));
+        // All areas are as large as all buffers here; what a rank must not touch is poisoned and checked.
+        size_ = options.count * static_cast<std::uint64_t>(program.buffers);
+        areas_.assign(program.areas(), Data(size_, poison));
         for (std::uint64_t i = 0; i < options.count; ++i)
-            if (holds_input(i)) areas_[dsl::input_area][i] = given(program.rank, i);
+            if (holds(program.input(), i)) areas_[dsl::input_area][i] = given(program.rank, i);
         input_ = areas_[dsl::input_area];
         for (const Op& op : program.ops) waits_.push_back(op.waits_for);
         for (OpId id = 0; id < waits_.size(); ++id)
@@ -81,18 +81,18 @@ class Simulated {
 
     // Its caller does. Copies that neighbours are shown stay.
     void reuse_buffers() {
-        if (program_.economy == dsl::Economy::bytes) areas_[dsl::input_area].assign(options_.count, poison);
+        if (program_.economy == dsl::Economy::bytes) areas_[dsl::input_area].assign(size_, poison);
         if (program_.economy == dsl::Economy::bytes || !program_.shares_output)
-            areas_[dsl::output_area].assign(options_.count, poison);
+            areas_[dsl::output_area].assign(size_, poison);
     }
 
     std::string check() {
         if (!options_.in_place && areas_[dsl::input_area] != input_)
             return fmt::format("rank {} wrote to its send buffer", program_.rank);
         if (options_.results) return keep_output(), "";
-        const Data& output = area(dsl::output_area);
+        const Data output = result();
         for (std::uint64_t i = 0; i < options_.count; ++i) {
-            if (!holds_output(i)) {
+            if (!holds(program_.output(), i)) {
                 if (!options_.in_place && output[i] != poison)
                     return fmt::format("rank {} wrote beside its output at {}", program_.rank, i);
                 continue;
@@ -108,32 +108,41 @@ class Simulated {
 
   private:
     void keep_output() {
-        Data output = area(dsl::output_area);
+        Data output = result();
         for (std::uint64_t i = 0; i < options_.count; ++i)
-            if (!holds_output(i)) output[i] = poison;
+            if (!holds(program_.output(), i)) output[i] = poison;
         (*options_.results)[static_cast<std::size_t>(program_.rank)] = std::move(output);
     }
 
-    // In place, input and output are the same memory.
+    // The last of the buffers.
+    Data result() {
+        return Data(area(dsl::output_area).end() - std::ptrdiff_t(options_.count),
+                    area(dsl::output_area).end());
+    }
+
+    // Where what an operation reads or writes at `at` lies.
+    std::uint64_t& element(AreaId id, std::uint64_t at) {
+        if (id < program_.first_shifted()) return area(id)[at];
+        const dsl::ShiftedArea& shifted = program_.shifted[id - program_.first_shifted()];
+        return area(shifted.of)[at - offsets_[shifted.at] + offsets_[shifted.from]];
+    }
+
+    // In place, input and output are the same memory, unless the input must be copied.
     Data& area(AreaId id) {
         if (id >= dsl::areas_of_a_rank && id < program_.first_scratch()) {
             const Rank owner = program_.neighbours[id / dsl::areas_of_a_rank - 1];
             return (*ranks_)[owner].area(id % dsl::areas_of_a_rank);
         }
-        const bool copied = program_.economy == dsl::Economy::waits;
+        const bool copied = program_.economy == dsl::Economy::waits || program_.buffers > 1;
         return areas_[id == dsl::input_area && options_.in_place && !copied ? dsl::output_area : id];
     }
 
-    bool owns(std::uint64_t i) const {
-        const dsl::Rational begin(program_.rank, program_.ranks), end(program_.rank + 1, program_.ranks);
+    bool owns(Rank rank, std::uint64_t i) const {
+        const dsl::Rational begin(rank, program_.ranks), end(rank + 1, program_.ranks);
         return begin.offset(options_.count) <= i && i < end.offset(options_.count);
     }
-    bool holds_input(std::uint64_t i) const {
-        if (program_.collective == Collective::all_gather) return owns(i);
-        return program_.collective != Collective::broadcast || program_.rank == program_.root;
-    }
-    bool holds_output(std::uint64_t i) const {
-        return program_.collective != Collective::reduce_scatter || owns(i);
+    bool holds(dsl::Share share, std::uint64_t i) const {
+        return share == dsl::Share::whole || (share == dsl::Share::own && owns(program_.rank, i));
     }
 
     std::uint64_t given(Rank rank, std::uint64_t i) const {
@@ -144,14 +153,15 @@ class Simulated {
     }
 
     std::uint64_t expected(std::uint64_t i) const {
-        if (program_.collective == Collective::broadcast) return contribution(program_.root, i);
+        const dsl::Contract contract = contract_of(program_.collective);
+        const std::uint64_t piece = options_.count / static_cast<std::uint64_t>(program_.ranks);
+        if (contract.exchanges())
+            return contribution(static_cast<Rank>(i / piece),
+                                static_cast<std::uint64_t>(program_.rank) * piece + i % piece);
+        if (contract.spreads()) return contribution(program_.root, i);
         std::uint64_t sum = 0;
         for (Rank rank = 0; rank < program_.ranks; ++rank) {
-            if (program_.collective == Collective::all_gather) {
-                const dsl::Rational begin(rank, program_.ranks), end(rank + 1, program_.ranks);
-                if (begin.offset(options_.count) <= i && i < end.offset(options_.count))
-                    return contribution(rank, i);
-            }
+            if (contract.gathers() && owns(rank, i)) return contribution(rank, i);
             sum += contribution(rank, i);
         }
         return sum;
@@ -177,9 +187,9 @@ class Simulated {
             case Op::Kind::copy:
             case Op::Kind::combine:
                 for (auto i = begin; i < end; ++i) {
-                    std::uint64_t result = area(op.operands[0])[i];
+                    std::uint64_t result = element(op.operands[0], i);
                     for (std::size_t operand = 1; operand < op.operands.size(); ++operand)
-                        result = folded(result, area(op.operands[operand])[i]);
+                        result = folded(result, element(op.operands[operand], i));
                     target[i] = result;
                     for (const AreaId other : op.also) area(other)[i] = result;
                 }
@@ -197,6 +207,7 @@ class Simulated {
     const RankProgram& program_;
     const SimulationOptions& options_;
     std::vector<std::uint64_t> offsets_;
+    std::uint64_t size_ = 0;  // of all buffers
     std::vector<Data> areas_;
     Data input_;
     std::vector<std::uint32_t> waits_;
@@ -206,7 +217,11 @@ class Simulated {
     std::vector<Simulated>* ranks_ = nullptr;
 
   public:
-    void start_in_place() { areas_[dsl::output_area] = areas_[dsl::input_area]; }
+    void start_in_place() {
+        const Data& input = areas_[dsl::input_area];
+        std::copy_n(input.begin(), options_.count,
+                    areas_[dsl::output_area].end() - std::ptrdiff_t(options_.count));
+    }
 };
 
 }  // namespace

@@ -36,8 +36,8 @@ std::vector<Mutation> mutations(const std::smatch& t) {
     if (arrow == "+>") all.push_back({"overwrites", region + " : " + source + " -> " + destination});
     if (arrow == "->") all.push_back({"combines", region + " : " + source + " +> " + destination});
     if (!chunk.empty() && chunk.find("block") == std::string::npos)
-        all.push_back(
-            {"chunk off by one", "x[" + chunk + " + 1] : " + source + " " + arrow + " " + destination});
+        all.push_back({"chunk off by one",
+                       region.substr(0, 2) + chunk + " + 1] : " + source + " " + arrow + " " + destination});
     all.push_back(
         {"destination off by one", region + " : " + source + " " + arrow + " " + destination + " + 1"});
     return all;
@@ -46,7 +46,7 @@ std::vector<Mutation> mutations(const std::smatch& t) {
 }  // namespace
 
 TEST_CASE("every transfer of the library, got wrong in every way, is refused with rank, chunk and line") {
-    const std::regex transfer(R"((x(?:\[([^\n]*)\])?) : ([^\n]+?) ([+-]>) ([^\n#]*[^\n# ]))");
+    const std::regex transfer(R"(([xy](?:\[([^\n]*)\])?) : ([^\n]+?) ([+-]>) ([^\n#]*[^\n# ]))");
     int checked = 0;
     for (const char* name : {"ring.sched", "direct.sched", "halving.sched", "binomial.sched"}) {
         const std::string text = library_file(name);
@@ -56,9 +56,9 @@ TEST_CASE("every transfer of the library, got wrong in every way, is refused wit
             std::smatch header;
             const std::string tail = text.substr(head);
             REQUIRE(std::regex_search(tail, header, std::regex(R"(algorithm (\w+) (\w+))")));
-            const auto collective = header[2] == "reduce_scatter" ? Collective::reduce_scatter
-                                    : header[2] == "all_gather"   ? Collective::all_gather
-                                                                  : Collective::broadcast;
+            const auto collective =
+                *std::find_if(std::begin(dsl::all_collectives), std::end(dsl::all_collectives),
+                              [&](Collective each) { return dsl::name_of(each) == header[2].str(); });
             for (const Mutation& mutation : mutations(*match)) {
                 std::string wrong = text;
                 wrong.replace(offset, static_cast<std::size_t>(match->length()), mutation.transfer);

@@ -118,21 +118,26 @@ std::vector<T> run(Communicator& comm, PlanChoice choice, std::uint64_t count, b
     const auto plan = comm.cached_plan(choice, count);
     const std::uint64_t whole = plan->elements_of_x(count);
     const auto own = static_cast<std::uint64_t>(comm.rank()) * count;
-    const bool scatters = choice.collective == Collective::reduce_scatter;
-    const bool gathers = choice.collective == Collective::all_gather;
-    const std::uint64_t sent = scatters ? whole : count, received = gathers ? whole : count;
+    const bool sends_part = plan->program().input() == dsl::Share::own;
+    const bool gets_part = plan->program().output() == dsl::Share::own;
+    const auto elements_of = [&](dsl::Share share) {
+        return share == dsl::Share::none ? 0 : share == dsl::Share::own ? count : whole;
+    };
+    const std::uint64_t sent = elements_of(plan->program().input()),
+                        received = elements_of(plan->program().output());
     const auto mine = values<T>(comm.rank(), sent);
-    if (!in_place) {
+    // In place needs both buffers: at a root alone, some have one.
+    if (!in_place || sent == 0 || received == 0) {
         Buffer<T> send(comm, place, mine), recv(comm, place, std::vector<T>(received, T{77}));
         comm.run(plan, send.data(), recv.data(), count);
         expect(std::equal(mine.begin(), mine.end(), send.data()), "the send buffer was written to");
         return std::vector<T>(recv.data(), recv.data() + received);
     }
     std::vector<T> both(std::max(sent, received), T{77});
-    std::copy(mine.begin(), mine.end(), both.begin() + static_cast<std::ptrdiff_t>(gathers ? own : 0));
+    std::copy(mine.begin(), mine.end(), both.begin() + static_cast<std::ptrdiff_t>(sends_part ? own : 0));
     Buffer<T> buffer(comm, place, both);
-    T* send = buffer.data() + (gathers ? own : 0);
-    T* recv = buffer.data() + (scatters ? own : 0);
+    T* send = buffer.data() + (sends_part ? own : 0);
+    T* recv = buffer.data() + (gets_part ? own : 0);
     comm.wait(comm.start(plan, send, recv, count));
     return std::vector<T>(recv, recv + received);
 }
@@ -197,13 +202,12 @@ std::unique_ptr<Communicator> join() {
 
 template <typename T>
 void check_type(Communicator& comm) {
-    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
-        check_collective<T>(comm, {.collective = Collective::all_reduce, .op = op}, {0, 1, 7, 1000});
-        check_collective<T>(comm, {.collective = Collective::reduce_scatter, .op = op}, {0, 1, 3, 257});
+    for (const Collective collective : dsl::all_collectives) {
+        const int root = contract_of(collective).has_root() ? comm.size() - 1 : 0;
+        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min})
+            if (contract_of(collective).combines() || op == ReduceOp::sum)
+                check_collective<T>(comm, {.collective = collective, .op = op, .root = root}, {0, 1, 7, 333});
     }
-    check_collective<T>(comm, {.collective = Collective::all_gather}, {0, 1, 5, 333});
-    check_collective<T>(comm, {.collective = Collective::broadcast, .root = comm.size() - 1},
-                        {0, 1, 2, 1000});
 }
 
 }  // namespace
@@ -308,8 +312,7 @@ TEST_CASE("buffers in the window, in private memory and in both give the same bi
     for (const int ranks : {2, 3, 4}) {
         const auto outcomes = run_ranks({ranks, {}, 120}, [](int) {
             const auto comm = join();
-            for (const auto collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                          Collective::all_gather, Collective::broadcast})
+            for (const Collective collective : dsl::all_collectives)
                 for (const std::uint64_t count : {1, 1000, 5003, 70001, 300007})
                     for (const auto executor : {ExecutorKind::interpreter, ExecutorKind::automatic}) {
                         PlanChoice choice{.collective = collective, .executor = executor};
@@ -348,10 +351,9 @@ TEST_CASE("memory inside hosts and messages between them, every collective, any 
                 setenv("HOCKET_HOST_ID", c.hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
                 const auto comm = join();
                 expect(comm->provider().find("tcp") != std::string::npos, "no messages: " + comm->provider());
-                for (const auto collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                              Collective::all_gather, Collective::broadcast}) {
-                    const PlanChoice choice{.collective = collective,
-                                            .root = collective == Collective::broadcast ? c.ranks - 1 : 0};
+                for (const Collective collective : dsl::all_collectives) {
+                    const bool has_root = contract_of(collective).has_root();
+                    const PlanChoice choice{.collective = collective, .root = has_root ? c.ranks - 1 : 0};
                     check_collective<float>(*comm, choice, {0, 1, 7, 1000, 70001});
                     for (const Place place : {Place::window, Place::mixed})
                         for (const bool in_place : {false, true})

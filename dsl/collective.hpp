@@ -1,0 +1,88 @@
+// The collectives. A row of this table is all that is said about one of them by name: who has what of its
+// data at the start, who must have what at the end, and whether values are combined on the way. The verifier
+// proves it; places, planner, runs, the C ABI and the tools read it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <stdexcept>
+#include <string_view>
+
+namespace hocket::dsl {
+
+using Rank = std::int32_t;
+
+// What a rank's buffer holds of the data x of a collective: nothing (nobody looks at the buffer), the rank's
+// own piece (x is then divided into one piece a rank, in the order of the ranks), or all of it.
+enum class Share : std::uint8_t { none, own, whole };
+
+// What a place of a rank's result holds: what was there in the input of the rank that had it; all ranks'
+// values of that place, combined; or, in piece s, what rank s had in the piece of the rank whose result it
+// is.
+enum class Effect : std::uint8_t { copies, combines, exchanges };
+
+// ROW(name, what the send buffers hold at the start: the root's, the others',
+//           what the receive buffers hold at the end: the root's, the others', effect)
+#define HOCKET_COLLECTIVES(ROW)                           \
+    ROW(all_reduce, whole, whole, whole, whole, combines) \
+    ROW(reduce_scatter, whole, whole, own, own, combines) \
+    ROW(all_gather, own, own, whole, whole, copies)       \
+    ROW(broadcast, whole, none, whole, whole, copies)
+
+enum class Collective : std::uint8_t {
+#define HOCKET_ROW(name, ...) name,
+    HOCKET_COLLECTIVES(HOCKET_ROW)
+#undef HOCKET_ROW
+};
+
+inline constexpr Collective all_collectives[] = {
+#define HOCKET_ROW(name, ...) Collective::name,
+    HOCKET_COLLECTIVES(HOCKET_ROW)
+#undef HOCKET_ROW
+};
+
+struct Shares {
+    Share root, others;
+    constexpr Share of(bool is_root) const { return is_root ? root : others; }
+    constexpr bool has(Share share) const { return root == share || others == share; }
+    constexpr bool differ() const { return root != others; }
+};
+
+struct Contract {
+    std::string_view name;
+    Shares input, output;
+    Effect effect;
+
+    constexpr bool combines() const { return effect == Effect::combines; }
+    constexpr bool exchanges() const { return effect == Effect::exchanges; }
+
+    // One rank's buffers differ from all others'.
+    constexpr bool has_root() const { return input.differ() || output.differ(); }
+    // The data come from the root, or go to it.
+    constexpr bool spreads() const { return input.differ(); }
+    constexpr bool concentrates() const { return output.differ(); }
+    // x is divided by rank: the count that the collective's function takes is one piece's.
+    constexpr bool is_by_rank() const { return scatters() || gathers() || exchanges(); }
+    constexpr bool scatters() const { return output.has(Share::own); }
+    constexpr bool gathers() const { return input.has(Share::own); }
+};
+
+// Throws std::logic_error for a number that is no collective's.
+constexpr Contract contract_of(Collective collective) {
+    constexpr Contract rows[] = {
+#define HOCKET_ROW(name, in_root, in_others, out_root, out_others, effect) \
+    {#name, {Share::in_root, Share::in_others}, {Share::out_root, Share::out_others}, Effect::effect},
+        HOCKET_COLLECTIVES(HOCKET_ROW)
+#undef HOCKET_ROW
+    };
+    if (static_cast<std::size_t>(collective) >= std::size(rows))
+        throw std::logic_error("a collective that the table does not have");
+    return rows[static_cast<std::size_t>(collective)];
+}
+
+constexpr std::string_view name_of(Collective collective) {
+    return contract_of(collective).name;
+}
+
+}  // namespace hocket::dsl
