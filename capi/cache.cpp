@@ -1,11 +1,10 @@
 // hkt_cache_*: arguments checked and translated, no more.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <filesystem>
 
+#include "capi/growth.hpp"
 #include "capi/handles.hpp"
 #include "runtime/cache/environment.hpp"
 #include "runtime/engine/cache_peers.hpp"
@@ -32,14 +31,6 @@ cache::Cache& opened(const hkt_cache* handle, const char* function) {
 void check_array(const void* array, std::size_t count, const char* function, const char* name) {
     if (array == nullptr && count > 0)
         capi::refuse(fmt::format("{}: {} is null, but the count is {}", function, name, count));
-}
-
-// A caller built with another header knows fewer fields, or more.
-template <typename Struct>
-void fill(Struct* to, std::size_t size, const Struct& from, const char* function) {
-    if (to == nullptr) capi::refuse(fmt::format("{}: the place for the answer is null", function));
-    std::memset(static_cast<void*>(to), 0, size);
-    std::memcpy(static_cast<void*>(to), &from, std::min(size, sizeof from));
 }
 
 std::string text_of(const char* value) {
@@ -76,9 +67,6 @@ void take_functions(const hkt_cache_options& given, cache::CacheOptions& options
 }
 
 void check(const hkt_cache_options& given) {
-    if (given.size != sizeof given)
-        capi::refuse(fmt::format("hkt_cache_options.size is {}, not {}; start from HKT_CACHE_OPTIONS_INIT",
-                                 given.size, sizeof given));
     if (given.source != nullptr && given.read != nullptr)
         capi::refuse(
             "hkt_cache_options has both a source and a read function: samples come from one of them");
@@ -156,8 +144,7 @@ hkt_status hkt_cache_open(const hkt_cache_options* options, hkt_cache** cache) {
     return capi::guarded(nullptr, [&] {
         if (cache == nullptr) capi::refuse("hkt_cache_open: cache is null; give it a place for the cache");
         *cache = nullptr;
-        const hkt_cache_options defaults = HKT_CACHE_OPTIONS_INIT;
-        const hkt_cache_options& given = options == nullptr ? defaults : *options;
+        const hkt_cache_options given = capi::read_options(options);
         const auto make = [&] {
             check(given);
             return open_cache(given);
@@ -268,6 +255,7 @@ hkt_status hkt_cache_flush(hkt_cache* cache) {
 hkt_status hkt_cache_get_stats(hkt_cache* cache, hkt_cache_stats* stats, size_t size) {
     return capi::guarded(nullptr, [&] {
         const cache::Cache& of = opened(cache, "hkt_cache_get_stats");
+        const capi::Place place(stats, size);
         const cache::Cache::Stats now = of.stats();
         const cache::Counters& counts = *now.counters;
         Texts& texts = own_texts();
@@ -308,7 +296,7 @@ hkt_status hkt_cache_get_stats(hkt_cache* cache, hkt_cache_stats* stats, size_t 
             .trouble = texts.trouble.c_str(),
             .damage = texts.damage.c_str(),
         };
-        fill(stats, size, answer, "hkt_cache_get_stats");
+        place.write(answer);
         return HKT_SUCCESS;
     });
 }
@@ -317,6 +305,7 @@ hkt_status hkt_cache_verify(hkt_cache* cache, int (*progress)(void* context, uin
                             void* context, hkt_cache_verification* verification, size_t size) {
     return capi::guarded(nullptr, [&] {
         cache::Cache& of = opened(cache, "hkt_cache_verify");
+        const capi::Place place(verification, size);
         const auto go_on = [&](std::uint64_t done, std::uint64_t all) {
             return progress == nullptr || progress(context, done, all) == 0;
         };
@@ -326,7 +315,7 @@ hkt_status hkt_cache_verify(hkt_cache* cache, int (*progress)(void* context, uin
         for (const std::string& finding : found.findings) findings += finding + "\n";
         const hkt_cache_verification answer = {found.segments,     found.records,     found.bytes,
                                                found.bad_segments, found.bad_records, findings.c_str()};
-        fill(verification, size, answer, "hkt_cache_verify");
+        place.write(answer);
         return HKT_SUCCESS;
     });
 }

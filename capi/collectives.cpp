@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "capi/growth.hpp"
 #include "capi/handles.hpp"
 #include "dsl/compile.hpp"
 
@@ -152,17 +153,13 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
             capi::refuse(fmt::format("the collective is {}; it must be an hkt_collective", which));
         engine::PlanChoice choice{.collective = static_cast<Collective>(which), .type = type_of(type)};
         if (contract_of(choice.collective).combines()) choice.op = op_of(op);
-        if (options != nullptr) {
-            if (options->size < sizeof(hkt_plan_options) || options->size > 4096)
-                capi::refuse(fmt::format("hkt_plan_options.size is {}; start from HKT_PLAN_OPTIONS_INIT",
-                                         options->size));
-            if (options->executor < HKT_EXECUTOR_DEFAULT || options->executor > HKT_EXECUTOR_INTERPRETER)
-                capi::refuse(fmt::format("hkt_plan_options.executor is {}; it must be an hkt_executor",
-                                         options->executor));
-            if (options->schedule != nullptr) choice.schedule = options->schedule;
-            choice.root = options->root;
-            choice.executor = static_cast<engine::ExecutorKind>(options->executor);
-        }
+        const hkt_plan_options given = capi::read_options(options);
+        if (given.executor < HKT_EXECUTOR_DEFAULT || given.executor > HKT_EXECUTOR_INTERPRETER)
+            capi::refuse(
+                fmt::format("hkt_plan_options.executor is {}; it must be an hkt_executor", given.executor));
+        if (given.schedule != nullptr) choice.schedule = given.schedule;
+        choice.root = given.root;
+        choice.executor = static_cast<engine::ExecutorKind>(given.executor);
         auto made = std::make_unique<hkt_plan>();
         made->comm = comm;
         made->collective = choice.collective;

@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
-#include <cstddef>
-#include <cstring>
 #include <string_view>
 
+#include "capi/growth.hpp"
 #include "capi/handles.hpp"
 
 using namespace hocket;
@@ -16,32 +15,27 @@ engine::ExecutorKind executor_of(std::int32_t value) {
     return static_cast<engine::ExecutorKind>(value);
 }
 
-engine::Choices choices_of(const hkt_comm_options* given) {
+engine::Choices choices_of(const hkt_comm_options& given) {
     engine::Choices choices;
-    if (given == nullptr) return choices;
-    // A caller built with an older header passes fewer fields, one with a newer header more.
-    if (given->size < offsetof(hkt_comm_options, timeout_ms) + sizeof given->timeout_ms || given->size > 4096)
-        capi::refuse(
-            fmt::format("hkt_comm_options.size is {}; start from HKT_COMM_OPTIONS_INIT", given->size));
     const auto text = [](const char* value) {
         return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
     };
-    if (given->rank < -1 || given->world_size < 0)
+    if (given.rank < -1 || given.world_size < 0)
         capi::refuse(
             fmt::format("hkt_comm_options asks for rank {} of {}; ranks are 0 to world_size - 1, and -1 and "
                         "0 mean RANK and WORLD_SIZE",
-                        given->rank, given->world_size));
-    if (given->rank >= 0) choices.rank = given->rank;
-    if (given->world_size > 0) choices.world_size = given->world_size;
-    if (given->master_port != 0) choices.master_port = given->master_port;
-    choices.master_addr = text(given->master_addr);
-    choices.secret = text(given->secret);
-    choices.provider = text(given->provider);
-    choices.topology = text(given->topology);
-    choices.schedule = text(given->schedule);
-    choices.schedule_path = text(given->schedule_path);
-    choices.executor = executor_of(given->executor);
-    if (given->timeout_ms != 0) choices.timeout = std::chrono::milliseconds(given->timeout_ms);
+                        given.rank, given.world_size));
+    if (given.rank >= 0) choices.rank = given.rank;
+    if (given.world_size > 0) choices.world_size = given.world_size;
+    if (given.master_port != 0) choices.master_port = given.master_port;
+    choices.master_addr = text(given.master_addr);
+    choices.secret = text(given.secret);
+    choices.provider = text(given.provider);
+    choices.topology = text(given.topology);
+    choices.schedule = text(given.schedule);
+    choices.schedule_path = text(given.schedule_path);
+    choices.executor = executor_of(given.executor);
+    if (given.timeout_ms != 0) choices.timeout = std::chrono::milliseconds(given.timeout_ms);
     return choices;
 }
 
@@ -55,7 +49,7 @@ hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm) {
             capi::refuse("hkt_comm_create: comm is null; give it a place for the communicator");
         *comm = nullptr;
         auto made = std::make_unique<hkt_comm>();
-        made->engine = engine::Communicator::create(engine::resolve(choices_of(options)));
+        made->engine = engine::Communicator::create(engine::resolve(choices_of(capi::read_options(options))));
         *comm = made.release();
         return HKT_SUCCESS;
     });

@@ -36,6 +36,16 @@
  *   Threads     Handles of different communicators are independent. Calls on one communicator may
  *               come from several threads and are serialised inside it.
  *   Deadlines   Nothing waits for ever. See hkt_comm_options.timeout_ms.
+ *   Structs     A struct that may grow comes with its size: options begin with it, and a function that fills
+ *               a struct in takes it as an argument. It is the struct's sizeof in the calling program, and
+ *               says how much of the struct that program knows. One rule holds for all of them:
+ *               A smaller size than this library's is an older program's. Options that it does not know have
+ *               their defaults, and of an answer no more than the size is written.
+ *               A larger size is a newer program's. Of options, the bytes that this library does not know
+ *               must be 0; else the program asks for an option that the library does not have, which is
+ *               HKT_ERROR_INVALID_ARGUMENT. Of an answer, these bytes become 0.
+ *               A size below that of the struct's first version, or above 4096, is
+ *               HKT_ERROR_INVALID_ARGUMENT. hkt_sample has no size, and never grows.
  *   Strings     Returned strings belong to Hocket. Their life time is given where they are returned.
  */
 #ifndef HOCKET_H
@@ -470,7 +480,7 @@ typedef struct hkt_cache_stats {
     const char* damage;
 } hkt_cache_stats;
 
-/* size: sizeof(hkt_cache_stats), so that it can grow. */
+/* size: sizeof(hkt_cache_stats). Errors: INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_cache_get_stats(hkt_cache* cache, hkt_cache_stats* stats, size_t size);
 
 /* What reading and checking every record on the disk found. */

@@ -1,0 +1,123 @@
+// How the structs of hocket.h grow. All of them are read and written by the one rule that hocket.h states
+// ("Structs"): the caller's size says how much of the struct the caller knows.
+//
+// A new field comes at the end, and 0 is its default: then an older program leaves it alone, and a newer one
+// that does not use it still works with an older library.
+#pragma once
+
+#include <cstddef>
+
+#include "capi/hocket.h"
+
+namespace hocket::capi {
+
+// What is published of a struct: its name; the size that its first version had; and, where callers fill it
+// in, what its fields are by default. A program with a smaller size than the first cannot exist.
+template <typename Struct>
+struct Published;
+
+// Sizes above this are taken for memory that was never set. No struct of hocket.h comes near it.
+constexpr std::size_t largest_struct = 4096;
+
+namespace growth {
+
+// Throws Error(invalid_argument) unless it can be the size of a published struct. `cure` ends the message.
+void check_size(std::size_t size, std::size_t first, const char* name, const char* cure);
+
+// Throws Error(invalid_argument) if the place for an answer is null.
+void check_place(const void* to, const char* name);
+
+// Overwrites what the caller knows of `options`, which holds the defaults. Throws Error(invalid_argument) if
+// the caller sets what lies behind `known`, the size that this library knows.
+void take(void* options, std::size_t known, const void* given, std::size_t size, const char* name);
+
+// Writes `size` bytes: of the answer what the caller knows, and zeros for what this library does not know.
+void give(void* to, std::size_t size, const void* answer, std::size_t known);
+
+}  // namespace growth
+
+// The caller's options, as the struct that this library knows. A null pointer gives the defaults.
+template <typename Options>
+Options read_options(const Options* given) {
+    using Known = Published<Options>;
+    Options options = Known::defaults;
+    if (given == nullptr) return options;
+    growth::check_size(given->size, Known::first_size, Known::name, Known::cure);
+    growth::take(&options, sizeof options, given, given->size, Known::name);
+    options.size = sizeof options;
+    return options;
+}
+
+// The caller's place for an answer. It is checked before the work for the answer begins.
+template <typename Answer>
+class Place {
+  public:
+    Place(Answer* to, std::size_t size) : to_(to), size_(size) {
+        using Known = Published<Answer>;
+        growth::check_place(to, Known::name);
+        growth::check_size(size, Known::first_size, Known::name, Known::cure);
+    }
+
+    void write(const Answer& answer) const { growth::give(to_, size_, &answer, sizeof answer); }
+
+  private:
+    Answer* to_;
+    std::size_t size_;
+};
+
+// ---- The structs ---------------------------------------------------------------------------------------
+// `last_field` is today's. A struct may not end in padding: a field that comes to lie there would hold
+// whatever an older program has left in its padding.
+#define HKT_SIZE_UP_TO(Struct, field) (offsetof(Struct, field) + sizeof(Struct::field))
+#define HKT_ENDS_WITH(Struct, last_field)                                \
+    static_assert(HKT_SIZE_UP_TO(Struct, last_field) == sizeof(Struct)); \
+    static_assert(sizeof(Struct) <= largest_struct)
+
+HKT_ENDS_WITH(hkt_comm_options, timeout_ms);
+HKT_ENDS_WITH(hkt_plan_options, executor);
+HKT_ENDS_WITH(hkt_cache_options, timeout_ms);
+HKT_ENDS_WITH(hkt_cache_stats, damage);
+HKT_ENDS_WITH(hkt_cache_verification, findings);
+
+template <>
+struct Published<hkt_comm_options> {
+    static constexpr const char* name = "hkt_comm_options.size";
+    static constexpr const char* cure = "start from HKT_COMM_OPTIONS_INIT";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_comm_options, timeout_ms);
+    static constexpr hkt_comm_options defaults = HKT_COMM_OPTIONS_INIT;
+};
+
+template <>
+struct Published<hkt_plan_options> {
+    static constexpr const char* name = "hkt_plan_options.size";
+    static constexpr const char* cure = "start from HKT_PLAN_OPTIONS_INIT";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_plan_options, executor);
+    static constexpr hkt_plan_options defaults = HKT_PLAN_OPTIONS_INIT;
+};
+
+template <>
+struct Published<hkt_cache_options> {
+    static constexpr const char* name = "hkt_cache_options.size";
+    static constexpr const char* cure = "start from HKT_CACHE_OPTIONS_INIT";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_cache_options, timeout_ms);
+    static constexpr hkt_cache_options defaults = HKT_CACHE_OPTIONS_INIT;
+};
+
+template <>
+struct Published<hkt_cache_stats> {
+    static constexpr const char* name = "the size of the hkt_cache_stats";
+    static constexpr const char* cure = "pass sizeof(hkt_cache_stats)";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_cache_stats, trouble);
+};
+
+template <>
+struct Published<hkt_cache_verification> {
+    static constexpr const char* name = "the size of the hkt_cache_verification";
+    static constexpr const char* cure = "pass sizeof(hkt_cache_verification)";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_cache_verification, findings);
+};
+
+#undef HKT_ENDS_WITH
+#undef HKT_SIZE_UP_TO
+
+}  // namespace hocket::capi
