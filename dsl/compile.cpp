@@ -134,10 +134,10 @@ FileState state_of(const std::string& path) {
 // What checks on one topology share. Its library holds no file beside the folders' but the schedule's own and
 // the topology's: what is found there for a schedule does not depend on what was asked for before.
 struct Planner::Site {
-    Site(const PlanRequest& request, FileState state)
+    Site(const PlanRequest& request, FileState state, const Library& library_of_all)
         : schedule_file(state),
           deadline(request.deadline),
-          library(request.search_path),
+          library(library_of_all),
           topology(find_topology(library, request.topology, request.ranks)),
           proofs(library, topology, deadline),
           choices(library, topology, proofs, deadline) {}
@@ -227,11 +227,20 @@ class Checked : public CheckedSchedule {
 
 }  // namespace
 
+Planner::Planner(std::vector<std::string> search_path, const Library& library) {
+    libraries_.emplace(std::move(search_path), library);
+}
+
+const Library& Planner::library(const std::vector<std::string>& search_path) {
+    return libraries_.try_emplace(search_path, search_path).first->second;
+}
+
 std::unique_ptr<CheckedSchedule> Planner::check(const PlanRequest& request) {
     const std::string file = file_of(request.schedule);
     const FileState state = state_of(file);
     std::shared_ptr<Site>& site = sites_[{request.search_path, request.topology, request.ranks, file}];
-    if (!site || site->schedule_file != state) site = std::make_shared<Site>(request, state);
+    if (!site || site->schedule_file != state)
+        site = std::make_shared<Site>(request, state, library(request.search_path));
     try {
         return std::make_unique<Checked>(site, request);
     } catch (const DiagnosticError&) {

@@ -57,6 +57,10 @@ class CheckedSchedule {
 // schedule names again when it has changed. Not thread-safe; what it returns is, and may outlive it.
 class Planner {
   public:
+    Planner() = default;
+    // `library` is what was read of `search_path`, and of further files: they are not read again.
+    Planner(std::vector<std::string> search_path, const Library& library);
+
     // Throws like check_schedule.
     std::unique_ptr<CheckedSchedule> check(const PlanRequest& request);
 
@@ -64,6 +68,9 @@ class Planner {
 
   private:
     using Key = std::tuple<std::vector<std::string>, std::string, Rank, std::string>;
+    const Library& library(const std::vector<std::string>& search_path);
+
+    std::map<std::vector<std::string>, Library> libraries_;  // by search path; each site has its copy
     std::map<Key, std::shared_ptr<Site>> sites_;  // by search path, topology, ranks, and schedule's file
 };
 

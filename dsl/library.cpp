@@ -129,7 +129,7 @@ Library::Library(const std::vector<std::string>& search_path) : search_path_(sea
 }
 
 const ast::File& Library::add(const std::string& path, std::string text, bool first) {
-    auto entry = std::make_unique<Entry>();
+    auto entry = std::make_shared<Entry>();
     entry->source = {path, std::move(text)};
     entry->tree = parse(entry->source);
     reject_duplicates(entry->tree);

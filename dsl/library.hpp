@@ -19,7 +19,8 @@ class ReadError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Owns source texts and syntax trees; spans and nodes are valid as long as it lives. Not thread-safe.
+// Owns source texts and syntax trees; spans and nodes are valid as long as it lives. A copy costs little: it
+// has what was read in common with the first, and what it loads itself is its own. Not thread-safe.
 class Library {
   public:
     // All *.sched files of the folders, and of their topologies/ folders, are at hand, the first folder
@@ -57,9 +58,9 @@ class Library {
     };
     const ast::File& add(const std::string& path, std::string text, bool first);
 
-    std::vector<std::unique_ptr<Entry>> files_;       // in order of precedence
-    std::map<std::string, const ast::File*> loaded_;  // by path
-    std::map<std::string, SourceFile> references_;    // what was asked for, by its text: spans point into it
+    std::vector<std::shared_ptr<const Entry>> files_;  // in order of precedence
+    std::map<std::string, const ast::File*> loaded_;   // by path
+    std::map<std::string, SourceFile> references_;     // what was asked for, by its text: spans point into it
     std::vector<std::string> search_path_, broken_;
 };
 

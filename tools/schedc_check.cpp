@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <optional>
 #include <set>
 
 #include "dsl/bind.hpp"
@@ -81,7 +82,7 @@ class Checker {
 
   private:
     void check_file(const std::string& path) {
-        Library library(options_.search_path);
+        Library library = folders();
         const ast::File& file = library.load(path);
         if (file.algorithms.empty() && file.schedules.empty() && file.topologies.empty())
             throw NotFoundError(path + ": error: the file defines nothing");
@@ -90,8 +91,14 @@ class Checker {
         if (topologies.empty())
             for (const ast::TopologyDefinition& topology : file.topologies)
                 topologies.push_back(path + ":" + topology.name.text);
-        for (const ast::Schedule& schedule : file.schedules) check(path, schedule, topologies);
+        for (const ast::Schedule& schedule : file.schedules) check(path, schedule, topologies, library);
         for (const ast::TopologyDefinition& topology : file.topologies) check(path, topology, library);
+    }
+
+    // All files beside those that are checked: read once, for all checks.
+    const Library& folders() {
+        if (!folders_) folders_.emplace(options_.search_path);
+        return *folders_;
     }
 
     void check(const std::string& path, const ast::Algorithm& algorithm, const Library& library) {
@@ -112,14 +119,14 @@ class Checker {
     }
 
     // On the topologies that the user or the file names, else on a set of small ones.
-    void check(const std::string& path, const ast::Schedule& schedule,
-               const std::vector<std::string>& named) {
+    void check(const std::string& path, const ast::Schedule& schedule, const std::vector<std::string>& named,
+               const Library& library) {
         guarded([&] {
             std::string done;
             std::string refusal;
             for (const std::string& topology : named.empty() ? topologies_for(schedule) : named) {
                 try {
-                    check_on(path, schedule, topology);
+                    check_on(path, schedule, topology, library);
                     done += (done.empty() ? "" : " ") + topology;
                 } catch (const ConditionError& error) {
                     // An algorithm that the schedule names doesn't run on such a group: nothing to check.
@@ -158,16 +165,20 @@ class Checker {
 
     Deadline deadline() const { return Deadline(std::chrono::duration<double>(options_.timeout)); }
 
-    void check_on(const std::string& path, const ast::Schedule& schedule, const std::string& topology) const {
+    void check_on(const std::string& path, const ast::Schedule& schedule, const std::string& topology,
+                  const Library& library) {
+        // Another file, that of the topology, has to be loaded before the schedule's.
+        const std::string file = file_of(topology);
+        Planner planner(options_.search_path, file.empty() || file == path ? library : folders());
         PlanRequest request{
             schedule.collective, path + ":" + schedule.name.text, topology, options_.search_path, 0, 0};
         request.deadline = deadline();
-        const auto checked = check_schedule(request);
+        const auto checked = planner.check(request);
         if (!contract_of(schedule.collective).has_root()) return;
         for (const Rank root : {checked->levels().ranks() / 2, checked->levels().ranks() - 1}) {
             request.root = root;
             request.deadline = deadline();
-            check_schedule(request);
+            planner.check(request);
         }
     }
 
@@ -203,6 +214,7 @@ class Checker {
     }
 
     const CheckOptions& options_;
+    std::optional<Library> folders_;
     int right_ = 0, wrong_ = 0;
     std::set<std::string> said_;
 };

@@ -84,6 +84,28 @@ TEST_CASE("a schedule's file that has changed is read again, and is nothing to o
     CHECK(explain(before->project(0)) == text);
 }
 
+TEST_CASE("the folders are read once, whatever is planned") {
+    const test::TemporaryFolder folder;
+    folder.write("mine.sched", all_gather_by_ring);
+    folder.write("ring.sched",
+                 "algorithm ring all_gather(x) over g {\n"
+                 "    for s in 0 ..< g.size - 1   each r in g   x[r - s] : r -> r + 1\n"
+                 "}\n");
+    const test::TemporarySchedule other(all_gather_by_ring);
+    dsl::Planner planner;
+    const auto check = [&](const std::string& schedule, const char* topology) {
+        auto request = test::request(Collective::all_gather, schedule, topology);
+        request.search_path = {folder.path()};
+        return planner.check(request)->fingerprint();
+    };
+    const std::uint64_t on_4 = check("mine", "4"), on_6 = check("mine", "6");
+    folder.write("ring.sched", "this is no schedule");
+    CHECK(check("mine", "2x3") == on_6);
+    CHECK(check(other.path(), "4") == on_4);
+    write(other.path(), all_gather_by_ring + "\n");
+    CHECK(check(other.path(), "4") == on_4);
+}
+
 TEST_CASE("planning ends at its deadline, and what it had begun is done anew") {
     dsl::Planner planner;
     for (const char* schedule : {"", "direct", "blueconnect"}) {

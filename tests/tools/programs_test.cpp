@@ -1,4 +1,6 @@
 // The programs as users meet them first: their help, and installed in another place.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -57,6 +59,25 @@ TEST_CASE("nothing fails because stderr cannot be written") {
         CHECK(right.exit_code == 0);
         CHECK_THAT(right.out, Contains("Out of bounds values : 0 OK"));
     }
+}
+
+TEST_CASE("schedc check reads the folders of schedules once, whatever it checks") {
+    // What is read a second time is never written: opening it would wait.
+    const std::filesystem::path folder = std::filesystem::path(HOCKET_TEST_FOLDER) / "read_once";
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+    REQUIRE(mkfifo((folder / "once.sched").c_str(), 0600) == 0);
+    const std::string schedules = HOCKET_TEST_SCHEDULES;
+    const auto checked = hocket::test::run(
+        {"sh", "-c",
+         "cat " + schedules + "/ring.sched >" + (folder / "once.sched").string() +
+             " & HOCKET_SCHEDULE_PATH=" + folder.string() + " exec timeout 15 " + HOCKET_SCHEDC + " check " +
+             schedules + "/ring.sched " + schedules + "/binomial.sched"},
+        20s);
+    CAPTURE(checked.out, checked.err);
+    CHECK(checked.exit_code == 0);
+    CHECK_THAT(checked.out, Contains("schedule ring all_reduce") && Contains("binomial broadcast"));
+    std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("schedc names the types and operators there are") {
