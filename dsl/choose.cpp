@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -22,14 +23,19 @@ constexpr double step_limit = 1 << 17;  // of graphs that are laid out for an es
 
 using Algorithms = std::vector<const ast::Algorithm*>;
 
+using Graph = std::shared_ptr<const StepGraph>;
+
 // The estimate of a schedule or algorithm on a topology, of which `own` is the root's part. From all its
-// steps, or, where they would be too many, from the root's own.
+// steps, which `whole` gets if it is not null, or, where they would be too many, from the root's own.
 Estimate estimate_of(const StepGraph& own, const Runnable& runnable, const Library& library,
-                     const Topology& topology, Rank root, const Chooser& chooser, const Deadline& deadline) {
+                     const Topology& topology, Rank root, const Chooser& chooser, const Deadline& deadline,
+                     Graph* whole = nullptr) {
     if (double(own.steps.size()) * topology.ranks() / 2 > step_limit) return {own, topology, root, deadline};
-    const StepGraph whole =
-        elaborate(runnable, library, topology, {root, std::nullopt, chooser, {}, deadline});
-    return {whole, topology, std::nullopt, deadline};
+    auto graph = std::make_shared<const StepGraph>(
+        elaborate(runnable, library, topology, {root, std::nullopt, chooser, {}, deadline}));
+    Estimate estimate(*graph, topology, std::nullopt, deadline);
+    if (whole) *whole = std::move(graph);
+    return estimate;
 }
 
 }  // namespace
@@ -237,6 +243,7 @@ struct Choices::Candidate {
     Chooser chooser;
     std::size_t detours;  // strands and choices: of two that take as long, the plainer one is taken
     double seconds, busiest_link;
+    Graph whole = nullptr;  // for the proof, if it was laid out just now
 };
 
 Choices::Choices(Library& library, const Topology& topology, Proofs& proofs, const Deadline& deadline)
@@ -270,6 +277,7 @@ Choices::Field& Choices::field(Collective collective, Rank root) {
 // Those that can run on the topology, the best first.
 std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) {
     std::vector<Candidate> result;
+    double best = std::numeric_limits<double>::infinity();
     for (const auto& [runnable, known] : field.entrants) {
         try {
             Candidate candidate{&runnable, chooser(runnable, field.root, bytes, known), 0, 0.0, 0.0};
@@ -280,13 +288,18 @@ std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) 
             for (const Choice& choice : own.choices) algorithms.push_back(choice.algorithm);
             auto estimate = known->estimates.find(algorithms);
             if (estimate == known->estimates.end())
-                estimate = known->estimates
-                               .emplace(algorithms, estimate_of(own, runnable, library_, topology_,
-                                                                field.root, candidate.chooser, deadline_))
-                               .first;
+                estimate =
+                    known->estimates
+                        .emplace(algorithms, estimate_of(own, runnable, library_, topology_, field.root,
+                                                         candidate.chooser, deadline_, &candidate.whole))
+                        .first;
             candidate.seconds = estimate->second.seconds(bytes, deadline_);
             candidate.busiest_link = estimate->second.busiest_link();
+            best = std::min(best, candidate.seconds);
             result.push_back(std::move(candidate));
+            // Of those that can no longer be the choice graphs would only take memory.
+            for (Candidate& known : result)
+                if (known.seconds > best * alike) known.whole = nullptr;
         } catch (const DiagnosticError&) {  // it doesn't run on this topology
         }
     }
@@ -303,15 +316,16 @@ std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) 
     return result;
 }
 
-std::optional<std::uint64_t> Choices::fingerprint_if_right(const Candidate& candidate, Rank root) {
+std::optional<Proofs::Proof> Choices::proof_if_right(const Candidate& candidate, Rank root) {
     try {
-        return proofs_.prove(*candidate.runnable, root, candidate.chooser).fingerprint;
+        return proofs_.prove(*candidate.runnable, root, candidate.chooser, candidate.whole);
     } catch (const DiagnosticError&) {
         return std::nullopt;
     }
 }
 
-const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t bytes) {
+const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t bytes,
+                                std::optional<Proofs::Proof>* proof) {
     if (bytes == 0) bytes = usual_bytes;
     Field& field = this->field(collective, root);
     if (const auto known = field.chosen.find(bytes); known != field.chosen.end()) return known->second;
@@ -323,12 +337,14 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
         return std::llround(a.seconds * 1e9) < std::llround(b.seconds * 1e9);
     });
     for (const Candidate& candidate : all) {
-        const bool first = chosen.name.empty() && fingerprint_if_right(candidate, root);
+        auto proved = chosen.name.empty() ? proof_if_right(candidate, root) : std::nullopt;
+        const bool first = proved.has_value();
         chosen.why += fmt::format(" {} {}{},", candidate.runnable->name, text_of_time(candidate.seconds),
                                   first || !chosen.name.empty() ? "" : " (wrong here)");
         if (first) {
             chosen.name = candidate.runnable->name;
             chosen.seconds = candidate.seconds;
+            if (proof) *proof = std::move(proved);
         }
     }
     if (chosen.name.empty())
@@ -347,8 +363,8 @@ std::vector<std::string> Choices::names(Collective collective, Rank root, std::u
     std::set<std::uint64_t> known;
     for (const Candidate& candidate :
          candidates(field(collective, root), double(bytes ? bytes : usual_bytes)))
-        if (const auto fingerprint = fingerprint_if_right(candidate, root);
-            fingerprint && known.insert(*fingerprint).second)
+        if (const auto proof = proof_if_right(candidate, root);
+            proof && known.insert(proof->fingerprint).second)
             names.push_back(candidate.runnable->name);
     return names;
 }

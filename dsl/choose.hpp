@@ -31,8 +31,9 @@ class Choices {
     // Of all schedules of the collective in the library that run on the topology, with their parameters'
     // defaults, and of all its algorithms over all ranks, the one with the lowest estimate for `bytes` of x
     // (0: 1 MiB) that is right. Throws DiagnosticError if there is none. Valid until it is asked about
-    // another root.
-    const Chosen& schedule(Collective collective, Rank root, std::uint64_t bytes);
+    // another root. `proof`, if not null, gets its proof, unless the choice is known from before.
+    const Chosen& schedule(Collective collective, Rank root, std::uint64_t bytes,
+                           std::optional<Proofs::Proof>* proof = nullptr);
 
     // The names of all that schedule() chooses among, its choice first, then by estimate. Right ones only,
     // and of those that come to the same steps one.
@@ -52,7 +53,7 @@ class Choices {
     Chooser chooser(const Runnable& runnable, Rank root, double bytes, std::shared_ptr<Known> known);
     Field& field(Collective collective, Rank root);
     std::vector<Candidate> candidates(Field& field, double bytes);
-    std::optional<std::uint64_t> fingerprint_if_right(const Candidate& candidate, Rank root);
+    std::optional<Proofs::Proof> proof_if_right(const Candidate& candidate, Rank root);
 
     Library& library_;
     const Topology& topology_;

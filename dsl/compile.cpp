@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "dsl/bind.hpp"
@@ -169,14 +170,17 @@ class Checked : public CheckedSchedule {
             throw DiagnosticError(Span(),
                                   fmt::format("there is no root {}: ranks are 0 to {}", root_, ranks - 1));
         std::string schedule = request.schedule;
+        std::optional<Proofs::Proof> proof;
         if (schedule.empty()) {
-            const Chosen chosen = site_->choices.schedule(request.collective, root_, request.bytes);
+            const Chosen chosen = site_->choices.schedule(request.collective, root_, request.bytes, &proof);
             schedule = chosen.name;
             choices_.push_back(chosen.why);
         }
         runnable_ = find_runnable(site_->library, schedule, request.collective);
-        proof_ =
-            site_->proofs.prove(runnable_, root_, site_->choices.chooser(runnable_, root_, request.bytes));
+        if (!proof)
+            proof = site_->proofs.prove(runnable_, root_,
+                                        site_->choices.chooser(runnable_, root_, request.bytes));
+        proof_ = std::move(*proof);
         for (const Choice& choice : proof_.choices)
             choices_.push_back(location_of(choice.call) + ": " + choice.text);
     }

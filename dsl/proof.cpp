@@ -66,7 +66,8 @@ Proofs::Algorithms Proofs::algorithms_of(const std::vector<Choice>& choices) {
     return algorithms;
 }
 
-Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& choose) {
+Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& choose,
+                            std::shared_ptr<const StepGraph> laid_out) {
     auto& proved = proved_[{runnable.schedule, runnable.algorithm, runnable.name, root}];
     if (!proved.empty()) {
         // One rank's steps are enough to hear what is chosen this time.
@@ -75,37 +76,30 @@ Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& 
             Proved& known = entry->second;
             if (auto graph = known.graph.lock()) return {graph, known.fingerprint, std::move(own.choices)};
             // What is laid out again was proved if it is the same.
-            StepGraph again = lay_out(runnable, {root, std::nullopt, chooser_of(own.choices), {}, deadline_});
-            if (fingerprint(again) == known.fingerprint)
+            auto again = lay_out(runnable, {root, std::nullopt, chooser_of(own.choices), {}, deadline_});
+            if (fingerprint(*again) == known.fingerprint)
                 return {keep(known, std::move(again)), known.fingerprint, std::move(own.choices)};
         }
     }
-    StepGraph graph = verified(runnable, root, choose);
-    std::vector<Choice> choices = graph.choices;
-    Proved& known = proved[algorithms_of(choices)];
-    known.fingerprint = fingerprint(graph);
-    return {keep(known, std::move(graph)), known.fingerprint, std::move(choices)};
+    if (!laid_out) laid_out = lay_out(runnable, {root, std::nullopt, choose, {}, deadline_});
+    verify_graph(*laid_out, runnable);
+    Proved& known = proved[algorithms_of(laid_out->choices)];
+    known.fingerprint = fingerprint(*laid_out);
+    return {keep(known, laid_out), known.fingerprint, laid_out->choices};
 }
 
-std::shared_ptr<const StepGraph> Proofs::keep(Proved& proved, StepGraph graph) {
-    const auto shared = std::make_shared<const StepGraph>(std::move(graph));
-    proved.graph = shared;
-    kept_.push_back(shared);
-    kept_steps_ += shared->steps.size();
+std::shared_ptr<const StepGraph> Proofs::keep(Proved& proved, std::shared_ptr<const StepGraph> graph) {
+    proved.graph = graph;
+    kept_.push_back(graph);
+    kept_steps_ += graph->steps.size();
     while (kept_steps_ > most_kept_steps && kept_.size() > 1) {
         kept_steps_ -= kept_.front()->steps.size();
         kept_.pop_front();
     }
-    return shared;
+    return graph;
 }
 
-StepGraph Proofs::verified(const Runnable& runnable, Rank root, const Chooser& choose) const {
-    std::set<std::pair<const ast::Algorithm*, Rank>> used;
-    ElaborateOptions options{root, std::nullopt, choose, {}, deadline_};
-    options.on_use = [&](const ast::Algorithm& algorithm, Rank size, Span) {
-        used.insert({&algorithm, size});
-    };
-    StepGraph graph = lay_out(runnable, options);
+void Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable) const {
     try {
         verify(graph,
                fmt::format("{} {} {} on {}", runnable.schedule ? "schedule" : "algorithm", runnable.name,
@@ -114,19 +108,31 @@ StepGraph Proofs::verified(const Runnable& runnable, Rank root, const Chooser& c
     } catch (const DiagnosticError&) {
         // If an algorithm is wrong by itself, its fault is told in its own, smaller terms.
         try {
-            for (const auto& [algorithm, size] : used)
+            for (const auto& [algorithm, size] : algorithms_in(graph, runnable))
                 verify_algorithm(*algorithm, library_, size, deadline_);
         } catch (const DeadlineError&) {  // what is wrong is known; only the better words for it are not
         }
         throw;
     }
-    return graph;
+}
+
+// With the sizes of their groups. They are found by laying it out once more, which only a wrong one costs.
+std::set<std::pair<const ast::Algorithm*, Rank>> Proofs::algorithms_in(const StepGraph& graph,
+                                                                       const Runnable& runnable) const {
+    std::set<std::pair<const ast::Algorithm*, Rank>> used;
+    ElaborateOptions options{graph.root, std::nullopt, chooser_of(graph.choices), {}, deadline_};
+    options.on_use = [&](const ast::Algorithm& algorithm, Rank size, Span) {
+        used.insert({&algorithm, size});
+    };
+    lay_out(runnable, options);
+    return used;
 }
 
 // What is wrong may be so on this topology only: the message says which.
-StepGraph Proofs::lay_out(const Runnable& runnable, const ElaborateOptions& options) const {
+std::shared_ptr<const StepGraph> Proofs::lay_out(const Runnable& runnable,
+                                                 const ElaborateOptions& options) const {
     try {
-        return elaborate(runnable, library_, topology_, options);
+        return std::make_shared<const StepGraph>(elaborate(runnable, library_, topology_, options));
     } catch (const ConditionError&) {
         throw;
     } catch (const DiagnosticError& error) {

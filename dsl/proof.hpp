@@ -5,8 +5,10 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "dsl/elaborate.hpp"
@@ -34,8 +36,10 @@ class Proofs {
         std::uint64_t fingerprint;               // its
         std::vector<Choice> choices;             // the chooser's, this time
     };
-    // Throws DiagnosticError for what is wrong; DeadlineError.
-    Proof prove(const Runnable& runnable, Rank root, const Chooser& choose);
+    // Throws DiagnosticError for what is wrong; DeadlineError. `laid_out`, if there is one, holds all ranks'
+    // steps as they are laid out with this very chooser: then that is not done again.
+    Proof prove(const Runnable& runnable, Rank root, const Chooser& choose,
+                std::shared_ptr<const StepGraph> laid_out = nullptr);
 
   private:
     using Algorithms = std::vector<const ast::Algorithm*>;
@@ -48,9 +52,11 @@ class Proofs {
     };
 
     static Algorithms algorithms_of(const std::vector<Choice>& choices);
-    std::shared_ptr<const StepGraph> keep(Proved& proved, StepGraph graph);
-    StepGraph verified(const Runnable& runnable, Rank root, const Chooser& choose) const;
-    StepGraph lay_out(const Runnable& runnable, const ElaborateOptions& options) const;
+    std::shared_ptr<const StepGraph> keep(Proved& proved, std::shared_ptr<const StepGraph> graph);
+    void verify_graph(const StepGraph& graph, const Runnable& runnable) const;
+    std::set<std::pair<const ast::Algorithm*, Rank>> algorithms_in(const StepGraph& graph,
+                                                                   const Runnable& runnable) const;
+    std::shared_ptr<const StepGraph> lay_out(const Runnable& runnable, const ElaborateOptions& options) const;
 
     const Library& library_;
     const Topology& topology_;

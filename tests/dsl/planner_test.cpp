@@ -1,6 +1,7 @@
 // What a planner remembers must not show.
 #include <fstream>
 
+#include "dsl/choose.hpp"
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"
 
@@ -104,6 +105,60 @@ TEST_CASE("the folders are read once, whatever is planned") {
     CHECK(check(other.path(), "4") == on_4);
     write(other.path(), all_gather_by_ring + "\n");
     CHECK(check(other.path(), "4") == on_4);
+}
+
+TEST_CASE("what is laid out already is proved as it is") {
+    dsl::Library library({HOCKET_SCHEDULES_DIR});
+    const dsl::Topology topology = dsl::grid_topology("2x3");
+    const auto blueconnect = dsl::find_runnable(library, "blueconnect", Collective::all_reduce);
+    int layouts = 0;
+    const dsl::Chooser chooser = [&](Collective collective, const dsl::Group&, dsl::Span call,
+                                     std::vector<dsl::Choice>& choices) -> const dsl::ast::Algorithm& {
+        layouts += choices.empty();
+        choices.push_back({call, library.find_algorithm("ring", collective), ""});
+        return *choices.back().algorithm;
+    };
+    const auto graph = std::make_shared<const dsl::StepGraph>(
+        elaborate(blueconnect, library, topology, {0, std::nullopt, chooser}));
+    REQUIRE(layouts == 1);
+    const dsl::Proofs::Proof proof = dsl::Proofs(library, topology).prove(blueconnect, 0, chooser, graph);
+    CHECK(layouts == 1);
+    CHECK(proof.graph == graph);
+    CHECK(proof.choices.size() == graph->choices.size());
+    dsl::Proofs other(library, topology);
+    CHECK(proof.fingerprint == other.prove(blueconnect, 0, chooser).fingerprint);
+    CHECK(layouts == 2);
+}
+
+TEST_CASE("what is laid out already and wrong is refused in the words of its algorithm") {
+    const test::TemporarySchedule file(
+        "algorithm half all_gather(x) over g { each r in g where r > 0 x[r] : r -> 0 }\n"
+        "schedule s all_gather(x) { all_gather x over world using half }");
+    dsl::Library library({});
+    const dsl::Topology topology = dsl::grid_topology("2x2");
+    const auto wrong = dsl::find_runnable(library, file.path(), Collective::all_gather);
+    const auto graph =
+        std::make_shared<const dsl::StepGraph>(elaborate(wrong, library, topology, {0, std::nullopt, {}}));
+    CHECK_THAT(test::error_of([&] { dsl::Proofs(library, topology).prove(wrong, 0, {}, graph); }),
+               Contains("algorithm half all_gather on 4 ranks"));
+}
+
+TEST_CASE("a choice comes with its proof when it is made") {
+    dsl::Library library({HOCKET_SCHEDULES_DIR});
+    const dsl::Topology topology = dsl::grid_topology("2mx3h");
+    dsl::Proofs proofs(library, topology);
+    dsl::Choices choices(library, topology, proofs);
+    for (const std::uint64_t bytes : {64, 1 << 26}) {
+        std::optional<dsl::Proofs::Proof> proof, again;
+        const std::string name = choices.schedule(Collective::all_reduce, 0, bytes, &proof).name;
+        REQUIRE(proof);
+        CHECK(choices.schedule(Collective::all_reduce, 0, bytes, &again).name == name);
+        CHECK(!again);
+        const auto named =
+            dsl::check_schedule(of_size(test::request(Collective::all_reduce, name, "2mx3h"), bytes));
+        CHECK(proof->fingerprint == named->fingerprint());
+        CHECK(proof->fingerprint == dsl::fingerprint(*proof->graph));
+    }
 }
 
 TEST_CASE("planning ends at its deadline, and what it had begun is done anew") {
