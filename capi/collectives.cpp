@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <cstring>
 
 #include "capi/growth.hpp"
 #include "capi/handles.hpp"
+#include "capi/vocabulary.hpp"
 #include "dsl/compile.hpp"
 
 using namespace hocket;
@@ -15,30 +15,6 @@ using dsl::Collective;
 
 void check_comm(const hkt_comm* comm, const char* function) {
     if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
-}
-
-// C callers may pass any number as an enum; C++ must not even look at such a value.
-template <typename Enum>
-int number_of(const Enum& value) {
-    static_assert(sizeof(Enum) == sizeof(int));
-    int number;
-    std::memcpy(&number, &value, sizeof number);
-    return number;
-}
-
-DataType type_of(const hkt_type& given) {
-    const int type = number_of(given);
-    if (type < HKT_FLOAT32 || type > HKT_INT64)
-        capi::refuse(
-            fmt::format("the type is {}; it must be HKT_FLOAT32, HKT_FLOAT64, HKT_INT32 or HKT_INT64", type));
-    return static_cast<DataType>(type);
-}
-
-ReduceOp op_of(const hkt_op& given) {
-    const int op = number_of(given);
-    if (op < HKT_SUM || op > HKT_MIN)
-        capi::refuse(fmt::format("the operator is {}; it must be HKT_SUM, HKT_MAX or HKT_MIN", op));
-    return static_cast<ReduceOp>(op);
 }
 
 std::string not_aligned(const char* buffer, DataType type) {
@@ -102,7 +78,8 @@ hkt_status hkt_all_reduce(const void* send, void* recv, size_t count, hkt_type t
                           hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_all_reduce");
-        return start(comm, {.collective = Collective::all_reduce, .type = type_of(type), .op = op_of(op)},
+        const DataType row = capi::type_of(type);
+        return start(comm, {.collective = Collective::all_reduce, .type = row, .op = capi::op_of(op, row)},
                      send, recv, count, request);
     });
 }
@@ -111,7 +88,9 @@ hkt_status hkt_reduce_scatter(const void* send, void* recv, size_t recv_count, h
                               hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_reduce_scatter");
-        return start(comm, {.collective = Collective::reduce_scatter, .type = type_of(type), .op = op_of(op)},
+        const DataType row = capi::type_of(type);
+        return start(comm,
+                     {.collective = Collective::reduce_scatter, .type = row, .op = capi::op_of(op, row)},
                      send, recv, recv_count, request);
     });
 }
@@ -120,7 +99,7 @@ hkt_status hkt_all_gather(const void* send, void* recv, size_t send_count, hkt_t
                           hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_all_gather");
-        return start(comm, {.collective = Collective::all_gather, .type = type_of(type)}, send, recv,
+        return start(comm, {.collective = Collective::all_gather, .type = capi::type_of(type)}, send, recv,
                      send_count, request);
     });
 }
@@ -129,8 +108,8 @@ hkt_status hkt_broadcast(const void* send, void* recv, size_t count, hkt_type ty
                          hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_broadcast");
-        return start(comm, {.collective = Collective::broadcast, .type = type_of(type), .root = root}, send,
-                     recv, count, request);
+        return start(comm, {.collective = Collective::broadcast, .type = capi::type_of(type), .root = root},
+                     send, recv, count, request);
     });
 }
 
@@ -148,11 +127,8 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
         check_comm(comm, "hkt_plan_create");
         if (plan == nullptr) capi::refuse("hkt_plan_create: plan is null; give it a place for the plan");
         *plan = nullptr;
-        const int which = number_of(collective);
-        if (which < 0 || static_cast<std::size_t>(which) >= std::size(dsl::all_collectives))
-            capi::refuse(fmt::format("the collective is {}; it must be an hkt_collective", which));
-        engine::PlanChoice choice{.collective = static_cast<Collective>(which), .type = type_of(type)};
-        if (contract_of(choice.collective).combines()) choice.op = op_of(op);
+        engine::PlanChoice choice{.collective = capi::collective_of(collective), .type = capi::type_of(type)};
+        if (contract_of(choice.collective).combines()) choice.op = capi::op_of(op, choice.type);
         const hkt_plan_options given = capi::read_options(options);
         if (given.executor < HKT_EXECUTOR_DEFAULT || given.executor > HKT_EXECUTOR_INTERPRETER)
             capi::refuse(

@@ -2,7 +2,6 @@
 
 #include "capi/handles.hpp"
 #include "runtime/caught.hpp"
-#include "runtime/types.hpp"
 
 namespace hocket::capi {
 namespace {
@@ -57,17 +56,6 @@ SAME(HKT_ERROR_OUT_OF_MEMORY, Status::out_of_memory);
 SAME(HKT_ERROR_INTERNAL, Status::internal);
 SAME(HKT_ERROR_IO, Status::io);
 SAME(HKT_ERROR_LIMIT, Status::limit);
-SAME(HKT_FLOAT32, DataType::float32);
-SAME(HKT_FLOAT64, DataType::float64);
-SAME(HKT_INT32, DataType::int32);
-SAME(HKT_INT64, DataType::int64);
-SAME(HKT_SUM, ReduceOp::sum);
-SAME(HKT_MAX, ReduceOp::max);
-SAME(HKT_MIN, ReduceOp::min);
-SAME(HKT_ALL_REDUCE, dsl::Collective::all_reduce);
-SAME(HKT_REDUCE_SCATTER, dsl::Collective::reduce_scatter);
-SAME(HKT_ALL_GATHER, dsl::Collective::all_gather);
-SAME(HKT_BROADCAST, dsl::Collective::broadcast);
 SAME(HKT_EXECUTOR_DEFAULT, engine::ExecutorKind::automatic);
 SAME(HKT_EXECUTOR_JIT, engine::ExecutorKind::jit);
 SAME(HKT_EXECUTOR_INTERPRETER, engine::ExecutorKind::interpreter);
@@ -126,17 +114,6 @@ const char* hkt_comm_last_error(const hkt_comm* comm) {
 
 const char* hkt_version(void) {
     return HOCKET_VERSION;
-}
-
-size_t hkt_type_size(hkt_type type) {
-    switch (type) {
-        case HKT_FLOAT32:
-        case HKT_FLOAT64:
-        case HKT_INT32:
-        case HKT_INT64:
-            return element_size(static_cast<DataType>(type));
-    }
-    return 0;
 }
 
 }  // extern "C"

@@ -128,8 +128,25 @@ HKT_API const char* hkt_comm_last_error(const hkt_comm* comm);
 /* The version of the library, e.g. "0.1.0". Static storage. */
 HKT_API const char* hkt_version(void);
 
+/* ---- Names ------------------------------------------------------------------------------------ */
+/* Types, operators and collectives by their names: "float32", "sum", "all_reduce". Thread-safe. */
+
 /* Bytes of one element, or 0 for an unknown type. */
 HKT_API size_t hkt_type_size(hkt_type type);
+
+/* The name, or null for what is unknown. Static storage. */
+HKT_API const char* hkt_type_name(hkt_type type);
+HKT_API const char* hkt_op_name(hkt_op op);
+HKT_API const char* hkt_collective_name(hkt_collective collective);
+
+/* What has the name. Errors: INVALID_ARGUMENT; the text (hkt_last_error) has the names that there are. */
+HKT_API hkt_status hkt_type_from_name(const char* name, hkt_type* type);
+HKT_API hkt_status hkt_op_from_name(const char* name, hkt_op* op);
+HKT_API hkt_status hkt_collective_from_name(const char* name, hkt_collective* collective);
+
+/* 1 if the operator exists for the type, else 0. Collectives refuse a pair that does not exist
+ * (INVALID_ARGUMENT) before anything is sent. */
+HKT_API int32_t hkt_op_supports(hkt_op op, hkt_type type);
 
 /* ---- Communicator ----------------------------------------------------------------------------- */
 

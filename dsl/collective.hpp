@@ -22,13 +22,13 @@ enum class Share : std::uint8_t { none, own, whole };
 // is.
 enum class Effect : std::uint8_t { copies, combines, exchanges };
 
-// ROW(name, what the send buffers hold at the start: the root's, the others',
+// ROW(name, its constant in hocket.h, what the send buffers hold at the start: the root's, the others',
 //           what the receive buffers hold at the end: the root's, the others', effect)
-#define HOCKET_COLLECTIVES(ROW)                           \
-    ROW(all_reduce, whole, whole, whole, whole, combines) \
-    ROW(reduce_scatter, whole, whole, own, own, combines) \
-    ROW(all_gather, own, own, whole, whole, copies)       \
-    ROW(broadcast, whole, none, whole, whole, copies)
+#define HOCKET_COLLECTIVES(ROW)                                               \
+    ROW(all_reduce, HKT_ALL_REDUCE, whole, whole, whole, whole, combines)     \
+    ROW(reduce_scatter, HKT_REDUCE_SCATTER, whole, whole, own, own, combines) \
+    ROW(all_gather, HKT_ALL_GATHER, own, own, whole, whole, copies)           \
+    ROW(broadcast, HKT_BROADCAST, whole, none, whole, whole, copies)
 
 enum class Collective : std::uint8_t {
 #define HOCKET_ROW(name, ...) name,
@@ -71,7 +71,7 @@ struct Contract {
 // Throws std::logic_error for a number that is no collective's.
 constexpr Contract contract_of(Collective collective) {
     constexpr Contract rows[] = {
-#define HOCKET_ROW(name, in_root, in_others, out_root, out_others, effect) \
+#define HOCKET_ROW(name, constant, in_root, in_others, out_root, out_others, effect) \
     {#name, {Share::in_root, Share::in_others}, {Share::out_root, Share::out_others}, Effect::effect},
         HOCKET_COLLECTIVES(HOCKET_ROW)
 #undef HOCKET_ROW

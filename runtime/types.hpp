@@ -1,28 +1,157 @@
-// Element types and operators that plans are compiled for. The schedule language knows neither: a
-// schedule is valid for all of them.
+// Element types and reduction operators: a table of each, and a row is all that there is to say about one.
+// Kernels, the JIT, the C ABI, the tools and the tests read these rows; there is no second list. The schedule
+// language knows neither: a schedule is valid for all of them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <stdexcept>
+#include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace hocket {
 
-enum class DataType : std::uint8_t { float32, float64, int32, int64 };
-enum class ReduceOp : std::uint8_t { sum, max, min };
+// What a type is, and what an operator exists for.
+namespace kind {
+inline constexpr unsigned floating = 1, integer = 2;
+}
+
+// A row is a line, so that none moves another.
+// clang-format off
+
+// Name, text, constant of hocket.h, C++ type in memory, C++ type that is calculated with, kind. Operands are
+// widened from the one to the other, and a result is narrowed back, once.
+#define HOCKET_DATA_TYPES(ROW)                                                                      \
+    ROW(float32,  "float32",  HKT_FLOAT32,  float,         float,         kind::floating)           \
+    ROW(float64,  "float64",  HKT_FLOAT64,  double,        double,        kind::floating)           \
+    ROW(int32,    "int32",    HKT_INT32,    std::int32_t,  std::int32_t,  kind::integer)            \
+    ROW(int64,    "int64",    HKT_INT64,    std::int64_t,  std::int64_t,  kind::integer)            \
+
+// Name, text, constant of hocket.h, kinds of types that it exists for. What it does: kernels/cpu/apply.hpp.
+#define HOCKET_REDUCE_OPS(ROW)                                                                      \
+    ROW(sum,     "sum",     HKT_SUM,     kind::floating | kind::integer)                            \
+    ROW(max,     "max",     HKT_MAX,     kind::floating | kind::integer)                            \
+    ROW(min,     "min",     HKT_MIN,     kind::floating | kind::integer)                            \
+
+// So much for the rows.
+// clang-format on
+
+#define HOCKET_NAME(name, ...) name,
+#define HOCKET_TYPE(name, ...) DataType::name,
+#define HOCKET_OP(name, ...) ReduceOp::name,
+enum class DataType : std::uint8_t { HOCKET_DATA_TYPES(HOCKET_NAME) };
+enum class ReduceOp : std::uint8_t { HOCKET_REDUCE_OPS(HOCKET_NAME) };
+inline constexpr DataType all_types[] = {HOCKET_DATA_TYPES(HOCKET_TYPE)};
+inline constexpr ReduceOp all_ops[] = {HOCKET_REDUCE_OPS(HOCKET_OP)};
+#undef HOCKET_NAME
+#undef HOCKET_TYPE
+#undef HOCKET_OP
+
+// Stored is what lies in memory, Worked what is calculated with.
+template <DataType type>
+struct ElementOf;
+#define HOCKET_ELEMENT(name, text, constant, stored, worked, kind) \
+    template <>                                                    \
+    struct ElementOf<DataType::name> {                             \
+        using Stored = stored;                                     \
+        using Worked = worked;                                     \
+    };
+HOCKET_DATA_TYPES(HOCKET_ELEMENT)
+#undef HOCKET_ELEMENT
+
+struct TypeRow {
+    std::string_view name;  // ends in a 0
+    std::size_t size;
+    unsigned kind;
+};
+struct OpRow {
+    std::string_view name;  // ends in a 0
+    unsigned kinds;
+};
+#define HOCKET_TYPE(name, text, constant, stored, worked, kind) {text, sizeof(stored), kind},
+#define HOCKET_OP(name, text, constant, kinds) {text, kinds},
+inline constexpr TypeRow type_rows[] = {HOCKET_DATA_TYPES(HOCKET_TYPE)};
+inline constexpr OpRow op_rows[] = {HOCKET_REDUCE_OPS(HOCKET_OP)};
+#undef HOCKET_TYPE
+#undef HOCKET_OP
+
+// A number that is no row's, where only those can be: a defect.
+[[noreturn]] inline void no_such_row(const char* table, int number) {
+    throw std::logic_error(std::string("there is no ") + table + " of number " + std::to_string(number));
+}
+[[noreturn]] inline void no_such_row(DataType type) {
+    no_such_row("element type", static_cast<int>(type));
+}
+[[noreturn]] inline void no_such_row(ReduceOp op) {
+    no_such_row("operator", static_cast<int>(op));
+}
+
+constexpr const TypeRow& row_of(DataType type) {
+    const auto number = static_cast<std::size_t>(type);
+    if (number >= std::size(type_rows)) no_such_row(type);
+    return type_rows[number];
+}
+constexpr const OpRow& row_of(ReduceOp op) {
+    const auto number = static_cast<std::size_t>(op);
+    if (number >= std::size(op_rows)) no_such_row(op);
+    return op_rows[number];
+}
 
 constexpr std::size_t element_size(DataType type) {
-    return type == DataType::float32 || type == DataType::int32 ? 4 : 8;
+    return row_of(type).size;
 }
-
 constexpr std::string_view name_of(DataType type) {
-    constexpr std::string_view names[] = {"float32", "float64", "int32", "int64"};
-    return names[static_cast<int>(type)];
+    return row_of(type).name;
+}
+constexpr std::string_view name_of(ReduceOp op) {
+    return row_of(op).name;
+}
+constexpr bool supports(ReduceOp op, DataType type) {
+    return (row_of(op).kinds & row_of(type).kind) != 0;
 }
 
-constexpr std::string_view name_of(ReduceOp op) {
-    constexpr std::string_view names[] = {"sum", "max", "min"};
-    return names[static_cast<int>(op)];
+// Calls the action with the row's number as a type, so that what it does is compiled for that row.
+template <DataType type>
+using TypeConstant = std::integral_constant<DataType, type>;
+template <ReduceOp op>
+using OpConstant = std::integral_constant<ReduceOp, op>;
+
+template <typename Action>
+decltype(auto) with_type(DataType type, Action action) {
+    switch (type) {
+#define HOCKET_CASE(name, ...) \
+    case DataType::name:       \
+        return action(TypeConstant<DataType::name>());
+        HOCKET_DATA_TYPES(HOCKET_CASE)
+#undef HOCKET_CASE
+    }
+    no_such_row(type);
+}
+
+template <typename Action>
+decltype(auto) with_op(ReduceOp op, Action action) {
+    switch (op) {
+#define HOCKET_CASE(name, ...) \
+    case ReduceOp::name:       \
+        return action(OpConstant<ReduceOp::name>());
+        HOCKET_REDUCE_OPS(HOCKET_CASE)
+#undef HOCKET_CASE
+    }
+    no_such_row(op);
+}
+
+// The same for an operator and a type that it exists for. For another the C ABI has refused the call.
+template <typename Action>
+auto with_pair(ReduceOp op, DataType type, Action action) {
+    return with_type(type, [&]<DataType t>(TypeConstant<t> of_type) {
+        return with_op(op, [&]<ReduceOp o>(OpConstant<o> of_op) {
+            if constexpr (supports(o, t)) return action(of_op, of_type);
+            throw std::logic_error(std::string(name_of(o)) + " does not exist for " +
+                                   std::string(name_of(t)));
+        });
+    });
 }
 
 }  // namespace hocket

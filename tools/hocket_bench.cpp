@@ -27,13 +27,13 @@ class Buffers {
     Buffers(const Layout& layout, bool in_place, const Allocate& allocate)
         : layout_(layout),
           in_place_(in_place),
-          first_((in_place ? layout.larger_count() : layout.send_count()) * element_size(layout.type),
+          first_((in_place ? layout.larger_count() : layout.send_count()) * hkt_type_size(layout.type),
                  allocate),
-          second_(in_place ? 0 : layout.recv_count() * element_size(layout.type), allocate) {}
+          second_(in_place ? 0 : layout.recv_count() * hkt_type_size(layout.type), allocate) {}
 
     const void* send() { return layout_.sends() || in_place_ ? input() : nullptr; }
     void* recv() {
-        return in_place_ ? first_.at(layout_.recv_offset_in_place() * element_size(layout_.type))
+        return in_place_ ? first_.at(layout_.recv_offset_in_place() * hkt_type_size(layout_.type))
                          : second_.data();
     }
 
@@ -55,7 +55,7 @@ class Buffers {
 
   private:
     void* input() {
-        return first_.at(in_place_ ? layout_.send_offset_in_place() * element_size(layout_.type) : 0);
+        return first_.at(in_place_ ? layout_.send_offset_in_place() * hkt_type_size(layout_.type) : 0);
     }
 
     const Layout& layout_;
@@ -130,7 +130,8 @@ std::string host_name() {
 }
 
 Report::About describe(const Options& options, hkt_comm* comm, Method method, int root) {
-    const Plan plan = make_plan(comm, options, options.types[0], options.ops[0], root, options.executors[0]);
+    const auto [type, op] = pairs_of(options)[0];
+    const Plan plan = make_plan(comm, options, type, op, root, options.executors[0]);
     return {hkt_version(),
             host_name(),
             info(comm, "provider"),
@@ -171,10 +172,9 @@ int run(Options options) {
     const int first_root = std::max(options.root, 0);
     Report report(options, describe(options, comm.get(), method, first_root), speaks);
     report.print_header();
-    for (hkt_type type : options.types)
-        for (hkt_op op : options.ops)
-            for (int root = first_root; root < (all_roots ? ranks : first_root + 1); ++root)
-                run_table(options, comm.get(), method, type, op, root, report);
+    for (const auto& [type, op] : pairs_of(options))
+        for (int root = first_root; root < (all_roots ? ranks : first_root + 1); ++root)
+            run_table(options, comm.get(), method, type, op, root, report);
     if (report.empty())
         throw std::runtime_error(
             fmt::format("no size up to {} B has an element for each of the {} ranks: "

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
-#include <type_traits>
+#include <stdexcept>
+
+#include "capi/vocabulary.hpp"
+#include "runtime/kernels/cpu/apply.hpp"
 
 namespace hocket::bench {
 namespace {
@@ -18,67 +22,77 @@ std::uint64_t mix(std::uint64_t z) {  // splitmix64's finaliser
     return z ^ (z >> 31);
 }
 
-// Calls action with a value of the C++ type.
 template <class Action>
 auto with_type(hkt_type type, Action action) {
-    switch (type) {
-        case HKT_FLOAT32:
-            return action(float{});
-        case HKT_FLOAT64:
-            return action(double{});
-        case HKT_INT32:
-            return action(std::int32_t{});
-        default:
-            return action(std::int64_t{});
-    }
+    return hocket::with_type(capi::find_type(type).value(), action);
 }
 
-// Element i of what a rank sends.
-template <class T>
-struct Input {
-    std::uint64_t round;
-    int ranks;
+// What a rank sends.
+template <DataType type>
+class Input {
+  public:
+    using Stored = typename ElementOf<type>::Stored;
+    using Worked = typename ElementOf<type>::Worked;
 
-    T operator()(int rank, std::size_t i) const {
-        const std::uint64_t bits = mix(i + mix(rank + 1 + mix(round)));
-        if constexpr (std::is_integral_v<T>) return static_cast<T>(bits);
-        // Sums of all ranks stay below 2^24 (float32) or 2^53 (float64): exact in any order.
-        const std::uint64_t span = (std::uint64_t{1} << (sizeof(T) == 4 ? 24 : 53)) / ranks;
-        return static_cast<T>(static_cast<std::int64_t>(bits % span) - static_cast<std::int64_t>(span / 2));
+    Input(const Layout& layout, std::uint64_t round) : layout_(layout), round_(round) {}
+
+    Stored operator()(int rank, std::size_t i) const {
+        const std::uint64_t bits = mix(i + mix(rank + 1 + mix(round_)));
+        if constexpr (row_of(type).kind == kind::floating)
+            return static_cast<Stored>(static_cast<Worked>(whole_number(bits)));
+        else
+            return static_cast<Stored>(bits);
     }
+
+  private:
+    // Sums of all ranks stay below 2^digits: exact in any order.
+    std::int64_t whole_number(std::uint64_t bits) const {
+        const std::uint64_t span = (std::uint64_t{1} << std::numeric_limits<Stored>::digits) / layout_.ranks;
+        return static_cast<std::int64_t>(bits % span) - static_cast<std::int64_t>(span / 2);
+    }
+
+    const Layout& layout_;
+    std::uint64_t round_;
 };
 
-template <class T>
-T combine(hkt_op op, T a, T b) {
-    if (op == HKT_MAX) return std::max(a, b);
-    if (op == HKT_MIN) return std::min(a, b);
-    if constexpr (std::is_integral_v<T>) {
-        using Unsigned = std::make_unsigned_t<T>;
-        return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
-    }
-    return a + b;
+// Element i of this rank's result.
+template <DataType type>
+auto expected(const Layout& layout, const Input<type>& input, std::size_t i) {
+    using Worked = typename ElementOf<type>::Worked;
+    const auto sent = [&](int rank, std::size_t k) { return static_cast<Worked>(input(rank, k)); };
+    if (layout.collective == HKT_BROADCAST) return sent(layout.root, i);
+    if (layout.collective == HKT_ALL_GATHER)
+        return sent(static_cast<int>(i / layout.count), i % layout.count);
+    if (layout.collective == HKT_REDUCE_SCATTER) i += layout.rank * layout.count;
+    return with_op(capi::find_op(layout.op).value(), [&]<ReduceOp op>(OpConstant<op>) -> Worked {
+        if constexpr (supports(op, type)) {
+            Worked value = sent(0, i);
+            for (int rank = 1; rank < layout.ranks; ++rank) value = kernels::apply<op>(value, sent(rank, i));
+            return value;
+        }
+        throw std::logic_error("no such operator for the type");  // pairs_of has none
+    });
 }
 
-template <class T>
-T expected(const Layout& layout, const Input<T>& input, std::size_t i) {
-    if (layout.collective == HKT_BROADCAST) return input(layout.root, i);
-    if (layout.collective == HKT_ALL_GATHER)
-        return input(static_cast<int>(i / layout.count), i % layout.count);
-    if (layout.collective == HKT_REDUCE_SCATTER) i += layout.rank * layout.count;
-    T value = input(0, i);
-    for (int rank = 1; rank < layout.ranks; ++rank) value = combine(layout.op, value, input(rank, i));
-    return value;
+// Calls action(index, found, expected) with each wrong element of recv, until it returns false.
+template <class Action>
+void for_each_wrong(const Layout& layout, std::uint64_t round, const void* recv, Action action) {
+    with_type(layout.type, [&]<DataType type>(TypeConstant<type>) {
+        const Input<type> input(layout, round);
+        const auto* values = static_cast<const typename ElementOf<type>::Stored*>(recv);
+        for (std::size_t i = 0; i < layout.recv_count(); ++i) {
+            const auto right = expected(layout, input, i);
+            const auto found = static_cast<decltype(right)>(values[i]);
+            if (found != right && !action(i, found, right)) return;
+        }
+    });
 }
 
 }  // namespace
 
-std::size_t element_size(hkt_type type) {
-    return with_type(type, [](auto zero) { return sizeof zero; });
-}
-
 Layout layout_for(hkt_collective collective, hkt_type type, hkt_op op, int root, int rank, int ranks,
                   std::size_t bytes) {
-    std::size_t count = bytes / element_size(type);
+    std::size_t count = bytes / hkt_type_size(type);
     if (collective == HKT_REDUCE_SCATTER || collective == HKT_ALL_GATHER) count /= ranks;
     return {collective, type, op, root, rank, ranks, count};
 }
@@ -96,47 +110,42 @@ std::vector<Layout> layouts_for(hkt_collective collective, hkt_type type, hkt_op
 }
 
 void fill_input(const Layout& layout, std::uint64_t round, void* send) {
-    with_type(layout.type, [&](auto zero) {
-        using T = decltype(zero);
-        const Input<T> input{round, layout.ranks};
-        T* values = static_cast<T*>(send);
+    with_type(layout.type, [&]<DataType type>(TypeConstant<type>) {
+        const Input<type> input(layout, round);
+        auto* values = static_cast<typename ElementOf<type>::Stored*>(send);
         for (std::size_t i = 0; i < layout.send_count(); ++i) values[i] = input(layout.rank, i);
     });
 }
 
 std::size_t count_wrong(const Layout& layout, std::uint64_t round, const void* recv) {
-    return with_type(layout.type, [&](auto zero) {
-        using T = decltype(zero);
-        const Input<T> input{round, layout.ranks};
-        const T* values = static_cast<const T*>(recv);
-        std::size_t wrong = 0;
-        for (std::size_t i = 0; i < layout.recv_count(); ++i)
-            wrong += values[i] != expected(layout, input, i);
-        return wrong;
+    std::size_t wrong = 0;
+    for_each_wrong(layout, round, recv, [&](std::size_t, auto, auto) {
+        ++wrong;
+        return true;
     });
+    return wrong;
 }
 
 std::optional<WrongElement> first_wrong(const Layout& layout, std::uint64_t round, const void* recv) {
-    return with_type(layout.type, [&](auto zero) -> std::optional<WrongElement> {
-        using T = decltype(zero);
-        const Input<T> input{round, layout.ranks};
-        const T* values = static_cast<const T*>(recv);
-        for (std::size_t i = 0; i < layout.recv_count(); ++i)
-            if (const T value = expected(layout, input, i); values[i] != value)
-                return WrongElement{i, fmt::format("{}", values[i]), fmt::format("{}", value)};
-        return std::nullopt;
+    std::optional<WrongElement> first;
+    for_each_wrong(layout, round, recv, [&](std::size_t index, auto found, auto expected) {
+        first = {index, fmt::format("{}", found), fmt::format("{}", expected)};
+        return false;
     });
+    return first;
 }
 
 std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const void* send,
                               std::size_t skip_begin, std::size_t skip_end) {
-    return with_type(layout.type, [&](auto zero) {
-        using T = decltype(zero);
-        const Input<T> input{round, layout.ranks};
-        const T* values = static_cast<const T*>(send);
+    return with_type(layout.type, [&]<DataType type>(TypeConstant<type>) {
+        using Stored = typename ElementOf<type>::Stored;
+        const Input<type> input(layout, round);
+        const auto* values = static_cast<const Stored*>(send);
         std::size_t changed = 0;
-        for (std::size_t i = 0; i < layout.send_count(); ++i)
-            changed += (i < skip_begin || i >= skip_end) && values[i] != input(layout.rank, i);
+        for (std::size_t i = 0; i < layout.send_count(); ++i) {
+            const Stored sent = input(layout.rank, i);
+            changed += (i < skip_begin || i >= skip_end) && std::memcmp(&values[i], &sent, sizeof sent) != 0;
+        }
         return changed;
     });
 }

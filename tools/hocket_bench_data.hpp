@@ -17,8 +17,6 @@
 
 namespace hocket::bench {
 
-std::size_t element_size(hkt_type type);
-
 // Where a collective's parts lie, in elements. `count` is what its function takes.
 struct Layout {
     hkt_collective collective;
@@ -36,7 +34,7 @@ struct Layout {
     // In place, both buffers are parts of one of larger_count() elements; this is where they begin in it.
     std::size_t send_offset_in_place() const { return collective == HKT_ALL_GATHER ? rank * count : 0; }
     std::size_t recv_offset_in_place() const { return collective == HKT_REDUCE_SCATTER ? rank * count : 0; }
-    std::size_t larger_bytes() const { return larger_count() * element_size(type); }
+    std::size_t larger_bytes() const { return larger_count() * hkt_type_size(type); }
     bool sends() const { return collective != HKT_BROADCAST || rank == root; }
 };
 

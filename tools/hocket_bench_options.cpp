@@ -5,25 +5,30 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <map>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 
+#include "capi/vocabulary.hpp"
 #include "runtime/log.hpp"
 
 namespace hocket::bench {
 namespace {
 
-const std::map<std::string, hkt_collective> collectives{{"all_reduce", HKT_ALL_REDUCE},
-                                                        {"reduce_scatter", HKT_REDUCE_SCATTER},
-                                                        {"all_gather", HKT_ALL_GATHER},
-                                                        {"broadcast", HKT_BROADCAST}};
-const std::map<std::string, std::vector<hkt_type>> types{
-    {"float32", {HKT_FLOAT32}}, {"float", {HKT_FLOAT32}},
-    {"float64", {HKT_FLOAT64}}, {"double", {HKT_FLOAT64}},
-    {"int32", {HKT_INT32}},     {"int", {HKT_INT32}},
-    {"int64", {HKT_INT64}},     {"all", {HKT_FLOAT32, HKT_FLOAT64, HKT_INT32, HKT_INT64}}};
-const std::map<std::string, std::vector<hkt_op>> ops{
-    {"sum", {HKT_SUM}}, {"max", {HKT_MAX}}, {"min", {HKT_MIN}}, {"all", {HKT_SUM, HKT_MAX, HKT_MIN}}};
+// Each by its name, `all`, and the names that nccl-tests has for some.
+template <typename Constant>
+std::map<std::string, std::vector<Constant>> choices(std::span<const Constant> all,
+                                                     const char* (*name_of)(Constant),
+                                                     const std::map<std::string, std::string>& others) {
+    std::map<std::string, std::vector<Constant>> choices{{"all", {all.begin(), all.end()}}};
+    for (const Constant constant : all) choices[name_of(constant)] = {constant};
+    for (const auto& [other, name] : others) choices[other] = choices.at(name);
+    return choices;
+}
+
+const auto types = choices<hkt_type>(capi::all_types, hkt_type_name,
+                                     {{"float", "float32"}, {"double", "float64"}, {"int", "int32"}});
+const auto ops = choices<hkt_op>(capi::all_ops, hkt_op_name, {});
 const std::map<std::string, std::vector<hkt_executor>> executors{
     {"default", {HKT_EXECUTOR_DEFAULT}},
     {"jit", {HKT_EXECUTOR_JIT}},
@@ -36,6 +41,13 @@ CLI::IsMember one_of(const Map& map) {
     for (const auto& [key, value] : map) keys.push_back(key);
     return CLI::IsMember(keys);
 }
+
+const CLI::Validator is_collective(
+    [](std::string& text) -> std::string {
+        hkt_collective found;
+        return hkt_collective_from_name(text.c_str(), &found) == HKT_SUCCESS ? "" : hkt_last_error();
+    },
+    "NAME");
 
 const CLI::Validator is_size(
     [](std::string& text) -> std::string {
@@ -85,7 +97,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
                             executor = "default", memory = "shared";
     Options options;
     int check = 1;
-    app.add_option("COLLECTIVE", collective)->required()->check(one_of(collectives));
+    app.add_option("COLLECTIVE", collective)->required()->check(is_collective);
     app.add_option("-b,--minbytes", min, "smallest size")->check(is_size)->capture_default_str();
     app.add_option("-e,--maxbytes", max, "largest size")->check(is_size)->capture_default_str();
     auto* by_step = app.add_option("-i,--stepbytes", step, "add this from size to size")->check(is_size);
@@ -130,35 +142,31 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         if (options.min_bytes > options.max_bytes)
             throw CLI::ValidationError("--minbytes " + min + " is above --maxbytes " + max +
                                        ": no size to run");
+        hkt_collective_from_name(collective.c_str(), &options.collective);
+        options.types = types.at(type);
+        options.ops = ops.at(op);
+        if (pairs_of(options).empty())
+            throw CLI::ValidationError("--op " + op + " does not exist for --datatype " + type);
     } catch (const CLI::ParseError& error) {
         std::ostringstream out, err;
         exit_code = app.exit(error, out, err) == 0 ? 0 : 2;
         if (!quiet) fmt::print("{}", out.str()), write_log(err.str(), endless_patience);
         return std::nullopt;
     }
-    options.collective = collectives.at(collective);
     options.check = check == 1;
     options.shared_memory = memory == "shared";
-    options.types = types.at(type);
-    options.ops = has_op(options.collective) ? ops.at(op) : std::vector<hkt_op>{HKT_SUM};
     options.executors = executors.at(executor);
     return options;
 }
 
-const char* name_of(hkt_collective collective) {
-    for (const auto& [name, value] : collectives)
-        if (value == collective) return name.c_str();
-    return "?";
-}
-
-const char* name_of(hkt_type type) {
-    constexpr const char* names[] = {"float32", "float64", "int32", "int64"};
-    return names[type];
-}
-
-const char* name_of(hkt_op op) {
-    constexpr const char* names[] = {"sum", "max", "min"};
-    return names[op];
+std::vector<std::pair<hkt_type, hkt_op>> pairs_of(const Options& options) {
+    std::vector<std::pair<hkt_type, hkt_op>> pairs;
+    for (const hkt_type type : options.types) {
+        if (!has_op(options.collective)) pairs.emplace_back(type, options.ops[0]);
+        for (const hkt_op op : options.ops)
+            if (has_op(options.collective) && hkt_op_supports(op, type)) pairs.emplace_back(type, op);
+    }
+    return pairs;
 }
 
 const char* name_of(hkt_executor executor) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "capi/hocket.h"
@@ -36,9 +37,10 @@ std::size_t parse_bytes(const std::string& text);
 // The sizes of the table in bytes, ascending: min_bytes, ... not above max_bytes.
 std::vector<std::size_t> sizes_of(const Options& options);
 
-const char* name_of(hkt_collective collective);
-const char* name_of(hkt_type type);
-const char* name_of(hkt_op op);
+// What is measured: the types, each with the operators that exist for it; with the first, where the
+// collective has none.
+std::vector<std::pair<hkt_type, hkt_op>> pairs_of(const Options& options);
+
 const char* name_of(hkt_executor executor);
 
 inline bool has_op(hkt_collective c) {

@@ -25,7 +25,7 @@ const char* statistic_of(Method method) {
 }
 
 const char* op_name(const Layout& layout) {
-    return has_op(layout.collective) ? name_of(layout.op) : "none";
+    return has_op(layout.collective) ? hkt_op_name(layout.op) : "none";
 }
 int root_of(const Layout& layout) {
     return has_root(layout.collective) ? layout.root : -1;
@@ -77,8 +77,9 @@ double bus_bandwidth(const Layout& layout, double time_us) {
 
 void Report::print_header() const {
     if (!speaks_) return;
-    fmt::print("# hocket-bench {}: {}, {} rank{} on {}\n", about_.version, name_of(options_.collective),
-               about_.ranks, about_.ranks == 1 ? "" : "s", about_.host);
+    fmt::print("# hocket-bench {}: {}, {} rank{} on {}\n", about_.version,
+               hkt_collective_name(options_.collective), about_.ranks, about_.ranks == 1 ? "" : "s",
+               about_.host);
     fmt::print(
         "# provider {}, topology {}, schedule {} at 1 MiB (-v tells for each size), executor {}, {} "
         "buffers\n",
@@ -102,8 +103,8 @@ void Report::add(const Row& row) {
     rows_.push_back(row);
     if (!speaks_) return;
     const Layout& layout = row.layout;
-    fmt::print("{:12}  {:12}  {:>8}  {:>6}  {:6}", layout.larger_bytes(), layout.count, name_of(layout.type),
-               op_name(layout), root_of(layout));
+    fmt::print("{:12}  {:12}  {:>8}  {:>6}  {:6}", layout.larger_bytes(), layout.count,
+               hkt_type_name(layout.type), op_name(layout), root_of(layout));
     for (const Measurement& way : {row.out_of_place, row.in_place})
         fmt::print("{}", columns(layout, way, options_.check));
     fmt::print("{}\n", options_.executors.size() > 1 ? fmt::format("  # {}", name_of(row.executor)) : "");
@@ -178,7 +179,7 @@ void Report::write_json(std::ostream& stream) const {
         {"date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
         {"host", about_.host},
         {"cores", about_.cores},
-        {"collective", name_of(options_.collective)},
+        {"collective", hkt_collective_name(options_.collective)},
         {"ranks", about_.ranks},
         {"provider", about_.provider},
         {"topology", about_.topology},
@@ -191,7 +192,7 @@ void Report::write_json(std::ostream& stream) const {
     for (const Row& row : rows_)
         json["rows"].push_back({{"size_bytes", row.layout.larger_bytes()},
                                 {"count", row.layout.count},
-                                {"type", name_of(row.layout.type)},
+                                {"type", hkt_type_name(row.layout.type)},
                                 {"redop", op_name(row.layout)},
                                 {"root", root_of(row.layout)},
                                 {"executor", name_of(row.executor)},

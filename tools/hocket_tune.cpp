@@ -10,7 +10,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "capi/hocket.h"
+#include "capi/vocabulary.hpp"
 #include "dsl/choose.hpp"
 #include "dsl/compile.hpp"
 #include "runtime/engine/options.hpp"
@@ -87,7 +87,7 @@ class Tuner {
     }
 
     static dsl::Collective as_dsl(hkt_collective collective) {
-        return static_cast<dsl::Collective>(collective);
+        return capi::find_collective(collective).value();
     }
 
     std::vector<bench::Layout> layouts(hkt_collective collective) const {
@@ -112,7 +112,7 @@ class Tuner {
             dsl::candidate_names(library_, topology_, as_dsl(layout.collective), layout.root, bytes);
         if (names.empty())
             throw std::runtime_error(fmt::format("no schedule of the library runs {} on topology {}",
-                                                 bench::name_of(layout.collective), topology_.name));
+                                                 hkt_collective_name(layout.collective), topology_.name));
         std::vector<hkt_plan*> entrants;
         for (const std::string& name : names) entrants.push_back(plan_for(layout, name, plans));
         const auto send = memory(layout.send_count()), recv = memory(layout.recv_count());
@@ -151,7 +151,7 @@ class Tuner {
 
     void print_header(hkt_collective collective) const {
         if (!speaks_) return;
-        fmt::print("# {}\n", bench::name_of(collective));
+        fmt::print("# {}\n", hkt_collective_name(collective));
         fmt::print("#{:>11}  {:14} {:>9}   {:14} {:>9}  {:>6}\n", "bytes", "fastest", "us", "estimated", "us",
                    "ratio");
     }

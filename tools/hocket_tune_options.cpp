@@ -3,18 +3,20 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <map>
 #include <sstream>
 
+#include "capi/vocabulary.hpp"
 #include "runtime/log.hpp"
 
 namespace hocket::tune {
 namespace {
 
-const std::map<std::string, hkt_collective> collectives{{"all_reduce", HKT_ALL_REDUCE},
-                                                        {"reduce_scatter", HKT_REDUCE_SCATTER},
-                                                        {"all_gather", HKT_ALL_GATHER},
-                                                        {"broadcast", HKT_BROADCAST}};
+std::vector<std::string> collective_names() {
+    std::vector<std::string> names;
+    for (const hkt_collective collective : capi::all_collectives)
+        names.emplace_back(hkt_collective_name(collective));
+    return names;
+}
 
 }  // namespace
 
@@ -24,13 +26,13 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         "jobs choose by. Start it with hocket-run -n N.",
         "hocket-tune"};
     Options options;
-    std::vector<std::string> names;
+    std::vector<std::string> names = collective_names();
     const CLI::AsSizeValue is_size(false);
     app.add_option(
         "-o,--output", options.file,
         "the table; by default HOCKET_TUNING, else hocket/tuning.json in XDG_CACHE_HOME or ~/.cache");
-    app.add_option("--collective", names, "measure these; by default all four")
-        ->check(CLI::IsMember(collectives))
+    app.add_option("--collective", names, "measure these; by default all")
+        ->check(CLI::IsMember(collective_names()))
         ->delimiter(',');
     app.add_option("-b,--minbytes", options.min_bytes, "smallest size")
         ->transform(is_size)
@@ -55,8 +57,9 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         if (!quiet) fmt::print("{}", out.str()), write_log(err.str(), endless_patience);
         return std::nullopt;
     }
-    if (!names.empty()) options.collectives.clear();
-    for (const std::string& name : names) options.collectives.push_back(collectives.at(name));
+    options.collectives.resize(names.size());
+    for (std::size_t i = 0; i < names.size(); ++i)
+        hkt_collective_from_name(names[i].c_str(), &options.collectives[i]);
     return options;
 }
 

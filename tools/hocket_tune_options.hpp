@@ -11,8 +11,7 @@
 namespace hocket::tune {
 
 struct Options {
-    std::vector<hkt_collective> collectives{HKT_ALL_REDUCE, HKT_REDUCE_SCATTER, HKT_ALL_GATHER,
-                                            HKT_BROADCAST};
+    std::vector<hkt_collective> collectives;
     std::size_t min_bytes = 4, max_bytes = 64 << 20, factor = 8;
     double seconds = 60;  // to measure in, about
     std::string file;     // "": where later jobs look

@@ -15,18 +15,15 @@ using namespace hocket;
 
 namespace {
 
-const std::map<std::string, dsl::Collective> collectives = [] {
-    std::map<std::string, dsl::Collective> by_name;
-    for (const dsl::Collective collective : dsl::all_collectives)
-        by_name.emplace(dsl::name_of(collective), collective);
-    return by_name;
-}();
-const std::map<std::string, DataType> types = {{"float32", DataType::float32},
-                                               {"float64", DataType::float64},
-                                               {"int32", DataType::int32},
-                                               {"int64", DataType::int64}};
-const std::map<std::string, ReduceOp> ops = {
-    {"sum", ReduceOp::sum}, {"max", ReduceOp::max}, {"min", ReduceOp::min}};
+template <typename Row, std::size_t size>
+std::map<std::string, Row> by_name(const Row (&rows)[size]) {
+    std::map<std::string, Row> names;
+    for (const Row row : rows) names.emplace(name_of(row), row);
+    return names;
+}
+const std::map<std::string, dsl::Collective> collectives = by_name(dsl::all_collectives);
+const std::map<std::string, DataType> types = by_name(all_types);
+const std::map<std::string, ReduceOp> ops = by_name(all_ops);
 
 // CLI11 would show the enumerators' bytes beside the names, in the help and in its errors.
 template <class Map>

@@ -107,7 +107,8 @@ class Communicator {
 
     using Key =
         std::tuple<dsl::Collective, DataType, ReduceOp, int, std::optional<std::string>, ExecutorKind>;
-    static constexpr std::size_t collectives = std::size(dsl::all_collectives), types = 4, operators = 3;
+    static constexpr std::size_t collectives = std::size(dsl::all_collectives), types = std::size(all_types),
+                                 operators = std::size(all_ops);
 
     Options options_;
     std::string provider_ = "none", provider_why_, schedule_path_, executor_;

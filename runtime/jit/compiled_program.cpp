@@ -13,7 +13,7 @@ namespace hocket::jit {
 namespace {
 
 // Checked here, so that a defect elsewhere is a message and not a wild pointer in generated code.
-void check_program(const dsl::RankProgram& program) {
+void check_program(const dsl::RankProgram& program, DataType type, ReduceOp reduction) {
     for (const dsl::Rational& boundary : program.boundaries)
         if (boundary < dsl::Rational(0) || boundary > dsl::Rational(program.buffers))
             throw Error(Status::internal,
@@ -29,6 +29,9 @@ void check_program(const dsl::RankProgram& program) {
                      (!copy || op.operands.size() == 1);
         for (const auto* list : {&op.operands, &op.also})
             for (const dsl::AreaId area : *list) valid = valid && area < areas;
+        if (combine && !supports(reduction, type))
+            throw Error(Status::invalid_argument, fmt::format("JIT: the operator {} does not exist for {}",
+                                                              name_of(reduction), name_of(type)));
         if (!valid)
             throw Error(
                 Status::internal,
@@ -143,7 +146,7 @@ class Program final : public CompiledProgram {
 
 std::unique_ptr<CompiledProgram> CompiledProgram::compile(const dsl::RankProgram& program, DataType type,
                                                           ReduceOp op) {
-    check_program(program);
+    check_program(program, type, op);
     return std::make_unique<Program>(program, type, op);
 }
 

@@ -10,23 +10,49 @@
 #include <functional>
 #include <iterator>
 #include <string>
+#include <type_traits>
 #include <vector>
+
+#include "runtime/jit/conversions.hpp"
 
 namespace hocket::jit {
 namespace {
 
-llvm::Type* element_type(llvm::LLVMContext& context, DataType type) {
-    switch (type) {
-        case DataType::float32:
-            return llvm::Type::getFloatTy(context);
-        case DataType::float64:
-            return llvm::Type::getDoubleTy(context);
-        case DataType::int32:
-            return llvm::Type::getInt32Ty(context);
-        case DataType::int64:
-            return llvm::Type::getInt64Ty(context);
-    }
-    return nullptr;
+// What a kernel's code is like because of its element type.
+struct Elements {
+    using Convert = llvm::Value* (*)(llvm::IRBuilder<>&, const llvm::TargetMachine&, llvm::Value*);
+
+    llvm::Type* stored;
+    std::size_t stored_bytes, worked_bytes;
+    bool is_signed;
+    Convert widen, narrow;
+};
+
+template <typename T>
+llvm::Type* stored_type(llvm::LLVMContext& context) {
+    if constexpr (std::is_same_v<T, float>) return llvm::Type::getFloatTy(context);
+    if constexpr (std::is_same_v<T, double>) return llvm::Type::getDoubleTy(context);
+    return llvm::Type::getIntNTy(context, 8 * sizeof(T));  // also what is no number until it is widened
+}
+
+template <typename Stored, typename Worked>
+Elements elements_of(llvm::LLVMContext& context) {
+    return {stored_type<Stored>(context),
+            sizeof(Stored),
+            sizeof(Worked),
+            std::is_signed_v<Worked>,
+            Conversion<Stored, Worked>::widen,
+            Conversion<Stored, Worked>::narrow};
+}
+
+Elements elements_of(const KernelShape& shape, llvm::LLVMContext& context) {
+    const std::size_t size = element_size(shape.type);
+    if (shape.is_copy())
+        return {llvm::Type::getIntNTy(context, 8 * size), size, size, false, as_it_is, as_it_is};
+    return with_type(shape.type, [&]<DataType type>(TypeConstant<type>) {
+        using Element = ElementOf<type>;
+        return elements_of<typename Element::Stored, typename Element::Worked>(context);
+    });
 }
 
 // The kernels' parameters.
@@ -34,9 +60,9 @@ enum Parameter : unsigned { areas, area_ids, begin_bytes, bytes, operand_number,
 
 class KernelBuilder {
   public:
-    KernelBuilder(const KernelShape& shape, llvm::Module& module);
+    KernelBuilder(const KernelShape& shape, llvm::TargetMachine& machine, llvm::Module& module);
 
-    void run(llvm::TargetMachine& machine);
+    void run();
 
   private:
     using Values = std::vector<llvm::Value*>;
@@ -44,8 +70,8 @@ class KernelBuilder {
     // Consecutive values in memory, from element `index` on: what an iteration of a kernel's loops works on.
     struct Piece {
         llvm::Value* index;
-        llvm::Type* type;   // the element, or a vector
-        std::size_t count;  // of values of the type
+        std::size_t lanes;  // of each value: 1 for an element, more for a vector
+        std::size_t count;  // of values
     };
     // Emits the reading of all operands at a piece, and the writing of all destinations.
     using Work = std::function<void(const Piece&)>;
@@ -60,26 +86,31 @@ class KernelBuilder {
                 Values carried, LoopBody body);
     llvm::BasicBlock* block(const std::string& name);
 
+    llvm::Type* stored_value(const Piece& piece);
     llvm::Value* address(llvm::Value* base, const Piece& piece, std::size_t k);
     Values load(llvm::Value* base, const Piece& piece);
+    Values narrow(Values values);
     void store(llvm::Value* base, const Piece& piece, const Values& values);
     void store_unless(llvm::Value* skipped, llvm::Value* base, const Piece& piece, const Values& values);
     Values apply(Values a, const Values& b);
     llvm::Value* apply(llvm::Value* a, llvm::Value* b);
+    llvm::Value* choose(llvm::Value* a_wins, llvm::Value* a, llvm::Value* b, const char* name);
 
     const KernelShape& shape_;
+    llvm::TargetMachine& machine_;
     llvm::Module& module_;
     llvm::IRBuilder<> ir_;
-    llvm::Type* element_;
+    const Elements elements_;
     llvm::Function* kernel_;
     llvm::Value* count_;  // of its elements
 };
 
-KernelBuilder::KernelBuilder(const KernelShape& shape, llvm::Module& module)
+KernelBuilder::KernelBuilder(const KernelShape& shape, llvm::TargetMachine& machine, llvm::Module& module)
     : shape_(shape),
+      machine_(machine),
       module_(module),
       ir_(module.getContext()),
-      element_(element_type(module.getContext(), shape.type)) {
+      elements_(elements_of(shape, module.getContext())) {
     std::vector<llvm::Type*> parameters{ir_.getPtrTy(), ir_.getPtrTy()};
     constexpr const char* names[] = {"areas", "area_ids", "begin", "bytes", "operands", "destinations"};
     parameters.resize(std::size(names), ir_.getInt64Ty());
@@ -88,28 +119,26 @@ KernelBuilder::KernelBuilder(const KernelShape& shape, llvm::Module& module)
     kernel_->setDoesNotThrow();
     for (std::size_t i = 0; i < parameters.size(); ++i) kernel_->getArg(i)->setName(names[i]);
     ir_.SetInsertPoint(block("entry"));
-    count_ =
-        ir_.CreateLShr(kernel_->getArg(bytes), std::countr_zero(element_size(shape.type)), "count", true);
+    count_ = ir_.CreateLShr(kernel_->getArg(bytes), std::countr_zero(elements_.stored_bytes), "count", true);
 }
 
-void KernelBuilder::run(llvm::TargetMachine& machine) {
+void KernelBuilder::run() {
     // The width of a vector register depends on the machine alone; LLVM wants a function to ask about.
-    const unsigned vector_bits = machine.getTargetTransformInfo(*kernel_)
+    const unsigned vector_bits = machine_.getTargetTransformInfo(*kernel_)
                                      .getRegisterBitWidth(llvm::TargetTransformInfo::RGK_FixedWidthVector)
                                      .getFixedValue();
-    const std::size_t lanes = vector_bits / (8 * element_size(shape_.type));
-    const Work work = shape_.operands == 0 ? any_work() : unrolled_work();
+    const std::size_t lanes = vector_bits / (8 * elements_.worked_bytes);
+    const Work work = shape_.is_unrolled() ? unrolled_work() : any_work();
     llvm::Value* index = ir_.getInt64(0);
     if (lanes > 1) {
-        llvm::Type* vector = llvm::FixedVectorType::get(element_, static_cast<unsigned>(lanes));
-        index = pieces("blocks", index, {nullptr, vector, block_vectors(vector_bits)}, work);
-        if (!shape_.streamed) index = pieces("vectors", index, {nullptr, vector, 1}, work);
+        index = pieces("blocks", index, {nullptr, lanes, block_vectors(vector_bits)}, work);
+        if (!shape_.streamed) index = pieces("vectors", index, {nullptr, lanes, 1}, work);
     }
     if (shape_.streamed)
         // Streaming stores may be seen later than those that follow them; not beyond this.
         ir_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
     else
-        pieces("elements", index, {nullptr, element_, 1}, work);
+        pieces("elements", index, {nullptr, 1, 1}, work);
     ir_.CreateRetVoid();
 }
 
@@ -121,7 +150,7 @@ std::size_t KernelBuilder::block_vectors(unsigned vector_bits) const {
     constexpr std::size_t few_vectors = 4, many_operands = 8, most_accesses = 300;
     const std::size_t many_vectors = vector_bits >= 512 ? 16 : 8;
     const std::size_t streams = shape_.operands + shape_.destinations;
-    if (shape_.operands == 0) return many_vectors;
+    if (!shape_.is_unrolled()) return many_vectors;
     if (shape_.streamed || shape_.operands < many_operands) return few_vectors;
     return many_vectors * streams <= most_accesses ? many_vectors : many_vectors / 2;
 }
@@ -151,11 +180,12 @@ KernelBuilder::Work KernelBuilder::unrolled_work() {
     return [this, to, from](const Piece& piece) {
         Values result = load(from[0], piece);
         for (std::size_t k = 1; k < from.size(); ++k) result = apply(result, load(from[k], piece));
+        result = narrow(result);
         for (llvm::Value* destination : to) {
-            if (from.size() > 1)
-                store(destination, piece, result);
-            else
+            if (shape_.is_copy())
                 store_unless(ir_.CreateICmpEQ(destination, from[0], "is_source"), destination, piece, result);
+            else
+                store(destination, piece, result);
         }
     };
 }
@@ -164,16 +194,22 @@ KernelBuilder::Work KernelBuilder::any_work() {
     llvm::Value* operands = kernel_->getArg(operand_number);
     llvm::Value* destinations = kernel_->getArg(destination_number);
     llvm::Value* source = pointer(destinations);
-    llvm::Value* is_copy = ir_.CreateICmpEQ(operands, ir_.getInt64(1), "is_copy");
     return [=, this](const Piece& piece) {
         const auto combine = [&](llvm::Value* k, const Values& so_far) {
             return apply(so_far, load(pointer(ir_.CreateAdd(destinations, k)), piece));
         };
-        const Values result = loop("operand", ir_.getInt64(1), operands, 1, load(source, piece), combine);
+        Values result = load(source, piece);
+        if (!shape_.is_copy()) {
+            result = loop("operand", ir_.getInt64(1), operands, 1, result, combine);
+            result.pop_back();  // the index
+        }
+        result = narrow(result);
         loop("destination", ir_.getInt64(0), destinations, 1, {}, [&](llvm::Value* k, const Values&) {
             llvm::Value* destination = pointer(k);
-            llvm::Value* is_source = ir_.CreateICmpEQ(destination, source, "is_source");
-            store_unless(ir_.CreateAnd(is_copy, is_source), destination, piece, result);
+            if (shape_.is_copy())
+                store_unless(ir_.CreateICmpEQ(destination, source, "is_source"), destination, piece, result);
+            else
+                store(destination, piece, result);
             return Values();
         });
     };
@@ -182,8 +218,7 @@ KernelBuilder::Work KernelBuilder::any_work() {
 // Works on pieces of the given shape while a whole one is left; gives the index where that ended.
 llvm::Value* KernelBuilder::pieces(const std::string& name, llvm::Value* begin, Piece shape,
                                    const Work& work) {
-    const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(shape.type);
-    const std::size_t step = shape.count * (vector ? vector->getNumElements() : 1);
+    const std::size_t step = shape.count * shape.lanes;
     llvm::Value* limit = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, count_, ir_.getInt64(step - 1),
                                                    nullptr, "limit");
     const auto body = [&](llvm::Value* index, const Values&) {
@@ -225,24 +260,36 @@ llvm::BasicBlock* KernelBuilder::block(const std::string& name) {
     return llvm::BasicBlock::Create(module_.getContext(), name, kernel_);
 }
 
-// Of the k-th value of the piece.
-llvm::Value* KernelBuilder::address(llvm::Value* base, const Piece& piece, std::size_t k) {
-    llvm::Value* at_index = ir_.CreateInBoundsGEP(element_, base, piece.index);
-    return k == 0 ? at_index : ir_.CreateInBoundsGEP(piece.type, at_index, ir_.getInt64(k));
+llvm::Type* KernelBuilder::stored_value(const Piece& piece) {
+    if (piece.lanes == 1) return elements_.stored;
+    return llvm::FixedVectorType::get(elements_.stored, static_cast<unsigned>(piece.lanes));
 }
 
+// Of the k-th value of the piece.
+llvm::Value* KernelBuilder::address(llvm::Value* base, const Piece& piece, std::size_t k) {
+    llvm::Value* at_index = ir_.CreateInBoundsGEP(elements_.stored, base, piece.index);
+    return k == 0 ? at_index : ir_.CreateInBoundsGEP(stored_value(piece), at_index, ir_.getInt64(k));
+}
+
+// As what is calculated with.
 KernelBuilder::Values KernelBuilder::load(llvm::Value* base, const Piece& piece) {
     Values values;
-    for (std::size_t k = 0; k < piece.count; ++k)
-        values.push_back(ir_.CreateAlignedLoad(piece.type, address(base, piece, k),
-                                               llvm::Align(element_size(shape_.type)), "value"));
+    for (std::size_t k = 0; k < piece.count; ++k) {
+        llvm::Value* stored = ir_.CreateAlignedLoad(stored_value(piece), address(base, piece, k),
+                                                    llvm::Align(elements_.stored_bytes), "value");
+        values.push_back(elements_.widen(ir_, machine_, stored));
+    }
+    return values;
+}
+
+KernelBuilder::Values KernelBuilder::narrow(Values values) {
+    for (llvm::Value*& value : values) value = elements_.narrow(ir_, machine_, value);
     return values;
 }
 
 void KernelBuilder::store(llvm::Value* base, const Piece& piece, const Values& values) {
-    const std::size_t size = module_.getDataLayout().getTypeStoreSize(piece.type);
     for (std::size_t k = 0; k < piece.count; ++k) {
-        const llvm::Align align(shape_.streamed ? size : element_size(shape_.type));
+        const llvm::Align align(elements_.stored_bytes * (shape_.streamed ? piece.lanes : 1));
         llvm::StoreInst* store = ir_.CreateAlignedStore(values[k], address(base, piece, k), align);
         if (shape_.streamed)
             store->setMetadata(
@@ -266,27 +313,38 @@ KernelBuilder::Values KernelBuilder::apply(Values a, const Values& b) {
     return a;
 }
 
-// Bit for bit what kernels/cpu/combine.hpp defines: there is no fast-math flag anywhere. The machine's own
-// max and min instructions have the rule "a > b ? a : b"; only the NaN in `a` costs a comparison and a blend
-// more, which is cheaper than llvm.maximum with its order of zeros.
+// Bit for bit what kernels/cpu/apply.hpp defines: there is no fast-math flag anywhere.
 llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
-    const bool floating = element_->isFloatingPointTy();
-    if (shape_.op == ReduceOp::sum)
-        return floating ? ir_.CreateFAdd(a, b, "sum") : ir_.CreateAdd(a, b, "sum");
-    const bool max = shape_.op == ReduceOp::max;
-    if (!floating) {
-        llvm::Value* a_wins = max ? ir_.CreateICmpSGT(a, b) : ir_.CreateICmpSLT(a, b);
-        return ir_.CreateSelect(a_wins, a, b, max ? "max" : "min");
+    const bool floating = a->getType()->isFPOrFPVectorTy(), is_signed = elements_.is_signed;
+    switch (shape_.op) {
+        case ReduceOp::sum:
+            return floating ? ir_.CreateFAdd(a, b, "sum") : ir_.CreateAdd(a, b, "sum");
+        case ReduceOp::max:
+            return choose(floating    ? ir_.CreateFCmpOGT(a, b)
+                          : is_signed ? ir_.CreateICmpSGT(a, b)
+                                      : ir_.CreateICmpUGT(a, b),
+                          a, b, "max");
+        case ReduceOp::min:
+            return choose(floating    ? ir_.CreateFCmpOLT(a, b)
+                          : is_signed ? ir_.CreateICmpSLT(a, b)
+                                      : ir_.CreateICmpULT(a, b),
+                          a, b, "min");
     }
-    llvm::Value* a_wins = max ? ir_.CreateFCmpOGT(a, b) : ir_.CreateFCmpOLT(a, b);
-    llvm::Value* chosen = ir_.CreateSelect(a_wins, a, b);
-    return ir_.CreateSelect(ir_.CreateFCmpUNO(a, a), a, chosen, max ? "max" : "min");
+    no_such_row(shape_.op);
+}
+
+// For max and min. The machine's own instructions have the rule "a > b ? a : b"; only the NaN in `a` costs a
+// comparison and a blend more, which is cheaper than llvm.maximum with its order of zeros.
+llvm::Value* KernelBuilder::choose(llvm::Value* a_wins, llvm::Value* a, llvm::Value* b, const char* name) {
+    llvm::Value* chosen = ir_.CreateSelect(a_wins, a, b, name);
+    if (!a->getType()->isFPOrFPVectorTy()) return chosen;
+    return ir_.CreateSelect(ir_.CreateFCmpUNO(a, a), a, chosen, name);
 }
 
 }  // namespace
 
 void build_kernel(const KernelShape& shape, llvm::TargetMachine& machine, llvm::Module& module) {
-    KernelBuilder(shape, module).run(machine);
+    KernelBuilder(shape, machine, module).run();
 }
 
 }  // namespace hocket::jit

@@ -7,17 +7,24 @@
 namespace hocket::jit {
 
 KernelShape KernelShape::of(DataType type, ReduceOp op, std::size_t operands, std::size_t destinations) {
-    if (std::max(operands, destinations) > most_unrolled) return {type, op, 0, 0};
-    return {type, operands == 1 ? ReduceOp::sum : op, operands, destinations};
+    const bool is_copy = operands == 1;
+    if (is_copy) {
+        const auto is_as_large = [&](DataType other) { return element_size(other) == element_size(type); };
+        type = *std::ranges::find_if(all_types, is_as_large);
+        op = all_ops[0];
+    }
+    if (std::max(operands, destinations) > most_unrolled) return {type, op, is_copy ? 1u : 0u, 0};
+    return {type, op, operands, destinations};
 }
 
 std::string name_of(const KernelShape& shape) {
-    std::string name = shape.operands == 0   ? "combine_any"
-                       : shape.operands == 1 ? "copy"
+    std::string name = shape.is_copy()       ? "copy"
+                       : shape.operands == 0 ? "combine_any"
                                              : fmt::format("combine{}", shape.operands);
+    if (shape.is_copy() && !shape.is_unrolled()) name += "_to_any";
     if (shape.destinations > 1) name += fmt::format("_to_{}", shape.destinations);
-    name += fmt::format("_{}", name_of(shape.type));
-    if (shape.operands != 1) name += fmt::format("_{}", name_of(shape.op));
+    name += shape.is_copy() ? fmt::format("_int{}", 8 * element_size(shape.type))
+                            : fmt::format("_{}_{}", name_of(shape.type), name_of(shape.op));
     return name + (shape.streamed ? "_streamed" : "");
 }
 

@@ -9,24 +9,27 @@
 
 namespace hocket::jit {
 
-// All that a kernel's code depends on. A copy is a kernel of one operand.
+// All that a kernel's code depends on. A copy is a kernel of one operand; it moves bits, of any type.
 struct KernelShape {
     // Up to this many operands and destinations a kernel has them written out, above it loops over them.
     static constexpr std::size_t most_unrolled = 16;
 
     static KernelShape of(DataType type, ReduceOp op, std::size_t operands, std::size_t destinations);
 
-    DataType type = DataType::float32;
-    ReduceOp op = ReduceOp::sum;                 // of copies: sum
-    std::size_t operands = 0, destinations = 0;  // 0 both: any number
-    bool streamed = false;                       // see streaming.hpp
+    DataType type = all_types[0];  // of copies: the first of its size
+    ReduceOp op = all_ops[0];      // of copies: the first
+    std::size_t operands = 1;      // 1: a copy. 0: any number
+    std::size_t destinations = 1;  // 0: any number
+    bool streamed = false;         // see streaming.hpp
 
+    bool is_copy() const { return operands == 1; }
+    bool is_unrolled() const { return destinations != 0; }
     KernelShape streaming() const { return {type, op, operands, destinations, true}; }
     auto operator<=>(const KernelShape&) const = default;
 };
 
-// combine3_float32_sum, combine3_to_2_float32_sum, copy_to_2_float32, combine_any_float32_sum; what streams
-// ends in _streamed.
+// combine3_float32_sum, combine3_to_2_float32_sum, combine_any_float32_sum; copy_int32, copy_to_2_int32,
+// copy_to_any_int32, after the bits that are moved; what streams ends in _streamed.
 std::string name_of(const KernelShape& shape);
 
 }  // namespace hocket::jit

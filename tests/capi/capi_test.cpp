@@ -68,7 +68,83 @@ TEST_CASE("names and sizes") {
     CHECK(std::string(hkt_error_string(static_cast<hkt_status>(-99))) == "unknown status");
     CHECK(hkt_type_size(HKT_FLOAT32) == 4);
     CHECK(hkt_type_size(HKT_INT64) == 8);
-    CHECK(hkt_type_size(static_cast<hkt_type>(17)) == 0);
+    CHECK(hkt_type_size(static_cast<hkt_type>(200)) == 0);
+}
+
+namespace {
+
+// All that has a name: hocket.h's constants are small numbers.
+template <typename Constant>
+std::vector<Constant> all_named(const char* (*name_of)(Constant)) {
+    std::vector<Constant> all;
+    for (int number = 0; number < 256; ++number)
+        if (name_of(static_cast<Constant>(number)) != nullptr) all.push_back(static_cast<Constant>(number));
+    return all;
+}
+
+template <typename Constant>
+void check_names(const char* (*name_of)(Constant), hkt_status (*from_name)(const char*, Constant*)) {
+    for (const Constant constant : all_named(name_of)) {
+        Constant found = static_cast<Constant>(0);
+        CHECK(from_name(name_of(constant), &found) == HKT_SUCCESS);
+        CHECK(found == constant);
+    }
+    Constant untouched = static_cast<Constant>(1);
+    for (const char* unknown : {"", "nothing", "Sum", "float32 "}) {
+        CHECK(from_name(unknown, &untouched) == HKT_ERROR_INVALID_ARGUMENT);
+        CHECK_THAT(hkt_last_error(), Contains("'" + std::string(unknown) + "' is not a"));
+        for (const Constant constant : all_named(name_of))
+            CHECK_THAT(hkt_last_error(), Contains(name_of(constant)));
+    }
+    CHECK(untouched == static_cast<Constant>(1));
+    CHECK(from_name(nullptr, &untouched) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK_THAT(hkt_last_error(), Contains("the name is null"));
+    CHECK(from_name("sum", nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(name_of(static_cast<Constant>(-1)) == nullptr);
+}
+
+}  // namespace
+
+TEST_CASE("types, operators and collectives have the names of their constants") {
+    check_names(hkt_type_name, hkt_type_from_name);
+    check_names(hkt_op_name, hkt_op_from_name);
+    check_names(hkt_collective_name, hkt_collective_from_name);
+    CHECK(hkt_type_name(HKT_FLOAT32) == std::string("float32"));
+    CHECK(hkt_type_name(HKT_INT64) == std::string("int64"));
+    CHECK(hkt_op_name(HKT_MAX) == std::string("max"));
+    CHECK(hkt_collective_name(HKT_ALL_GATHER) == std::string("all_gather"));
+    for (const hkt_type type : all_named(hkt_type_name)) CHECK(hkt_type_size(type) > 0);
+}
+
+TEST_CASE("an operator runs for the types that it exists for, and is refused for the others") {
+    const Comm comm(alone());
+    const std::uint64_t send = 1;
+    CHECK(hkt_op_supports(static_cast<hkt_op>(200), HKT_FLOAT32) == 0);
+    CHECK(hkt_op_supports(HKT_SUM, static_cast<hkt_type>(200)) == 0);
+    CHECK(hkt_op_supports(HKT_SUM, HKT_FLOAT32) == 1);
+    for (const hkt_type type : all_named(hkt_type_name))
+        for (const hkt_op op : all_named(hkt_op_name)) {
+            CAPTURE(hkt_type_name(type), hkt_op_name(op));
+            std::uint64_t recv = 0;
+            hkt_plan *reducing = nullptr, *moving = nullptr;
+            const hkt_status statuses[] = {
+                hkt_all_reduce(&send, &recv, 1, type, op, comm, nullptr),
+                hkt_reduce_scatter(&send, &recv, 1, type, op, comm, nullptr),
+                hkt_plan_create(comm, HKT_ALL_REDUCE, type, op, nullptr, &reducing),
+                hkt_plan_create(comm, HKT_BROADCAST, type, op, nullptr, &moving)};
+            hkt_plan_destroy(reducing);
+            hkt_plan_destroy(moving);
+            if (hkt_op_supports(op, type) == 1) {
+                for (const hkt_status status : statuses) CHECK(status == HKT_SUCCESS);
+                CHECK(recv != 0);
+                continue;
+            }
+            for (int i = 0; i < 3; ++i) CHECK(statuses[i] == HKT_ERROR_INVALID_ARGUMENT);
+            CHECK(statuses[3] == HKT_SUCCESS);  // a broadcast has no operator
+            CHECK_THAT(error_of(comm), Contains(std::string("operator ") + hkt_op_name(op) +
+                                                " does not exist for " + hkt_type_name(type)));
+            CHECK(recv == 0);
+        }
 }
 
 TEST_CASE("null handles are errors, never crashes") {
@@ -100,8 +176,8 @@ TEST_CASE("arguments are checked, with words that name them") {
         CHECK(status == HKT_ERROR_INVALID_ARGUMENT);
         CHECK_THAT(error_of(comm), Contains(words));
     };
-    refused(hkt_all_reduce(x.data(), x.data(), 8, static_cast<hkt_type>(9), HKT_SUM, comm, nullptr),
-            "type is 9");
+    refused(hkt_all_reduce(x.data(), x.data(), 8, static_cast<hkt_type>(200), HKT_SUM, comm, nullptr),
+            "type is 200");
     refused(hkt_all_reduce(x.data(), x.data(), 8, HKT_FLOAT32, static_cast<hkt_op>(-1), comm, nullptr),
             "operator is -1");
     refused(hkt_all_reduce(nullptr, x.data(), 8, HKT_FLOAT32, HKT_SUM, comm, nullptr), "send is null");
@@ -379,7 +455,7 @@ TEST_CASE("the library shows hkt_ symbols of version HOCKET_0.1 and no others") 
         CHECK_THAT(name, Catch::StartsWith("hkt_") && Catch::EndsWith("@@HOCKET_0.1"));
         ++functions;
     }
-    CHECK(functions == 43);
+    CHECK(functions == 50);
 }
 
 TEST_CASE("shared memory is allocated, registered and given back, alone and among ranks") {

@@ -3,27 +3,45 @@
 #include <limits>
 #include <random>
 
+#include "capi/vocabulary.hpp"
 #include "tests/support/test.hpp"
 #include "tools/hocket_bench_data.hpp"
 #include "tools/hocket_bench_options.hpp"
 #include "tools/hocket_bench_report.hpp"
 #include "tools/hocket_bench_statistics.hpp"
 
+using namespace hocket;
 using namespace hocket::bench;
 
 namespace {
 
+template <typename T>
+T plain(hkt_op op, T a, T b) {
+    using Integer = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
+    switch (op) {
+        case HKT_SUM:
+            return static_cast<T>(static_cast<Integer>(a) + static_cast<Integer>(b));
+        case HKT_MAX:
+            return a > b ? a : b;
+        case HKT_MIN:
+            return a < b ? a : b;
+    }
+    throw std::logic_error("this test does not know the operator");
+}
+
 // The collective done the plain way, in an order of its own: ranks backwards.
-template <class T>
-std::vector<T> reference(const Layout& layout, std::uint64_t round) {
-    std::vector<std::vector<T>> inputs;
+template <DataType type>
+std::vector<typename ElementOf<type>::Stored> reference(const Layout& layout, std::uint64_t round) {
+    using Elements = std::vector<typename ElementOf<type>::Stored>;
+    using Worked = typename ElementOf<type>::Worked;
+    std::vector<Elements> inputs;
     for (int rank = 0; rank < layout.ranks; ++rank) {
         Layout theirs = layout;
         theirs.rank = rank;
         inputs.emplace_back(theirs.send_count());
         fill_input(theirs, round, inputs.back().data());
     }
-    std::vector<T> result;
+    Elements result;
     if (layout.collective == HKT_BROADCAST) return inputs[layout.root];
     if (layout.collective == HKT_ALL_GATHER) {
         for (const auto& input : inputs) result.insert(result.end(), input.begin(), input.end());
@@ -32,12 +50,8 @@ std::vector<T> reference(const Layout& layout, std::uint64_t round) {
     result = inputs.back();
     for (int rank = layout.ranks - 2; rank >= 0; --rank)
         for (std::size_t i = 0; i < result.size(); ++i) {
-            const T a = result[i], b = inputs[rank][i];
-            if (layout.op == HKT_SUM)
-                result[i] = static_cast<T>(
-                    static_cast<std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>>(a) + b);
-            else
-                result[i] = layout.op == HKT_MAX ? (a > b ? a : b) : (a < b ? a : b);
+            const auto a = static_cast<Worked>(result[i]), b = static_cast<Worked>(inputs[rank][i]);
+            result[i] = static_cast<typename Elements::value_type>(plain(layout.op, a, b));
         }
     if (layout.collective == HKT_REDUCE_SCATTER)
         result = {result.begin() + layout.rank * layout.count,
@@ -45,35 +59,46 @@ std::vector<T> reference(const Layout& layout, std::uint64_t round) {
     return result;
 }
 
-template <class T>
-constexpr hkt_type type_of = std::is_same_v<T, float>    ? HKT_FLOAT32
-                             : std::is_same_v<T, double> ? HKT_FLOAT64
-                             : sizeof(T) == 4            ? HKT_INT32
-                                                         : HKT_INT64;
+// The collective's operators; one of any, where it has none.
+std::vector<hkt_op> ops_for(hkt_collective collective, hkt_type type) {
+    std::vector<hkt_op> ops;
+    for (const hkt_op op : capi::all_ops)
+        if (has_op(collective) ? hkt_op_supports(op, type) == 1 : ops.empty()) ops.push_back(op);
+    return ops;
+}
+
+template <DataType type>
+void check_verdicts(const Layout& layout) {
+    auto result = reference<type>(layout, 3);
+    const auto size = result.size();
+    REQUIRE(size == layout.recv_count());
+    CHECK(count_wrong(layout, 3, result.data()) == 0);
+    CHECK_FALSE(first_wrong(layout, 3, result.data()));
+    CHECK(count_wrong(layout, 4, result.data()) > size / 2);  // another round's result
+    for (const std::size_t i : {std::size_t{0}, size / 2})
+        result[i] = static_cast<typename ElementOf<type>::Stored>(
+            result[i] == static_cast<typename ElementOf<type>::Stored>(0) ? 1 : 0);
+    CHECK(count_wrong(layout, 3, result.data()) == 2);
+    CHECK(first_wrong(layout, 3, result.data())->index == 0);
+}
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a right result has nothing wrong, and each wrong element counts", "", float, double,
-                   std::int32_t, std::int64_t) {
-    for (hkt_collective collective : {HKT_ALL_REDUCE, HKT_REDUCE_SCATTER, HKT_ALL_GATHER, HKT_BROADCAST})
-        for (hkt_op op : {HKT_SUM, HKT_MAX, HKT_MIN})
-            for (int ranks : {1, 2, 7}) {
-                CAPTURE(name_of(collective), name_of(op), ranks);
-                const Layout layout =
-                    layout_for(collective, type_of<TestType>, op, ranks - 1, ranks / 2, ranks, 5000);
-                auto result = reference<TestType>(layout, 3);
-                REQUIRE(result.size() == layout.recv_count());
-                CHECK(count_wrong(layout, 3, result.data()) == 0);
-                CHECK(count_wrong(layout, 4, result.data()) > result.size() / 2);  // another round's result
-                result[0] = result[0] == 0 ? 1 : 0;
-                result[result.size() / 2] = result[result.size() / 2] == 0 ? 1 : 0;
-                CHECK(count_wrong(layout, 3, result.data()) == 2);
-            }
+TEST_CASE("a right result has nothing wrong, and each wrong element counts") {
+    for (const hkt_type type : capi::all_types)
+        for (const hkt_collective collective : capi::all_collectives)
+            for (const hkt_op op : ops_for(collective, type))
+                for (const int ranks : {1, 2, 7}) {
+                    CAPTURE(hkt_type_name(type), hkt_collective_name(collective), hkt_op_name(op), ranks);
+                    const Layout layout = layout_for(collective, type, op, ranks - 1, ranks / 2, ranks, 5000);
+                    with_type(*capi::find_type(type),
+                              [&]<DataType row>(TypeConstant<row>) { check_verdicts<row>(layout); });
+                }
 }
 
 TEST_CASE("NaN is wrong") {
     const Layout layout = layout_for(HKT_BROADCAST, HKT_FLOAT32, HKT_SUM, 0, 0, 1, 400);
-    auto result = reference<float>(layout, 1);
+    auto result = reference<DataType::float32>(layout, 1);
     result[7] = std::numeric_limits<float>::quiet_NaN();
     CHECK(count_wrong(layout, 1, result.data()) == 1);
 }
@@ -195,6 +220,13 @@ TEST_CASE("the command line is nccl-tests'") {
     CHECK_FALSE(parse({"all_reduce", "-f", "1"}));
     CHECK_FALSE(parse({"all_reduce", "-f", "2", "-i", "4"}));
     CHECK_FALSE(parse({"all_reduce", "-d", "float8"}));
+    CHECK(parse({"all_reduce", "-d", "int"})->types == std::vector<hkt_type>{HKT_INT32});
+    const auto whole = parse({"all_reduce", "-d", "all", "-o", "all"});
+    std::size_t pairs = 0;
+    for (const DataType type : all_types)
+        for (const ReduceOp op : all_ops) pairs += supports(op, type);
+    CHECK(pairs_of(*whole).size() == pairs);
+    CHECK(pairs_of(*parse({"broadcast", "-d", "all", "-o", "all"})).size() == std::size(all_types));
     CHECK_FALSE(parse({"gather"}));
     CHECK_FALSE(parse({"all_reduce", "-b", "1M", "-e", "1K"}));
 }

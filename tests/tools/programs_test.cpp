@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
+#include <set>
 
+#include "runtime/types.hpp"
 #include "tests/multi/process.hpp"
 #include "tests/support/test.hpp"
 
@@ -82,10 +85,22 @@ TEST_CASE("schedc check reads the folders of schedules once, whatever it checks"
 
 TEST_CASE("schedc names the types and operators there are") {
     const auto help = hocket::test::run({HOCKET_SCHEDC, "explain", "--help"}, 20s);
-    CHECK_THAT(help.out, Contains("{float32,float64,int32,int64}") && Contains("{max,min,sum}"));
     const auto wrong = hocket::test::run({HOCKET_SCHEDC, "explain", "ring", "-n", "2", "-d", "float8"}, 20s);
     CHECK(wrong.exit_code != 0);
-    CHECK_THAT(wrong.err, Contains("'float8' is not one of {float32,float64,int32,int64}"));
+    CHECK_THAT(wrong.err, Contains("'float8' is not one of {"));
+    const std::regex words("[{,]([a-z0-9]+)(?=[,}])");
+    const auto named = [&](const std::string& text) {
+        std::set<std::string> names;
+        for (std::sregex_iterator match(text.begin(), text.end(), words), end; match != end; ++match)
+            names.insert((*match)[1]);
+        return names;
+    };
+    for (const hocket::DataType type : hocket::all_types) {
+        CHECK(named(help.out).contains(std::string(name_of(type))));
+        CHECK(named(wrong.err).contains(std::string(name_of(type))));
+    }
+    for (const hocket::ReduceOp op : hocket::all_ops)
+        CHECK(named(help.out).contains(std::string(name_of(op))));
 }
 
 TEST_CASE("the installed programs run") {

@@ -6,14 +6,12 @@
 #include <bit>
 #include <vector>
 
+#include "capi/vocabulary.hpp"
+
 namespace hocket::soak {
 namespace {
 
 constexpr unsigned char guard_byte = 0x5a, poison_byte = 0xa5;
-
-const char* const collective_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
-const char* const type_names[] = {"float32", "float64", "int32", "int64"};
-const char* const op_names[] = {"sum", "max", "min"};
 
 std::vector<const char*> schedules_for(hkt_collective collective, int ranks) {
     std::vector<const char*> names{"default", "direct"};
@@ -41,13 +39,20 @@ std::vector<const char*> schedules_for(hkt_collective collective, int ranks) {
 
 }  // namespace
 
+std::vector<hkt_op> ops_for(hkt_collective collective, hkt_type type) {
+    if (collective != HKT_ALL_REDUCE && collective != HKT_REDUCE_SCATTER) return {capi::all_ops[0]};
+    std::vector<hkt_op> ops;
+    for (const hkt_op op : capi::all_ops)
+        if (hkt_op_supports(op, type)) ops.push_back(op);
+    return ops;
+}
+
 Operation Operation::random(Chance& chance, int rank, int ranks, std::size_t most_bytes,
                             std::uint64_t planned_one_in) {
     Operation operation;
-    const auto collective = static_cast<hkt_collective>(chance.below(4));
-    const auto type = static_cast<hkt_type>(chance.below(4));
-    const bool reduces = collective == HKT_ALL_REDUCE || collective == HKT_REDUCE_SCATTER;
-    const auto op = static_cast<hkt_op>(reduces ? chance.below(3) : 0);
+    const hkt_collective collective = chance.one_of(capi::all_collectives);
+    const hkt_type type = chance.one_of(capi::all_types);
+    const hkt_op op = chance.one_of(ops_for(collective, type));
     const int root = collective == HKT_BROADCAST ? static_cast<int>(chance.below(ranks)) : 0;
     const bool is_largest = chance.one_in(20);
     const std::size_t bytes = is_largest ? most_bytes : chance.log_uniform(most_bytes);
@@ -61,10 +66,10 @@ Operation Operation::random(Chance& chance, int rank, int ranks, std::size_t mos
 }
 
 std::string Operation::text() const {
-    std::string text = fmt::format("{} of {} {}", collective_names[layout.collective], layout.count,
-                                   type_names[layout.type]);
+    std::string text = fmt::format("{} of {} {}", hkt_collective_name(layout.collective), layout.count,
+                                   hkt_type_name(layout.type));
     if (layout.collective == HKT_ALL_REDUCE || layout.collective == HKT_REDUCE_SCATTER)
-        text += fmt::format(" {}", op_names[layout.op]);
+        text += fmt::format(" {}", hkt_op_name(layout.op));
     if (layout.collective == HKT_BROADCAST) text += fmt::format(" from {}", layout.root);
     if (schedule) text += fmt::format(" by {}", schedule);
     if (executor == HKT_EXECUTOR_INTERPRETER) text += " (interpreter)";
@@ -75,7 +80,7 @@ Placed::Placed(const Operation& operation, void* from, void* to, bool in_place, 
     : operation_(operation), in_place_(in_place) {
     const bench::Layout& layout = operation.layout;
     if (in_place) {
-        const std::size_t element = bench::element_size(layout.type);
+        const std::size_t element = hkt_type_size(layout.type);
         to_ = block(to, layout.larger_count(), chance);
         send_ = to_.data + layout.send_offset_in_place() * element;
         recv_ = to_.data + layout.recv_offset_in_place() * element;
@@ -92,7 +97,7 @@ Placed::Placed(const Operation& operation, void* from, void* to, bool in_place, 
 }
 
 Placed::Block Placed::block(void* memory, std::size_t elements, Chance& chance) const {
-    const std::size_t element = bench::element_size(operation_.layout.type);
+    const std::size_t element = hkt_type_size(operation_.layout.type);
     const Block block{static_cast<unsigned char*>(memory) + guard_bytes +
                           (chance.one_in(2) ? 0 : chance.below(alignment / element) * element),
                       elements * element};

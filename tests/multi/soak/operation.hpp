@@ -4,12 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "capi/hocket.h"
 #include "tests/multi/soak/chance.hpp"
 #include "tools/hocket_bench_data.hpp"
 
 namespace hocket::soak {
+
+// The operators that exist for the type; any one where the collective has none.
+std::vector<hkt_op> ops_for(hkt_collective collective, hkt_type type);
 
 // What all ranks do alike.
 struct Operation {

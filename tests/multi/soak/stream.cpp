@@ -11,13 +11,13 @@
 #include <thread>
 #include <tuple>
 
+#include "capi/vocabulary.hpp"
+
 namespace hocket::soak {
 namespace {
 
 constexpr std::size_t most_in_flight = 12;  // more than a host's ranks move at a time
 constexpr std::size_t page = 4096;
-
-const char* const counted_names[] = {"all_reduces", "reduce_scatters", "all_gathers", "broadcasts"};
 
 // A collective's own function keeps a plan for each of these.
 auto kept_as(const Operation& operation) {
@@ -94,25 +94,24 @@ bool Stream::agree(bool what) {
 
 void Stream::warm_up() {
     Chance own{shape_.seed, shape_.number, static_cast<std::uint64_t>(rank_)};
-    for (int which = 0; which < 4 * 4 * 3; ++which) {
-        const auto collective = static_cast<hkt_collective>(which / 12);
-        const auto type = static_cast<hkt_type>(which / 3 % 4);
-        const auto op = static_cast<hkt_op>(which % 3);
-        const bool reduces = collective == HKT_ALL_REDUCE || collective == HKT_REDUCE_SCATTER;
-        if (!reduces && op != HKT_SUM) continue;
-        for (int root = 0; root < (collective == HKT_BROADCAST ? ranks_ : 1); ++root)
-            for (std::size_t bytes = 1; bytes < 2 * shape_.most_bytes; bytes *= 2) {
-                Operation operation;
-                operation.layout = bench::layout_for(collective, type, op, root, rank_, ranks_,
-                                                     std::min(bytes, shape_.most_bytes));
-                under_way_ = operation.text();
-                const auto plain = static_cast<std::size_t>(Arena::Kind::plain);
-                Batch batch;
-                batch.operations.emplace_back(operation, from_[plain]->data(), to_[plain]->data(), false,
-                                              own);
-                start(batch, 0, true);
-            }
-    }
+    for (const hkt_collective collective : capi::all_collectives)
+        for (const hkt_type type : capi::all_types)
+            for (const hkt_op op : ops_for(collective, type))
+                for (int root = 0; root < (collective == HKT_BROADCAST ? ranks_ : 1); ++root)
+                    for (std::size_t bytes = 1; bytes < 2 * shape_.most_bytes; bytes *= 2) {
+                        Operation operation;
+                        operation.layout = bench::layout_for(collective, type, op, root, rank_, ranks_,
+                                                             std::min(bytes, shape_.most_bytes));
+                        warm_up(operation, own);
+                    }
+}
+
+void Stream::warm_up(const Operation& operation, Chance& own) {
+    under_way_ = operation.text();
+    const auto plain = static_cast<std::size_t>(Arena::Kind::plain);
+    Batch batch;
+    batch.operations.emplace_back(operation, from_[plain]->data(), to_[plain]->data(), false, own);
+    start(batch, 0, true);
 }
 
 void Stream::run(std::uint64_t episode, std::uint64_t step) {
@@ -253,7 +252,7 @@ void Stream::poll(Batch& batch) {
 }
 
 void Stream::count(const Operation& operation) {
-    ++tally_.counts[counted_names[operation.layout.collective]];
+    ++tally_.counts[std::string(hkt_collective_name(operation.layout.collective)) + "s"];
     ++tally_.operations;
     tally_.bytes += operation.layout.larger_bytes();
 }

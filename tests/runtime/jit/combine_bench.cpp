@@ -233,10 +233,10 @@ nlohmann::json time_compilations(const Options& options) {
     return results;
 }
 
-template <typename T, typename... Ts>
-CLI::CheckedTransformer names_of(T first, Ts... others) {
-    std::map<std::string, T> values{{std::string(name_of(first)), first},
-                                    {std::string(name_of(others)), others}...};
+template <typename Row, std::size_t size>
+CLI::CheckedTransformer names_of(const Row (&rows)[size]) {
+    std::map<std::string, Row> values;
+    for (const Row row : rows) values.emplace(name_of(row), row);
     return CLI::CheckedTransformer(values);
 }
 
@@ -254,10 +254,8 @@ int main(int argc, char** argv) {
     app.add_option("-b", options.least_bytes, "bytes an area, from")->transform(CLI::AsSizeValue(false));
     app.add_option("-e", options.most_bytes, "to")->transform(CLI::AsSizeValue(false));
     app.add_option("-f", options.factor, "by this factor")->check(CLI::Range(2, 1 << 20));
-    app.add_option("--type", options.type, "of the elements")
-        ->transform(names_of(DataType::float32, DataType::float64, DataType::int32, DataType::int64));
-    app.add_option("--op", options.op, "operator")
-        ->transform(names_of(ReduceOp::sum, ReduceOp::max, ReduceOp::min));
+    app.add_option("--type", options.type, "of the elements")->transform(names_of(all_types));
+    app.add_option("--op", options.op, "operator")->transform(names_of(all_ops));
     app.add_option("--rounds", options.rounds, "of which the median is taken")->check(CLI::Range(1, 1000));
     app.add_option("--json", options.json, "also write the figures to this file");
     CLI11_PARSE(app, argc, argv);

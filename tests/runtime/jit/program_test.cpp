@@ -158,7 +158,7 @@ TEST_CASE("the code can be read", "[jit]") {
     program.ops[4].also = {dsl::input_area};
     const auto compiled = jit::CompiledProgram::compile(program, DataType::float32, ReduceOp::sum);
     const std::string ir = compiled->llvm_ir(), assembly = compiled->assembly();
-    for (const char* name : {"@copy_float32(", "@combine2_float32_sum(", "@combine2_to_2_float32_sum(",
+    for (const char* name : {"@copy_int32(", "@combine2_float32_sum(", "@combine2_to_2_float32_sum(",
                              "@combine3_float32_sum(", "%operand_2", "%destination_1", "%count", "fadd <"})
         CHECK_THAT(ir, Contains(name));
     CHECK_THAT(ir, !Contains("combine4"));
@@ -184,6 +184,9 @@ TEST_CASE("programs share kernels: their code depends on few things", "[jit]") {
     CHECK(code(f32, sum, 2, 1) == code(f32, sum, 2, 1));
     CHECK(code(f32, sum, 17, 1) == code(f32, sum, 2, 40));  // loops over any number
     CHECK(code(f32, sum, 1, 2) == code(f32, max, 1, 2));    // copies
+    CHECK(code(f32, sum, 1, 2) == code(DataType::int32, sum, 1, 2));
+    CHECK(code(f32, sum, 1, 17) == code(DataType::int32, max, 1, 40));
+    CHECK(code(f32, sum, 1, 17) != code(f32, sum, 17, 17));
     std::set<jit::Code> different{code(f32, sum, 2, 1), code(f32, sum, 2, 2), code(f32, sum, 3, 1),
                                   code(f32, max, 2, 1), code(f64, sum, 2, 1), code(f32, sum, 17, 1),
                                   code(f32, sum, 1, 2), code(f64, sum, 1, 2)};

@@ -1,0 +1,22 @@
+// Generated code that takes values from how they lie in memory to how they are calculated with, and back.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/Target/TargetMachine.h>
+
+namespace hocket::jit {
+
+inline llvm::Value* as_it_is(llvm::IRBuilder<>&, const llvm::TargetMachine&, llvm::Value* value) {
+    return value;
+}
+
+// For each pair of Stored and Worked in the rows of types.hpp. Values are elements or vectors of them.
+template <typename Stored, typename Worked>
+struct Conversion;
+
+template <typename T>
+struct Conversion<T, T> {
+    static constexpr auto widen = as_it_is, narrow = as_it_is;
+};
+
+}  // namespace hocket::jit

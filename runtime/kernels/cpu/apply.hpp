@@ -1,0 +1,43 @@
+// What each operator does with two values: the one definition, for all types that it exists for.
+#pragma once
+
+#include <type_traits>
+
+#include "runtime/types.hpp"
+
+namespace hocket::kernels {
+
+// Integers wrap around: calculated without sign, where C++ defines that, and at least as wide as unsigned, so
+// that nothing is promoted to a type with sign.
+template <typename T>
+using Wrapping = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
+
+template <typename T>
+T sum(T a, T b) {
+    if constexpr (std::is_integral_v<T>)
+        return static_cast<T>(Wrapping<T>(a) + Wrapping<T>(b));
+    else
+        return a + b;
+}
+
+// With a the result so far and b the next operand. a != a: NaN.
+template <typename T>
+T max(T a, T b) {
+    return a != a ? a : a > b ? a : b;
+}
+
+template <typename T>
+T min(T a, T b) {
+    return a != a ? a : a < b ? a : b;
+}
+
+// T: the Worked type of a row that the operator exists for.
+template <ReduceOp op, typename T>
+T apply(T a, T b) {
+#define HOCKET_APPLY(name, ...) \
+    if constexpr (op == ReduceOp::name) return name(a, b);
+    HOCKET_REDUCE_OPS(HOCKET_APPLY)
+#undef HOCKET_APPLY
+}
+
+}  // namespace hocket::kernels
