@@ -88,8 +88,9 @@ typedef enum hkt_status {
 
 typedef enum hkt_type { HKT_FLOAT32 = 0, HKT_FLOAT64 = 1, HKT_INT32 = 2, HKT_INT64 = 3 } hkt_type;
 
-/* Integer sums wrap around. Floating-point max and min: if any operand is NaN the result is NaN. */
-typedef enum hkt_op { HKT_SUM = 0, HKT_MAX = 1, HKT_MIN = 2 } hkt_op;
+/* Integer sums and products wrap around. Floating-point max and min: if any operand is NaN the result is
+ * NaN. */
+typedef enum hkt_op { HKT_SUM = 0, HKT_MAX = 1, HKT_MIN = 2, HKT_PRODUCT = 3 } hkt_op;
 
 typedef enum hkt_collective {
     HKT_ALL_REDUCE = 0,

@@ -32,6 +32,7 @@ inline constexpr unsigned floating = 1, integer = 2;
 // Name, text, constant of hocket.h, kinds of types that it exists for. What it does: kernels/cpu/apply.hpp.
 #define HOCKET_REDUCE_OPS(ROW)                                                                      \
     ROW(sum,     "sum",     HKT_SUM,     kind::floating | kind::integer)                            \
+    ROW(product, "product", HKT_PRODUCT, kind::floating | kind::integer)                            \
     ROW(max,     "max",     HKT_MAX,     kind::floating | kind::integer)                            \
     ROW(min,     "min",     HKT_MIN,     kind::floating | kind::integer)                            \
 

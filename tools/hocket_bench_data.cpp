@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -38,10 +39,12 @@ class Input {
 
     Stored operator()(int rank, std::size_t i) const {
         const std::uint64_t bits = mix(i + mix(rank + 1 + mix(round_)));
+        const bool multiplies = layout_.op == HKT_PRODUCT;
         if constexpr (row_of(type).kind == kind::floating)
-            return static_cast<Stored>(static_cast<Worked>(whole_number(bits)));
+            return static_cast<Stored>(multiplies ? power_of_two(bits)
+                                                  : static_cast<Worked>(whole_number(bits)));
         else
-            return static_cast<Stored>(bits);
+            return static_cast<Stored>(multiplies ? bits | 1 : bits);  // odd: no product loses bits
     }
 
   private:
@@ -49,6 +52,13 @@ class Input {
     std::int64_t whole_number(std::uint64_t bits) const {
         const std::uint64_t span = (std::uint64_t{1} << std::numeric_limits<Stored>::digits) / layout_.ranks;
         return static_cast<std::int64_t>(bits % span) - static_cast<std::int64_t>(span / 2);
+    }
+
+    // With either sign. Products of all ranks, in any order, are such numbers too: exact.
+    Worked power_of_two(std::uint64_t bits) const {
+        const std::uint64_t most = -std::numeric_limits<Stored>::min_exponent / layout_.ranks;
+        const int exponent = static_cast<int>(bits / 2 % (2 * most + 1)) - static_cast<int>(most);
+        return std::ldexp(static_cast<Worked>(bits % 2 == 0 ? 1 : -1), exponent);
     }
 
     const Layout& layout_;

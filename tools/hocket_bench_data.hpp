@@ -2,7 +2,8 @@
 // and buffers that notice writes outside them.
 //
 // Values are chosen so that results are exact in every type and order of summation: integers take all their
-// bits (sums wrap), floats are whole numbers so small that no sum of all ranks is rounded.
+// bits (sums wrap), floats are whole numbers so small that no sum of all ranks is rounded; for products, odd
+// integers and powers of two.
 #pragma once
 
 #include <cstddef>

@@ -319,6 +319,8 @@ llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
     switch (shape_.op) {
         case ReduceOp::sum:
             return floating ? ir_.CreateFAdd(a, b, "sum") : ir_.CreateAdd(a, b, "sum");
+        case ReduceOp::product:
+            return floating ? ir_.CreateFMul(a, b, "product") : ir_.CreateMul(a, b, "product");
         case ReduceOp::max:
             return choose(floating    ? ir_.CreateFCmpOGT(a, b)
                           : is_signed ? ir_.CreateICmpSGT(a, b)

@@ -21,6 +21,8 @@ T plain(hkt_op op, T a, T b) {
     switch (op) {
         case HKT_SUM:
             return static_cast<T>(static_cast<Integer>(a) + static_cast<Integer>(b));
+        case HKT_PRODUCT:
+            return static_cast<T>(static_cast<Integer>(a) * static_cast<Integer>(b));
         case HKT_MAX:
             return a > b ? a : b;
         case HKT_MIN:

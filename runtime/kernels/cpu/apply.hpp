@@ -20,6 +20,14 @@ T sum(T a, T b) {
         return a + b;
 }
 
+template <typename T>
+T product(T a, T b) {
+    if constexpr (std::is_integral_v<T>)
+        return static_cast<T>(Wrapping<T>(a) * Wrapping<T>(b));
+    else
+        return a * b;
+}
+
 // With a the result so far and b the next operand. a != a: NaN.
 template <typename T>
 T max(T a, T b) {

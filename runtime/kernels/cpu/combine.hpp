@@ -15,11 +15,11 @@ namespace hocket::kernels {
 // may be exactly one of the operands; it must not overlap one in part, nor another destination in part.
 // Thread-safe.
 //
-// Integer sums wrap around. With a the result so far and b the next operand,
+// Integer sums and products wrap around. With a the result so far and b the next operand,
 //   max is  a if a is NaN, else a if a > b, else b
 //   min is  a if a is NaN, else a if a < b, else b
 // so that a NaN among the operands is the result, the first one with its bits unchanged, and of two zeros the
-// later one is taken. Which NaN a floating-point sum of several NaNs gives is not defined.
+// later one is taken. Which NaN a floating-point sum or product of several NaNs gives is not defined.
 void combine(DataType type, ReduceOp op, std::span<std::byte* const> destinations,
              std::span<const std::byte* const> operands, std::size_t count);
 

@@ -41,7 +41,8 @@ std::uint32_t bits(float value) {
 
 // What each operator makes of a few small numbers that every type has, where it exists.
 TEST_CASE("combine: plain numbers", "[kernels]") {
-    const std::map<ReduceOp, int> right = {{ReduceOp::sum, 10}, {ReduceOp::max, 5}, {ReduceOp::min, 2}};
+    const std::map<ReduceOp, int> right = {
+        {ReduceOp::sum, 10}, {ReduceOp::max, 5}, {ReduceOp::min, 2}, {ReduceOp::product, 30}};
     for (const DataType type : all_types)
         for (const ReduceOp op : all_ops)
             if (supports(op, type))
@@ -61,12 +62,14 @@ TEST_CASE("combine: sums run from left to right", "[kernels]") {
     CHECK(combine_one<float64>(ReduceOp::sum, {1e17, 1., -1e17}) == 0.);
 }
 
-TEST_CASE("combine: integer sums wrap around", "[kernels]") {
+TEST_CASE("combine: integer sums and products wrap around", "[kernels]") {
     using Int = std::numeric_limits<std::int32_t>;
     using Long = std::numeric_limits<std::int64_t>;
     CHECK(combine_one<int32>(ReduceOp::sum, {Int::max(), 1}) == Int::min());
     CHECK(combine_one<int32>(ReduceOp::sum, {Int::min(), Int::min(), 3}) == 3);
     CHECK(combine_one<int64>(ReduceOp::sum, {Long::min(), -1}) == Long::max());
+    CHECK(combine_one<int32>(ReduceOp::product, {65'537, 65'537, -1}) == -131'073);
+    CHECK(combine_one<int64>(ReduceOp::product, {Long::max(), 2}) == -2);
     CHECK(combine_one<int64>(ReduceOp::max, {Long::min(), -1, Long::max()}) == Long::max());
 }
 
