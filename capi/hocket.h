@@ -86,7 +86,15 @@ typedef enum hkt_status {
     HKT_ERROR_LIMIT = -12 /* a sample, or a batch, is larger than the memory that a cache may use */
 } hkt_status;
 
-typedef enum hkt_type { HKT_FLOAT32 = 0, HKT_FLOAT64 = 1, HKT_INT32 = 2, HKT_INT64 = 3 } hkt_type;
+/* bfloat16 is the upper half of a float32. Numbers of 16 bits are combined as float32: of all operands that a
+ * step combines the result is rounded once, to nearest, ties to even; schedules differ in their steps. */
+typedef enum hkt_type {
+    HKT_FLOAT32 = 0,
+    HKT_FLOAT64 = 1,
+    HKT_INT32 = 2,
+    HKT_INT64 = 3,
+    HKT_BFLOAT16 = 10
+} hkt_type;
 
 /* Integer sums and products wrap around. Floating-point max and min: if any operand is NaN the result is
  * NaN. */

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "runtime/half.hpp"
+
 namespace hocket {
 
 // What a type is, and what an operator exists for.
@@ -26,6 +28,7 @@ inline constexpr unsigned floating = 1, integer = 2;
 #define HOCKET_DATA_TYPES(ROW)                                                                      \
     ROW(float32,  "float32",  HKT_FLOAT32,  float,         float,         kind::floating)           \
     ROW(float64,  "float64",  HKT_FLOAT64,  double,        double,        kind::floating)           \
+    ROW(bfloat16, "bfloat16", HKT_BFLOAT16, BFloat16,      float,         kind::floating)           \
     ROW(int32,    "int32",    HKT_INT32,    std::int32_t,  std::int32_t,  kind::integer)            \
     ROW(int64,    "int64",    HKT_INT64,    std::int64_t,  std::int64_t,  kind::integer)            \
 

@@ -42,15 +42,17 @@ class Input {
         const bool multiplies = layout_.op == HKT_PRODUCT;
         if constexpr (row_of(type).kind == kind::floating)
             return static_cast<Stored>(multiplies ? power_of_two(bits)
-                                                  : static_cast<Worked>(whole_number(bits)));
+                                                  : static_cast<Worked>(whole_number(rank, i, bits)));
         else
             return static_cast<Stored>(multiplies ? bits | 1 : bits);  // odd: no product loses bits
     }
 
   private:
-    // Sums of all ranks stay below 2^digits: exact in any order.
-    std::int64_t whole_number(std::uint64_t bits) const {
-        const std::uint64_t span = (std::uint64_t{1} << std::numeric_limits<Stored>::digits) / layout_.ranks;
+    // Sums of all ranks stay below 2^digits: exact in any order. Of more ranks than that, some send 0.
+    std::int64_t whole_number(int rank, std::size_t i, std::uint64_t bits) const {
+        const std::uint64_t most = std::uint64_t{1} << std::numeric_limits<Stored>::digits,
+                            ranks = layout_.ranks, span = std::max<std::uint64_t>(most / ranks, 2);
+        if ((rank + i) % ((ranks + most - 1) / most) != 0) return 0;
         return static_cast<std::int64_t>(bits % span) - static_cast<std::int64_t>(span / 2);
     }
 

@@ -4,6 +4,8 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/Target/TargetMachine.h>
 
+#include "runtime/half.hpp"
+
 namespace hocket::jit {
 
 inline llvm::Value* as_it_is(llvm::IRBuilder<>&, const llvm::TargetMachine&, llvm::Value* value) {
@@ -17,6 +19,12 @@ struct Conversion;
 template <typename T>
 struct Conversion<T, T> {
     static constexpr auto widen = as_it_is, narrow = as_it_is;
+};
+
+template <>
+struct Conversion<BFloat16, float> {
+    static llvm::Value* widen(llvm::IRBuilder<>& ir, const llvm::TargetMachine&, llvm::Value* value);
+    static llvm::Value* narrow(llvm::IRBuilder<>& ir, const llvm::TargetMachine&, llvm::Value* value);
 };
 
 }  // namespace hocket::jit

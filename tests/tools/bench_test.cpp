@@ -79,7 +79,7 @@ void check_verdicts(const Layout& layout) {
     CHECK(count_wrong(layout, 4, result.data()) > size / 2);  // another round's result
     for (const std::size_t i : {std::size_t{0}, size / 2})
         result[i] = static_cast<typename ElementOf<type>::Stored>(
-            result[i] == static_cast<typename ElementOf<type>::Stored>(0) ? 1 : 0);
+            static_cast<typename ElementOf<type>::Worked>(result[i]) == 0 ? 1 : 0);
     CHECK(count_wrong(layout, 3, result.data()) == 2);
     CHECK(first_wrong(layout, 3, result.data())->index == 0);
 }
@@ -96,6 +96,16 @@ TEST_CASE("a right result has nothing wrong, and each wrong element counts") {
                     with_type(*capi::find_type(type),
                               [&]<DataType row>(TypeConstant<row>) { check_verdicts<row>(layout); });
                 }
+}
+
+TEST_CASE("sums of a type with few digits are exact, however many ranks there are") {
+    for (const int ranks : {16, 17, 100, 256, 257, 1000}) {
+        CAPTURE(ranks);
+        const Layout layout = layout_for(HKT_ALL_REDUCE, HKT_BFLOAT16, HKT_SUM, 0, 0, ranks, 2000);
+        const auto result = reference<DataType::bfloat16>(layout, 3);
+        CHECK(count_wrong(layout, 3, result.data()) == 0);
+        CHECK(count_wrong(layout, 4, result.data()) > result.size() / 2);
+    }
 }
 
 TEST_CASE("NaN is wrong") {

@@ -15,6 +15,7 @@ namespace hocket::kernels {
 // may be exactly one of the operands; it must not overlap one in part, nor another destination in part.
 // Thread-safe.
 //
+// Combined is in the type's Worked type (types.hpp), and the result is rounded once to what is stored.
 // Integer sums and products wrap around. With a the result so far and b the next operand,
 //   max is  a if a is NaN, else a if a > b, else b
 //   min is  a if a is NaN, else a if a < b, else b

@@ -1,5 +1,6 @@
 // The two executors against each other: generated combines and copies give the bits of the plain C++ ones.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -87,6 +88,9 @@ T random_value(std::mt19937& random) {
         const T extremes[] = {Limits::min(), Limits::max(), 0, -1, 1};
         if (random() % 4 == 0) return extremes[random() % std::size(extremes)];
         return static_cast<T>(std::uint64_t(random()) << 32 | random());
+    } else if constexpr (sizeof(T) == sizeof(std::uint16_t)) {
+        if (random() % 2) return T(random_value<float>(random));
+        return std::bit_cast<T>(static_cast<std::uint16_t>(random()));
     } else {
         const T specials[] = {std::copysign(Limits::quiet_NaN(), T(-1)),
                               Limits::quiet_NaN(),
