@@ -93,7 +93,14 @@ typedef enum hkt_type {
     HKT_FLOAT64 = 1,
     HKT_INT32 = 2,
     HKT_INT64 = 3,
-    HKT_BFLOAT16 = 10
+    HKT_INT8 = 4,
+    HKT_INT16 = 5,
+    HKT_UINT8 = 6,
+    HKT_UINT16 = 7,
+    HKT_UINT32 = 8,
+    HKT_UINT64 = 9,
+    HKT_BFLOAT16 = 10,
+    HKT_BOOL = 12 /* a byte, 0 or 1, as C's bool; has max (or) and min (and) */
 } hkt_type;
 
 /* Integer sums and products wrap around. Floating-point max and min: if any operand is NaN the result is

@@ -17,7 +17,7 @@ namespace hocket {
 
 // What a type is, and what an operator exists for.
 namespace kind {
-inline constexpr unsigned floating = 1, integer = 2;
+inline constexpr unsigned floating = 1, integer = 2, truth = 4;
 }
 
 // A row is a line, so that none moves another.
@@ -29,15 +29,22 @@ inline constexpr unsigned floating = 1, integer = 2;
     ROW(float32,  "float32",  HKT_FLOAT32,  float,         float,         kind::floating)           \
     ROW(float64,  "float64",  HKT_FLOAT64,  double,        double,        kind::floating)           \
     ROW(bfloat16, "bfloat16", HKT_BFLOAT16, BFloat16,      float,         kind::floating)           \
+    ROW(int8,     "int8",     HKT_INT8,     std::int8_t,   std::int8_t,   kind::integer)            \
+    ROW(int16,    "int16",    HKT_INT16,    std::int16_t,  std::int16_t,  kind::integer)            \
     ROW(int32,    "int32",    HKT_INT32,    std::int32_t,  std::int32_t,  kind::integer)            \
     ROW(int64,    "int64",    HKT_INT64,    std::int64_t,  std::int64_t,  kind::integer)            \
+    ROW(uint8,    "uint8",    HKT_UINT8,    std::uint8_t,  std::uint8_t,  kind::integer)            \
+    ROW(uint16,   "uint16",   HKT_UINT16,   std::uint16_t, std::uint16_t, kind::integer)            \
+    ROW(uint32,   "uint32",   HKT_UINT32,   std::uint32_t, std::uint32_t, kind::integer)            \
+    ROW(uint64,   "uint64",   HKT_UINT64,   std::uint64_t, std::uint64_t, kind::integer)            \
+    ROW(boolean,  "bool",     HKT_BOOL,     std::uint8_t,  std::uint8_t,  kind::truth)              \
 
 // Name, text, constant of hocket.h, kinds of types that it exists for. What it does: kernels/cpu/apply.hpp.
 #define HOCKET_REDUCE_OPS(ROW)                                                                      \
     ROW(sum,     "sum",     HKT_SUM,     kind::floating | kind::integer)                            \
     ROW(product, "product", HKT_PRODUCT, kind::floating | kind::integer)                            \
-    ROW(max,     "max",     HKT_MAX,     kind::floating | kind::integer)                            \
-    ROW(min,     "min",     HKT_MIN,     kind::floating | kind::integer)                            \
+    ROW(max,     "max",     HKT_MAX,     kind::floating | kind::integer | kind::truth)              \
+    ROW(min,     "min",     HKT_MIN,     kind::floating | kind::integer | kind::truth)              \
 
 // So much for the rows.
 // clang-format on

@@ -43,6 +43,8 @@ class Input {
         if constexpr (row_of(type).kind == kind::floating)
             return static_cast<Stored>(multiplies ? power_of_two(bits)
                                                   : static_cast<Worked>(whole_number(rank, i, bits)));
+        else if constexpr (row_of(type).kind == kind::truth)
+            return static_cast<Stored>(balanced(bits, layout_.op == HKT_MAX, layout_.op == HKT_MIN) & 1);
         else
             return static_cast<Stored>(multiplies ? bits | 1 : bits);  // odd: no product loses bits
     }
@@ -54,6 +56,14 @@ class Input {
                             ranks = layout_.ranks, span = std::max<std::uint64_t>(most / ranks, 2);
         if ((rank + i) % ((ranks + most - 1) / most) != 0) return 0;
         return static_cast<std::int64_t>(bits % span) - static_cast<std::int64_t>(span / 2);
+    }
+
+    // Of many ranks' random bits one is almost always 1, and one 0, so that an or or an and of all would tell
+    // nothing. Of these it is about one rank whose bit decides.
+    std::uint64_t balanced(std::uint64_t bits, bool are_ored, bool are_anded) const {
+        std::uint64_t rare = bits;
+        for (int others = layout_.ranks; others > 2; others /= 2) rare &= bits = mix(bits);
+        return are_ored ? rare : are_anded ? ~rare : bits;
     }
 
     // With either sign. Products of all ranks, in any order, are such numbers too: exact.

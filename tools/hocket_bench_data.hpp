@@ -3,7 +3,7 @@
 //
 // Values are chosen so that results are exact in every type and order of summation: integers take all their
 // bits (sums wrap), floats are whole numbers so small that no sum of all ranks is rounded; for products, odd
-// integers and powers of two.
+// integers and powers of two. Where many ranks would make the same of almost all bits, few of them differ.
 #pragma once
 
 #include <cstddef>

@@ -111,6 +111,7 @@ TEST_CASE("types, operators and collectives have the names of their constants") 
     check_names(hkt_collective_name, hkt_collective_from_name);
     CHECK(hkt_type_name(HKT_FLOAT32) == std::string("float32"));
     CHECK(hkt_type_name(HKT_INT64) == std::string("int64"));
+    CHECK(hkt_type_name(HKT_BOOL) == std::string("bool"));
     CHECK(hkt_op_name(HKT_MAX) == std::string("max"));
     CHECK(hkt_collective_name(HKT_ALL_GATHER) == std::string("all_gather"));
     for (const hkt_type type : all_named(hkt_type_name)) CHECK(hkt_type_size(type) > 0);
@@ -122,6 +123,7 @@ TEST_CASE("an operator runs for the types that it exists for, and is refused for
     CHECK(hkt_op_supports(static_cast<hkt_op>(200), HKT_FLOAT32) == 0);
     CHECK(hkt_op_supports(HKT_SUM, static_cast<hkt_type>(200)) == 0);
     CHECK(hkt_op_supports(HKT_SUM, HKT_FLOAT32) == 1);
+    CHECK(hkt_op_supports(HKT_SUM, HKT_BOOL) == 0);
     for (const hkt_type type : all_named(hkt_type_name))
         for (const hkt_op op : all_named(hkt_op_name)) {
             CAPTURE(hkt_type_name(type), hkt_op_name(op));

@@ -85,7 +85,7 @@ template <typename T>
 T random_value(std::mt19937& random) {
     using Limits = std::numeric_limits<T>;
     if constexpr (std::is_integral_v<T>) {
-        const T extremes[] = {Limits::min(), Limits::max(), 0, -1, 1};
+        const T extremes[] = {Limits::min(), Limits::max(), 0, static_cast<T>(-1), 1};
         if (random() % 4 == 0) return extremes[random() % std::size(extremes)];
         return static_cast<T>(std::uint64_t(random()) << 32 | random());
     } else if constexpr (sizeof(T) == sizeof(std::uint16_t)) {

@@ -48,6 +48,7 @@ TEST_CASE("combine: plain numbers", "[kernels]") {
             if (supports(op, type))
                 with_type(type, [&]<DataType row>(TypeConstant<row>) {
                     INFO(name_of(op) << " of " << name_of(row));
+                    if (row_of(row).kind == kind::truth) return;
                     using Worked = typename ElementOf<row>::Worked;
                     CHECK(combine_one<row>(op, {5, 2, 3}) == static_cast<Worked>(right.at(op)));
                     CHECK(combine_one<row>(op, {5}) == 5);
@@ -71,6 +72,27 @@ TEST_CASE("combine: integer sums and products wrap around", "[kernels]") {
     CHECK(combine_one<int32>(ReduceOp::product, {65'537, 65'537, -1}) == -131'073);
     CHECK(combine_one<int64>(ReduceOp::product, {Long::max(), 2}) == -2);
     CHECK(combine_one<int64>(ReduceOp::max, {Long::min(), -1, Long::max()}) == Long::max());
+    CHECK(combine_one<DataType::int8>(ReduceOp::sum, {127, 2}) == -127);
+    CHECK(combine_one<DataType::int8>(ReduceOp::product, {-128, -1}) == -128);
+    CHECK(combine_one<DataType::int16>(ReduceOp::product, {-32768, -32768, 5}) == 0);
+    CHECK(combine_one<DataType::uint16>(ReduceOp::product, {65535, 65535}) == 1);
+    CHECK(combine_one<DataType::uint8>(ReduceOp::sum, {200, 100}) == 44);
+}
+
+TEST_CASE("combine: the upper half of unsigned integers is large", "[kernels]") {
+    CHECK(combine_one<DataType::uint8>(ReduceOp::max, {1, 255, 127}) == 255);
+    CHECK(combine_one<DataType::uint16>(ReduceOp::min, {65535, 32768, 40000}) == 32768);
+    CHECK(combine_one<DataType::uint32>(ReduceOp::max, {1, 0xffffffff}) == 0xffffffff);
+    CHECK(combine_one<DataType::uint64>(ReduceOp::min, {~0ull, 7, 1ull << 63}) == 7);
+    CHECK(combine_one<DataType::int8>(ReduceOp::max, {-1, 1, -128}) == 1);
+}
+
+TEST_CASE("combine: of bools max is or, and min is and", "[kernels]") {
+    for (const std::uint8_t a : {0, 1})
+        for (const std::uint8_t b : {0, 1}) {
+            CHECK(combine_one<DataType::boolean>(ReduceOp::max, {a, b}) == (a | b));
+            CHECK(combine_one<DataType::boolean>(ReduceOp::min, {a, b}) == (a & b));
+        }
 }
 
 TEST_CASE("combine: NaN, zeros and infinities in max and min", "[kernels]") {
