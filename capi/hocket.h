@@ -86,8 +86,9 @@ typedef enum hkt_status {
     HKT_ERROR_LIMIT = -12 /* a sample, or a batch, is larger than the memory that a cache may use */
 } hkt_status;
 
-/* bfloat16 is the upper half of a float32. Numbers of 16 bits are combined as float32: of all operands that a
- * step combines the result is rounded once, to nearest, ties to even; schedules differ in their steps. */
+/* float16 is IEEE 754's binary16, bfloat16 the upper half of a float32. Numbers of 16 bits are combined as
+ * float32: of all operands that a step combines the result is rounded once, to nearest, ties to even;
+ * schedules differ in their steps. */
 typedef enum hkt_type {
     HKT_FLOAT32 = 0,
     HKT_FLOAT64 = 1,
@@ -100,6 +101,7 @@ typedef enum hkt_type {
     HKT_UINT32 = 8,
     HKT_UINT64 = 9,
     HKT_BFLOAT16 = 10,
+    HKT_FLOAT16 = 11,
     HKT_BOOL = 12 /* a byte, 0 or 1, as C's bool; has max (or) and min (and) */
 } hkt_type;
 

@@ -28,6 +28,7 @@ inline constexpr unsigned floating = 1, integer = 2, truth = 4;
 #define HOCKET_DATA_TYPES(ROW)                                                                      \
     ROW(float32,  "float32",  HKT_FLOAT32,  float,         float,         kind::floating)           \
     ROW(float64,  "float64",  HKT_FLOAT64,  double,        double,        kind::floating)           \
+    ROW(float16,  "float16",  HKT_FLOAT16,  Float16,       float,         kind::floating)           \
     ROW(bfloat16, "bfloat16", HKT_BFLOAT16, BFloat16,      float,         kind::floating)           \
     ROW(int8,     "int8",     HKT_INT8,     std::int8_t,   std::int8_t,   kind::integer)            \
     ROW(int16,    "int16",    HKT_INT16,    std::int16_t,  std::int16_t,  kind::integer)            \

@@ -22,6 +22,12 @@ struct Conversion<T, T> {
 };
 
 template <>
+struct Conversion<Float16, float> {
+    static llvm::Value* widen(llvm::IRBuilder<>& ir, const llvm::TargetMachine& machine, llvm::Value* value);
+    static llvm::Value* narrow(llvm::IRBuilder<>& ir, const llvm::TargetMachine& machine, llvm::Value* value);
+};
+
+template <>
 struct Conversion<BFloat16, float> {
     static llvm::Value* widen(llvm::IRBuilder<>& ir, const llvm::TargetMachine&, llvm::Value* value);
     static llvm::Value* narrow(llvm::IRBuilder<>& ir, const llvm::TargetMachine&, llvm::Value* value);

@@ -39,10 +39,11 @@ T take(const char* what, llvm::Expected<T> value) {
     return std::move(*value);
 }
 
-orc::JITTargetMachineBuilder host() {
+orc::JITTargetMachineBuilder host(const std::vector<std::string>& changed_features) {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
     auto builder = take("detect this machine's CPU", orc::JITTargetMachineBuilder::detectHost());
+    builder.addFeatures(changed_features);
     // What LLVM's JIT linker takes; said here so that the assembly printed is that of the code that runs.
     builder.setRelocationModel(llvm::Reloc::PIC_).setCodeModel(llvm::CodeModel::Small);
     // The next level would order instructions once more, which takes as long as all the rest and gains
@@ -66,8 +67,8 @@ std::unique_ptr<llvm::Module> build_module(const std::vector<KernelShape>& shape
 // One thread at a time.
 class Compiler {
   public:
-    Compiler()
-        : builder_(host()),
+    explicit Compiler(const std::vector<std::string>& changed_features = {})
+        : builder_(host(changed_features)),
           machine_(take("generate code for this machine's CPU", builder_.createTargetMachine())) {
         const auto one_machine = [this](orc::JITTargetMachineBuilder) {
             return std::make_unique<orc::SimpleCompiler>(*machine_);
@@ -132,6 +133,11 @@ Code Kernel::compile() {
     const Code code = is_plain_copy ? copy_one : compiler->compile(shape_);
     code_.store(code, std::memory_order_release);
     return code;
+}
+
+Code compile_without(const std::string& feature, const KernelShape& shape) {
+    auto& compiler = *new Compiler({"-" + feature});  // keeps the code
+    return compiler.compile(shape);
 }
 
 std::string llvm_ir(const std::vector<KernelShape>& shapes) {

@@ -41,6 +41,10 @@ class Kernel {
 // Not yet compiled where this is the first to ask. Thread-safe.
 Kernel& find_kernel(const KernelShape& shape);
 
+// For a machine like this one but without a feature that LLVM calls so, made anew and kept for good: that
+// other machines get the same bits can be tested on one.
+Code compile_without(const std::string& feature, const KernelShape& shape);
+
 // The kernels' code as text, made anew.
 std::string llvm_ir(const std::vector<KernelShape>& shapes);
 std::string assembly(const std::vector<KernelShape>& shapes);

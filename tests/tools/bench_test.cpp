@@ -233,6 +233,7 @@ TEST_CASE("the command line is nccl-tests'") {
     CHECK_FALSE(parse({"all_reduce", "-f", "1"}));
     CHECK_FALSE(parse({"all_reduce", "-f", "2", "-i", "4"}));
     CHECK_FALSE(parse({"all_reduce", "-d", "float8"}));
+    CHECK(parse({"all_reduce", "-d", "half"})->types == std::vector<hkt_type>{HKT_FLOAT16});
     CHECK(parse({"all_reduce", "-d", "int"})->types == std::vector<hkt_type>{HKT_INT32});
     const auto whole = parse({"all_reduce", "-d", "all", "-o", "all"});
     std::size_t pairs = 0;

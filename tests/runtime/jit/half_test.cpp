@@ -40,7 +40,8 @@ struct Format {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("all 65,536 values are what their fields say, and come back", "[kernels]", BFloat16) {
+TEMPLATE_TEST_CASE("all 65,536 values are what their fields say, and come back", "[kernels]", Float16,
+                   BFloat16) {
     using Its = Format<TestType>;
     for (unsigned i = 0; i < 0x10000; ++i) {
         const float widened = static_cast<float>(number<TestType>(i));
@@ -60,7 +61,7 @@ TEMPLATE_TEST_CASE("all 65,536 values are what their fields say, and come back",
 }
 
 TEMPLATE_TEST_CASE("what lies between two numbers is rounded to the nearest, ties to even", "[kernels]",
-                   BFloat16) {
+                   Float16, BFloat16) {
     using Its = Format<TestType>;
     for (unsigned i = 0; i < Its::infinity; ++i) {
         // Above the largest number: as if infinity were the next.
@@ -78,7 +79,7 @@ TEMPLATE_TEST_CASE("what lies between two numbers is rounded to the nearest, tie
 }
 
 TEMPLATE_TEST_CASE("what is too large is infinite, what is too small zero, and NaN stays NaN", "[kernels]",
-                   BFloat16) {
+                   Float16, BFloat16) {
     using Its = Format<TestType>;
     CHECK(bits(TestType(std::numeric_limits<float>::max())) == Its::infinity);
     CHECK(bits(TestType(-std::numeric_limits<float>::max())) == (0x8000 | Its::infinity));
