@@ -102,12 +102,20 @@ typedef enum hkt_type {
     HKT_UINT64 = 9,
     HKT_BFLOAT16 = 10,
     HKT_FLOAT16 = 11,
-    HKT_BOOL = 12 /* a byte, 0 or 1, as C's bool; has max (or) and min (and) */
+    HKT_BOOL = 12 /* a byte, 0 or 1, as C's bool; no sum and no product; max is or, min is and */
 } hkt_type;
 
 /* Integer sums and products wrap around. Floating-point max and min: if any operand is NaN the result is
  * NaN. */
-typedef enum hkt_op { HKT_SUM = 0, HKT_MAX = 1, HKT_MIN = 2, HKT_PRODUCT = 3 } hkt_op;
+typedef enum hkt_op {
+    HKT_SUM = 0,
+    HKT_MAX = 1,
+    HKT_MIN = 2,
+    HKT_PRODUCT = 3,
+    HKT_BAND = 4, /* and, or, exclusive or of all bits: of integers and bool, not of floating-point types */
+    HKT_BOR = 5,
+    HKT_BXOR = 6
+} hkt_op;
 
 typedef enum hkt_collective {
     HKT_ALL_REDUCE = 0,

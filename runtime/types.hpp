@@ -46,6 +46,9 @@ inline constexpr unsigned floating = 1, integer = 2, truth = 4;
     ROW(product, "product", HKT_PRODUCT, kind::floating | kind::integer)                            \
     ROW(max,     "max",     HKT_MAX,     kind::floating | kind::integer | kind::truth)              \
     ROW(min,     "min",     HKT_MIN,     kind::floating | kind::integer | kind::truth)              \
+    ROW(band,    "band",    HKT_BAND,    kind::integer | kind::truth)                               \
+    ROW(bor,     "bor",     HKT_BOR,     kind::integer | kind::truth)                               \
+    ROW(bxor,    "bxor",    HKT_BXOR,    kind::integer | kind::truth)                               \
 
 // So much for the rows.
 // clang-format on

@@ -44,9 +44,13 @@ class Input {
             return static_cast<Stored>(multiplies ? power_of_two(bits)
                                                   : static_cast<Worked>(whole_number(rank, i, bits)));
         else if constexpr (row_of(type).kind == kind::truth)
-            return static_cast<Stored>(balanced(bits, layout_.op == HKT_MAX, layout_.op == HKT_MIN) & 1);
+            return static_cast<Stored>(balanced(bits, layout_.op == HKT_MAX || layout_.op == HKT_BOR,
+                                                layout_.op == HKT_MIN || layout_.op == HKT_BAND) &
+                                       1);
         else
-            return static_cast<Stored>(multiplies ? bits | 1 : bits);  // odd: no product loses bits
+            return static_cast<Stored>(multiplies  // odd: no product loses bits
+                                           ? bits | 1
+                                           : balanced(bits, layout_.op == HKT_BOR, layout_.op == HKT_BAND));
     }
 
   private:

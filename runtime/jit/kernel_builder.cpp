@@ -331,6 +331,12 @@ llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
                           : is_signed ? ir_.CreateICmpSLT(a, b)
                                       : ir_.CreateICmpULT(a, b),
                           a, b, "min");
+        case ReduceOp::band:
+            return ir_.CreateAnd(a, b, "band");
+        case ReduceOp::bor:
+            return ir_.CreateOr(a, b, "bor");
+        case ReduceOp::bxor:
+            return ir_.CreateXor(a, b, "bxor");
     }
     no_such_row(shape_.op);
 }

@@ -124,6 +124,8 @@ TEST_CASE("an operator runs for the types that it exists for, and is refused for
     CHECK(hkt_op_supports(HKT_SUM, static_cast<hkt_type>(200)) == 0);
     CHECK(hkt_op_supports(HKT_SUM, HKT_FLOAT32) == 1);
     CHECK(hkt_op_supports(HKT_SUM, HKT_BOOL) == 0);
+    CHECK(hkt_op_supports(HKT_BAND, HKT_BOOL) == 1);
+    CHECK(hkt_op_supports(HKT_BXOR, HKT_FLOAT16) == 0);
     for (const hkt_type type : all_named(hkt_type_name))
         for (const hkt_op op : all_named(hkt_op_name)) {
             CAPTURE(hkt_type_name(type), hkt_op_name(op));

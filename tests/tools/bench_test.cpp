@@ -27,6 +27,11 @@ T plain(hkt_op op, T a, T b) {
             return a > b ? a : b;
         case HKT_MIN:
             return a < b ? a : b;
+        case HKT_BAND:
+        case HKT_BOR:
+        case HKT_BXOR:
+            if constexpr (std::is_integral_v<T>)
+                return static_cast<T>(op == HKT_BAND ? a & b : op == HKT_BOR ? a | b : a ^ b);
     }
     throw std::logic_error("this test does not know the operator");
 }

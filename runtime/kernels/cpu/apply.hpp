@@ -39,6 +39,21 @@ T min(T a, T b) {
     return a != a ? a : a < b ? a : b;
 }
 
+template <typename T>
+T band(T a, T b) {
+    return static_cast<T>(a & b);
+}
+
+template <typename T>
+T bor(T a, T b) {
+    return static_cast<T>(a | b);
+}
+
+template <typename T>
+T bxor(T a, T b) {
+    return static_cast<T>(a ^ b);
+}
+
 // T: the Worked type of a row that the operator exists for.
 template <ReduceOp op, typename T>
 T apply(T a, T b) {

@@ -41,14 +41,14 @@ std::uint32_t bits(float value) {
 
 // What each operator makes of a few small numbers that every type has, where it exists.
 TEST_CASE("combine: plain numbers", "[kernels]") {
-    const std::map<ReduceOp, int> right = {
-        {ReduceOp::sum, 10}, {ReduceOp::max, 5}, {ReduceOp::min, 2}, {ReduceOp::product, 30}};
+    const std::map<ReduceOp, int> right = {{ReduceOp::sum, 10},     {ReduceOp::max, 5},  {ReduceOp::min, 2},
+                                           {ReduceOp::product, 30}, {ReduceOp::band, 0}, {ReduceOp::bor, 7},
+                                           {ReduceOp::bxor, 4}};
     for (const DataType type : all_types)
         for (const ReduceOp op : all_ops)
             if (supports(op, type))
                 with_type(type, [&]<DataType row>(TypeConstant<row>) {
                     INFO(name_of(op) << " of " << name_of(row));
-                    if (row_of(row).kind == kind::truth) return;
                     using Worked = typename ElementOf<row>::Worked;
                     CHECK(combine_one<row>(op, {5, 2, 3}) == static_cast<Worked>(right.at(op)));
                     CHECK(combine_one<row>(op, {5}) == 5);
@@ -79,6 +79,12 @@ TEST_CASE("combine: integer sums and products wrap around", "[kernels]") {
     CHECK(combine_one<DataType::uint8>(ReduceOp::sum, {200, 100}) == 44);
 }
 
+TEST_CASE("combine: bits", "[kernels]") {
+    CHECK(combine_one<int32>(ReduceOp::band, {-1, 0x7ff0, 0x0ff8}) == 0x0ff0);
+    CHECK(combine_one<int64>(ReduceOp::bor, {1ll << 62, 5, 2}) == (1ll << 62 | 7));
+    CHECK(combine_one<DataType::uint8>(ReduceOp::bxor, {0xff, 0x0f, 0x3c}) == 0xcc);
+}
+
 TEST_CASE("combine: the upper half of unsigned integers is large", "[kernels]") {
     CHECK(combine_one<DataType::uint8>(ReduceOp::max, {1, 255, 127}) == 255);
     CHECK(combine_one<DataType::uint16>(ReduceOp::min, {65535, 32768, 40000}) == 32768);
@@ -87,11 +93,14 @@ TEST_CASE("combine: the upper half of unsigned integers is large", "[kernels]") 
     CHECK(combine_one<DataType::int8>(ReduceOp::max, {-1, 1, -128}) == 1);
 }
 
-TEST_CASE("combine: of bools max is or, and min is and", "[kernels]") {
+TEST_CASE("combine: of bools max is or, min is and, exclusive or is one or the other", "[kernels]") {
     for (const std::uint8_t a : {0, 1})
         for (const std::uint8_t b : {0, 1}) {
             CHECK(combine_one<DataType::boolean>(ReduceOp::max, {a, b}) == (a | b));
+            CHECK(combine_one<DataType::boolean>(ReduceOp::bor, {a, b}) == (a | b));
             CHECK(combine_one<DataType::boolean>(ReduceOp::min, {a, b}) == (a & b));
+            CHECK(combine_one<DataType::boolean>(ReduceOp::band, {a, b}) == (a & b));
+            CHECK(combine_one<DataType::boolean>(ReduceOp::bxor, {a, b}) == (a ^ b));
         }
 }
 
