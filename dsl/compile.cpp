@@ -51,10 +51,24 @@ Runnable schedule_runnable(const ast::Schedule& schedule, const ast::Expression&
     return runnable;
 }
 
+// "2x3", or nothing, which is one level of all ranks: what stands in no file. Else no levels.
+Topology short_topology(const std::string& text, Rank ranks) {
+    return grid_topology(text.empty() ? std::to_string(ranks) : text);
+}
+
+void check_ranks(const Topology& topology, Rank ranks) {
+    if (ranks > 0 && topology.ranks() != ranks)
+        throw DiagnosticError(
+            Span(),
+            fmt::format("topology {} has {} ranks, but the job has {}", topology.name, topology.ranks(),
+                        ranks),
+            "levels are given innermost first, as 2x3, and their sizes multiply to the number of ranks");
+}
+
 }  // namespace
 
 Topology find_topology(Library& library, const std::string& text, Rank ranks) {
-    Topology topology = grid_topology(text.empty() ? std::to_string(ranks) : text);
+    Topology topology = short_topology(text, ranks);
     if (topology.levels.empty()) {
         const Library::Reference reference = library.resolve(text);
         const ast::TopologyDefinition* definition = nullptr;
@@ -75,12 +89,7 @@ Topology find_topology(Library& library, const std::string& text, Rank ranks) {
             throw NotFoundError(fmt::format("there is no topology '{}'; {}", text, library.where_looked()));
         topology = build_topology(*definition, reference.call);
     }
-    if (ranks > 0 && topology.ranks() != ranks)
-        throw DiagnosticError(
-            Span(),
-            fmt::format("topology {} has {} ranks, but the job has {}", topology.name, topology.ranks(),
-                        ranks),
-            "levels are given innermost first, as 2x3, and their sizes multiply to the number of ranks");
+    check_ranks(topology, ranks);
     return topology;
 }
 
@@ -262,6 +271,8 @@ std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request) {
 }
 
 void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks) {
+    const Topology known = short_topology(topology, ranks);
+    if (!known.levels.empty()) return check_ranks(known, ranks);
     Library library(search_path);
     find_topology(library, topology, ranks);
 }

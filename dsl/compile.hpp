@@ -64,12 +64,13 @@ class Planner {
     // Throws like check_schedule.
     std::unique_ptr<CheckedSchedule> check(const PlanRequest& request);
 
+    // What lies in the folders of the search path.
+    const Library& library(const std::vector<std::string>& search_path);
+
     struct Site;
 
   private:
     using Key = std::tuple<std::vector<std::string>, std::string, Rank, std::string>;
-    const Library& library(const std::vector<std::string>& search_path);
-
     std::map<std::vector<std::string>, Library> libraries_;  // by search path; each site has its copy
     std::map<Key, std::shared_ptr<Site>> sites_;  // by search path, topology, ranks, and schedule's file
 };
@@ -79,7 +80,8 @@ class Planner {
 // name or file does not exist. DeadlineError (dsl/deadline.hpp) when it takes too long.
 std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request);
 
-// Throws like check_schedule unless `topology` is right for `ranks`, in the sense of PlanRequest.
+// Throws like check_schedule unless `topology` is right for `ranks`, in the sense of PlanRequest. Reads the
+// folders only for one that has a name.
 void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks);
 
 // The steps that check_schedule takes, for tools that look at one of them. `ranks` 0: as many as the topology

@@ -208,7 +208,7 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
     if (options_.schedule.empty()) return "";
     const std::lock_guard lock(planning_);
     if (!own_collectives_) {
-        dsl::Library library = in_dsl([&] { return dsl::Library(options_.schedule_path); });
+        dsl::Library library = in_dsl([&] { return planner_.library(options_.schedule_path); });
         std::set<Collective> existing;
         for (const Collective which : dsl::all_collectives) {
             try {

@@ -107,6 +107,17 @@ TEST_CASE("the folders are read once, whatever is planned") {
     CHECK(check(other.path(), "4") == on_4);
 }
 
+TEST_CASE("a topology that stands in no file is checked without a look at the folders") {
+    const std::string no_folder(5000, 'x');  // looking for it is an error
+    const auto error = [&](const char* topology, dsl::Rank ranks) {
+        return test::error_of([&] { dsl::check_topology(topology, {no_folder}, ranks); });
+    };
+    CHECK(error("", 6) == "");
+    CHECK(error("2mx3h", 6) == "");
+    CHECK_THAT(error("2x3", 5), Contains("topology 2x3 has 6 ranks, but the job has 5"));
+    CHECK_THROWS_AS(error("bcube(2,2)", 4), dsl::ReadError);
+}
+
 TEST_CASE("what is laid out already is proved as it is") {
     dsl::Library library({HOCKET_SCHEDULES_DIR});
     const dsl::Topology topology = dsl::grid_topology("2x3");
