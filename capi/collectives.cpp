@@ -113,6 +113,15 @@ hkt_status hkt_broadcast(const void* send, void* recv, size_t count, hkt_type ty
     });
 }
 
+hkt_status hkt_gather(const void* send, void* recv, size_t send_count, hkt_type type, int32_t root,
+                      hkt_comm* comm, hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_gather");
+        return start(comm, {.collective = Collective::gather, .type = capi::type_of(type), .root = root},
+                     send, recv, send_count, request);
+    });
+}
+
 hkt_status hkt_barrier(hkt_comm* comm) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_barrier");

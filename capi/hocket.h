@@ -121,7 +121,8 @@ typedef enum hkt_collective {
     HKT_ALL_REDUCE = 0,
     HKT_REDUCE_SCATTER = 1,
     HKT_ALL_GATHER = 2,
-    HKT_BROADCAST = 3
+    HKT_BROADCAST = 3,
+    HKT_GATHER = 4
 } hkt_collective;
 
 /* What executes a plan's local work. */
@@ -283,6 +284,12 @@ HKT_API hkt_status hkt_all_gather(const void* send, void* recv, size_t send_coun
  * null elsewhere. */
 HKT_API hkt_status hkt_broadcast(const void* send, void* recv, size_t count, hkt_type type, int32_t root,
                                  hkt_comm* comm, hkt_request** request);
+
+/* recv[r * send_count + i] = rank r's send[i], on rank `root`; the others' recv is ignored, and may be NULL.
+ * send: send_count elements; the root's recv: send_count * size. In place: send == recv + root * send_count
+ * on the root. */
+HKT_API hkt_status hkt_gather(const void* send, void* recv, size_t send_count, hkt_type type, int32_t root,
+                              hkt_comm* comm, hkt_request** request);
 
 /* Returns when every rank has entered it. Always waits. */
 HKT_API hkt_status hkt_barrier(hkt_comm* comm);

@@ -56,6 +56,10 @@ inline const std::vector<Case>& cases() {
         {broadcast, "chain(4)", any},
         {broadcast, "scatter", any},
         {broadcast, "", any},
+        {gather, "binomial", any},
+        {gather, "direct", any},
+        {gather, "default", any},
+        {gather, "", any},
     };
     return all;
 }

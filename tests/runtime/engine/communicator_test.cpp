@@ -161,6 +161,9 @@ void expect_result(const Communicator& comm, const PlanChoice& choice, std::uint
             case Collective::broadcast:
                 want = value<T>(choice.root, i);
                 break;
+            case Collective::gather:
+                want = value<T>(static_cast<int>(i / count), i % count);
+                break;
         }
         expect(close_to(got[i], want),
                fmt::format("{} of {} {} {}: element {} is {}, expected {}", dsl::name_of(choice.collective),
