@@ -122,6 +122,17 @@ hkt_status hkt_gather(const void* send, void* recv, size_t send_count, hkt_type 
     });
 }
 
+hkt_status hkt_reduce(const void* send, void* recv, size_t count, hkt_type type, hkt_op op, int32_t root,
+                      hkt_comm* comm, hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_reduce");
+        const DataType row = capi::type_of(type);
+        return start(
+            comm, {.collective = Collective::reduce, .type = row, .op = capi::op_of(op, row), .root = root},
+            send, recv, count, request);
+    });
+}
+
 hkt_status hkt_barrier(hkt_comm* comm) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_barrier");

@@ -122,7 +122,8 @@ typedef enum hkt_collective {
     HKT_REDUCE_SCATTER = 1,
     HKT_ALL_GATHER = 2,
     HKT_BROADCAST = 3,
-    HKT_GATHER = 4
+    HKT_GATHER = 4,
+    HKT_REDUCE = 5
 } hkt_collective;
 
 /* What executes a plan's local work. */
@@ -290,6 +291,11 @@ HKT_API hkt_status hkt_broadcast(const void* send, void* recv, size_t count, hkt
  * on the root. */
 HKT_API hkt_status hkt_gather(const void* send, void* recv, size_t send_count, hkt_type type, int32_t root,
                               hkt_comm* comm, hkt_request** request);
+
+/* recv[i] = op over all ranks of send[i], i in 0 .. count - 1, on rank `root`; the others' recv is ignored,
+ * and may be NULL. In place: recv == send on the root. */
+HKT_API hkt_status hkt_reduce(const void* send, void* recv, size_t count, hkt_type type, hkt_op op,
+                              int32_t root, hkt_comm* comm, hkt_request** request);
 
 /* Returns when every rank has entered it. Always waits. */
 HKT_API hkt_status hkt_barrier(hkt_comm* comm);

@@ -29,7 +29,8 @@ enum class Effect : std::uint8_t { copies, combines, exchanges };
     ROW(reduce_scatter, HKT_REDUCE_SCATTER, whole, whole, own, own, combines) \
     ROW(all_gather, HKT_ALL_GATHER, own, own, whole, whole, copies)           \
     ROW(broadcast, HKT_BROADCAST, whole, none, whole, whole, copies)          \
-    ROW(gather, HKT_GATHER, own, own, whole, none, copies)
+    ROW(gather, HKT_GATHER, own, own, whole, none, copies)                    \
+    ROW(reduce, HKT_REDUCE, whole, whole, whole, none, combines)
 
 enum class Collective : std::uint8_t {
 #define HOCKET_ROW(name, ...) name,

@@ -60,6 +60,11 @@ inline const std::vector<Case>& cases() {
         {gather, "direct", any},
         {gather, "default", any},
         {gather, "", any},
+        {reduce, "binomial", any},
+        {reduce, "tree", any},
+        {reduce, "direct", any},
+        {reduce, "rabenseifner", any},
+        {reduce, "", any},
     };
     return all;
 }

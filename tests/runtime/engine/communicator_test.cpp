@@ -164,6 +164,9 @@ void expect_result(const Communicator& comm, const PlanChoice& choice, std::uint
             case Collective::gather:
                 want = value<T>(static_cast<int>(i / count), i % count);
                 break;
+            case Collective::reduce:
+                want = reduced<T>(choice.op, comm.size(), i);
+                break;
         }
         expect(close_to(got[i], want),
                fmt::format("{} of {} {} {}: element {} is {}, expected {}", dsl::name_of(choice.collective),
