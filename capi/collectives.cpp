@@ -133,6 +133,15 @@ hkt_status hkt_reduce(const void* send, void* recv, size_t count, hkt_type type,
     });
 }
 
+hkt_status hkt_scatter(const void* send, void* recv, size_t recv_count, hkt_type type, int32_t root,
+                       hkt_comm* comm, hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_scatter");
+        return start(comm, {.collective = Collective::scatter, .type = capi::type_of(type), .root = root},
+                     send, recv, recv_count, request);
+    });
+}
+
 hkt_status hkt_barrier(hkt_comm* comm) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_barrier");

@@ -123,7 +123,8 @@ typedef enum hkt_collective {
     HKT_ALL_GATHER = 2,
     HKT_BROADCAST = 3,
     HKT_GATHER = 4,
-    HKT_REDUCE = 5
+    HKT_REDUCE = 5,
+    HKT_SCATTER = 6
 } hkt_collective;
 
 /* What executes a plan's local work. */
@@ -296,6 +297,12 @@ HKT_API hkt_status hkt_gather(const void* send, void* recv, size_t send_count, h
  * and may be NULL. In place: recv == send on the root. */
 HKT_API hkt_status hkt_reduce(const void* send, void* recv, size_t count, hkt_type type, hkt_op op,
                               int32_t root, hkt_comm* comm, hkt_request** request);
+
+/* recv[i] = the root's send[rank * recv_count + i], on every rank; the others' send is ignored, and may be
+ * NULL. The root's send: recv_count * size elements; recv: recv_count. In place: recv == send + root *
+ * recv_count on the root. */
+HKT_API hkt_status hkt_scatter(const void* send, void* recv, size_t recv_count, hkt_type type, int32_t root,
+                               hkt_comm* comm, hkt_request** request);
 
 /* Returns when every rank has entered it. Always waits. */
 HKT_API hkt_status hkt_barrier(hkt_comm* comm);

@@ -30,7 +30,8 @@ enum class Effect : std::uint8_t { copies, combines, exchanges };
     ROW(all_gather, HKT_ALL_GATHER, own, own, whole, whole, copies)           \
     ROW(broadcast, HKT_BROADCAST, whole, none, whole, whole, copies)          \
     ROW(gather, HKT_GATHER, own, own, whole, none, copies)                    \
-    ROW(reduce, HKT_REDUCE, whole, whole, whole, none, combines)
+    ROW(reduce, HKT_REDUCE, whole, whole, whole, none, combines)              \
+    ROW(scatter, HKT_SCATTER, whole, none, own, own, copies)
 
 enum class Collective : std::uint8_t {
 #define HOCKET_ROW(name, ...) name,

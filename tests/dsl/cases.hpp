@@ -65,6 +65,10 @@ inline const std::vector<Case>& cases() {
         {reduce, "direct", any},
         {reduce, "rabenseifner", any},
         {reduce, "", any},
+        {scatter, "binomial", any},
+        {scatter, "direct", any},
+        {scatter, "default", any},
+        {scatter, "", any},
     };
     return all;
 }

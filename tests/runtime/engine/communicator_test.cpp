@@ -167,6 +167,9 @@ void expect_result(const Communicator& comm, const PlanChoice& choice, std::uint
             case Collective::reduce:
                 want = reduced<T>(choice.op, comm.size(), i);
                 break;
+            case Collective::scatter:
+                want = value<T>(choice.root, own + i);
+                break;
         }
         expect(close_to(got[i], want),
                fmt::format("{} of {} {} {}: element {} is {}, expected {}", dsl::name_of(choice.collective),
