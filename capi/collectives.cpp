@@ -142,6 +142,15 @@ hkt_status hkt_scatter(const void* send, void* recv, size_t recv_count, hkt_type
     });
 }
 
+hkt_status hkt_all_to_all(const void* send, void* recv, size_t count, hkt_type type, hkt_comm* comm,
+                          hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_all_to_all");
+        return start(comm, {.collective = Collective::all_to_all, .type = capi::type_of(type)}, send, recv,
+                     count, request);
+    });
+}
+
 hkt_status hkt_barrier(hkt_comm* comm) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_barrier");

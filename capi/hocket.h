@@ -124,7 +124,8 @@ typedef enum hkt_collective {
     HKT_BROADCAST = 3,
     HKT_GATHER = 4,
     HKT_REDUCE = 5,
-    HKT_SCATTER = 6
+    HKT_SCATTER = 6,
+    HKT_ALL_TO_ALL = 7
 } hkt_collective;
 
 /* What executes a plan's local work. */
@@ -303,6 +304,11 @@ HKT_API hkt_status hkt_reduce(const void* send, void* recv, size_t count, hkt_ty
  * recv_count on the root. */
 HKT_API hkt_status hkt_scatter(const void* send, void* recv, size_t recv_count, hkt_type type, int32_t root,
                                hkt_comm* comm, hkt_request** request);
+
+/* recv[r * count + i] = rank r's send[rank * count + i], on every rank: `count` elements from each rank to
+ * each. send, recv: count * size elements. In place: recv == send; the library then copies send first. */
+HKT_API hkt_status hkt_all_to_all(const void* send, void* recv, size_t count, hkt_type type, hkt_comm* comm,
+                                  hkt_request** request);
 
 /* Returns when every rank has entered it. Always waits. */
 HKT_API hkt_status hkt_barrier(hkt_comm* comm);

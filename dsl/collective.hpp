@@ -31,7 +31,8 @@ enum class Effect : std::uint8_t { copies, combines, exchanges };
     ROW(broadcast, HKT_BROADCAST, whole, none, whole, whole, copies)          \
     ROW(gather, HKT_GATHER, own, own, whole, none, copies)                    \
     ROW(reduce, HKT_REDUCE, whole, whole, whole, none, combines)              \
-    ROW(scatter, HKT_SCATTER, whole, none, own, own, copies)
+    ROW(scatter, HKT_SCATTER, whole, none, own, own, copies)                  \
+    ROW(all_to_all, HKT_ALL_TO_ALL, whole, whole, whole, whole, exchanges)
 
 enum class Collective : std::uint8_t {
 #define HOCKET_ROW(name, ...) name,

@@ -69,6 +69,11 @@ inline const std::vector<Case>& cases() {
         {scatter, "direct", any},
         {scatter, "default", any},
         {scatter, "", any},
+        {all_to_all, "direct", any},
+        {all_to_all, "pairwise", any},
+        {all_to_all, "bruck", any},
+        {all_to_all, "default", any},
+        {all_to_all, "", any},
     };
     return all;
 }

@@ -48,7 +48,8 @@ std::vector<Mutation> mutations(const std::smatch& t) {
 TEST_CASE("every transfer of the library, got wrong in every way, is refused with rank, chunk and line") {
     const std::regex transfer(R"(([xy](?:\[([^\n]*)\])?) : ([^\n]+?) ([+-]>) ([^\n#]*[^\n# ]))");
     int checked = 0;
-    for (const char* name : {"ring.sched", "direct.sched", "halving.sched", "binomial.sched"}) {
+    for (const char* name :
+         {"ring.sched", "direct.sched", "halving.sched", "binomial.sched", "pairwise.sched", "bruck.sched"}) {
         const std::string text = library_file(name);
         for (std::sregex_iterator match(text.begin(), text.end(), transfer), end; match != end; ++match) {
             const auto offset = static_cast<std::size_t>(match->position());

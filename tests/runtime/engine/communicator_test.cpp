@@ -170,6 +170,9 @@ void expect_result(const Communicator& comm, const PlanChoice& choice, std::uint
             case Collective::scatter:
                 want = value<T>(choice.root, own + i);
                 break;
+            case Collective::all_to_all:
+                want = value<T>(static_cast<int>(i / count), own + i % count);
+                break;
         }
         expect(close_to(got[i], want),
                fmt::format("{} of {} {} {}: element {} is {}, expected {}", dsl::name_of(choice.collective),
