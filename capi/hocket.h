@@ -102,7 +102,7 @@ typedef enum hkt_type {
     HKT_UINT64 = 9,
     HKT_BFLOAT16 = 10,
     HKT_FLOAT16 = 11,
-    HKT_BOOL = 12 /* a byte, 0 or 1, as C's bool; no sum and no product; max is or, min is and */
+    HKT_BOOL = 12 /* a byte, 0 or 1, as C's bool; no sum, product, average; max is or, min is and */
 } hkt_type;
 
 /* Integer sums and products wrap around. Floating-point max and min: if any operand is NaN the result is
@@ -114,7 +114,9 @@ typedef enum hkt_op {
     HKT_PRODUCT = 3,
     HKT_BAND = 4, /* and, or, exclusive or of all bits: of integers and bool, not of floating-point types */
     HKT_BOR = 5,
-    HKT_BXOR = 6
+    HKT_BXOR = 6,
+    HKT_AVERAGE =
+        7 /* the sum, divided by the number of ranks once, when it is complete; integers: towards 0 */
 } hkt_op;
 
 typedef enum hkt_collective {

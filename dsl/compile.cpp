@@ -199,7 +199,7 @@ class Checked : public CheckedSchedule {
         std::vector<Rank> host;
         for (Rank other = 0; other < levels().ranks(); ++other)
             if (other == rank || (!hosts_.empty() && hosts_[other] == hosts_[rank])) host.push_back(other);
-        RankProgram program = dsl::project(graph(), rank, host, economy_, deadline_);
+        RankProgram program = dsl::project(graph(), rank, host, economy_, deadline_, *proof_.completion);
         program.schedule = runnable_.name;
         program.topology = topology();
         program.fingerprint = fingerprint();

@@ -15,8 +15,9 @@ constexpr const char* projecting = "projecting a schedule onto a rank";
 // What comes to a member in a phase and is combined there: from a neighbour's memory, or a message in a slot.
 struct Arrival {
     Rank source;
-    AtomRange atoms;     // where they are combined
-    std::uint32_t from;  // the first of them at the source
+    AtomRange atoms;          // where they are combined
+    std::uint32_t from;       // the first of them at the source
+    std::uint32_t completes;  // as in Completion
     std::optional<Member> neighbour;
     AreaId slot = 0;
     OpRef receive = no_op;
@@ -32,6 +33,11 @@ struct Overwrite {
     std::uint32_t origin;
 };
 
+// A step that concerns the host.
+struct HostStep : Step {
+    std::uint32_t completes;  // as in Completion
+};
+
 // A rank of the host.
 struct Side {
     Rank rank;
@@ -41,7 +47,8 @@ struct Side {
 
 class Projector {
   public:
-    Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy, const Deadline& deadline);
+    Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy, const Deadline& deadline,
+              const Completion& completion);
     RankProgram run(Rank rank);
 
   private:
@@ -52,8 +59,9 @@ class Projector {
     void for_pieces(const Step& step, const Call& call) const;
 
     void send(Member member, const Step& step, AtomRange atoms);
-    void receive(Member member, const Step& step, AtomRange atoms);
+    void receive(Member member, const HostStep& step, AtomRange atoms);
     void combine_arrivals(Member member);
+    bool completes(const Arrival& arrival, std::uint32_t atom) const;
     void combine(Member member, AtomRange atoms, const std::vector<const Arrival*>& arrivals);
     void overwrite(std::vector<Overwrite> overwrites);
     bool prefers_push(const std::vector<Overwrite>& overwrites) const;
@@ -63,7 +71,8 @@ class Projector {
 
     const StepGraph& graph_;
     DeadlineCounter deadline_;
-    std::vector<Step> steps_;  // the graph's that concern the host
+    const Completion& completion_;
+    std::vector<HostStep> steps_;  // the graph's that concern the host
     std::vector<Rank> host_;
     Economy economy_;
     OpBuilder builder_;
@@ -72,19 +81,26 @@ class Projector {
     Stage phase_stage_ = 0;
 };
 
-std::vector<Step> steps_of(const StepGraph& graph, const std::vector<Rank>& host) {
+std::vector<HostStep> steps_of(const StepGraph& graph, const std::vector<Rank>& host,
+                               const Completion& completion) {
     std::vector<bool> is_here(static_cast<std::size_t>(graph.ranks), false);
     for (const Rank rank : host) is_here[rank] = true;
-    std::vector<Step> steps;
-    for (const Step& step : graph.steps)
-        if (is_here[step.source] || is_here[step.destination]) steps.push_back(step);
+    std::vector<HostStep> steps;
+    for (std::size_t i = 0; i < graph.steps.size(); ++i)
+        if (const Step& step = graph.steps[i]; is_here[step.source] || is_here[step.destination])
+            steps.push_back({step, completion.of(i)});
     return steps;
 }
 
-Atoms atoms_of(const StepGraph& graph, const std::vector<Step>& steps, const std::vector<Rank>& host) {
+Atoms atoms_of(const StepGraph& graph, const std::vector<HostStep>& steps, const std::vector<Rank>& host,
+               const Completion& completion) {
     std::vector<bool> used(graph.regions.size(), false);
-    for (const Step& step : steps) used[step.region] = used[step.target] = true;
     std::vector<Region> regions;
+    for (const HostStep& step : steps) {
+        used[step.region] = used[step.target] = true;
+        if (step.completes >= Completion::first_part)
+            regions.push_back(completion.parts[step.completes - Completion::first_part]);
+    }
     for (std::size_t i = 0; i < used.size(); ++i)
         if (used[i]) regions.push_back(graph.regions[i]);
     if (!graph.owned.empty())
@@ -96,13 +112,14 @@ Atoms atoms_of(const StepGraph& graph, const std::vector<Step>& steps, const std
 }
 
 Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy,
-                     const Deadline& deadline)
+                     const Deadline& deadline, const Completion& completion)
     : graph_(graph),
       deadline_(deadline),
-      steps_(steps_of(graph, host)),
+      completion_(completion),
+      steps_(steps_of(graph, host, completion)),
       host_(std::move(host)),
       economy_(host_.size() == 1 ? Economy::bytes : economy),
-      builder_(atoms_of(graph, steps_, host_), host_, economy_ == Economy::waits),
+      builder_(atoms_of(graph, steps_, host_, completion), host_, economy_ == Economy::waits),
       places_(graph, host_, economy_, builder_) {
     for (const Rank rank : host_) sides_.push_back({rank, {}, {}, {}});
 }
@@ -152,36 +169,36 @@ void Projector::for_pieces(const Step& step, const Call& call) const {
 // Everything reads what was there before the phase, so places change at its end.
 void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phase) {
     phase_stage_ = 1 + phase * stages_of_a_phase;
-    const auto for_steps = [&](const std::function<void(const Step&, std::optional<Member> source,
+    const auto for_steps = [&](const std::function<void(const HostStep&, std::optional<Member> source,
                                                         std::optional<Member> destination)>& call) {
         for (std::size_t i = begin; i < end; ++i) {
             deadline_.check(projecting);
-            const Step& step = steps_[i];
+            const HostStep& step = steps_[i];
             call(step, member_of(step.source), member_of(step.destination));
         }
     };
     builder_.begin_stage(phase_stage_, steps_[begin].phase);
-    for_steps([&](const Step& step, auto source, auto destination) {
+    for_steps([&](const HostStep& step, auto source, auto destination) {
         if (source && !destination)
             for_pieces(
                 step, [&](AtomRange from, AtomRange) { places_.bring_together(*source, from, step.origin); });
     });
     builder_.begin_stage(phase_stage_ + 1, steps_[begin].phase);
-    for_steps([&](const Step& step, auto source, auto destination) {
+    for_steps([&](const HostStep& step, auto source, auto destination) {
         for_pieces(step, [&](AtomRange from, AtomRange) {
             if (source && !destination) send(*source, step, from);
             if (source && destination) places_.lend(*source, from);
         });
     });
     std::vector<Overwrite> overwrites;
-    for_steps([&](const Step& step, auto source, auto destination) {
+    for_steps([&](const HostStep& step, auto source, auto destination) {
         if (!destination) return;
         for_pieces(step, [&](AtomRange from, AtomRange to) {
             if (!source)
                 receive(*destination, step, to);
             else if (step.combines)
                 sides_[*destination].arrivals.push_back(
-                    {step.source, to, from.begin, source, 0, no_op, step.origin});
+                    {step.source, to, from.begin, step.completes, source, 0, no_op, step.origin});
             else
                 overwrites.push_back({*source, *destination, from, to, step.origin});
         });
@@ -210,7 +227,7 @@ void Projector::send(Member member, const Step& step, AtomRange atoms) {
 
 // What this phase sends must be sent before it is overwritten; but a receive that waited for a send of its
 // own phase could wait for ever (the peer may do the same). So the message lands beside its place.
-void Projector::receive(Member member, const Step& step, AtomRange atoms) {
+void Projector::receive(Member member, const HostStep& step, AtomRange atoms) {
     Op op{.kind = Op::Kind::receive,
           .begin = atoms.begin,
           .end = atoms.end,
@@ -228,7 +245,7 @@ void Projector::receive(Member member, const Step& step, AtomRange atoms) {
     const OpRef receive = builder_.add(member, std::move(op));
     if (step.combines)
         sides_[member].arrivals.push_back(
-            {step.source, atoms, atoms.begin, std::nullopt, slot, receive, step.origin});
+            {step.source, atoms, atoms.begin, step.completes, std::nullopt, slot, receive, step.origin});
     else
         places_.write_late(member, atoms, slot, receive, step.origin);
 }
@@ -244,6 +261,10 @@ void Projector::combine_arrivals(Member member) {
     for (const Arrival& arrival : arrivals) {
         cuts.push_back(arrival.atoms.begin);
         cuts.push_back(arrival.atoms.end);
+        if (arrival.completes < Completion::first_part) continue;
+        for (const Interval& part : completion_.parts[arrival.completes - Completion::first_part])
+            for (const std::uint32_t cut : {builder_.atoms_of(part).begin, builder_.atoms_of(part).end})
+                if (arrival.atoms.begin < cut && cut < arrival.atoms.end) cuts.push_back(cut);
     }
     std::sort(cuts.begin(), cuts.end());
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
@@ -268,6 +289,16 @@ void Projector::combine_arrivals(Member member) {
     arrivals.clear();
 }
 
+// Whether it completes the place: all that arrives there in this phase does, or nothing.
+bool Projector::completes(const Arrival& arrival, std::uint32_t atom) const {
+    if (arrival.completes < Completion::first_part) return arrival.completes == Completion::all;
+    const Region& part = completion_.parts[arrival.completes - Completion::first_part];
+    return std::any_of(part.begin(), part.end(), [&](const Interval& interval) {
+        const AtomRange atoms = builder_.atoms_of(interval);
+        return atoms.begin <= atom && atom < atoms.end;
+    });
+}
+
 void Projector::combine(Member member, AtomRange atoms, const std::vector<const Arrival*>& arrivals) {
     const Side& side = sides_[member];
     const AreaId own_place = places_.at(member, atoms.begin);
@@ -286,6 +317,7 @@ void Projector::combine(Member member, AtomRange atoms, const std::vector<const 
           .begin = atoms.begin,
           .end = atoms.end,
           .area = 0,
+          .completes = completes(*arrivals[0], atoms.begin),
           .origin = arrivals[0]->origin};
     bool own_added = false;
     for (const Arrival* arrival : arrivals) {
@@ -401,8 +433,8 @@ void Projector::complete_output(Member member) {
 }  // namespace
 
 RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host, Economy economy,
-                    const Deadline& deadline) {
-    return Projector(graph, std::move(host), economy, deadline).run(rank);
+                    const Deadline& deadline, const Completion& completion) {
+    return Projector(graph, std::move(host), economy, deadline, completion).run(rank);
 }
 
 }  // namespace hocket::dsl

@@ -6,6 +6,7 @@
 #include "dsl/deadline.hpp"
 #include "dsl/rank_program.hpp"
 #include "dsl/step_graph.hpp"
+#include "dsl/verify.hpp"
 
 namespace hocket::dsl {
 
@@ -16,8 +17,10 @@ namespace hocket::dsl {
 //
 // host: the ranks that share memory with `rank`, itself included, ascending. Among them a transfer is a load
 // of the receiver or a store of the sender; all of them must be projected with the same graph and arguments.
+// completion: what the proof has found to be completed where; without it no operation completes anything.
 RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host,
-                    Economy economy = Economy::bytes, const Deadline& deadline = no_deadline);
+                    Economy economy = Economy::bytes, const Deadline& deadline = no_deadline,
+                    const Completion& completion = {});
 inline RankProgram project(const StepGraph& graph, Rank rank) {
     return project(graph, rank, {rank});
 }

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "dsl/diagnostic.hpp"
-#include "dsl/verify.hpp"
 
 namespace hocket::dsl {
 namespace {
@@ -74,18 +73,21 @@ Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& 
         StepGraph own = elaborate(runnable, library_, topology_, {root, root, choose, {}, deadline_});
         if (const auto entry = proved.find(algorithms_of(own.choices)); entry != proved.end()) {
             Proved& known = entry->second;
-            if (auto graph = known.graph.lock()) return {graph, known.fingerprint, std::move(own.choices)};
+            if (auto graph = known.graph.lock())
+                return {graph, known.fingerprint, known.completion, std::move(own.choices)};
             // What is laid out again was proved if it is the same.
             auto again = lay_out(runnable, {root, std::nullopt, chooser_of(own.choices), {}, deadline_});
             if (fingerprint(*again) == known.fingerprint)
-                return {keep(known, std::move(again)), known.fingerprint, std::move(own.choices)};
+                return {keep(known, std::move(again)), known.fingerprint, known.completion,
+                        std::move(own.choices)};
         }
     }
     if (!laid_out) laid_out = lay_out(runnable, {root, std::nullopt, choose, {}, deadline_});
-    verify_graph(*laid_out, runnable);
+    auto completion = std::make_shared<const Completion>(verify_graph(*laid_out, runnable));
     Proved& known = proved[algorithms_of(laid_out->choices)];
+    known.completion = std::move(completion);
     known.fingerprint = fingerprint(*laid_out);
-    return {keep(known, laid_out), known.fingerprint, laid_out->choices};
+    return {keep(known, laid_out), known.fingerprint, known.completion, laid_out->choices};
 }
 
 std::shared_ptr<const StepGraph> Proofs::keep(Proved& proved, std::shared_ptr<const StepGraph> graph) {
@@ -99,12 +101,12 @@ std::shared_ptr<const StepGraph> Proofs::keep(Proved& proved, std::shared_ptr<co
     return graph;
 }
 
-void Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable) const {
+Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable) const {
     try {
-        verify(graph,
-               fmt::format("{} {} {} on {}", runnable.schedule ? "schedule" : "algorithm", runnable.name,
-                           name_of(runnable.collective()), topology_.name),
-               deadline_);
+        return verify(graph,
+                      fmt::format("{} {} {} on {}", runnable.schedule ? "schedule" : "algorithm",
+                                  runnable.name, name_of(runnable.collective()), topology_.name),
+                      deadline_);
     } catch (const DiagnosticError&) {
         // If an algorithm is wrong by itself, its fault is told in its own, smaller terms.
         try {

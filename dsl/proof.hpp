@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dsl/elaborate.hpp"
+#include "dsl/verify.hpp"
 
 namespace hocket::dsl {
 
@@ -34,7 +35,8 @@ class Proofs {
     struct Proof {
         std::shared_ptr<const StepGraph> graph;  // what was proved: the steps of all ranks
         std::uint64_t fingerprint;               // its
-        std::vector<Choice> choices;             // the chooser's, this time
+        std::shared_ptr<const Completion> completion;
+        std::vector<Choice> choices;  // the chooser's, this time
     };
     // Throws DiagnosticError for what is wrong; DeadlineError. `laid_out`, if there is one, holds all ranks'
     // steps as they are laid out with this very chooser: then that is not done again.
@@ -48,12 +50,13 @@ class Proofs {
     // Graphs live as long as somebody works with them, or as there is room.
     struct Proved {
         std::uint64_t fingerprint;
+        std::shared_ptr<const Completion> completion;
         std::weak_ptr<const StepGraph> graph;
     };
 
     static Algorithms algorithms_of(const std::vector<Choice>& choices);
     std::shared_ptr<const StepGraph> keep(Proved& proved, std::shared_ptr<const StepGraph> graph);
-    void verify_graph(const StepGraph& graph, const Runnable& runnable) const;
+    Completion verify_graph(const StepGraph& graph, const Runnable& runnable) const;
     std::set<std::pair<const ast::Algorithm*, Rank>> algorithms_in(const StepGraph& graph,
                                                                    const Runnable& runnable) const;
     std::shared_ptr<const StepGraph> lay_out(const Runnable& runnable, const ElaborateOptions& options) const;

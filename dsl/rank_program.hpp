@@ -70,7 +70,8 @@ struct Op {
     std::vector<AreaId> operands = {};  // combine, copy
     std::vector<AreaId> also = {};      // combine, copy: further areas that get the same result
     Rank peer = -1;                     // send, receive, await
-    std::uint32_t message = 0;    // send, receive: running number of the messages from sender to receiver
+    std::uint32_t message = 0;  // send, receive: running number of the messages from sender to receiver
+    bool completes = false;     // combine: the result holds all ranks' contributions, and is not combined on
     bool guards_buffers = false;  // await: only keeps the caller's buffers lent until `peer` is done with
                                   // them: needless where neighbours were shown copies of them
     std::uint32_t origin = 0;     // index into origins: where in the source this comes from

@@ -19,13 +19,14 @@ constexpr std::uint64_t work_limit = std::uint64_t{1} << 32;  // steps x atoms: 
 class Verifier {
   public:
     Verifier(const StepGraph& graph, const std::string& subject, const Deadline& deadline);
-    void run();
+    Completion run();
 
   private:
     std::vector<AtomRange> atoms_of(Share share, Rank rank) const;
     void bound_size() const;
     void set_initial_state();
     void run_phase(std::size_t begin, std::size_t end);
+    void find_completed(std::size_t index);
     void read(const Step& step);
     void write(std::size_t index, std::size_t& value);
     void overwrite(std::size_t index, std::size_t place, std::size_t value);
@@ -69,7 +70,8 @@ class Verifier {
     std::vector<std::uint32_t> atom_;    // of the input that it holds; filled only where data change places
     std::vector<std::uint32_t> writer_;  // last step that wrote
     std::vector<std::uint32_t> strand_write_,
-        strand_read_;            // last strand that wrote, read; filled only with strands
+        strand_read_;  // last strand that wrote, read; filled only with strands
+    Completion completion_;
     std::vector<SetId> values_;  // read in the current phase, in order
     std::vector<std::uint32_t> value_atoms_;
 };
@@ -129,7 +131,9 @@ void Verifier::set_initial_state() {
     }
 }
 
-void Verifier::run() {
+Completion Verifier::run() {
+    everyone_ = sets_.everyone();
+    if (contract_.combines()) completion_.by_step.assign(graph_.steps.size(), Completion::nothing);
     set_initial_state();
     for (std::size_t begin = 0; begin < graph_.steps.size();) {
         std::size_t end = begin;
@@ -138,6 +142,7 @@ void Verifier::run() {
         begin = end;
     }
     check_result();
+    return std::move(completion_);
 }
 
 // All of a phase's reads come before its writes.
@@ -147,6 +152,32 @@ void Verifier::run_phase(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) read(graph_.steps[i]);
     std::size_t value = 0;
     for (std::size_t i = begin; i < end; ++i) write(i, value);
+    if (!contract_.combines()) return;
+    for (std::size_t i = begin; i < end; ++i)
+        if (graph_.steps[i].combines) find_completed(i);
+}
+
+void Verifier::find_completed(std::size_t index) {
+    const Step& step = graph_.steps[index];
+    const auto for_completed = [&](auto call) {
+        std::size_t atoms = 0;
+        for (const AtomRange range : regions_[step.target])
+            for (std::uint32_t atom = range.begin; atom < range.end; ++atom, ++atoms)
+                if (state_[place(step.destination, atom)] == everyone_) call(atom);
+        return atoms;
+    };
+    std::size_t completed = 0;
+    const std::size_t atoms = for_completed([&](std::uint32_t) { ++completed; });
+    if (completed == 0) return;
+    completion_.by_step[index] = Completion::all;
+    if (completed == atoms) return;
+    Region part;
+    for_completed([&](std::uint32_t atom) {
+        part.push_back({division_.boundaries()[atom], division_.boundaries()[atom + 1]});
+    });
+    completion_.by_step[index] =
+        Completion::first_part + static_cast<std::uint32_t>(completion_.parts.size());
+    completion_.parts.push_back(merged(std::move(part)));
 }
 
 void Verifier::read(const Step& step) {
@@ -276,7 +307,6 @@ std::vector<Verifier::Expected> Verifier::expected_of(Rank rank) {
 }
 
 void Verifier::check_result() {
-    everyone_ = sets_.everyone();
     std::vector<Expected> expected;
     for (Rank rank = 0; rank < graph_.ranks; ++rank) {
         // Only an exchange's result is another one on each rank.
@@ -365,8 +395,8 @@ std::vector<Note> Verifier::last_write(std::size_t place, const char* text) cons
 
 }  // namespace
 
-void verify(const StepGraph& graph, const std::string& subject, const Deadline& deadline) {
-    Verifier(graph, subject, deadline).run();
+Completion verify(const StepGraph& graph, const std::string& subject, const Deadline& deadline) {
+    return Verifier(graph, subject, deadline).run();
 }
 
 }  // namespace hocket::dsl

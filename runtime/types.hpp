@@ -19,6 +19,9 @@ namespace hocket {
 namespace kind {
 inline constexpr unsigned floating = 1, integer = 2, truth = 4;
 }
+namespace at_end {
+inline constexpr bool keep = false, divide = true;
+}
 
 // A row is a line, so that none moves another.
 // clang-format off
@@ -40,15 +43,17 @@ inline constexpr unsigned floating = 1, integer = 2, truth = 4;
     ROW(uint64,   "uint64",   HKT_UINT64,   std::uint64_t, std::uint64_t, kind::integer)            \
     ROW(boolean,  "bool",     HKT_BOOL,     std::uint8_t,  std::uint8_t,  kind::truth)              \
 
-// Name, text, constant of hocket.h, kinds of types that it exists for. What it does: kernels/cpu/apply.hpp.
+// Name, text, constant of hocket.h, kinds of types that it exists for, what is done at the end: when a value
+// holds all ranks' operands, it is kept, or divided by their number. What it does: kernels/cpu/apply.hpp.
 #define HOCKET_REDUCE_OPS(ROW)                                                                      \
-    ROW(sum,     "sum",     HKT_SUM,     kind::floating | kind::integer)                            \
-    ROW(product, "product", HKT_PRODUCT, kind::floating | kind::integer)                            \
-    ROW(max,     "max",     HKT_MAX,     kind::floating | kind::integer | kind::truth)              \
-    ROW(min,     "min",     HKT_MIN,     kind::floating | kind::integer | kind::truth)              \
-    ROW(band,    "band",    HKT_BAND,    kind::integer | kind::truth)                               \
-    ROW(bor,     "bor",     HKT_BOR,     kind::integer | kind::truth)                               \
-    ROW(bxor,    "bxor",    HKT_BXOR,    kind::integer | kind::truth)                               \
+    ROW(sum,     "sum",     HKT_SUM,     kind::floating | kind::integer,               at_end::keep)   \
+    ROW(product, "product", HKT_PRODUCT, kind::floating | kind::integer,               at_end::keep)   \
+    ROW(max,     "max",     HKT_MAX,     kind::floating | kind::integer | kind::truth, at_end::keep)   \
+    ROW(min,     "min",     HKT_MIN,     kind::floating | kind::integer | kind::truth, at_end::keep)   \
+    ROW(band,    "band",    HKT_BAND,    kind::integer | kind::truth,                  at_end::keep)   \
+    ROW(bor,     "bor",     HKT_BOR,     kind::integer | kind::truth,                  at_end::keep)   \
+    ROW(bxor,    "bxor",    HKT_BXOR,    kind::integer | kind::truth,                  at_end::keep)   \
+    ROW(average, "average", HKT_AVERAGE, kind::floating | kind::integer,               at_end::divide) \
 
 // So much for the rows.
 // clang-format on
@@ -84,9 +89,10 @@ struct TypeRow {
 struct OpRow {
     std::string_view name;  // ends in a 0
     unsigned kinds;
+    bool divides;
 };
 #define HOCKET_TYPE(name, text, constant, stored, worked, kind) {text, sizeof(stored), kind},
-#define HOCKET_OP(name, text, constant, kinds) {text, kinds},
+#define HOCKET_OP(name, text, constant, kinds, end) {text, kinds, end},
 inline constexpr TypeRow type_rows[] = {HOCKET_DATA_TYPES(HOCKET_TYPE)};
 inline constexpr OpRow op_rows[] = {HOCKET_REDUCE_OPS(HOCKET_OP)};
 #undef HOCKET_TYPE
@@ -122,6 +128,10 @@ constexpr std::string_view name_of(DataType type) {
 }
 constexpr std::string_view name_of(ReduceOp op) {
     return row_of(op).name;
+}
+// What complete results are divided by.
+constexpr std::uint32_t divisor_of(ReduceOp op, std::uint32_t ranks) {
+    return row_of(op).divides ? ranks : 1;
 }
 constexpr bool supports(ReduceOp op, DataType type) {
     return (row_of(op).kinds & row_of(type).kind) != 0;

@@ -81,6 +81,13 @@ class Input {
     std::uint64_t round_;
 };
 
+// To what is stored of it.
+template <DataType type>
+auto rounded(typename ElementOf<type>::Worked value) {
+    return static_cast<typename ElementOf<type>::Worked>(
+        static_cast<typename ElementOf<type>::Stored>(value));
+}
+
 // Element i of this rank's result.
 template <DataType type>
 auto expected(const Layout& layout, const Input<type>& input, std::size_t i) {
@@ -94,7 +101,8 @@ auto expected(const Layout& layout, const Input<type>& input, std::size_t i) {
         if constexpr (supports(op, type)) {
             Worked value = sent(0, i);
             for (int rank = 1; rank < layout.ranks; ++rank) value = kernels::apply<op>(value, sent(rank, i));
-            return value;
+            const auto divisor = divisor_of(op, static_cast<std::uint32_t>(layout.ranks));
+            return divisor == 1 ? value : rounded<type>(kernels::divided(value, divisor));
         }
         throw std::logic_error("no such operator for the type");  // pairs_of has none
     });

@@ -15,7 +15,10 @@ namespace {
 class Interpreter final : public Executor {
   public:
     Interpreter(const dsl::RankProgram& program, DataType type, ReduceOp op)
-        : program_(program), type_(type), op_(op) {}
+        : program_(program),
+          type_(type),
+          op_(op),
+          divisor_(divisor_of(op, static_cast<std::uint32_t>(program.ranks))) {}
 
     void bind(std::uint64_t count, std::uint64_t* byte_offsets) const override {
         for (const dsl::Rational& boundary : program_.boundaries)
@@ -34,13 +37,15 @@ class Interpreter final : public Executor {
         if (op.kind == dsl::Op::Kind::copy)
             kernels::copy(destinations, operands[0], bytes);
         else
-            kernels::combine(type_, op_, destinations, operands, bytes / element_size(type_));
+            kernels::combine(type_, op_, destinations, operands, bytes / element_size(type_),
+                             op.completes ? divisor_ : 1);
     }
 
   private:
     const dsl::RankProgram& program_;
     DataType type_;
     ReduceOp op_;
+    std::uint32_t divisor_;  // of complete results
 };
 
 #if HOCKET_HAVE_JIT

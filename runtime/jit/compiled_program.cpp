@@ -61,7 +61,8 @@ class Program final : public CompiledProgram {
   public:
     Program(const dsl::RankProgram& program, DataType type, ReduceOp op)
         : type_(type), boundaries_(program.boundaries) {
-        for (const dsl::Op& operation : program.ops) add(operation, op);
+        const std::uint32_t divisor = divisor_of(op, static_cast<std::uint32_t>(program.ranks));
+        for (const dsl::Op& operation : program.ops) add(operation, op, operation.completes ? divisor : 1);
     }
 
     void bind(std::uint64_t count, std::uint64_t* byte_offsets) const override {
@@ -90,12 +91,12 @@ class Program final : public CompiledProgram {
     std::string assembly() const override { return jit::assembly(shapes()); }
 
   private:
-    void add(const dsl::Op& op, ReduceOp reduction) {
+    void add(const dsl::Op& op, ReduceOp reduction, std::uint32_t divisor) {
         Step& step = steps_.emplace_back();
         if (!is_work(op)) return;
         step.operands = static_cast<std::uint32_t>(op.operands.size());
         step.destinations = static_cast<std::uint32_t>(1 + op.also.size());
-        step.shape = KernelShape::of(type_, reduction, step.operands, step.destinations);
+        step.shape = KernelShape::of(type_, reduction, step.operands, step.destinations, divisor);
         step.code = find_kernel(step.shape).code();
         if (machine_streams) {
             step.streamed = &find_kernel(step.shape.streaming());

@@ -89,7 +89,8 @@ class KernelBuilder {
     llvm::Type* stored_value(const Piece& piece);
     llvm::Value* address(llvm::Value* base, const Piece& piece, std::size_t k);
     Values load(llvm::Value* base, const Piece& piece);
-    Values narrow(Values values);
+    Values finished(Values values);
+    llvm::Value* divided(llvm::Value* value);
     void store(llvm::Value* base, const Piece& piece, const Values& values);
     void store_unless(llvm::Value* skipped, llvm::Value* base, const Piece& piece, const Values& values);
     Values apply(Values a, const Values& b);
@@ -180,7 +181,7 @@ KernelBuilder::Work KernelBuilder::unrolled_work() {
     return [this, to, from](const Piece& piece) {
         Values result = load(from[0], piece);
         for (std::size_t k = 1; k < from.size(); ++k) result = apply(result, load(from[k], piece));
-        result = narrow(result);
+        result = finished(result);
         for (llvm::Value* destination : to) {
             if (shape_.is_copy())
                 store_unless(ir_.CreateICmpEQ(destination, from[0], "is_source"), destination, piece, result);
@@ -203,7 +204,7 @@ KernelBuilder::Work KernelBuilder::any_work() {
             result = loop("operand", ir_.getInt64(1), operands, 1, result, combine);
             result.pop_back();  // the index
         }
-        result = narrow(result);
+        result = finished(result);
         loop("destination", ir_.getInt64(0), destinations, 1, {}, [&](llvm::Value* k, const Values&) {
             llvm::Value* destination = pointer(k);
             if (shape_.is_copy())
@@ -282,9 +283,27 @@ KernelBuilder::Values KernelBuilder::load(llvm::Value* base, const Piece& piece)
     return values;
 }
 
-KernelBuilder::Values KernelBuilder::narrow(Values values) {
-    for (llvm::Value*& value : values) value = elements_.narrow(ir_, machine_, value);
+// As they are stored.
+KernelBuilder::Values KernelBuilder::finished(Values values) {
+    for (llvm::Value*& value : values) {
+        if (shape_.divisor != 1) value = divided(value);
+        value = elements_.narrow(ir_, machine_, value);
+    }
     return values;
+}
+
+// Integers towards 0.
+llvm::Value* KernelBuilder::divided(llvm::Value* value) {
+    llvm::Type* type = value->getType();
+    if (type->isFPOrFPVectorTy())
+        return ir_.CreateFDiv(value, llvm::ConstantFP::get(type, shape_.divisor), "average");
+    const unsigned bits = type->getScalarSizeInBits();
+    // By more than any number of the type there is.
+    if (bits < 64 && shape_.divisor >> (elements_.is_signed ? bits - 1 : bits) != 0)
+        return llvm::Constant::getNullValue(type);
+    llvm::Value* divisor = llvm::ConstantInt::get(type, shape_.divisor);
+    return elements_.is_signed ? ir_.CreateSDiv(value, divisor, "average")
+                               : ir_.CreateUDiv(value, divisor, "average");
 }
 
 void KernelBuilder::store(llvm::Value* base, const Piece& piece, const Values& values) {
@@ -318,6 +337,7 @@ llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
     const bool floating = a->getType()->isFPOrFPVectorTy(), is_signed = elements_.is_signed;
     switch (shape_.op) {
         case ReduceOp::sum:
+        case ReduceOp::average:  // which is divided when it is complete
             return floating ? ir_.CreateFAdd(a, b, "sum") : ir_.CreateAdd(a, b, "sum");
         case ReduceOp::product:
             return floating ? ir_.CreateFMul(a, b, "product") : ir_.CreateMul(a, b, "product");

@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "runtime/types.hpp"
@@ -14,22 +15,26 @@ struct KernelShape {
     // Up to this many operands and destinations a kernel has them written out, above it loops over them.
     static constexpr std::size_t most_unrolled = 16;
 
-    static KernelShape of(DataType type, ReduceOp op, std::size_t operands, std::size_t destinations);
+    // divisor: of the result, last; for what is no copy.
+    static KernelShape of(DataType type, ReduceOp op, std::size_t operands, std::size_t destinations,
+                          std::uint32_t divisor = 1);
 
     DataType type = all_types[0];  // of copies: the first of its size
     ReduceOp op = all_ops[0];      // of copies: the first
     std::size_t operands = 1;      // 1: a copy. 0: any number
     std::size_t destinations = 1;  // 0: any number
-    bool streamed = false;         // see streaming.hpp
+    std::uint32_t divisor = 1;
+    bool streamed = false;  // see streaming.hpp
 
     bool is_copy() const { return operands == 1; }
     bool is_unrolled() const { return destinations != 0; }
-    KernelShape streaming() const { return {type, op, operands, destinations, true}; }
+    KernelShape streaming() const { return {type, op, operands, destinations, divisor, true}; }
     auto operator<=>(const KernelShape&) const = default;
 };
 
-// combine3_float32_sum, combine3_to_2_float32_sum, combine_any_float32_sum; copy_int32, copy_to_2_int32,
-// copy_to_any_int32, after the bits that are moved; what streams ends in _streamed.
+// combine3_float32_sum, combine3_to_2_float32_sum, combine_any_float32_sum, combine3_float32_average_by_8;
+// copy_int32, copy_to_2_int32, copy_to_any_int32, after the bits that are moved; what streams ends in
+// _streamed.
 std::string name_of(const KernelShape& shape);
 
 }  // namespace hocket::jit

@@ -21,6 +21,9 @@ using MessageKey = std::tuple<Rank, Rank, std::uint32_t>;
 
 constexpr std::uint64_t poison = 0 - std::uint64_t{1'000'000'007};
 
+// What a value grows by when it is complete: once.
+constexpr std::uint64_t completed = std::uint64_t{1} << 62;
+
 std::uint64_t contribution(Rank rank, std::uint64_t element) {
     return static_cast<std::uint64_t>(rank + 1) * 1'000'003 + element * 31;
 }
@@ -164,7 +167,7 @@ class Simulated {
             if (contract.gathers() && owns(rank, i)) return contribution(rank, i);
             sum += contribution(rank, i);
         }
-        return sum;
+        return program_.ranks > 1 ? sum + completed : sum;
     }
 
     bool run(const Op& op, std::map<MessageKey, Data>& wire) {
@@ -190,6 +193,7 @@ class Simulated {
                     std::uint64_t result = element(op.operands[0], i);
                     for (std::size_t operand = 1; operand < op.operands.size(); ++operand)
                         result = folded(result, element(op.operands[operand], i));
+                    if (op.completes && !options_.fold) result += completed;
                     target[i] = result;
                     for (const AreaId other : op.also) area(other)[i] = result;
                 }

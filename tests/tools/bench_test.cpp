@@ -20,6 +20,7 @@ T plain(hkt_op op, T a, T b) {
     using Integer = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
     switch (op) {
         case HKT_SUM:
+        case HKT_AVERAGE:  // is divided at the end
             return static_cast<T>(static_cast<Integer>(a) + static_cast<Integer>(b));
         case HKT_PRODUCT:
             return static_cast<T>(static_cast<Integer>(a) * static_cast<Integer>(b));
@@ -59,6 +60,13 @@ std::vector<typename ElementOf<type>::Stored> reference(const Layout& layout, st
         for (std::size_t i = 0; i < result.size(); ++i) {
             const auto a = static_cast<Worked>(result[i]), b = static_cast<Worked>(inputs[rank][i]);
             result[i] = static_cast<typename Elements::value_type>(plain(layout.op, a, b));
+        }
+    if (layout.op == HKT_AVERAGE)
+        for (auto& element : result) {
+            using Wide = std::conditional_t<std::is_integral_v<Worked>, __int128, Worked>;
+            const auto sum = static_cast<Wide>(static_cast<Worked>(element));
+            element = static_cast<typename Elements::value_type>(
+                static_cast<Worked>(sum / static_cast<Wide>(layout.ranks)));
         }
     if (layout.collective == HKT_REDUCE_SCATTER)
         result = {result.begin() + layout.rank * layout.count,

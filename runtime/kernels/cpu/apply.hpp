@@ -1,6 +1,7 @@
 // What each operator does with two values: the one definition, for all types that it exists for.
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 
 #include "runtime/types.hpp"
@@ -52,6 +53,21 @@ T bor(T a, T b) {
 template <typename T>
 T bxor(T a, T b) {
     return static_cast<T>(a ^ b);
+}
+
+// Divided at the end.
+template <typename T>
+T average(T a, T b) {
+    return sum(a, b);
+}
+
+// A result that is complete, divided: integers towards 0.
+template <typename T>
+T divided(T value, std::uint32_t divisor) {
+    if constexpr (!std::is_integral_v<T>) return value / static_cast<T>(divisor);
+    // The divisor may be no number of the type.
+    using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+    return static_cast<T>(static_cast<Wide>(value) / static_cast<Wide>(divisor));
 }
 
 // T: the Worked type of a row that the operator exists for.

@@ -12,7 +12,7 @@ namespace {
 // any of them.
 template <ReduceOp op, DataType type>
 void combine_as(std::span<std::byte* const> destinations, std::span<const std::byte* const> operands,
-                std::size_t count) {
+                std::size_t count, std::uint32_t divisor) {
     using Stored = typename ElementOf<type>::Stored;
     using Worked = typename ElementOf<type>::Worked;
     constexpr std::size_t strip = 512;
@@ -29,6 +29,8 @@ void combine_as(std::span<std::byte* const> destinations, std::span<const std::b
             for (std::size_t i = 0; i < length; ++i)
                 result[i] = apply<op>(result[i], static_cast<Worked>(next[i]));
         }
+        if (divisor != 1)
+            for (std::size_t i = 0; i < length; ++i) result[i] = divided(result[i], divisor);
         for (std::byte* destination : destinations) {
             Stored* to = reinterpret_cast<Stored*>(destination) + first;
             for (std::size_t i = 0; i < length; ++i) to[i] = static_cast<Stored>(result[i]);
@@ -39,9 +41,9 @@ void combine_as(std::span<std::byte* const> destinations, std::span<const std::b
 }  // namespace
 
 void combine(DataType type, ReduceOp op, std::span<std::byte* const> destinations,
-             std::span<const std::byte* const> operands, std::size_t count) {
+             std::span<const std::byte* const> operands, std::size_t count, std::uint32_t divisor) {
     with_pair(op, type, [&]<ReduceOp o, DataType t>(OpConstant<o>, TypeConstant<t>) {
-        combine_as<o, t>(destinations, operands, count);
+        combine_as<o, t>(destinations, operands, count, divisor);
     });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "runtime/types.hpp"
@@ -21,8 +22,9 @@ namespace hocket::kernels {
 //   min is  a if a is NaN, else a if a < b, else b
 // so that a NaN among the operands is the result, the first one with its bits unchanged, and of two zeros the
 // later one is taken. Which NaN a floating-point sum or product of several NaNs gives is not defined.
+// Last, the result is divided by the divisor, integers towards 0.
 void combine(DataType type, ReduceOp op, std::span<std::byte* const> destinations,
-             std::span<const std::byte* const> operands, std::size_t count);
+             std::span<const std::byte* const> operands, std::size_t count, std::uint32_t divisor = 1);
 
 // `bytes` of the source into every destination, but not into one that is exactly the source; there must be no
 // other overlap. Thread-safe.

@@ -165,9 +165,10 @@ bool same(const Elements<type>& a, const Elements<type>& b, ReduceOp op) {
 template <DataType type>
 class Comparison {
   public:
-    Comparison(ReduceOp op, dsl::RankProgram program)
+    // ranks: for an operator that divides by their number; every operation's result is then complete.
+    Comparison(ReduceOp op, dsl::RankProgram program, dsl::Rank ranks = 3)
         : op_(op),
-          program_(std::move(program)),
+          program_(complete(std::move(program), ranks)),
           jit_(engine::Executor::create(engine::ExecutorKind::jit, program_, type, op)),
           interpreter_(engine::Executor::create(engine::ExecutorKind::interpreter, program_, type, op)) {}
 
@@ -189,6 +190,12 @@ class Comparison {
     }
 
   private:
+    static dsl::RankProgram complete(dsl::RankProgram program, dsl::Rank ranks) {
+        program.ranks = ranks;
+        for (dsl::Op& op : program.ops) op.completes = op.kind == dsl::Op::Kind::combine;
+        return program;
+    }
+
     ReduceOp op_;
     dsl::RankProgram program_;
     std::unique_ptr<engine::Executor> jit_, interpreter_;
@@ -204,6 +211,12 @@ void compare_small(ReduceOp op) {
         comparison.run(count, Layout::scattered, count % 17, 17);
     Comparison<type> wide(op, program_of(wide_operations()));
     for (const std::size_t count : {1u, 33u, 255u, 256u, 700u}) wide.run(count, Layout::scattered, 0, 1);
+    // A power of two, and more than there are numbers of one byte.
+    for (const dsl::Rank ranks : {8, 128, 300}) {
+        if (!row_of(op).divides) break;
+        Comparison<type> divided(op, program_of(wide_operations()), ranks);
+        for (const std::size_t count : {33u, 700u}) divided.run(count, Layout::scattered, 0, 1);
+    }
 }
 
 // Operations so large that they stream, and such that must not because of where their areas are.

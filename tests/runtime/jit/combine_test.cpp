@@ -18,7 +18,8 @@ namespace {
 
 // The elements of a row, and the result as what is calculated with.
 template <DataType type>
-auto combine_one(ReduceOp op, const std::vector<typename ElementOf<type>::Worked>& values) {
+auto combine_one(ReduceOp op, const std::vector<typename ElementOf<type>::Worked>& values,
+                 std::uint32_t divisor = 1) {
     using Stored = typename ElementOf<type>::Stored;
     std::vector<Stored> elements;
     for (const auto value : values) elements.push_back(static_cast<Stored>(value));
@@ -26,7 +27,7 @@ auto combine_one(ReduceOp op, const std::vector<typename ElementOf<type>::Worked
     for (const Stored& element : elements) operands.push_back(reinterpret_cast<const std::byte*>(&element));
     Stored result{};
     std::byte* const destination = reinterpret_cast<std::byte*>(&result);
-    kernels::combine(type, op, {&destination, 1}, operands, 1);
+    kernels::combine(type, op, {&destination, 1}, operands, 1, divisor);
     return static_cast<typename ElementOf<type>::Worked>(result);
 }
 
@@ -41,9 +42,9 @@ std::uint32_t bits(float value) {
 
 // What each operator makes of a few small numbers that every type has, where it exists.
 TEST_CASE("combine: plain numbers", "[kernels]") {
-    const std::map<ReduceOp, int> right = {{ReduceOp::sum, 10},     {ReduceOp::max, 5},  {ReduceOp::min, 2},
-                                           {ReduceOp::product, 30}, {ReduceOp::band, 0}, {ReduceOp::bor, 7},
-                                           {ReduceOp::bxor, 4}};
+    const std::map<ReduceOp, int> right = {
+        {ReduceOp::sum, 10}, {ReduceOp::max, 5}, {ReduceOp::min, 2},  {ReduceOp::product, 30},
+        {ReduceOp::band, 0}, {ReduceOp::bor, 7}, {ReduceOp::bxor, 4}, {ReduceOp::average, 10}};
     for (const DataType type : all_types)
         for (const ReduceOp op : all_ops)
             if (supports(op, type))
@@ -55,6 +56,19 @@ TEST_CASE("combine: plain numbers", "[kernels]") {
                 });
     CHECK(combine_one<int32>(ReduceOp::min, {1, 7, -30, -10}) == -30);
     CHECK(combine_one<int64>(ReduceOp::max, {-40, -7, -30, -10}) == -7);
+}
+
+TEST_CASE("combine: the result is divided last, integers towards 0", "[kernels]") {
+    CHECK(combine_one<float32>(ReduceOp::average, {1.f, 2.f, 4.f}, 3) == 7.f / 3.f);
+    CHECK(combine_one<float64>(ReduceOp::average, {1., 0.}, 7) == 1. / 7.);
+    CHECK(combine_one<int32>(ReduceOp::average, {-7, -1}, 3) == -2);
+    CHECK(combine_one<DataType::uint64>(ReduceOp::average, {~0ull, 0}, 2) == ~0ull / 2);
+    // By what is no number of the type.
+    CHECK(combine_one<DataType::int8>(ReduceOp::average, {-100, -28}, 300) == 0);
+    CHECK(combine_one<DataType::int8>(ReduceOp::average, {-100, -28}, 128) == -1);
+    CHECK(combine_one<DataType::uint8>(ReduceOp::average, {200, 55}, 256) == 0);
+    // 16 bits are rounded once, after the division: 2049 is not one of them, 683 is.
+    CHECK(combine_one<DataType::float16>(ReduceOp::average, {2048.f, 1.f}, 3) == 683.f);
 }
 
 TEST_CASE("combine: sums run from left to right", "[kernels]") {
