@@ -105,15 +105,52 @@ TEST_CASE("composition keeps account of what each rank holds") {
     CHECK_THAT(schedule("reduce_scatter x over 3"), Contains("expected a group, but this is a number"));
     CHECK_THAT(schedule("reduce_scatter l0 over l0"), Contains("expected a buffer, but this is a group"));
     CHECK_THAT(schedule("reduce_scatter x over (l0, l0)"), Contains("twice"));
-    CHECK_THAT(schedule("broadcast x over l0"), Contains("broadcast needs its root"));
-    CHECK_THAT(schedule("reduce_scatter x over l0 from 1"),
-               Contains("reduce_scatter has no root that its data come from"));
     CHECK_THAT(schedule("let y = x.part(2 of 2)"), Contains("no part 2 of 2"));
     CHECK_THAT(schedule("reduce_scatter x over l0"),
                Contains("rank 0 ends with") && Contains("hint: x is still scattered over l0 at the end"));
     CHECK_THAT(schedule("reduce_scatter x over chip"),
                Contains("known here: x, levels, world, ranks, l0, l1") &&
                    Contains("on topology 2x3 (levels: l0 l1)"));
+}
+
+TEST_CASE("headers name a root where the collective has one") {
+    for (const Collective collective : dsl::all_collectives) {
+        const std::string name(name_of(collective));
+        const bool has_root = contract_of(collective).has_root();
+        CAPTURE(name);
+        const std::string alone = check_error("algorithm a " + name + "(x) over g { }", collective),
+                          with_root = check_error("schedule s " + name + "(x, r) { }", collective);
+        const std::string needs = "error: " + name + " needs a root",
+                          has_none = "error: " + name + " has no root";
+        CHECK((alone.find(needs) != std::string::npos) == has_root);
+        CHECK((with_root.find(has_none) != std::string::npos) == !has_root);
+        CHECK_THAT(has_root ? alone : with_root, Contains("hint: its header names the buffer") &&
+                                                     Contains(has_root ? name + "(x, root)" : name + "(x)"));
+    }
+}
+
+TEST_CASE("statements name the root that the collective's data come from, or go to") {
+    const auto schedule = [](const std::string& body) {
+        return check_error("schedule s all_reduce(x) {" + body + "}", Collective::all_reduce, "2x3");
+    };
+    CHECK_THAT(schedule("broadcast x over l0"),
+               Contains("broadcast needs its root") && Contains("write: broadcast x over l from root"));
+    CHECK_THAT(schedule("scatter x over l0"), Contains("write: scatter x over l from root"));
+    CHECK_THAT(schedule("reduce x over l0"),
+               Contains("reduce needs its root") && Contains("write: reduce x over l to root"));
+    CHECK_THAT(schedule("reduce_scatter x over l0 gather x over l0"),
+               Contains("write: gather x over l to root"));
+    CHECK_THAT(schedule("reduce_scatter x over l0 from 1"),
+               Contains("reduce_scatter has no root that its data come from"));
+    CHECK_THAT(schedule("all_reduce x over l0 to 1"),
+               Contains("all_reduce has no root that its data come to"));
+    CHECK_THAT(schedule("broadcast x over l0 to 1"), Contains("write: broadcast x over l from root"));
+    CHECK_THAT(schedule("reduce x over l0 from 1"), Contains("reduce has no root that its data come from"));
+    CHECK_THAT(schedule("gather x over l0 to 0"),
+               Contains("not scattered over l0: there is nothing to gather"));
+    for (const char* statement : {"reduce x over l0 to 0", "scatter x over l0 from 0"})
+        CHECK_THAT(schedule(std::string("reduce_scatter x over l0 ") + statement),
+                   Contains("the buffer is scattered over l0: its ranks hold different parts of it"));
 }
 
 TEST_CASE("transfers are checked where they stand") {
@@ -132,10 +169,6 @@ TEST_CASE("transfers are checked where they stand") {
     CHECK_THAT(algorithm("for s in 0 ..< 4000000 for t in 0 ..< 4000000 let u = 1"),
                Contains("steps and loop rounds"));
     CHECK_THAT(algorithm("all_gather x over g"), Contains("an algorithm consists of transfers"));
-    CHECK_THAT(check_error("algorithm a broadcast(x) over g { }", Collective::broadcast),
-               Contains("broadcast needs a root"));
-    CHECK_THAT(check_error("schedule s all_gather(x, y) { }", Collective::all_gather),
-               Contains("all_gather has no root"));
     CHECK_THAT(algorithm("each r in g, q in 0 ..< r x[r] : r -> q"), Contains("depends on its variable 'r'"));
     CHECK_THAT(algorithm("let a = x.part(0 of 2**20) let b = a.part(0 of 2**20) b : 0 -> 1"),
                Contains("more than 2^31 pieces") && Contains(":1:"));

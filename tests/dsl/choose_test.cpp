@@ -16,8 +16,7 @@ using dsl::Collective;
 namespace {
 
 constexpr std::uint64_t KiB = 1024, MiB = 1024 * KiB;
-constexpr Collective all_collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                          Collective::all_gather, Collective::broadcast};
+using dsl::all_collectives;
 
 dsl::Chosen chosen(const std::string& topology, std::uint64_t bytes,
                    Collective collective = Collective::all_reduce, dsl::Rank root = 0) {
@@ -110,6 +109,9 @@ TEST_CASE("all ranks choose the same, whatever they have chosen before") {
     for (const std::uint64_t bytes : {64 * MiB, std::uint64_t{8}, 64 * KiB, 1 * MiB, std::uint64_t{8}})
         for (const auto& [collective, root] :
              {std::pair(Collective::all_reduce, 0),
+              {Collective::reduce, 4},
+              {Collective::gather, 1},
+              {Collective::scatter, 5},
               {Collective::broadcast, 4},
               {Collective::broadcast, 0}}) {  // a chain from 0 crosses hosts once, one from 4 twice
             const dsl::Chosen& choice = choices.schedule(collective, root, bytes);
@@ -191,11 +193,18 @@ TEST_CASE("the library's schedules for levels and pipelines are right") {
         CHECK(checked("sharded", topology, KiB)->name() == "sharded");
         CHECK(checked("nested", topology, KiB)->name() == "nested");
         const dsl::Rank ranks = checked("ring", topology, KiB)->levels().ranks();
-        for (const char* name : {"chain", "chain(3)", "scatter", "direct", "binomial", "tree", "default"})
-            for (const dsl::Rank root : {0, ranks / 2, ranks - 1})
-                CHECK(test::error_of([&] {
-                          dsl::check_schedule(test::request(Collective::broadcast, name, topology, 0, root));
-                      }) == "");
+        for (const auto& [collective, names] :
+             {std::pair<Collective, std::vector<const char*>>(
+                  Collective::broadcast,
+                  {"chain", "chain(3)", "scatter", "direct", "binomial", "tree", "default"}),
+              {Collective::reduce, {"direct", "binomial", "tree", "rabenseifner", "default"}},
+              {Collective::gather, {"direct", "binomial", "default"}},
+              {Collective::scatter, {"direct", "binomial", "default"}}})
+            for (const char* name : names)
+                for (const dsl::Rank root : {0, ranks / 2, ranks - 1})
+                    CHECK(test::error_of([&] {
+                              dsl::check_schedule(test::request(collective, name, topology, 0, root));
+                          }) == "");
     }
 }
 

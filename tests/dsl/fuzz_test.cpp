@@ -74,6 +74,11 @@ const std::vector<std::string> words = {"for",
                                         "reduce_scatter",
                                         "all_gather",
                                         "broadcast",
+                                        "reduce",
+                                        "gather",
+                                        "scatter",
+                                        "from",
+                                        "to",
                                         "all_reduce"};
 
 // Bytes flipped, pieces cut out, doubled, swapped between files, words of the language put in.

@@ -65,6 +65,30 @@ TEST_CASE("every node knows its place") {
     CHECK(loop.binding.range.span.text() == "1 ..< g.size");
 }
 
+TEST_CASE("a root follows from or to, and collectives' names are free for other things") {
+    CHECK(printed("schedule s reduce(x, root; gather = ring) { reduce x over l to root using gather "
+                  "gather x over (p, q) to 3 scatter x over world from root + 1 }") ==
+          "   1:1   schedule s reduce(x, root; gather = ring)\n"
+          "   1:45    reduce x over l to root using gather\n"
+          "   1:82    gather x over (p, q) to 3\n"
+          "   1:108   scatter x over world from (root + 1)\n");
+    CHECK(printed("algorithm gather gather(scatter, reduce) over broadcast { let gather = 1 for all_reduce "
+                  "in broadcast "
+                  "scatter[gather] : all_reduce -> reduce scatter : 0 +> 1 each all_gather in broadcast "
+                  "scatter.part(0 of 2) : 0 -> 1 }") ==
+          "   1:1   algorithm gather gather(scatter, reduce) over broadcast\n"
+          "   1:59    let gather = 1\n"
+          "   1:74    for all_reduce in broadcast\n"
+          "   1:102     scatter[gather] : all_reduce -> reduce\n"
+          "   1:141   scatter : 0 +> 1\n"
+          "   1:158   each all_gather in broadcast\n"
+          "   1:187     scatter.part(0 of 2) : 0 -> 1\n");
+    CHECK_THAT(parse_error("schedule s reduce(x, to) { }"), Contains("expected a name here"));
+    CHECK_THAT(parse_error("schedule s reduce(x, r) { reduce x over l from 1 to 2 }"), Contains("expected "));
+    for (const auto collective : dsl::all_collectives)
+        CHECK_THAT(parse_error("algorithm a sum(x) over g {}"), Contains(std::string(name_of(collective))));
+}
+
 TEST_CASE("schedules and topologies parse into what they say") {
     CHECK(
         printed("schedule s all_reduce(x; a = ring, b = 2) { parallel t in 0 ..< 2 { let y = x.part(t of 2)\n"

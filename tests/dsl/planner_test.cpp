@@ -33,6 +33,9 @@ TEST_CASE("a planner's answers are those of one that was asked for nothing befor
                                                              {Collective::all_reduce, "flat(direct)", 0},
                                                              {Collective::all_reduce, "flat(ring)", 0},
                                                              {Collective::all_gather, "", 0},
+                                                             {Collective::reduce, "", 1},
+                                                             {Collective::gather, "default", 2},
+                                                             {Collective::scatter, "", 3},
                                                              {Collective::broadcast, "", 1},
                                                              {Collective::broadcast, "default", 3}})
                 for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{1} << 26}) {

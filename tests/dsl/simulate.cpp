@@ -90,7 +90,8 @@ class Simulated {
     }
 
     std::string check() {
-        if (!options_.in_place && areas_[dsl::input_area] != input_)
+        const bool is_overwritten = options_.in_place && program_.output() != dsl::Share::none;
+        if (!is_overwritten && area(dsl::input_area) != input_)
             return fmt::format("rank {} wrote to its send buffer", program_.rank);
         if (options_.results) return keep_output(), "";
         const Data output = result();
@@ -147,6 +148,8 @@ class Simulated {
     bool holds(dsl::Share share, std::uint64_t i) const {
         return share == dsl::Share::whole || (share == dsl::Share::own && owns(program_.rank, i));
     }
+    bool holds_input(std::uint64_t i) const { return holds(program_.input(), i); }
+    bool holds_output(std::uint64_t i) const { return holds(program_.output(), i); }
 
     std::uint64_t given(Rank rank, std::uint64_t i) const {
         return options_.input ? options_.input(rank, i) : contribution(rank, i);

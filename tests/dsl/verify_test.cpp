@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <regex>
+#include <set>
 
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"
@@ -86,7 +88,7 @@ TEST_CASE("every transfer of the library, got wrong in every way, is refused wit
             }
         }
     }
-    CHECK(checked >= 25);
+    CHECK(checked >= 45);
 }
 
 TEST_CASE("every single missing iteration is refused") {
@@ -167,6 +169,83 @@ TEST_CASE("a wrong algorithm is blamed in its own terms when a schedule uses it"
         "schedule s all_reduce(x) {\n reduce_scatter x over l1 using a\n all_gather x over l1\n}\n",
         Collective::all_reduce, "2x3");
     CHECK_THAT(error, Contains("algorithm a reduce_scatter on 3 ranks: rank 0 ends with chunk 0 of 3"));
+}
+
+TEST_CASE("a root gets every contribution once, each rank its piece, and nobody else's result counts") {
+    const auto algorithm = [](const char* collective, const std::string& body, Collective which) {
+        return check_error(std::string("algorithm a ") + collective + "(x, root) over g {" + body + "}",
+                           which);
+    };
+    const auto reduce = [&](const std::string& where, const std::string& more = "") {
+        return algorithm("reduce", "each q in g where q != root" + where + "  x : q +> root" + more,
+                         Collective::reduce);
+    };
+    CHECK(reduce("") == "");
+    CHECK(reduce("", " x : root -> root + 1 x[0] : root -> root + 2") == "");
+    CHECK_THAT(reduce(" and q != 2"), Contains("rank 0 ends with") &&
+                                          Contains("missing the part of rank 2") &&
+                                          Contains("it has those of {0, 1, 3}"));
+    CHECK_THAT(reduce("", " x[1] : 3 +> root"), Contains("rank 3's part") || Contains("part of rank 3"));
+    const auto gather = [&](const std::string& where) {
+        return algorithm("gather", "each q in g where q != root" + where + "  x[q] : q -> root",
+                         Collective::gather);
+    };
+    CHECK(gather("") == "");
+    CHECK_THAT(gather(" and q != 3"), Contains("rank 0 ends with nothing in chunk 3 of 4"));
+    CHECK_THAT(algorithm("gather", "each q in g where q != root  x[q + 1] : q -> root", Collective::gather),
+               Contains("before anything is in it"));
+    const auto scatter = [&](const std::string& body) {
+        return algorithm("scatter", "each q in g where q != root  " + body, Collective::scatter);
+    };
+    CHECK(scatter("x[q] : root -> q") == "");
+    CHECK(scatter("x : root -> q") == "");
+    CHECK_THAT(scatter("x[q + 1] : root -> q"), Contains("rank 1 ends with nothing in chunk 1 of 4"));
+    CHECK_THAT(scatter("x[q] : q -> root"), Contains("before anything is in it"));
+}
+
+TEST_CASE("a collective is done in the groups that have the data, and in no others") {
+    using Pairs = std::set<std::pair<dsl::Rank, dsl::Rank>>;
+    const auto transfers = [](Collective collective, const std::string& body, dsl::Rank root = 0) {
+        const test::TemporarySchedule file(
+            "algorithm up reduce(x, root) over g { each q in g where q != root x : q +> root }\n"
+            "algorithm down broadcast(x, root) over g { each q in g where q != root x : root -> q }\n"
+            "algorithm all all_reduce(x) over g { each q in g, r in g where q != r x : q +> r }\n"
+            "schedule s " +
+            std::string(name_of(collective)) +
+            (contract_of(collective).has_root() ? "(x, root) {" : "(x) {") + body + "}");
+        Pairs pairs;
+        const auto checked =
+            dsl::check_schedule(test::request(collective, file.path() + ":s", "2x3", 0, root));
+        for (const dsl::Step& step : checked->graph().steps) pairs.emplace(step.source, step.destination);
+        return pairs;
+    };
+    // Ranks 0 1 | 2 3 | 4 5: pairs over l0, and 0 2 4 and 1 3 5 over l1.
+    CHECK(transfers(Collective::reduce, "reduce x over l0 to root using up reduce x over l1 to root using up",
+                    3) == Pairs{{0, 1}, {2, 3}, {4, 5}, {1, 3}, {5, 3}});
+    CHECK(transfers(Collective::reduce, "reduce x over l1 to root using up reduce x over l0 to root using up",
+                    3) == Pairs{{0, 2}, {4, 2}, {1, 3}, {5, 3}, {2, 3}});
+    CHECK(transfers(Collective::gather,
+                    "gather x over l0 to root using direct gather x over l1 to root using direct",
+                    3) == Pairs{{0, 1}, {2, 3}, {4, 5}, {1, 3}, {5, 3}});
+    CHECK(transfers(Collective::scatter,
+                    "scatter x over l1 from root using direct scatter x over l0 from root using direct",
+                    3) == Pairs{{3, 1}, {3, 5}, {1, 0}, {3, 2}, {5, 4}});
+    // An all_reduce in between is of those that have the data; a broadcast brings them to the others. What a
+    // part is made of is where the part is; what the schedule's own transfers do is not counted.
+    CHECK(
+        transfers(Collective::all_reduce,
+                  "reduce x over l0 to 1 using up let y = x.part(0 of 2) let z = x.part(1 of 2)\n"
+                  "all_reduce y over l1 using all all_reduce z over l1 using all broadcast x over l0 from 1 "
+                  "using down") ==
+        Pairs{
+            {0, 1}, {2, 3}, {4, 5}, {1, 3}, {1, 5}, {3, 1}, {3, 5}, {5, 1}, {5, 3}, {1, 0}, {3, 2}, {5, 4}});
+    CHECK(transfers(Collective::broadcast,
+                    "x : root -> 1 broadcast x over l1 from root using down broadcast x over l0 from root "
+                    "using down") == Pairs{{0, 1}, {0, 2}, {0, 4}, {2, 3}, {4, 5}});
+    // The member that has the data is the one with the root's coordinate, in every group.
+    CHECK(transfers(Collective::broadcast,
+                    "broadcast x over l1 from 1 using down broadcast x over l0 from root using down") ==
+          Pairs{{0, 2}, {0, 4}, {0, 1}, {2, 3}, {4, 5}});
 }
 
 TEST_CASE("large schedules are verified") {
