@@ -35,8 +35,7 @@ const std::vector<std::uint64_t>& counts() {
 }
 
 dsl::Collective collective_of(const Program& program) {
-    using enum dsl::Collective;
-    for (const auto collective : {all_reduce, reduce_scatter, all_gather, broadcast})
+    for (const auto collective : dsl::all_collectives)
         if (dsl::name_of(collective) == program.collective) return collective;
     throw std::logic_error("no collective " + program.collective);
 }

@@ -12,8 +12,8 @@ namespace hocket::differential {
 
 class Writer;
 
-// The statements of one that is right on the writer's group, on all of the buffer. In a broadcast the writer
-// knows the root's name.
+// The statements of one that is right on the writer's group, on all of the buffer. Where the collective has a
+// root, the writer knows its name.
 void write_family(Writer& writer, Random& random, std::set<std::string>& features,
                   const std::string& collective, const std::string& buffer, Statements& out);
 

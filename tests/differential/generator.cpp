@@ -32,8 +32,9 @@ class Generator {
     // Where a buffer is on its way through the levels.
     struct State {
         const View* view;
-        Levels rest;       // not yet reduced, or not yet reached
-        Levels scattered;  // over these
+        Levels rest;                         // not yet reduced, or not yet reached
+        Levels scattered;                    // over these
+        std::vector<Levels> collected = {};  // all_reduce: with one rank of these groups
         int depth = 0;
     };
 
@@ -53,6 +54,10 @@ class Generator {
     bool loops_over_levels(const State& state, Statements& out);
     void strands(const State& state, Statements& out);
     void compose(const std::string& collective, const State& state, const Levels& group, Statements& out);
+    void add_step(State& state, Statements& out);
+    bool is_at_start(const State& state) const;
+    bool gather_by_own_transfers(const State& state, Statements& out);
+    std::string with_root(const std::string& collective);
     std::string group_text(Levels group);
     Levels some_of(const Levels& levels);
     Levels all_levels() const;
@@ -60,8 +65,10 @@ class Generator {
 
     int ranks() const { return static_cast<int>(program_.ranks()); }
     int size_of(const Levels& group) const;
-    int root_in(const Levels& group) const;
+    int root_in(const Levels& group, std::int64_t root) const;
     bool is(const char* collective) const { return program_.collective == collective; }
+    bool gathers() const { return is("all_gather") || is("gather"); }
+    bool scatters() const { return is("reduce_scatter") || is("scatter"); }
 
     Random random_;
     const GeneratorOptions& options_;
@@ -73,7 +80,13 @@ class Generator {
     std::deque<Planning> plannings_;  // own the views of their plans
     std::optional<Writer> writer_;    // of the schedule's body
     std::string root_name_;
+    std::int64_t root_ = 0;  // of what the schedule is composed of
 };
+
+bool has_root(const std::string& collective) {
+    return collective == "broadcast" || collective == "reduce" || collective == "gather" ||
+           collective == "scatter";
+}
 
 // ---- What it runs on ----------------------------------------------------------------------------
 
@@ -131,9 +144,9 @@ int Generator::size_of(const Levels& group) const {
     return size;
 }
 
-int Generator::root_in(const Levels& group) const {
+int Generator::root_in(const Levels& group, std::int64_t root) const {
     int member = 0, stride = 1;
-    std::int64_t rest = program_.root;
+    std::int64_t rest = root;
     for (int level = 0; level < static_cast<int>(program_.levels.size()); ++level) {
         const auto size = static_cast<int>(program_.levels[static_cast<std::size_t>(level)].size);
         if (std::count(group.begin(), group.end(), level)) {
@@ -156,9 +169,9 @@ std::string Generator::unique(const std::vector<std::string>& stems) {
 
 std::string Generator::algorithm(const std::string& collective, const std::vector<int>& sizes, int root) {
     const std::string name = unique({"alpha", "beta", "gamma", "delta", "ring", "tree", "swap"});
-    const std::string buffer = random_.pick<std::string>({"x", "x", "buf", "o"});
+    const std::string buffer = random_.pick<std::string>({"x", "x", "x", "buf", "o", "gather"});
     const std::string group = random_.pick<std::string>({"g", "g", "team", "all"});
-    const bool rooted = collective == "broadcast";
+    const bool rooted = has_root(collective);
     const std::string root_name = rooted ? random_.pick<std::string>({"root", "origin", "l0"}) : "";
     Writer writer(random_, options_, program_.features,
                   {sizes[0], sizes, group, group + ".size", true, root_name});
@@ -166,16 +179,18 @@ std::string Generator::algorithm(const std::string& collective, const std::vecto
     const View* whole = &views_.back();
     writer.know(buffer, whole);
     // For any root, or for the one that it will have.
-    const bool relative = rooted && (root == any_root || random_.chance(60));
-    if (relative && sizes.size() == 1) {
+    const bool is_divided = collective == "gather" || collective == "scatter";
+    const bool by_family = sizes.size() > 1 || (is_divided && root == any_root);
+    const bool relative = rooted && !is_divided && (root == any_root || random_.chance(60));
+    if (relative && !by_family) {
         program_.features.insert("relative to the root");
         const bool pow2 = std::has_single_bit(static_cast<unsigned>(sizes[0]));
         writer.turn_by({root_name, pow2 && random_.chance(40), false});
-    } else if (rooted && sizes.size() == 1) {
+    } else if (rooted && !by_family) {
         writer.know(root_name, root);
     }
     Statements body;
-    if (sizes.size() > 1) {
+    if (by_family) {
         const Plan family{Plan::Kind::family, {}, {}, whole, false, collective};
         if (random_.chance(25)) {
             views_.push_back({whole, of_the_round, static_cast<int>(random_.between(2, 3))});
@@ -251,21 +266,30 @@ void Generator::compose(const std::string& collective, const State& state, const
     writer_->name(state.view, out);
     const std::string buffer = writer_->known_name(state.view);
     const std::string over = group_text(group);
-    std::string from;
-    if (collective == "broadcast")
-        from = " from " + (random_.chance(75) ? root_name_ : writer_->number(program_.root).text);
-    const std::string name = algorithm_or_parameter(collective, {size_of(group)}, root_in(group));
-    out.push_back({fmt::format("{} {} over {}{} using {}", collective, buffer, over, from, name)});
+    const std::string root = with_root(collective);
+    const std::string name = algorithm_or_parameter(collective, {size_of(group)}, root_in(group, root_));
+    out.push_back({fmt::format("{} {} over {}{} using {}", collective, buffer, over, root, name)});
     program_.features.insert("composed " + collective);
 }
 
-bool Generator::own_transfers(const State& state, Statements& out) {
-    const bool gathers = is("all_gather");
+// " from root", " to 3", or nothing.
+std::string Generator::with_root(const std::string& collective) {
+    if (!has_root(collective)) return "";
+    const bool by_name = !root_name_.empty() && random_.chance(75);
+    return (collective == "reduce" || collective == "gather" ? " to " : " from ") +
+           (by_name ? root_name_ : writer_->number(root_).text);
+}
+
+bool Generator::is_at_start(const State& state) const {
     const Levels all = all_levels();
-    if (gathers ? state.scattered != all : state.rest != all || !state.scattered.empty()) return false;
-    if (ranks() == 1) return false;
+    if (!state.collected.empty()) return false;
+    return gathers() ? state.scattered == all : state.rest == all && state.scattered.empty();
+}
+
+bool Generator::own_transfers(const State& state, Statements& out) {
+    if (!is_at_start(state) || ranks() == 1) return false;
     program_.features.insert("own transfers");
-    const bool agree = gathers || is("reduce_scatter");
+    const bool agree = gathers() || scatters();
     plannings_.emplace_back(
         random_, PlanRequest{program_.collective, ranks(), static_cast<int>(program_.root), agree});
     writer_->write(plannings_.back().plan(*state.view), out);
@@ -320,16 +344,12 @@ bool Generator::walk_parts(const State& state, Statements& out) {
 
 // for l in levels  reduce_scatter x over l
 bool Generator::loops_over_levels(const State& state, Statements& out) {
-    const Levels all = all_levels();
-    if (is("all_gather") ? state.scattered != all : state.rest != all || !state.scattered.empty())
-        return false;
-    std::vector<std::string> steps;
-    if (is("all_reduce"))
-        steps = random_.chance(65) ? std::vector<std::string>{"reduce_scatter", "all_gather"}
-                                   : std::vector<std::string>{"all_reduce"};
-    else
-        steps = {program_.collective};
-    if (all.size() > 1 && is("all_reduce") && steps.size() == 2 && random_.chance(25)) {
+    if (!is_at_start(state)) return false;
+    std::vector<std::string> steps{program_.collective};
+    if (is("all_reduce") && random_.chance(65)) steps = {"reduce_scatter", "all_gather"};
+    if (is("reduce") && random_.chance(40)) steps = {"reduce_scatter", "gather"};
+    if (is("broadcast") && random_.chance(25)) steps = {"scatter", "all_gather"};
+    if (all_levels().size() > 1 && is("all_reduce") && steps.size() == 2 && random_.chance(25)) {
         strands(state, out);
         return true;
     }
@@ -337,9 +357,9 @@ bool Generator::loops_over_levels(const State& state, Statements& out) {
         writer_->name(state.view, out);
         const std::string buffer = writer_->known_name(state.view);
         const std::string name = algorithm_or_parameter(step, sizes_of_levels(), any_root);
-        const std::string from = step == "broadcast" ? " from " + root_name_ : "";
+        const std::string root = with_root(step);
         const auto statement = [&](const std::string& over) {
-            return fmt::format("{} {} over {}{} using {}", step, buffer, over, from, name);
+            return fmt::format("{} {} over {}{} using {}", step, buffer, over, root, name);
         };
         Statements loop = writer_->inside([&](Statements& body) {
             std::string head, over;
@@ -389,58 +409,87 @@ void Generator::strands(const State& state, Statements& out) {
 
 void Generator::walk(State state, Statements& out) {
     if (random_.chance(20) && loops_over_levels(state, out)) return;
-    while (!state.rest.empty() || (!state.scattered.empty() && !is("reduce_scatter"))) {
+    while (!state.rest.empty() || (!state.scattered.empty() && !scatters()) || !state.collected.empty()) {
         if (random_.chance(state.depth == 0 ? 25 : 10) && walk_parts(state, out)) return;
         if (random_.chance(12) && own_transfers(state, out)) return;
-        const auto without = [](const Levels& all, const Levels& some) {
-            Levels left;
-            std::set_difference(all.begin(), all.end(), some.begin(), some.end(), std::back_inserter(left));
-            return left;
-        };
-        const bool may_gather = !state.scattered.empty() && !is("reduce_scatter");
-        if (may_gather && (state.rest.empty() || random_.chance(15))) {
-            if (state.scattered == all_levels() && is("all_reduce") && random_.chance(12)) {
-                program_.features.insert("own transfers of what is scattered");
-                writer_->name(state.view, out);
-                const std::string buffer = writer_->known_name(state.view);
-                Statements gather = writer_->inside([&](Statements& body) {
-                    const std::string a = writer_->new_name();
-                    const std::string b = writer_->new_name();
-                    body.push_back({fmt::format(
-                        "each {0} in world, {1} in world where {0} != {1}  {2}[{0}] : {0} -> {1}", a, b,
-                        buffer)});
-                });
-                out.push_back(std::move(gather[0]));
-                return;
-            }
-            const Levels group = some_of(state.scattered);
-            compose("all_gather", state, group, out);
-            state.scattered = without(state.scattered, group);
-            continue;
-        }
-        const Levels group = some_of(state.rest);
-        std::string step = program_.collective;
-        if (is("all_reduce") && random_.chance(65)) step = "reduce_scatter";
-        compose(step, state, group, out);
-        state.rest = without(state.rest, group);
-        if (step == "reduce_scatter") {
-            state.scattered.insert(state.scattered.end(), group.begin(), group.end());
-            std::sort(state.scattered.begin(), state.scattered.end());
-        }
+        if (gather_by_own_transfers(state, out)) return;
+        add_step(state, out);
+    }
+}
+
+bool Generator::gather_by_own_transfers(const State& state, Statements& out) {
+    const bool fits = is("all_reduce") && state.scattered == all_levels() && state.collected.empty();
+    if (!fits || !random_.chance(12)) return false;
+    program_.features.insert("own transfers of what is scattered");
+    writer_->name(state.view, out);
+    const std::string buffer = writer_->known_name(state.view);
+    Statements gather = writer_->inside([&](Statements& body) {
+        const std::string a = writer_->new_name();
+        const std::string b = writer_->new_name();
+        body.push_back({fmt::format("each {0} in world, {1} in world where {0} != {1}  {2}[{0}] : {0} -> {1}",
+                                    a, b, buffer)});
+    });
+    out.push_back(std::move(gather[0]));
+    return true;
+}
+
+// One statement over some levels, of those that bring the schedule's data further.
+void Generator::add_step(State& state, Statements& out) {
+    const auto without = [](const Levels& all, const Levels& some) {
+        Levels left;
+        std::set_difference(all.begin(), all.end(), some.begin(), some.end(), std::back_inserter(left));
+        return left;
+    };
+    const bool may_gather = !state.scattered.empty() && !scatters();
+    const bool may_hand_out = !state.collected.empty();
+    if (may_hand_out && ((state.rest.empty() && !may_gather) || random_.chance(30))) {
+        compose("broadcast", state, state.collected.back(), out);
+        state.collected.pop_back();
+        return;
+    }
+    if (may_gather && (state.rest.empty() || random_.chance(15))) {
+        const Levels group = some_of(state.scattered);
+        const bool to_root = is("gather") || is("reduce");
+        compose(to_root && random_.chance(75) ? "gather" : "all_gather", state, group, out);
+        state.scattered = without(state.scattered, group);
+        return;
+    }
+    const Levels group = some_of(state.rest);
+    std::string step = program_.collective;
+    if ((is("all_reduce") && random_.chance(65)) || (is("reduce") && random_.chance(40)))
+        step = "reduce_scatter";
+    else if (is("all_reduce") && random_.chance(40))
+        step = "reduce";
+    else if (is("reduce") && random_.chance(15))
+        step = "all_reduce";
+    else if (is("broadcast") && random_.chance(25))
+        step = "scatter";
+    else if (is("scatter") && random_.chance(15))
+        step = "broadcast";
+    compose(step, state, group, out);
+    state.rest = without(state.rest, group);
+    if (step == "reduce" && is("all_reduce")) {
+        program_.features.insert("reduced, and broadcast later");
+        state.collected.push_back(group);
+    }
+    if (step == "reduce_scatter" || step == "scatter") {
+        state.scattered.insert(state.scattered.end(), group.begin(), group.end());
+        std::sort(state.scattered.begin(), state.scattered.end());
     }
 }
 
 void Generator::run_schedule(bool by_levels) {
     const std::string name = unique({"main", "plan", "whole", "ring"});
-    const std::string buffer = random_.pick<std::string>({"x", "x", "data", "o"});
-    const bool rooted = is("broadcast");
+    const std::string buffer = random_.pick<std::string>({"x", "x", "x", "data", "o", "scatter"});
+    const bool rooted = has_root(program_.collective);
+    root_ = rooted ? program_.root : random_.below(ranks());
     root_name_ = rooted ? random_.pick<std::string>({"root", "origin"}) : "";
     writer_.emplace(random_, options_, program_.features,
                     Surroundings{ranks(),
                                  {ranks()},
                                  "world",
                                  random_.pick<std::string>({"ranks", "world.size"}),
-                                 is("reduce_scatter") || is("all_gather"),
+                                 gathers() || scatters(),
                                  root_name_});
     views_.push_back({});
     const View* whole = &views_.back();
@@ -455,8 +504,7 @@ void Generator::run_schedule(bool by_levels) {
         program_.features.insert("parameter");
     }
     Statements body;
-    State state{whole, is("all_gather") ? Levels{} : all_levels(),
-                is("all_gather") ? all_levels() : Levels{}};
+    State state{whole, gathers() ? Levels{} : all_levels(), gathers() ? all_levels() : Levels{}};
     if (by_levels || !own_transfers(state, body)) walk(state, body);
 
     std::string head = fmt::format("schedule {} {}({}{}", name, program_.collective, buffer,
@@ -481,9 +529,10 @@ void Generator::run_schedule(bool by_levels) {
 
 Program Generator::run() {
     choose_topology();
-    program_.collective =
-        random_.pick<std::string>({"all_reduce", "all_reduce", "reduce_scatter", "all_gather", "broadcast"});
-    if (is("broadcast")) program_.root = random_.below(ranks());
+    program_.collective = random_.pick<std::string>({"all_reduce", "all_reduce", "all_reduce",
+                                                     "reduce_scatter", "reduce_scatter", "all_gather",
+                                                     "broadcast", "reduce", "gather", "scatter"});
+    if (has_root(program_.collective)) program_.root = random_.below(ranks());
     const std::int64_t kind = random_.below(100);
     if (kind < 30) {
         program_.family = "algorithm";

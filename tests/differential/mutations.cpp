@@ -17,40 +17,15 @@ bool is_word(char letter) {
 
 // Numbers, or names that are no words of the language.
 std::vector<Word> words(const std::string& text, bool numbers) {
-    static const std::set<std::string> language{"algorithm",
-                                                "schedule",
-                                                "for",
-                                                "each",
-                                                "in",
-                                                "where",
-                                                "over",
-                                                "using",
-                                                "from",
-                                                "let",
-                                                "parallel",
-                                                "and",
-                                                "or",
-                                                "not",
-                                                "xor",
-                                                "mod",
-                                                "of",
-                                                "all_reduce",
-                                                "reduce_scatter",
-                                                "all_gather",
-                                                "broadcast",
-                                                "part",
-                                                "block",
-                                                "levels",
-                                                "world",
-                                                "size",
-                                                "count",
-                                                "reversed",
-                                                "ranks",
-                                                "min",
-                                                "max",
-                                                "log2",
-                                                "log2_up",
-                                                "pow2"};
+    static const std::set<std::string> language{
+        "algorithm",  "schedule",  "for",    "each",       "in",
+        "where",      "over",      "using",  "from",       "to",
+        "let",        "parallel",  "and",    "or",         "not",
+        "xor",        "mod",       "of",     "all_reduce", "reduce_scatter",
+        "all_gather", "broadcast", "reduce", "gather",     "scatter",
+        "part",       "block",     "levels", "world",      "size",
+        "count",      "reversed",  "ranks",  "min",        "max",
+        "log2",       "log2_up",   "pow2"};
     std::vector<Word> found;
     for (std::size_t i = 0; i < text.size();) {
         if (!is_word(text[i])) {
@@ -112,6 +87,11 @@ bool change_word(std::string& text, Random& random) {
                                                                         {" xor ", " + "},
                                                                         {"levels", "levels.reversed"},
                                                                         {"mod", "/"},
+                                                                        {" from ", " to "},
+                                                                        {" to ", " from "},
+                                                                        {"reduce ", "all_reduce "},
+                                                                        {"gather ", "all_gather "},
+                                                                        {"scatter ", "broadcast "},
                                                                         {"reduce_scatter", "all_reduce"},
                                                                         {"all_gather", "reduce_scatter"}};
     std::vector<std::pair<std::size_t, std::size_t>> places;

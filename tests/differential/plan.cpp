@@ -146,8 +146,7 @@ bool Planning::split_chunks(const Piece& piece, Members must, Members& holders, 
             cuts.push_back(cut);
     if (cuts.size() == 1) cuts.push_back(static_cast<int>(random_.between(piece.first + 1, piece.last - 1)));
     cuts.push_back(piece.last);
-    const bool owned = request_.collective == "reduce_scatter";
-    const Members meeting = owned ? 0 : must | Members{1} << any_of(must ? must : everyone());
+    const Members meeting = scatters() ? 0 : must | Members{1} << any_of(must ? must : everyone());
     Plan all{Plan::Kind::independent};
     holders = everyone();
     for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
@@ -164,15 +163,14 @@ bool Planning::split_chunks(const Piece& piece, Members must, Members& holders, 
 
 bool Planning::split_alike(const Piece& piece, Members must, Members& holders, int depth, Plan& sequence) {
     const bool whole = piece.first == 0 && piece.last == request_.size;
-    const bool owned = request_.collective == "reduce_scatter";
-    if (!whole || !piece.fresh || turned_ || request_.collective == "broadcast") return false;
-    if (!owned && must != everyone()) return false;
+    if (!whole || !piece.fresh || turned_ || is_from_root() || is_to_root()) return false;
+    if (!scatters() && must != everyone()) return false;
     Piece first = piece;
     first.last = 1;
     Plan symmetric{Plan::Kind::symmetric};
     symmetric.turns_by_xor = std::has_single_bit(static_cast<unsigned>(request_.size)) && random_.chance(50);
     turned_ = true;
-    symmetric.parts.push_back(process(first, owned ? 1 : everyone(), holders, depth + 1));
+    symmetric.parts.push_back(process(first, scatters() ? 1 : everyone(), holders, depth + 1));
     turned_ = false;
     sequence.parts.push_back(std::move(symmetric));
     return true;
@@ -193,17 +191,15 @@ bool Planning::split(const Piece& piece, Members must, Members& holders, int dep
 Plan Planning::process(Piece piece, Members must, Members& holders, int depth) {
     Plan sequence;
     const bool whole = piece.first == 0 && piece.last == request_.size;
-    const bool gathers = request_.collective == "all_gather",
-               scatters = request_.collective == "reduce_scatter";
-    if (whole && piece.fresh && request_.with_families && !turned_ && (scatters || must == everyone()) &&
-        random_.chance(depth == 0 ? 10 : 25)) {
-        holders = everyone();
+    if (whole && piece.fresh && request_.with_families && !turned_ &&
+        (scatters() || (must & ~receivers()) == 0) && random_.chance(depth == 0 ? 10 : 25)) {
+        holders = is_to_root() ? root() : everyone();
         return {Plan::Kind::family, {}, {}, piece.view, false, request_.collective};
     }
     const bool one_chunk = piece.last - piece.first == 1;
-    const bool must_split = (gathers || scatters) && !one_chunk;
-    if (gathers && one_chunk) piece.classes = {Members{1} << piece.first};
-    if (scatters && one_chunk) must = Members{1} << piece.first;
+    const bool must_split = (gathers() || scatters()) && !one_chunk;
+    if (gathers() && one_chunk) piece.classes = {Members{1} << piece.first};
+    if (scatters() && one_chunk) must = Members{1} << piece.first | (is_from_root() ? detour() : 0);
 
     if (reduces())
         while (piece.classes.size() > 1 && random_.chance(depth == 0 ? 20 : 35)) merge(piece, sequence);
@@ -217,21 +213,28 @@ Plan Planning::process(Piece piece, Members must, Members& holders, int depth) {
         while (piece.classes.size() > 1) merge(piece, sequence);
         holders = piece.classes[0];
     }
-    if (is_split && scatters) return sequence;
+    if (is_split && scatters()) return sequence;
     spread(piece, holders, must, sequence);
     return sequence;
 }
 
 Plan Planning::plan(const View& view) {
     Piece piece{&view, 0, request_.size, {}, true};
-    if (request_.collective == "broadcast") {
-        piece.classes = {Members{1} << request_.root};
+    if (is_from_root()) {
+        piece.classes = {root()};
     } else {
         for (int member = 0; member < request_.size; ++member) piece.classes.push_back(Members{1} << member);
     }
     Members holders = 0;
-    const bool owned = request_.collective == "reduce_scatter";
-    return process(piece, owned ? 0 : everyone(), holders, 0);
+    return process(piece, receivers() | (is_to_root() ? detour() : 0), holders, 0);
+}
+
+Planning::Members Planning::detour() {
+    Members some = 0;
+    if (random_.chance(40))
+        for (int member = 0; member < request_.size; ++member)
+            if (random_.chance(35)) some |= Members{1} << member;
+    return some;
 }
 
 }  // namespace hocket::differential

@@ -4,8 +4,10 @@
 // complete.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -73,9 +75,21 @@ class Planning {
     std::vector<int> members(Members set) const;
     int any_of(Members set) { return random_.pick(members(set)); }
     Members some_of(Members set);
-    bool reduces() const {
-        return request_.collective == "all_reduce" || request_.collective == "reduce_scatter";
+    // What the collective is: whether it combines; whether members start, or end, with their own chunks;
+    // whether only the root has something at the start, or gets something.
+    bool is_one_of(std::initializer_list<const char*> names) const {
+        return std::find(names.begin(), names.end(), request_.collective) != names.end();
     }
+    bool reduces() const { return is_one_of({"all_reduce", "reduce_scatter", "reduce"}); }
+    bool gathers() const { return is_one_of({"all_gather", "gather"}); }
+    bool scatters() const { return is_one_of({"reduce_scatter", "scatter"}); }
+    bool is_from_root() const { return is_one_of({"broadcast", "scatter"}); }
+    bool is_to_root() const { return is_one_of({"reduce", "gather"}); }
+    Members root() const { return Members{1} << request_.root; }
+    // Who must have all of x in the end.
+    Members receivers() const { return scatters() ? 0 : is_to_root() ? root() : everyone(); }
+    // Others whom the data may pass on the way.
+    Members detour();
 
     Plan process(Piece piece, Members must, Members& holders, int depth);
     bool split(const Piece& piece, Members must, Members& holders, int depth, Plan& sequence);

@@ -87,7 +87,7 @@ Meaning::Meaning(const Request& request) : parts_(std::make_unique<Parts>()) {
     try {
         const Topology topology(request.levels);
         parts_->collective = request.collective;
-        parts_->root = request.collective == "broadcast" ? request.root : 0;
+        parts_->root = collective_of(request.collective).has_root() ? request.root : 0;
         parts_->ranks = topology.ranks();
         parts_->plan = lay_out(request, topology);
         parts_->proof = prove(parts_->plan, parts_->collective, parts_->root, parts_->ranks);
@@ -119,8 +119,10 @@ std::vector<Values> Meaning::run(
 
     std::vector<Values> outputs(parts.ranks, Values(count));
     for (std::int64_t rank = 0; rank < parts.ranks; ++rank) {
-        const Elements elements = elements_of(output_of(rank, parts.collective, parts.ranks), count);
-        for (std::uint64_t i = elements.begin; i < elements.end; ++i) outputs[rank][i] = held[rank][i];
+        for (const Piece& piece : output_of(rank, parts.collective, parts.root, parts.ranks)) {
+            const Elements elements = elements_of(piece, count);
+            for (std::uint64_t i = elements.begin; i < elements.end; ++i) outputs[rank][i] = held[rank][i];
+        }
     }
     return outputs;
 }

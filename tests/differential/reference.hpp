@@ -39,7 +39,7 @@ class Meaning {
     const std::string& refusal() const;
 
     // Of a schedule that is right: by rank, what its output holds in the end when x has `count` elements (0
-    // and more; in reduce_scatter and all_gather, too, x is the whole). Elements outside of a rank's output
+    // and more; x is the whole where it is divided by rank, too). Elements outside of a rank's output
     // are nothing.
     //   input(rank, element): what the rank gives. fold(a, b): the operator; it need be neither commutative
     //   nor associative: what several operands give is fold(fold(o1, o2), o3), in the order that the language

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -78,8 +79,9 @@ void add_digits(Digits& digits, const std::vector<int>& levels, const Topology& 
 // What a name for a buffer stands for.
 struct Buffer {
     Digits digits;
-    std::size_t kept = 0;          // of the digits: those that the buffer started with
-    std::vector<int> broadcast{};  // the levels over which it has been broadcast
+    std::size_t kept = 0;  // of the digits: those that the buffer started with
+    // By level: the coordinate of the ranks that the data are with, where they are not with all.
+    std::map<int, std::int64_t> limited_to{};
 };
 
 // Those who see a buffer divided into chunks, one for each of them.

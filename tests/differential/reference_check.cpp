@@ -25,6 +25,12 @@ Piece own_piece(std::int64_t rank, std::int64_t ranks) {
     return {Fraction(rank, ranks), Fraction(rank + 1, ranks)};
 }
 
+std::vector<Piece> pieces_of(Collective::Holds holds, std::int64_t rank, std::int64_t ranks) {
+    if (holds == Collective::Holds::nothing) return {};
+    if (holds == Collective::Holds::own_piece) return {own_piece(rank, ranks)};
+    return {whole()};
+}
+
 // The atoms of a piece, from `begin` to before `end`.
 struct Atoms {
     std::size_t begin = 0;
@@ -228,19 +234,21 @@ void Prover::check_strands(const Strands& strands) const {
 }
 
 void Prover::check_outputs() const {
-    const bool reduces = collective_ == "all_reduce" || collective_ == "reduce_scatter";
-    std::vector<Contributions> promised(atom_count(), reduces ? all(ranks_) : only(root_));
-    if (collective_ == "all_gather") {
+    const Collective& collective = collective_of(collective_);
+    std::vector<Contributions> promised(atom_count(), collective.reduces ? all(ranks_) : only(root_));
+    if (collective.starts_divided()) {
         for (std::int64_t rank = 0; rank < ranks_; ++rank) {
             const Atoms atoms = atoms_of(own_piece(rank, ranks_));
             for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) promised[atom] = only(rank);
         }
     }
     for (std::int64_t rank = 0; rank < ranks_; ++rank) {
-        const Atoms atoms = atoms_of(output_of(rank, collective_, ranks_));
-        for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) {
-            if (held_[index({rank, atom})] == promised[atom]) continue;
-            throw Refusal(name({rank, atom}) + " does not end with what the collective promises");
+        for (const Piece& piece : output_of(rank, collective_, root_, ranks_)) {
+            const Atoms atoms = atoms_of(piece);
+            for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) {
+                if (held_[index({rank, atom})] == promised[atom]) continue;
+                throw Refusal(name({rank, atom}) + " does not end with what the collective promises");
+            }
         }
     }
 }
@@ -257,13 +265,14 @@ std::string Prover::name(const Place& place) const {
 
 std::vector<Piece> input_of(std::int64_t rank, const std::string& collective, std::int64_t root,
                             std::int64_t ranks) {
-    if (collective == "all_gather") return {own_piece(rank, ranks)};
-    if (collective == "broadcast" && rank != root) return {};
-    return {whole()};
+    const Collective& which = collective_of(collective);
+    return pieces_of(rank == root ? which.root_starts : which.others_start, rank, ranks);
 }
 
-Piece output_of(std::int64_t rank, const std::string& collective, std::int64_t ranks) {
-    return collective == "reduce_scatter" ? own_piece(rank, ranks) : whole();
+std::vector<Piece> output_of(std::int64_t rank, const std::string& collective, std::int64_t root,
+                             std::int64_t ranks) {
+    const Collective& which = collective_of(collective);
+    return pieces_of(rank == root ? which.root_ends : which.others_end, rank, ranks);
 }
 
 Proof prove(const Plan& plan, const std::string& collective, std::int64_t root, std::int64_t ranks) {

@@ -39,7 +39,8 @@ Proof prove(const Plan& plan, const std::string& collective, std::int64_t root, 
 std::vector<Piece> input_of(std::int64_t rank, const std::string& collective, std::int64_t root,
                             std::int64_t ranks);
 
-// What the collective promises to the rank.
-Piece output_of(std::int64_t rank, const std::string& collective, std::int64_t ranks);
+// Whether the collective promises the rank a piece of the buffer, and which.
+std::vector<Piece> output_of(std::int64_t rank, const std::string& collective, std::int64_t root,
+                             std::int64_t ranks);
 
 }  // namespace hocket::reference

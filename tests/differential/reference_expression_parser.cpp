@@ -7,15 +7,15 @@
 namespace hocket::reference {
 namespace {
 
-constexpr std::array<std::string_view, 21> words_of_the_language = {
-    "algorithm",  "schedule", "topology", "over",  "where", "each", "for",        "parallel",
-    "let",        "in",       "of",       "using", "from",  "and",  "all_reduce", "reduce_scatter",
-    "all_gather", "or",       "not",      "xor",   "mod",
+// Collectives' names are not among them: they may be names of other things, too.
+constexpr std::array<std::string_view, 19> words_of_the_language = {
+    "algorithm", "schedule", "topology", "over", "where", "each", "for", "parallel", "let", "in",
+    "of",        "using",    "from",     "to",   "and",   "or",   "not", "xor",      "mod",
 };
 
 bool is_word_of_the_language(std::string_view word) {
-    return word == "broadcast" || std::find(words_of_the_language.begin(), words_of_the_language.end(),
-                                            word) != words_of_the_language.end();
+    return std::find(words_of_the_language.begin(), words_of_the_language.end(), word) !=
+           words_of_the_language.end();
 }
 
 Expression make(Form form, Position at, std::vector<Expression> operands) {

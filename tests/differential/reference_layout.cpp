@@ -38,6 +38,11 @@ struct Context {
     Group group;  // those who number the members and the chunks
 };
 
+// From now on its data are with the members that have the rank's coordinates in these levels.
+void limit(Buffer& buffer, const std::vector<int>& levels, std::int64_t rank, const Topology& topology) {
+    for (const int level : levels) buffer.limited_to[level] = topology.coordinate(rank, level);
+}
+
 class Layout {
   public:
     Layout(const Definitions& definitions, const Topology& topology)
@@ -48,7 +53,7 @@ class Layout {
     Plan plan() && { return std::move(plan_); }
 
   private:
-    std::shared_ptr<Buffer> whole_buffer(const std::string& collective) const;
+    std::shared_ptr<Buffer> whole_buffer(const std::string& collective, std::int64_t root) const;
     void bind_parameters(const Definition& schedule, const Call& call, Scope& scope) const;
     Value argument(const Expression& expression, const Scope& scope) const;
     bool is_algorithm(const std::string& name) const;
@@ -90,13 +95,13 @@ class Layout {
 };
 
 // x, as a schedule for this collective finds it.
-std::shared_ptr<Buffer> Layout::whole_buffer(const std::string& collective) const {
+std::shared_ptr<Buffer> Layout::whole_buffer(const std::string& name, std::int64_t root) const {
+    const Collective& collective = collective_of(name);
     auto buffer = std::make_shared<Buffer>();
-    if (collective == "reduce_scatter" || collective == "all_gather") {
-        add_digits(buffer->digits, topology_.all_levels(), topology_);
-    }
-    for (Digit& digit : buffer->digits) digit.scattered = collective == "all_gather";
+    if (collective.is_divided()) add_digits(buffer->digits, topology_.all_levels(), topology_);
+    for (Digit& digit : buffer->digits) digit.scattered = collective.starts_divided();
     buffer->kept = buffer->digits.size();
+    if (collective.comes_from_root()) limit(*buffer, topology_.all_levels(), root, topology_);
     return buffer;
 }
 
@@ -106,7 +111,7 @@ void Layout::run_schedule(const Definition& schedule, const Call& call, std::int
     context.group.levels = topology_.all_levels();
     context.group.ranks = topology_.group_of(0, context.group.levels);
     Names& names = context.scope.own;
-    names.push_back({schedule.buffer, Value::of_buffer(whole_buffer(schedule.collective))});
+    names.push_back({schedule.buffer, Value::of_buffer(whole_buffer(schedule.collective, root))});
     if (!schedule.root.empty()) names.push_back({schedule.root, Value::of_number(root)});
     bind_parameters(schedule, call, context.scope);
     if (schedule.where && number(*schedule.where, context) == 0) {
@@ -121,7 +126,7 @@ void Layout::run_algorithm_alone(const Definition& algorithm, std::int64_t root)
     group.levels = topology_.all_levels();
     group.ranks = topology_.group_of(0, group.levels);
     if (group.ranks.size() == 1) return;
-    const std::shared_ptr<Buffer> buffer = whole_buffer(algorithm.collective);
+    const std::shared_ptr<Buffer> buffer = whole_buffer(algorithm.collective, root);
     add_digits(buffer->digits, group.levels, topology_);
     run_algorithm(algorithm, group, *buffer, topology_.member_number(root, group.levels));
 }
@@ -308,7 +313,7 @@ std::optional<std::vector<std::int64_t>> Layout::chunks(const Region& region, co
 // The digits of these levels, before the statement runs.
 void prepare_digits(const Statement& statement, const std::vector<int>& levels, const Topology& topology,
                     Digits& digits) {
-    const bool is_gather = statement.collective == "all_gather";
+    const bool is_gather = collective_of(statement.collective).starts_divided();
     if (!is_gather) add_digits(digits, levels, topology);
     for (const int level : levels) {
         const Digit* digit = find_digit(digits, level);
@@ -323,7 +328,7 @@ void prepare_digits(const Statement& statement, const std::vector<int>& levels, 
 
 // The same digits, after it.
 void finish_digits(const Statement& statement, const std::vector<int>& levels, Buffer& buffer) {
-    const bool is_scatter = statement.collective == "reduce_scatter";
+    const bool is_scatter = collective_of(statement.collective).ends_divided();
     for (const int level : levels) find_digit(buffer.digits, level)->scattered = is_scatter;
     if (is_scatter) return;
     const auto is_free = [](const Digit& digit) { return digit.level && !digit.scattered; };
@@ -340,18 +345,19 @@ void Layout::run_collective(const Statement& statement, const Context& context) 
     prepare_digits(statement, group.levels, topology_, buffer->digits);
     if (group.number > 1) run_on_groups(statement, group.levels, *buffer, root, context);
     finish_digits(statement, group.levels, *buffer);
-    if (root) buffer->broadcast.insert(buffer->broadcast.end(), group.levels.begin(), group.levels.end());
+    if (collective_of(statement.collective).goes_to_root()) {
+        limit(*buffer, group.levels, *root, topology_);
+    } else {
+        for (const int level : group.levels) buffer->limited_to.erase(level);
+    }
 }
 
-// Whether the root's data, which so far has gone over some levels, is in the group of `rank`.
-bool is_reached(std::int64_t rank, std::int64_t root, const std::vector<int>& levels, const Buffer& buffer,
+// Whether the buffer's data are with the group of `rank` over these levels.
+bool takes_part(std::int64_t rank, const std::vector<int>& levels, const Buffer& buffer,
                 const Topology& topology) {
-    const auto contains = [](const std::vector<int>& numbers, int number) {
-        return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
-    };
-    for (const int level : topology.all_levels()) {
-        if (contains(levels, level) || contains(buffer.broadcast, level)) continue;
-        if (topology.coordinate(rank, level) != topology.coordinate(root, level)) return false;
+    for (const auto& [level, coordinate] : buffer.limited_to) {
+        if (std::find(levels.begin(), levels.end(), level) != levels.end()) continue;
+        if (topology.coordinate(rank, level) != coordinate) return false;
     }
     return true;
 }
@@ -363,7 +369,7 @@ void Layout::run_on_groups(const Statement& statement, const std::vector<int>& l
     for (std::int64_t rank = 0; rank < topology_.ranks(); ++rank) {
         Group group{levels, topology_.group_of(rank, levels)};
         if (group.ranks[0] != rank) continue;  // its first member has taken care of it
-        if (root && !is_reached(rank, *root, levels, buffer, topology_)) continue;
+        if (!takes_part(rank, levels, buffer, topology_)) continue;
         run_algorithm(algorithm, group, buffer, root_member);
     }
 }
@@ -408,7 +414,8 @@ Plan lay_out(const Request& request, const Topology& topology) {
     refuse_duplicates(definitions);
     for (const Definition& definition : definitions) check_names(definition);
     const Call call = parse_call(request.schedule);
-    if (request.collective == "broadcast" && (request.root < 0 || request.root >= topology.ranks())) {
+    if (collective_of(request.collective).has_root() &&
+        (request.root < 0 || request.root >= topology.ranks())) {
         throw Refusal("the root is not a rank");
     }
 

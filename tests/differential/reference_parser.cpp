@@ -31,6 +31,7 @@ class Parser {
     Statement let();
     Statement transfer();
     Statement collective();
+    bool is_region_ahead() const;
     Loop loop_variable();
     Range range();
     Region region();
@@ -80,11 +81,11 @@ Call Parser::call() {
 
 void Parser::collective_and_buffer(Definition& definition) {
     definition.name = tokens_.expect_name().text;
-    if (!is_collective(tokens_.here().text)) tokens_.fail("a collective");
+    if (!find_collective(tokens_.here().text)) tokens_.fail("a collective");
     definition.collective = tokens_.take().text;
     tokens_.expect("(");
     definition.buffer = tokens_.expect_name().text;
-    if (definition.collective == "broadcast") {
+    if (collective_of(definition.collective).has_root()) {
         tokens_.expect(",");
         definition.root = tokens_.expect_name().text;
     }
@@ -168,8 +169,14 @@ Statement Parser::statement() {
         result.body = block();
         return result;
     }
-    if (in_schedule_ && is_collective(tokens_.here().text)) return collective();
+    if (in_schedule_ && find_collective(tokens_.here().text) && !is_region_ahead()) return collective();
     return simple_statement();
+}
+
+// A collective's name may be a buffer's, too.
+bool Parser::is_region_ahead() const {
+    const std::string& next = tokens_.ahead(1).text;
+    return next == ":" || next == "[" || next == ".";
 }
 
 Statement Parser::loop(Statement::Form form) {
@@ -286,8 +293,9 @@ Statement Parser::collective() {
     result.buffer = tokens_.expect_name().text;
     tokens_.expect("over");
     result.group = expressions_.postfix();
-    if (result.collective == "broadcast") {
-        tokens_.expect("from");
+    const Collective& collective = collective_of(result.collective);
+    if (collective.has_root()) {
+        tokens_.expect(collective.comes_from_root() ? "from" : "to");
         result.root = expression();
     }
     if (tokens_.accept("using")) result.algorithm = tokens_.expect_name().text;

@@ -102,7 +102,7 @@ struct Statement {
     std::optional<Expression> part;
     std::optional<Expression> parts;
 
-    // collective buffer over group from root using algorithm
+    // collective buffer over group from root using algorithm; or to root
     std::string collective;
     std::string buffer;
     Expression group;
@@ -135,8 +135,45 @@ struct Call {
     std::vector<Expression> arguments;
 };
 
-inline bool is_collective(std::string_view word) {
-    return word == "all_reduce" || word == "reduce_scatter" || word == "all_gather" || word == "broadcast";
+// A collective, by its name in the language.
+struct Collective {
+    enum class Holds { nothing, own_piece, all };
+    std::string_view name;
+    // Of x, at the start and at the end.
+    Holds root_starts, others_start, root_ends, others_end;
+    bool reduces;
+
+    bool comes_from_root() const { return root_starts != others_start; }
+    bool goes_to_root() const { return root_ends != others_end; }
+    bool has_root() const { return comes_from_root() || goes_to_root(); }
+    bool starts_divided() const { return root_starts == Holds::own_piece; }
+    bool ends_divided() const { return root_ends == Holds::own_piece; }
+    bool is_divided() const { return starts_divided() || ends_divided(); }
+};
+
+// Null if the word is no collective's name.
+inline const Collective* find_collective(std::string_view word) {
+    using enum Collective::Holds;
+    static constexpr Collective all_of_them[] = {
+        {"all_reduce", all, all, all, all, true},
+        {"reduce_scatter", all, all, own_piece, own_piece, true},
+        {"all_gather", own_piece, own_piece, all, all, false},
+        {"broadcast", all, nothing, all, all, false},
+        {"reduce", all, all, all, nothing, true},
+        {"gather", own_piece, own_piece, all, nothing, false},
+        {"scatter", all, nothing, own_piece, own_piece, false},
+    };
+    for (const Collective& collective : all_of_them) {
+        if (collective.name == word) return &collective;
+    }
+    return nullptr;
+}
+
+// Of a name that the parser has let pass.
+inline const Collective& collective_of(std::string_view name) {
+    const Collective* found = find_collective(name);
+    if (!found) throw Refusal("there is no such collective");
+    return *found;
 }
 
 }  // namespace hocket::reference

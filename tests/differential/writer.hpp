@@ -23,7 +23,7 @@ struct Surroundings {
     // In a schedule, a part that is made inside an each is one of the divided buffer: where that is another
     // part than one that is made outside, none is made inside.
     bool part_is_same_in_each = true;
-    std::string root = {};  // the root's name, in a broadcast
+    std::string root = {};  // the root's name, where the collective has one
 };
 
 // What all members that a plan names are turned by: a name.
