@@ -29,7 +29,7 @@ class Buffers {
           in_place_(in_place),
           first_((in_place ? layout.larger_count() : layout.send_count()) * hkt_type_size(layout.type),
                  allocate),
-          second_(in_place ? 0 : layout.recv_count() * hkt_type_size(layout.type), allocate) {}
+          second_(in_place ? 0 : layout.most_recv_count() * hkt_type_size(layout.type), allocate) {}
 
     const void* send() { return layout_.sends() || in_place_ ? input() : nullptr; }
     void* recv() {
@@ -43,14 +43,16 @@ class Buffers {
         if (layout_.sends()) fill_input(layout_, round, input());
     }
 
-    // What was written where nothing may be: the guards, and the input.
+    // What was written where nothing may be: the guards, the input, and what lies beside the result.
     std::size_t out_of_bounds(std::uint64_t round) {
-        std::size_t count = first_.overwritten_guards() + second_.overwritten_guards();
+        const std::size_t element = hkt_type_size(layout_.type);
+        const Range used = in_place_ ? layout_.used_in_place() : Range{0, layout_.recv_count()};
+        const Range bytes{used.begin * element, used.end * element};
+        const std::size_t count = first_.overwritten_guards() + second_.overwritten_guards() +
+                                  (in_place_ ? first_ : second_).overwritten_outside(bytes);
         if (!layout_.sends()) return count;
-        if (!in_place_) return count + count_overwritten(layout_, round, input(), 0, 0);
-        if (layout_.collective != HKT_REDUCE_SCATTER) return count;  // recv covers send
-        const std::size_t begin = layout_.recv_offset_in_place();
-        return count + count_overwritten(layout_, round, input(), begin, begin + layout_.count);
+        return count +
+               count_overwritten(layout_, round, input(), in_place_ ? layout_.covered_in_place() : Range{});
     }
 
   private:
@@ -168,7 +170,7 @@ int run(Options options) {
     std::ofstream json = open_json(options.json_file, comm.get());
     const Method method =
         options.back_to_back || !share_clock(comm.get()) ? Method::back_to_back : Method::span;
-    const bool all_roots = has_root(options.collective) && options.root == -1;
+    const bool all_roots = contract_of(options.collective).has_root() && options.root == -1;
     const int first_root = std::max(options.root, 0);
     Report report(options, describe(options, comm.get(), method, first_root), speaks);
     report.print_header();

@@ -24,10 +24,10 @@ Comm join(const Options& options);
 Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root,
                hkt_executor executor);
 
-// Whether it holds on every rank. Collective.
 // From hkt_mem_alloc. What it gives must be gone before comm is.
 Allocate shared_memory(hkt_comm* comm);
 
+// Whether it holds on every rank. Collective.
 bool all_agree(hkt_comm* comm, bool holds);
 
 // A fact of the communicator, "?" if there is none.

@@ -88,19 +88,26 @@ auto rounded(typename ElementOf<type>::Worked value) {
         static_cast<typename ElementOf<type>::Stored>(value));
 }
 
+std::size_t count_other(const unsigned char* begin, const unsigned char* end, unsigned char byte) {
+    return static_cast<std::size_t>(std::count_if(begin, end, [=](unsigned char b) { return b != byte; }));
+}
+
 // Element i of this rank's result.
 template <DataType type>
 auto expected(const Layout& layout, const Input<type>& input, std::size_t i) {
     using Worked = typename ElementOf<type>::Worked;
     const auto sent = [&](int rank, std::size_t k) { return static_cast<Worked>(input(rank, k)); };
-    if (layout.collective == HKT_BROADCAST) return sent(layout.root, i);
-    if (layout.collective == HKT_ALL_GATHER)
-        return sent(static_cast<int>(i / layout.count), i % layout.count);
-    if (layout.collective == HKT_REDUCE_SCATTER) i += layout.rank * layout.count;
+    const dsl::Contract contract = layout.contract();
+    const std::size_t place = layout.recv_offset_in_place() + i;  // in all of the data
+    const auto from = [&](std::size_t k) { return static_cast<int>(k / layout.count); };
+    if (contract.exchanges()) return sent(from(place), layout.rank * layout.count + place % layout.count);
+    if (contract.gathers()) return sent(from(place), place % layout.count);
+    if (!contract.combines()) return sent(layout.root, place);
     return with_op(capi::find_op(layout.op).value(), [&]<ReduceOp op>(OpConstant<op>) -> Worked {
         if constexpr (supports(op, type)) {
-            Worked value = sent(0, i);
-            for (int rank = 1; rank < layout.ranks; ++rank) value = kernels::apply<op>(value, sent(rank, i));
+            Worked value = sent(0, place);
+            for (int rank = 1; rank < layout.ranks; ++rank)
+                value = kernels::apply<op>(value, sent(rank, place));
             const auto divisor = divisor_of(op, static_cast<std::uint32_t>(layout.ranks));
             return divisor == 1 ? value : rounded<type>(kernels::divided(value, divisor));
         }
@@ -124,10 +131,41 @@ void for_each_wrong(const Layout& layout, std::uint64_t round, const void* recv,
 
 }  // namespace
 
+std::size_t Layout::elements(dsl::Share share) const {
+    switch (share) {
+        case dsl::Share::none:
+            return 0;
+        case dsl::Share::own:
+            return count;
+        case dsl::Share::whole:
+            return larger_count();
+    }
+    throw std::logic_error("a share that the table does not have");
+}
+
+std::size_t Layout::most_recv_count() const {
+    const dsl::Shares output = contract().output;
+    return std::max(elements(output.root), elements(output.others));
+}
+
+Range Layout::used_in_place() const {
+    const Range sent{send_offset_in_place(), send_offset_in_place() + send_count()},
+        received{recv_offset_in_place(), recv_offset_in_place() + recv_count()};
+    if (!sends()) return received;
+    if (!receives()) return sent;
+    return {std::min(sent.begin, received.begin), std::max(sent.end, received.end)};
+}
+
+Range Layout::covered_in_place() const {
+    const std::size_t begin = send_offset_in_place(), end = begin + send_count(),
+                      covered = recv_offset_in_place();
+    return {std::clamp(covered, begin, end) - begin, std::clamp(covered + recv_count(), begin, end) - begin};
+}
+
 Layout layout_for(hkt_collective collective, hkt_type type, hkt_op op, int root, int rank, int ranks,
                   std::size_t bytes) {
     std::size_t count = bytes / hkt_type_size(type);
-    if (collective == HKT_REDUCE_SCATTER || collective == HKT_ALL_GATHER) count /= ranks;
+    if (contract_of(collective).is_by_rank()) count /= ranks;
     return {collective, type, op, root, rank, ranks, count};
 }
 
@@ -169,8 +207,7 @@ std::optional<WrongElement> first_wrong(const Layout& layout, std::uint64_t roun
     return first;
 }
 
-std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const void* send,
-                              std::size_t skip_begin, std::size_t skip_end) {
+std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const void* send, Range skipped) {
     return with_type(layout.type, [&]<DataType type>(TypeConstant<type>) {
         using Stored = typename ElementOf<type>::Stored;
         const Input<type> input(layout, round);
@@ -178,7 +215,8 @@ std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const v
         std::size_t changed = 0;
         for (std::size_t i = 0; i < layout.send_count(); ++i) {
             const Stored sent = input(layout.rank, i);
-            changed += (i < skip_begin || i >= skip_end) && std::memcmp(&values[i], &sent, sizeof sent) != 0;
+            changed +=
+                (i < skipped.begin || i >= skipped.end) && std::memcmp(&values[i], &sent, sizeof sent) != 0;
         }
         return changed;
     });
@@ -202,11 +240,14 @@ void GuardedBuffer::poison() {
 }
 
 std::size_t GuardedBuffer::overwritten_guards() const {
-    auto changed = [](auto begin, auto end) {
-        return static_cast<std::size_t>(
-            std::count_if(begin, end, [](unsigned char b) { return b != guard_byte; }));
-    };
-    return changed(memory_, memory_ + guard_bytes) + changed(end() - guard_bytes, end());
+    return count_other(memory_, memory_ + guard_bytes, guard_byte) +
+           count_other(end() - guard_bytes, end(), guard_byte);
+}
+
+std::size_t GuardedBuffer::overwritten_outside(Range bytes) const {
+    const unsigned char* data = memory_ + guard_bytes;
+    return count_other(data, data + bytes.begin, poison_byte) +
+           count_other(data + bytes.end, data + bytes_, poison_byte);
 }
 
 }  // namespace hocket::bench

@@ -12,11 +12,24 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "capi/hocket.h"
+#include "capi/vocabulary.hpp"
+#include "dsl/collective.hpp"
 
 namespace hocket::bench {
+
+inline dsl::Contract contract_of(hkt_collective collective) {
+    return dsl::contract_of(capi::find_collective(collective).value());
+}
+
+// From begin to before end.
+struct Range {
+    std::size_t begin = 0, end = 0;
+    bool operator==(const Range&) const = default;
+};
 
 // Where a collective's parts lie, in elements. `count` is what its function takes.
 struct Layout {
@@ -27,16 +40,30 @@ struct Layout {
     int rank, ranks;
     std::size_t count;
 
-    std::size_t send_count() const { return collective == HKT_REDUCE_SCATTER ? count * ranks : count; }
-    std::size_t recv_count() const { return collective == HKT_ALL_GATHER ? count * ranks : count; }
-    std::size_t larger_count() const {
-        return collective == HKT_BROADCAST || collective == HKT_ALL_REDUCE ? count : count * ranks;
-    }
-    // In place, both buffers are parts of one of larger_count() elements; this is where they begin in it.
-    std::size_t send_offset_in_place() const { return collective == HKT_ALL_GATHER ? rank * count : 0; }
-    std::size_t recv_offset_in_place() const { return collective == HKT_REDUCE_SCATTER ? rank * count : 0; }
+    dsl::Contract contract() const { return contract_of(collective); }
+    // What this rank sends and receives of the data. A rank that sends or receives none has an empty buffer.
+    dsl::Share sent() const { return contract().input.of(rank == root); }
+    dsl::Share received() const { return contract().output.of(rank == root); }
+    bool sends() const { return sent() != dsl::Share::none; }
+    bool receives() const { return received() != dsl::Share::none; }
+    std::size_t send_count() const { return elements(sent()); }
+    std::size_t recv_count() const { return elements(received()); }
+    std::size_t larger_count() const { return contract().is_by_rank() ? count * ranks : count; }
     std::size_t larger_bytes() const { return larger_count() * hkt_type_size(type); }
-    bool sends() const { return collective != HKT_BROADCAST || rank == root; }
+    // What the rank that receives most does.
+    std::size_t most_recv_count() const;
+
+    // In place, both buffers are parts of one of larger_count() elements; this is where they begin in it.
+    std::size_t send_offset_in_place() const { return offset(sent()); }
+    std::size_t recv_offset_in_place() const { return offset(received()); }
+    // The part of that one buffer that is sent or received.
+    Range used_in_place() const;
+    // The part of what is sent that the result overwrites.
+    Range covered_in_place() const;
+
+  private:
+    std::size_t elements(dsl::Share share) const;
+    std::size_t offset(dsl::Share share) const { return share == dsl::Share::own ? rank * count : 0; }
 };
 
 // The layout whose larger buffer has `bytes` bytes, rounded down to whole elements of all ranks.
@@ -62,9 +89,8 @@ struct WrongElement {
 std::optional<WrongElement> first_wrong(const Layout& layout, std::uint64_t round, const void* recv);
 
 // The number of elements of send that are no longer this round's input. In place, the part that recv covers
-// is left out (skip_begin, skip_end in elements).
-std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const void* send,
-                              std::size_t skip_begin, std::size_t skip_end);
+// is left out.
+std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const void* send, Range skipped);
 
 // Where buffers come from: page-aligned memory of at least so many bytes.
 using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
@@ -76,8 +102,9 @@ class GuardedBuffer {
     explicit GuardedBuffer(std::size_t bytes, const Allocate& allocate = private_memory);
     void* data() { return memory_ + guard_bytes; }
     void* at(std::size_t offset) { return memory_ + guard_bytes + offset; }
-    void poison();                           // so that a result left over from before can't pass
-    std::size_t overwritten_guards() const;  // bytes
+    void poison();                                       // so that a result left over from before can't pass
+    std::size_t overwritten_guards() const;              // bytes
+    std::size_t overwritten_outside(Range bytes) const;  // of the poison: bytes
 
   private:
     static constexpr std::size_t guard_bytes = 4096;

@@ -11,6 +11,7 @@
 
 #include "capi/vocabulary.hpp"
 #include "runtime/log.hpp"
+#include "tools/hocket_bench_data.hpp"
 
 namespace hocket::bench {
 namespace {
@@ -117,7 +118,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         ->capture_default_str();
     app.add_option("-d,--datatype", type, "element type")->check(one_of(types))->capture_default_str();
     app.add_option("-o,--op", op, "reduction")->check(one_of(ops))->capture_default_str();
-    app.add_option("-r,--root", options.root, "broadcast's root; -1: each rank in turn")
+    app.add_option("-r,--root", options.root, "where the collective has one; -1: each rank in turn")
         ->capture_default_str();
     app.add_option("--schedule", options.schedule, "name in the library, or a .sched file");
     app.add_option("--topology", options.topology,
@@ -163,9 +164,10 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
 std::vector<std::pair<hkt_type, hkt_op>> pairs_of(const Options& options) {
     std::vector<std::pair<hkt_type, hkt_op>> pairs;
     for (const hkt_type type : options.types) {
-        if (!has_op(options.collective)) pairs.emplace_back(type, options.ops[0]);
+        if (!contract_of(options.collective).combines()) pairs.emplace_back(type, options.ops[0]);
         for (const hkt_op op : options.ops)
-            if (has_op(options.collective) && hkt_op_supports(op, type)) pairs.emplace_back(type, op);
+            if (contract_of(options.collective).combines() && hkt_op_supports(op, type))
+                pairs.emplace_back(type, op);
     }
     return pairs;
 }

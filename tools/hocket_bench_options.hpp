@@ -43,11 +43,4 @@ std::vector<std::pair<hkt_type, hkt_op>> pairs_of(const Options& options);
 
 const char* name_of(hkt_executor executor);
 
-inline bool has_op(hkt_collective c) {
-    return c == HKT_ALL_REDUCE || c == HKT_REDUCE_SCATTER;
-}
-inline bool has_root(hkt_collective c) {
-    return c == HKT_BROADCAST;
-}
-
 }  // namespace hocket::bench

@@ -25,10 +25,10 @@ const char* statistic_of(Method method) {
 }
 
 const char* op_name(const Layout& layout) {
-    return has_op(layout.collective) ? hkt_op_name(layout.op) : "none";
+    return layout.contract().combines() ? hkt_op_name(layout.op) : "none";
 }
 int root_of(const Layout& layout) {
-    return has_root(layout.collective) ? layout.root : -1;
+    return layout.contract().has_root() ? layout.root : -1;
 }
 
 // nccl-tests keeps seven characters.
@@ -69,9 +69,8 @@ double algorithm_bandwidth(const Layout& layout, double time_us) {
 
 double bus_bandwidth(const Layout& layout, double time_us) {
     const double others = (layout.ranks - 1.0) / layout.ranks;
-    const double factor = layout.collective == HKT_ALL_REDUCE  ? 2 * others
-                          : layout.collective == HKT_BROADCAST ? 1
-                                                               : others;
+    const dsl::Contract contract = layout.contract();
+    const double factor = contract.is_by_rank() ? others : contract.has_root() ? 1 : 2 * others;
     return factor * algorithm_bandwidth(layout, time_us);
 }
 

@@ -145,7 +145,7 @@ class Tuner {
     std::shared_ptr<void> memory(std::size_t elements) const {
         const std::size_t bytes = elements * sizeof(float);
         auto buffer = bench::shared_memory(comm_)(bytes);
-        std::memset(buffer.get(), 0, bytes);  // so that its pages are there
+        if (buffer) std::memset(buffer.get(), 0, bytes);  // so that its pages are there
         return buffer;
     }
 

@@ -3,10 +3,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "dsl/collective.hpp"
 #include "tests/multi/process.hpp"
 #include "tests/support/test.hpp"
 
 using namespace std::chrono_literals;
+using hocket::dsl::all_collectives;
 
 namespace {
 
@@ -77,8 +79,9 @@ TEST_CASE("all types and operators are right") {
     CHECK(json["rows"].size() == 4 * 3 * 4);  // 0, 8, 80 and 728 bytes of 0, 1, 9, 81, 729
 }
 
-TEST_CASE("the other collectives are right, in and out of place") {
-    const std::string collective = GENERATE("reduce_scatter", "all_gather", "broadcast");
+TEST_CASE("every collective is right, in and out of place") {
+    const std::string collective(
+        name_of(GENERATE(from_range(std::begin(all_collectives), std::end(all_collectives)))));
     CAPTURE(collective);
     bench(5, collective, {"-b", "4", "-e", "300K", "-f", "11", "-d", "all"});
     bench(1, collective, {"-b", "4", "-e", "1K", "-f", "11"});
@@ -110,10 +113,16 @@ TEST_CASE("a JSON file that cannot be written ends the run before it measures") 
     CHECK(result.out.empty());
 }
 
-TEST_CASE("broadcast is right from each root") {
-    const auto json = bench(3, "broadcast", {"-b", "1000", "-e", "1000", "-r", "-1", "-d", "float64"});
-    REQUIRE(json["rows"].size() == 3);
-    CHECK(json["rows"][2]["root"] == 2);
+TEST_CASE("collectives with a root are right from or to each rank") {
+    for (const auto collective : all_collectives) {
+        if (!contract_of(collective).has_root()) continue;
+        const std::string name(name_of(collective));
+        CAPTURE(name);
+        const auto json = bench(3, name, {"-b", "1000", "-e", "1000", "-r", "-1", "-d", "float64"});
+        REQUIRE(json["rows"].size() == 3);
+        CHECK(json["rows"][2]["root"] == 2);
+        CHECK(json["rows"][2]["redop"] == (contract_of(collective).combines() ? "sum" : "none"));
+    }
 }
 
 TEST_CASE("both providers are right") {

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "dsl/collective.hpp"
 #include "tests/multi/process.hpp"
 #include "tests/support/test.hpp"
 
@@ -48,8 +49,8 @@ TEST_CASE("a later job takes what was measured, and says so") {
     const auto job = written()["jobs"].at(0);
     CHECK(job["ranks"] == 2);
     CHECK(job["provider"] == "memory");
-    for (const char* collective : {"all_reduce", "reduce_scatter", "all_gather", "broadcast"}) {
-        const auto ranges = job["collectives"][collective];
+    for (const auto collective : hocket::dsl::all_collectives) {
+        const auto ranges = job["collectives"][std::string(name_of(collective))];
         REQUIRE(ranges.size() == 3);
         CHECK(ranges[1]["bytes"] == 128);
         CHECK(ranges[1]["from"] == 33);

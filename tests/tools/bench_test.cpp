@@ -2,6 +2,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <tuple>
 
 #include "capi/vocabulary.hpp"
 #include "tests/support/test.hpp"
@@ -50,9 +51,23 @@ std::vector<typename ElementOf<type>::Stored> reference(const Layout& layout, st
         fill_input(theirs, round, inputs.back().data());
     }
     Elements result;
+    const auto own_piece = [&](const Elements& all) {
+        return Elements(all.begin() + layout.rank * layout.count,
+                        all.begin() + (layout.rank + 1) * layout.count);
+    };
+    const bool is_for_root = layout.collective == HKT_REDUCE || layout.collective == HKT_GATHER;
+    if (is_for_root && layout.rank != layout.root) return {};
     if (layout.collective == HKT_BROADCAST) return inputs[layout.root];
-    if (layout.collective == HKT_ALL_GATHER) {
+    if (layout.collective == HKT_SCATTER) return own_piece(inputs[layout.root]);
+    if (layout.collective == HKT_ALL_GATHER || layout.collective == HKT_GATHER) {
         for (const auto& input : inputs) result.insert(result.end(), input.begin(), input.end());
+        return result;
+    }
+    if (layout.collective == HKT_ALL_TO_ALL) {
+        for (const auto& input : inputs) {
+            const Elements theirs = own_piece(input);
+            result.insert(result.end(), theirs.begin(), theirs.end());
+        }
         return result;
     }
     result = inputs.back();
@@ -68,17 +83,15 @@ std::vector<typename ElementOf<type>::Stored> reference(const Layout& layout, st
             element = static_cast<typename Elements::value_type>(
                 static_cast<Worked>(sum / static_cast<Wide>(layout.ranks)));
         }
-    if (layout.collective == HKT_REDUCE_SCATTER)
-        result = {result.begin() + layout.rank * layout.count,
-                  result.begin() + (layout.rank + 1) * layout.count};
-    return result;
+    return layout.collective == HKT_REDUCE_SCATTER ? own_piece(result) : result;
 }
 
 // The collective's operators; one of any, where it has none.
 std::vector<hkt_op> ops_for(hkt_collective collective, hkt_type type) {
     std::vector<hkt_op> ops;
     for (const hkt_op op : capi::all_ops)
-        if (has_op(collective) ? hkt_op_supports(op, type) == 1 : ops.empty()) ops.push_back(op);
+        if (contract_of(collective).combines() ? hkt_op_supports(op, type) == 1 : ops.empty())
+            ops.push_back(op);
     return ops;
 }
 
@@ -89,6 +102,7 @@ void check_verdicts(const Layout& layout) {
     REQUIRE(size == layout.recv_count());
     CHECK(count_wrong(layout, 3, result.data()) == 0);
     CHECK_FALSE(first_wrong(layout, 3, result.data()));
+    if (size == 0) return;                                 // this rank receives nothing
     const bool is_bit = row_of(type).kind == kind::truth;  // half of which are right by chance
     CHECK(count_wrong(layout, 4, result.data()) > size / (is_bit ? 4 : 2));  // another round's result
     for (const std::size_t i : {std::size_t{0}, size / 2})
@@ -98,15 +112,22 @@ void check_verdicts(const Layout& layout) {
     CHECK(first_wrong(layout, 3, result.data())->index == 0);
 }
 
+// Of rank 1 of 4, with 5 elements a call.
+Layout layout_of_five(hkt_collective collective, int root) {
+    return {collective, HKT_INT32, HKT_SUM, root, 1, 4, 5};
+}
+
 }  // namespace
 
 TEST_CASE("a right result has nothing wrong, and each wrong element counts") {
     for (const hkt_type type : capi::all_types)
         for (const hkt_collective collective : capi::all_collectives)
             for (const hkt_op op : ops_for(collective, type))
-                for (const int ranks : {1, 2, 7}) {
-                    CAPTURE(hkt_type_name(type), hkt_collective_name(collective), hkt_op_name(op), ranks);
-                    const Layout layout = layout_for(collective, type, op, ranks - 1, ranks / 2, ranks, 5000);
+                for (const auto& [root, rank, ranks] :
+                     {std::tuple{0, 0, 1}, {1, 1, 2}, {1, 0, 2}, {6, 3, 7}, {3, 3, 7}, {0, 6, 7}}) {
+                    CAPTURE(hkt_type_name(type), hkt_collective_name(collective), hkt_op_name(op), root, rank,
+                            ranks);
+                    const Layout layout = layout_for(collective, type, op, root, rank, ranks, 5000);
                     with_type(*capi::find_type(type),
                               [&]<DataType row>(TypeConstant<row>) { check_verdicts<row>(layout); });
                 }
@@ -133,11 +154,59 @@ TEST_CASE("a changed input is noticed, but for the part that recv covers") {
     const Layout layout = layout_for(HKT_REDUCE_SCATTER, HKT_INT32, HKT_SUM, 0, 1, 3, 1200);
     std::vector<std::int32_t> send(layout.send_count());
     fill_input(layout, 5, send.data());
-    CHECK(count_overwritten(layout, 5, send.data(), 0, 0) == 0);
+    CHECK(count_overwritten(layout, 5, send.data(), {}) == 0);
     send[150] ^= 1;
     send[10] ^= 1;
-    CHECK(count_overwritten(layout, 5, send.data(), 0, 0) == 2);
-    CHECK(count_overwritten(layout, 5, send.data(), 100, 200) == 1);
+    CHECK(count_overwritten(layout, 5, send.data(), {}) == 2);
+    CHECK(layout.covered_in_place() == Range{100, 200});
+    CHECK(count_overwritten(layout, 5, send.data(), layout.covered_in_place()) == 1);
+}
+
+TEST_CASE("buffers have the room that the collective's function documents") {
+    struct Counts {
+        std::size_t send, recv, larger;
+        bool operator==(const Counts&) const = default;
+    };
+    const auto counts = [](hkt_collective collective, int root) {
+        const Layout layout = layout_of_five(collective, root);
+        return Counts{layout.send_count(), layout.recv_count(), layout.larger_count()};
+    };
+    CHECK(counts(HKT_ALL_REDUCE, 0) == Counts{5, 5, 5});
+    CHECK(counts(HKT_REDUCE_SCATTER, 0) == Counts{20, 5, 20});
+    CHECK(counts(HKT_ALL_GATHER, 0) == Counts{5, 20, 20});
+    CHECK(counts(HKT_BROADCAST, 1) == Counts{5, 5, 5});
+    CHECK(counts(HKT_BROADCAST, 0) == Counts{0, 5, 5});
+    CHECK(counts(HKT_REDUCE, 1) == Counts{5, 5, 5});
+    CHECK(counts(HKT_REDUCE, 0) == Counts{5, 0, 5});
+    CHECK(counts(HKT_GATHER, 1) == Counts{5, 20, 20});
+    CHECK(counts(HKT_GATHER, 0) == Counts{5, 0, 20});
+    CHECK(counts(HKT_SCATTER, 1) == Counts{20, 5, 20});
+    CHECK(counts(HKT_SCATTER, 0) == Counts{0, 5, 20});
+    CHECK(layout_of_five(HKT_GATHER, 0).most_recv_count() == 20);  // the root's
+    CHECK(layout_of_five(HKT_SCATTER, 0).most_recv_count() == 5);
+}
+
+TEST_CASE("in place both buffers are parts of one") {
+    struct Places {
+        std::size_t send, recv;
+        Range used, covered;
+        bool operator==(const Places&) const = default;
+    };
+    const auto places = [](hkt_collective collective, int root) {
+        const Layout layout = layout_of_five(collective, root);
+        return Places{layout.send_offset_in_place(), layout.recv_offset_in_place(), layout.used_in_place(),
+                      layout.covered_in_place()};
+    };
+    CHECK(places(HKT_ALL_REDUCE, 0) == Places{0, 0, {0, 5}, {0, 5}});
+    CHECK(places(HKT_REDUCE_SCATTER, 0) == Places{0, 5, {0, 20}, {5, 10}});
+    CHECK(places(HKT_ALL_GATHER, 0) == Places{5, 0, {0, 20}, {0, 5}});
+    CHECK(places(HKT_BROADCAST, 0) == Places{0, 0, {0, 5}, {0, 0}});
+    CHECK(places(HKT_REDUCE, 1) == Places{0, 0, {0, 5}, {0, 5}});
+    CHECK(places(HKT_REDUCE, 0) == Places{0, 0, {0, 5}, {0, 0}});
+    CHECK(places(HKT_GATHER, 1) == Places{5, 0, {0, 20}, {0, 5}});
+    CHECK(places(HKT_GATHER, 0) == Places{5, 0, {5, 10}, {0, 0}});
+    CHECK(places(HKT_SCATTER, 1) == Places{0, 5, {0, 20}, {5, 10}});
+    CHECK(places(HKT_SCATTER, 0) == Places{0, 5, {5, 10}, {0, 0}});
 }
 
 TEST_CASE("a write beside the buffer is noticed") {
@@ -149,11 +218,24 @@ TEST_CASE("a write beside the buffer is noticed") {
     CHECK(buffer.overwritten_guards() == 2);
 }
 
+TEST_CASE("a write beside the result is noticed, inside the buffer too") {
+    GuardedBuffer buffer(100);
+    std::memset(buffer.at(40), 1, 20);
+    CHECK(buffer.overwritten_outside({40, 60}) == 0);
+    CHECK(buffer.overwritten_outside({41, 58}) == 3);
+    CHECK(buffer.overwritten_outside({0, 0}) == 20);
+    static_cast<unsigned char*>(buffer.data())[99] = 1;
+    CHECK(buffer.overwritten_outside({40, 60}) == 1);
+}
+
 TEST_CASE("sizes are rounded down to whole elements of all ranks") {
     CHECK(layout_for(HKT_ALL_REDUCE, HKT_FLOAT64, HKT_SUM, 0, 0, 3, 23).count == 2);
     CHECK(layout_for(HKT_ALL_GATHER, HKT_FLOAT32, HKT_SUM, 0, 0, 3, 100).count == 8);
     CHECK(layout_for(HKT_ALL_GATHER, HKT_FLOAT32, HKT_SUM, 0, 0, 3, 100).larger_bytes() == 96);
     CHECK(layout_for(HKT_REDUCE_SCATTER, HKT_FLOAT32, HKT_SUM, 0, 0, 6, 4).count == 0);
+    CHECK(layout_for(HKT_REDUCE, HKT_FLOAT32, HKT_SUM, 0, 0, 3, 100).count == 25);
+    CHECK(layout_for(HKT_GATHER, HKT_FLOAT32, HKT_SUM, 0, 1, 3, 100).count == 8);
+    CHECK(layout_for(HKT_SCATTER, HKT_FLOAT32, HKT_SUM, 0, 1, 3, 100).larger_bytes() == 96);
 }
 
 TEST_CASE("layouts that rounding makes equal come once, and an empty one only if asked for") {
@@ -204,6 +286,10 @@ TEST_CASE("bandwidths are nccl-tests'") {
     CHECK(bus_bandwidth(layout(HKT_REDUCE_SCATTER), 1000) == Approx(3.0));
     CHECK(bus_bandwidth(layout(HKT_ALL_GATHER), 1000) == Approx(3.0));
     CHECK(bus_bandwidth(layout(HKT_BROADCAST), 1000) == Approx(4.0));
+    CHECK(bus_bandwidth(layout(HKT_REDUCE), 1000) == Approx(4.0));
+    CHECK(bus_bandwidth(layout(HKT_GATHER), 1000) == Approx(3.0));
+    CHECK(bus_bandwidth(layout(HKT_SCATTER), 1000) == Approx(3.0));
+    CHECK(bus_bandwidth(layout(HKT_ALL_TO_ALL), 1000) == Approx(3.0));
 }
 
 TEST_CASE("medians and percentiles") {
@@ -242,6 +328,14 @@ TEST_CASE("the command line is nccl-tests'") {
     CHECK_FALSE(all->check);
     CHECK(all->types == std::vector<hkt_type>{HKT_FLOAT64});
     CHECK(all->executors.size() == 2);
+    for (const hkt_collective collective : capi::all_collectives) {
+        const auto named = parse({hkt_collective_name(collective), "-o", "all"});
+        REQUIRE(named);
+        CHECK(named->collective == collective);
+        std::size_t ops = 0;
+        for (const ReduceOp op : all_ops) ops += supports(op, DataType::float32);
+        CHECK(pairs_of(*named).size() == (contract_of(collective).combines() ? ops : 1));
+    }
     CHECK_FALSE(parse({}));
     CHECK_FALSE(parse({"all_reduce", "-f", "1"}));
     CHECK_FALSE(parse({"all_reduce", "-f", "2", "-i", "4"}));
@@ -254,6 +348,6 @@ TEST_CASE("the command line is nccl-tests'") {
         for (const ReduceOp op : all_ops) pairs += supports(op, type);
     CHECK(pairs_of(*whole).size() == pairs);
     CHECK(pairs_of(*parse({"broadcast", "-d", "all", "-o", "all"})).size() == std::size(all_types));
-    CHECK_FALSE(parse({"gather"}));
+    CHECK_FALSE(parse({"all_sorts"}));
     CHECK_FALSE(parse({"all_reduce", "-b", "1M", "-e", "1K"}));
 }

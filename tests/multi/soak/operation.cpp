@@ -33,6 +33,16 @@ std::vector<const char*> schedules_for(hkt_collective collective, int ranks) {
             break;
         case HKT_BROADCAST:
             add({"binomial", "tree", "chain", "chain(3)", "scatter"});
+            break;
+        case HKT_REDUCE:
+            add({"binomial", "tree", "rabenseifner"});
+            break;
+        case HKT_GATHER:
+        case HKT_SCATTER:
+            add({"binomial"});
+            break;
+        case HKT_ALL_TO_ALL:
+            add({"pairwise", "bruck"});
     }
     return names;
 }
@@ -40,7 +50,7 @@ std::vector<const char*> schedules_for(hkt_collective collective, int ranks) {
 }  // namespace
 
 std::vector<hkt_op> ops_for(hkt_collective collective, hkt_type type) {
-    if (collective != HKT_ALL_REDUCE && collective != HKT_REDUCE_SCATTER) return {capi::all_ops[0]};
+    if (!bench::contract_of(collective).combines()) return {capi::all_ops[0]};
     std::vector<hkt_op> ops;
     for (const hkt_op op : capi::all_ops)
         if (hkt_op_supports(op, type)) ops.push_back(op);
@@ -53,7 +63,7 @@ Operation Operation::random(Chance& chance, int rank, int ranks, std::size_t mos
     const hkt_collective collective = chance.one_of(capi::all_collectives);
     const hkt_type type = chance.one_of(capi::all_types);
     const hkt_op op = chance.one_of(ops_for(collective, type));
-    const int root = collective == HKT_BROADCAST ? static_cast<int>(chance.below(ranks)) : 0;
+    const int root = bench::contract_of(collective).has_root() ? static_cast<int>(chance.below(ranks)) : 0;
     const bool is_largest = chance.one_in(20);
     const std::size_t bytes = is_largest ? most_bytes : chance.log_uniform(most_bytes);
     operation.layout = bench::layout_for(collective, type, op, root, rank, ranks, bytes);
@@ -68,9 +78,9 @@ Operation Operation::random(Chance& chance, int rank, int ranks, std::size_t mos
 std::string Operation::text() const {
     std::string text = fmt::format("{} of {} {}", hkt_collective_name(layout.collective), layout.count,
                                    hkt_type_name(layout.type));
-    if (layout.collective == HKT_ALL_REDUCE || layout.collective == HKT_REDUCE_SCATTER)
-        text += fmt::format(" {}", hkt_op_name(layout.op));
-    if (layout.collective == HKT_BROADCAST) text += fmt::format(" from {}", layout.root);
+    if (layout.contract().combines()) text += fmt::format(" {}", hkt_op_name(layout.op));
+    if (layout.contract().has_root())
+        text += fmt::format(" {} {}", layout.contract().spreads() ? "from" : "to", layout.root);
     if (schedule) text += fmt::format(" by {}", schedule);
     if (executor == HKT_EXECUTOR_INTERPRETER) text += " (interpreter)";
     return text;
@@ -86,7 +96,7 @@ Placed::Placed(const Operation& operation, void* from, void* to, bool in_place, 
         recv_ = to_.data + layout.recv_offset_in_place() * element;
     } else {
         from_ = block(from, layout.send_count(), chance);
-        to_ = block(to, layout.recv_count(), chance);
+        to_ = block(to, layout.most_recv_count(), chance);
         send_ = from_.data;
         recv_ = to_.data;
     }
@@ -94,6 +104,7 @@ Placed::Placed(const Operation& operation, void* from, void* to, bool in_place, 
         bench::fill_input(layout, operation.values, send_);
     else if (chance.one_in(2))
         send_ = nullptr;
+    if (!layout.receives() && chance.one_in(2)) recv_ = nullptr;
 }
 
 Placed::Block Placed::block(void* memory, std::size_t elements, Chance& chance) const {
@@ -122,6 +133,12 @@ std::string Placed::Block::fault(const char* name) const {
     return "";
 }
 
+bool Placed::Block::is_overwritten_outside(bench::Range used) const {
+    const auto is_other = [](unsigned char byte) { return byte != poison_byte; };
+    return std::any_of(data, data + used.begin, is_other) ||
+           std::any_of(data + used.end, data + bytes, is_other);
+}
+
 std::string Placed::fault() const {
     const bench::Layout& layout = operation_.layout;
     if (const auto wrong = bench::count_wrong(layout, operation_.values, recv_)) {
@@ -131,10 +148,13 @@ std::string Placed::fault() const {
     }
     if (const auto fault = from_.fault("send"); !fault.empty()) return fault;
     if (const auto fault = to_.fault("recv"); !fault.empty()) return fault;
-    if (!layout.sends() || (in_place_ && layout.collective != HKT_REDUCE_SCATTER)) return "";
-    const std::size_t skipped = layout.recv_offset_in_place();
-    const auto changed = bench::count_overwritten(layout, operation_.values, send_, in_place_ ? skipped : 0,
-                                                  in_place_ ? skipped + layout.count : 0);
+    const std::size_t element = bench::element_size(layout.type);
+    const bench::Range used = in_place_ ? layout.used_in_place() : bench::Range{0, layout.recv_count()};
+    if (to_.is_overwritten_outside({used.begin * element, used.end * element}))
+        return "the recv buffer was overwritten beside the result";
+    if (!layout.sends()) return "";
+    const auto changed = bench::count_overwritten(layout, operation_.values, send_,
+                                                  in_place_ ? layout.covered_in_place() : bench::Range{});
     return changed == 0 ? "" : fmt::format("{} elements of what was sent were overwritten", changed);
 }
 

@@ -56,6 +56,7 @@ class Placed {
         std::size_t bytes = 0;
         void guard() const;
         std::string fault(const char* name) const;
+        bool is_overwritten_outside(bench::Range used) const;
     };
     Block block(void* memory, std::size_t elements, Chance& chance) const;
 

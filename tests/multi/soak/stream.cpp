@@ -30,6 +30,32 @@ auto planned_as(const Operation& operation) {
                           std::tuple(std::string(operation.schedule), operation.executor));
 }
 
+// The collective's own function.
+hkt_status call_function(const bench::Layout& layout, const void* send, void* recv, hkt_comm* comm,
+                         hkt_request** request) {
+    const auto [collective, type, op, root, rank, ranks, count] = layout;
+    switch (collective) {
+        case HKT_ALL_REDUCE:
+            return hkt_all_reduce(send, recv, count, type, op, comm, request);
+        case HKT_REDUCE_SCATTER:
+            return hkt_reduce_scatter(send, recv, count, type, op, comm, request);
+        case HKT_ALL_GATHER:
+            return hkt_all_gather(send, recv, count, type, comm, request);
+        case HKT_BROADCAST:
+            return hkt_broadcast(send, recv, count, type, root, comm, request);
+        case HKT_REDUCE:
+            return hkt_reduce(send, recv, count, type, op, root, comm, request);
+        case HKT_GATHER:
+            return hkt_gather(send, recv, count, type, root, comm, request);
+        case HKT_SCATTER:
+            return hkt_scatter(send, recv, count, type, root, comm, request);
+        case HKT_ALL_TO_ALL:
+            return hkt_all_to_all(send, recv, count, type, comm, request);
+    }
+    fmt::print(stderr, "soak: {} has no function here yet\n", layout.contract().name);
+    std::_Exit(1);
+}
+
 }  // namespace
 
 void Tally::add(const Tally& other) {
@@ -97,7 +123,7 @@ void Stream::warm_up() {
     for (const hkt_collective collective : capi::all_collectives)
         for (const hkt_type type : capi::all_types)
             for (const hkt_op op : ops_for(collective, type))
-                for (int root = 0; root < (collective == HKT_BROADCAST ? ranks_ : 1); ++root)
+                for (int root = 0; root < (bench::contract_of(collective).has_root() ? ranks_ : 1); ++root)
                     for (std::size_t bytes = 1; bytes < 2 * shape_.most_bytes; bytes *= 2) {
                         Operation operation;
                         operation.layout = bench::layout_for(collective, type, op, root, rank_, ranks_,
@@ -196,19 +222,7 @@ void Stream::start(Batch& batch, std::size_t index, bool waits) {
         if (placed.operation().schedule)
             return hkt_plan_start(plan_for(batch, placed.operation()), placed.send(), placed.recv(),
                                   layout.count, request);
-        switch (layout.collective) {
-            case HKT_ALL_REDUCE:
-                return hkt_all_reduce(placed.send(), placed.recv(), layout.count, layout.type, layout.op,
-                                      comm, request);
-            case HKT_REDUCE_SCATTER:
-                return hkt_reduce_scatter(placed.send(), placed.recv(), layout.count, layout.type, layout.op,
-                                          comm, request);
-            case HKT_ALL_GATHER:
-                return hkt_all_gather(placed.send(), placed.recv(), layout.count, layout.type, comm, request);
-            default:
-                return hkt_broadcast(placed.send(), placed.recv(), layout.count, layout.type, layout.root,
-                                     comm, request);
-        }
+        return call_function(layout, placed.send(), placed.recv(), comm, request);
     };
     check(call(), fmt::format("starting {} failed", index));
 }
