@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/runtime/engine/extents.hpp"
 #include "tests/runtime/engine/failures.hpp"
 #include "tests/support/test.hpp"
 
@@ -116,64 +117,38 @@ std::vector<T> run(Communicator& comm, PlanChoice choice, std::uint64_t count, b
                    Place place = Place::malloc) {
     choice.type = type_of<T>();
     const auto plan = comm.cached_plan(choice, count);
-    const std::uint64_t whole = plan->elements_of_x(count);
-    const auto own = static_cast<std::uint64_t>(comm.rank()) * count;
-    const bool sends_part = plan->program().input() == dsl::Share::own;
-    const bool gets_part = plan->program().output() == dsl::Share::own;
-    const auto elements_of = [&](dsl::Share share) {
-        return share == dsl::Share::none ? 0 : share == dsl::Share::own ? count : whole;
-    };
-    const std::uint64_t sent = elements_of(plan->program().input()),
-                        received = elements_of(plan->program().output());
-    const auto mine = values<T>(comm.rank(), sent);
-    // In place needs both buffers: at a root alone, some have one.
-    if (!in_place || sent == 0 || received == 0) {
-        Buffer<T> send(comm, place, mine), recv(comm, place, std::vector<T>(received, T{77}));
-        comm.run(plan, send.data(), recv.data(), count);
+    const test::Extents extents(choice.collective, choice.root, comm.rank(), comm.size(), count);
+    const auto mine = values<T>(comm.rank(), extents.sent);
+    if (!in_place) {
+        Buffer<T> send(comm, place, mine), recv(comm, place, std::vector<T>(extents.received, T{77}));
+        const bool gets_none = extents.received == 0;
+        comm.run(plan, send.data(), gets_none ? nullptr : recv.data(), count);
         expect(std::equal(mine.begin(), mine.end(), send.data()), "the send buffer was written to");
-        return std::vector<T>(recv.data(), recv.data() + received);
+        return std::vector<T>(recv.data(), recv.data() + extents.received);
     }
-    std::vector<T> both(std::max(sent, received), T{77});
-    std::copy(mine.begin(), mine.end(), both.begin() + static_cast<std::ptrdiff_t>(sends_part ? own : 0));
+    std::vector<T> both(extents.whole, T{77});
+    std::copy(mine.begin(), mine.end(), both.begin() + static_cast<std::ptrdiff_t>(extents.send_begin));
     Buffer<T> buffer(comm, place, both);
-    T* send = buffer.data() + (sends_part ? own : 0);
-    T* recv = buffer.data() + (gets_part ? own : 0);
-    comm.wait(comm.start(plan, send, recv, count));
-    return std::vector<T>(recv, recv + received);
+    T* recv = buffer.data() + extents.recv_begin;
+    comm.wait(comm.start(plan, buffer.data() + extents.send_begin, recv, count));
+    if (extents.received == 0)
+        expect(std::equal(both.begin(), both.end(), buffer.data()),
+               "a buffer without a result was written to");
+    return std::vector<T>(recv, recv + extents.received);
 }
 
 template <typename T>
 void expect_result(const Communicator& comm, const PlanChoice& choice, std::uint64_t count,
                    const std::vector<T>& got) {
+    const dsl::Contract contract = contract_of(choice.collective);
+    const test::Extents extents(choice.collective, choice.root, comm.rank(), comm.size(), count);
+    expect(got.size() == extents.received, "the result has another length");
     for (std::uint64_t i = 0; i < got.size(); ++i) {
-        const auto own = static_cast<std::uint64_t>(comm.rank()) * count;
-        T want{};
-        switch (choice.collective) {
-            case Collective::all_reduce:
-                want = reduced<T>(choice.op, comm.size(), i);
-                break;
-            case Collective::reduce_scatter:
-                want = reduced<T>(choice.op, comm.size(), own + i);
-                break;
-            case Collective::all_gather:
-                want = value<T>(static_cast<int>(i / count), i % count);
-                break;
-            case Collective::broadcast:
-                want = value<T>(choice.root, i);
-                break;
-            case Collective::gather:
-                want = value<T>(static_cast<int>(i / count), i % count);
-                break;
-            case Collective::reduce:
-                want = reduced<T>(choice.op, comm.size(), i);
-                break;
-            case Collective::scatter:
-                want = value<T>(choice.root, own + i);
-                break;
-            case Collective::all_to_all:
-                want = value<T>(static_cast<int>(i / count), own + i % count);
-                break;
-        }
+        const std::uint64_t place = extents.recv_begin + i;
+        const T want = contract.combines()
+                           ? reduced<T>(choice.op, comm.size(), place)
+                           : value<T>(test::sender_of(choice.collective, choice.root, count, place),
+                                      contract.gathers() ? place % count : place);
         expect(close_to(got[i], want),
                fmt::format("{} of {} {} {}: element {} is {}, expected {}", dsl::name_of(choice.collective),
                            count, name_of(type_of<T>()), name_of(choice.op), i, got[i], want));
@@ -208,18 +183,28 @@ void check_collective(Communicator& comm, PlanChoice choice, std::initializer_li
     }
 }
 
+// The root, where the collective has one.
+dsl::Rank last_if_any(const Communicator& comm, Collective collective) {
+    return contract_of(collective).has_root() ? comm.size() - 1 : 0;
+}
+
 std::unique_ptr<Communicator> join() {
     return Communicator::create(engine::resolve({}));
 }
 
 template <typename T>
 void check_type(Communicator& comm) {
-    for (const Collective collective : dsl::all_collectives) {
-        const int root = contract_of(collective).has_root() ? comm.size() - 1 : 0;
-        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min})
-            if (contract_of(collective).combines() || op == ReduceOp::sum)
-                check_collective<T>(comm, {.collective = collective, .op = op, .root = root}, {0, 1, 7, 333});
-    }
+    for (const Collective collective : dsl::all_collectives)
+        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+            const dsl::Contract contract = contract_of(collective);
+            if (!contract.combines() && op != ReduceOp::sum) continue;
+            const PlanChoice choice{
+                .collective = collective, .op = op, .root = last_if_any(comm, collective)};
+            if (contract.is_by_rank())
+                check_collective<T>(comm, choice, {0, 1, 5, 333});
+            else
+                check_collective<T>(comm, choice, {0, 1, 7, 1000});
+        }
 }
 
 }  // namespace
@@ -324,7 +309,7 @@ TEST_CASE("buffers in the window, in private memory and in both give the same bi
     for (const int ranks : {2, 3, 4}) {
         const auto outcomes = run_ranks({ranks, {}, 120}, [](int) {
             const auto comm = join();
-            for (const Collective collective : dsl::all_collectives)
+            for (const auto collective : dsl::all_collectives)
                 for (const std::uint64_t count : {1, 1000, 5003, 70001, 300007})
                     for (const auto executor : {ExecutorKind::interpreter, ExecutorKind::automatic}) {
                         PlanChoice choice{.collective = collective, .executor = executor};
@@ -363,9 +348,8 @@ TEST_CASE("memory inside hosts and messages between them, every collective, any 
                 setenv("HOCKET_HOST_ID", c.hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
                 const auto comm = join();
                 expect(comm->provider().find("tcp") != std::string::npos, "no messages: " + comm->provider());
-                for (const Collective collective : dsl::all_collectives) {
-                    const bool has_root = contract_of(collective).has_root();
-                    const PlanChoice choice{.collective = collective, .root = has_root ? c.ranks - 1 : 0};
+                for (const auto collective : dsl::all_collectives) {
+                    const PlanChoice choice{.collective = collective, .root = last_if_any(*comm, collective)};
                     check_collective<float>(*comm, choice, {0, 1, 7, 1000, 70001});
                     for (const Place place : {Place::window, Place::mixed})
                         for (const bool in_place : {false, true})

@@ -17,6 +17,7 @@
 
 #include "dsl/compile.hpp"
 #include "runtime/engine/communicator.hpp"
+#include "tests/runtime/engine/extents.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 
@@ -42,6 +43,7 @@ struct Work {
     Collective collective;
     const char* schedule;
     std::uint64_t count;
+    dsl::Rank root;
     DataType type;
     ReduceOp op;
 };
@@ -65,7 +67,10 @@ std::vector<Work> all_work() {
     std::vector<Work> work;
     const auto add = [&](Collective collective, const char* schedule, std::uint64_t count) {
         const auto [type, op] = pair_of(work.size());
-        work.push_back({collective, schedule, count, type, op});
+        // Every rank is the root at times.
+        const auto root =
+            static_cast<dsl::Rank>(contract_of(collective).has_root() ? work.size() % ranks : 0);
+        work.push_back({collective, schedule, count, root, type, op});
     };
     for (const auto& [collective, schedules] :
          {std::pair<Collective, std::vector<const char*>>(
@@ -73,13 +78,22 @@ std::vector<Work> all_work() {
                            "blueconnect", "nested", "bml"}),
           {reduce_scatter, {"", "ring", "direct", "halving", "blueconnect"}},
           {all_gather, {"", "ring", "direct", "doubling", "blueconnect"}},
-          {broadcast, {"", "binomial", "scatter", "chain(4)", "tree"}}})
+          {broadcast, {"", "binomial", "scatter", "chain(4)", "tree"}},
+          {reduce, {"", "binomial", "direct", "tree", "rabenseifner"}},
+          {gather, {"", "binomial", "direct", "default"}},
+          {scatter, {"", "binomial", "direct", "default"}},
+          {all_to_all, {"", "direct", "pairwise", "bruck", "default"}}})
         for (const char* schedule : schedules)
-            for (const std::uint64_t count : {1, 48, 49, 3001}) add(collective, schedule, count);
-    for (const std::uint64_t count : {70'001, 300'007}) {
+            for (const std::uint64_t count : {0, 7, 48, 49, 3001}) add(collective, schedule, count);
+    for (const std::uint64_t count : {65'537, 300'007}) {
         add(all_reduce, "direct", count);
         add(broadcast, "chain(4)", count);
         add(all_gather, "ring", count);
+        add(reduce, "direct", count);
+        add(reduce, "binomial", count);
+        add(gather, "binomial", count);
+        add(scatter, "direct", count);
+        add(all_to_all, "pairwise", count);
     }
     return work;
 }
@@ -110,38 +124,66 @@ struct Manner {
     static constexpr unsigned count = 16;
 };
 
+constexpr std::byte unwritten{0x5a};
+
+// All that a rank sends.
+std::vector<std::byte> sent_by(const Work& work, int rank) {
+    const test::Extents extents(work.collective, work.root, rank, ranks, work.count);
+    std::vector<std::byte> sent(extents.sent * element_size(work.type));
+    with_type(work.type,
+              [&]<DataType type>(TypeConstant<type>) { fill<type>(sent.data(), extents.sent, rank); });
+    return sent;
+}
+
 std::vector<std::byte> run(Communicator& comm, const Work& work, const Manner& manner) {
     const PlanChoice choice{.collective = work.collective,
                             .type = work.type,
                             .op = work.op,
-                            .root = work.collective == Collective::broadcast ? ranks - 1 : 0,
+                            .root = work.root,
                             .schedule = work.schedule,
                             .executor = manner.executor};
     const auto plan = comm.cached_plan(choice, work.count);
-    const std::uint64_t part = work.count * element_size(work.type), whole = ranks * part,
-                        own = static_cast<std::uint64_t>(comm.rank()) * part;
-    const bool gathers = work.collective == Collective::all_gather,
-               scatters = work.collective == Collective::reduce_scatter;
-    const std::uint64_t received = gathers ? whole : part;
+    const test::Extents extents(work.collective, work.root, comm.rank(), ranks, work.count);
+    const std::uint64_t element = element_size(work.type), whole = extents.whole * element;
+    const bool in_window = manner.in_window && whole > 0;
     std::vector<std::byte> memory(2 * whole);
     std::byte* const block =
-        manner.in_window ? static_cast<std::byte*>(comm.window().allocate(2 * whole)) : memory.data();
-    std::byte *send = block, *recv = block + whole;
-    if (manner.in_place) {
-        recv = block + (scatters ? own : 0);
-        send = block + (gathers ? own : 0);
-    }
-    std::fill_n(block, 2 * whole, std::byte{0x5a});
-    with_type(work.type, [&]<DataType type>(TypeConstant<type>) {
-        fill<type>(send, scatters ? ranks * work.count : work.count, comm.rank());
-    });
+        in_window ? static_cast<std::byte*>(comm.window().allocate(2 * whole)) : memory.data();
+    std::byte* const send = block + (manner.in_place ? extents.send_begin * element : 0);
+    std::byte* const recv = block + (manner.in_place ? extents.recv_begin * element : whole);
+    const std::uint64_t received = extents.received * element;
+    std::fill_n(block, 2 * whole, unwritten);
+    const std::vector<std::byte> sent = sent_by(work, comm.rank());
+    std::copy(sent.begin(), sent.end(), send);
     if (manner.at_once)
         comm.run(plan, send, recv, work.count);
     else
         comm.wait(comm.start(plan, send, recv, work.count));
     std::vector<std::byte> result(recv, recv + received);
-    if (manner.in_window) comm.window().release(block);
+    expect(manner.in_place || std::all_of(recv + received, block + 2 * whole,
+                                          [](std::byte other) { return other == unwritten; }),
+           "something was written beside the result");
+    expect((manner.in_place && received > 0) || std::equal(sent.begin(), sent.end(), send),
+           "the send buffer was written to");
+    if (in_window) comm.window().release(block);
     return result;
+}
+
+// What is only moved must be what was sent. (What is combined is compared with sums in communicator_test.)
+void expect_right(const Work& work, int rank, const std::vector<std::byte>& result) {
+    if (contract_of(work.collective).combines()) return;
+    const test::Extents extents(work.collective, work.root, rank, ranks, work.count);
+    const std::uint64_t element = element_size(work.type);
+    for (std::uint64_t i = 0; i < extents.received; ++i) {
+        const std::uint64_t place = extents.recv_begin + i;
+        const dsl::Rank sender = test::sender_of(work.collective, work.root, work.count, place);
+        static thread_local std::pair<dsl::Rank, std::vector<std::byte>> sent;
+        if (i == 0 || sent.first != sender) sent = {sender, sent_by(work, sender)};
+        const std::uint64_t at = test::place_at_sender(work.collective, rank, work.count, place);
+        expect(std::memcmp(&result[i * element], &sent.second[at * element], element) == 0,
+               fmt::format("{} of {} {} by '{}': element {} is wrong", dsl::name_of(work.collective),
+                           work.count, name_of(work.type), work.schedule, i));
+    }
 }
 
 bool refuse_membarrier() {
@@ -192,7 +234,10 @@ TEST_CASE("every way of running a schedule gives the same bits") {
                 for (const Work& work : all) {
                     for (unsigned number = 0; number < Manner::count; ++number) {
                         const std::vector<std::byte> result = run(*comm, work, Manner(number));
-                        if (is_first && number == 0) std::copy(result.begin(), result.end(), expected);
+                        if (is_first && number == 0) {
+                            expect_right(work, rank, result);
+                            std::copy(result.begin(), result.end(), expected);
+                        }
                         expect(std::memcmp(result.data(), expected, result.size()) == 0,
                                fmt::format("{} of {} {} {} by '{}' differs, manner {}",
                                            dsl::name_of(work.collective), work.count, name_of(work.type),
@@ -239,12 +284,11 @@ TEST_CASE("a plan that is kept is the one that would be made for the choice, wha
         std::size_t next = 0;  // pair
         for (int round = 0; round < 2; ++round)
             for (const std::uint64_t count : {1000, 7, 300'000})
-                for (const auto collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                              Collective::all_gather, Collective::broadcast})
+                for (const Collective collective : dsl::all_collectives)
                     for (int four = 0; four < 4; ++four) {
                         const auto [type, op] = pair_of(next++);
                         for (const auto executor : {ExecutorKind::automatic, ExecutorKind::interpreter})
-                            for (const int root : {0, collective == Collective::broadcast ? 2 : 0}) {
+                            for (const int root : {0, contract_of(collective).has_root() ? 2 : 0}) {
                                 check({collective, type, op, root, std::nullopt, executor}, count);
                                 check({collective, type, op, root, "direct", executor}, count);
                             }
