@@ -8,15 +8,18 @@
  *               peer, step and source line is hkt_comm_last_error() (or hkt_last_error() where no
  *               communicator exists yet).
  *   Counts      Element counts, never bytes. A count of 0 is valid everywhere.
- *   In place    A collective is in place when send and recv point at the same elements: all_reduce and
- *               broadcast with recv == send; all_gather with send == recv + rank * send_count;
- *               reduce_scatter with recv == send + rank * recv_count. Other overlaps are undefined.
+ *   In place    A collective is in place on a rank when what the rank sends and what it receives of the same
+ *               data are at the same address. Where both are all of the data, or both one piece, that is
+ *               recv == send. Where one of them is a piece and the other all pieces, the piece is where the
+ *               rank's own is among them: send == recv + rank * send_count in all_gather, and gather's root;
+ *               recv == send + rank * recv_count in reduce_scatter, and scatter's root. A rank whose send or
+ *               recv is ignored has nothing to overlap. Other overlaps are an error.
  *   Order       All ranks of a communicator start the same collectives in the same order, with the same
  *               count, type, operator, schedule and root. Every message carries a checksum of all that its
  *               sender has started, so a difference is noticed with the first message that a rank receives
  *               from one that differs; then all ranks fail with HKT_ERROR_MISMATCH, and the text names both
  *               operations. Where no message is received, nothing is noticed yet: a rank that started with
- *               count 0 (the others with n), or that takes itself for the root of a broadcast, waits for
+ *               count 0 (the others with n), or that has only to send (as the root of a broadcast), waits for
  *               nobody and returns HKT_SUCCESS, with results that mean nothing. Ranks that wait for it
  *               end with HKT_ERROR_MISMATCH where they share its memory, and with HKT_ERROR_TIMEOUT
  *               where they wait for messages; else the next operation that exchanges messages ends
@@ -268,8 +271,8 @@ HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
 /* Each looks its plan up in the communicator's cache and makes it at first use (see hkt_plan_create),
  * then starts it. With a non-null request it returns at once; the buffers belong to Hocket until the
  * request is complete (hkt_wait or hkt_test). With request == NULL it waits. send and recv may be null
- * when the count is 0; else they are aligned to their elements. Errors: INVALID_ARGUMENT, SCHEDULE,
- * NOT_FOUND, OUT_OF_MEMORY, IO, and those of hkt_wait. */
+ * when the count is 0, and where they are ignored; else they are aligned to their elements. Errors:
+ * INVALID_ARGUMENT, SCHEDULE, NOT_FOUND, OUT_OF_MEMORY, IO, and those of hkt_wait. */
 
 /* recv[i] = op over all ranks of send[i], i in 0 .. count - 1, on every rank. */
 HKT_API hkt_status hkt_all_reduce(const void* send, void* recv, size_t count, hkt_type type, hkt_op op,
@@ -343,18 +346,18 @@ typedef struct hkt_plan_options {
     { sizeof(hkt_plan_options), NULL, 0, 0 }
 
 /* Reads the schedule, verifies it against the communicator's topology, projects it onto this rank and
- * compiles it for the type and operator (op is ignored by all_gather and broadcast). Local: doesn't wait
- * for other ranks. options may be null. The plan can be started with any count, many times; it is the
- * caller's, to be destroyed before comm. Errors: SCHEDULE (the text is the compiler's diagnostic, with
- * file, line, caret and counter-example), NOT_FOUND, INVALID_ARGUMENT; OUT_OF_MEMORY, IO, and TIMEOUT (making
- * the plan took longer than the communicator's timeout_ms) are told to the other ranks, who would start it,
- * and end the communicator. */
+ * compiles it for the type and operator (op is ignored by collectives that combine nothing, those whose
+ * functions take none). Local: doesn't wait for other ranks. options may be null. The plan can be started
+ * with any count, many times; it is the caller's, to be destroyed before comm. Errors: SCHEDULE (the text is
+ * the compiler's diagnostic, with file, line, caret and counter-example), NOT_FOUND, INVALID_ARGUMENT;
+ * OUT_OF_MEMORY, IO, and TIMEOUT (making the plan took longer than the communicator's timeout_ms) are told to
+ * the other ranks, who would start it, and end the communicator. */
 HKT_API hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op op,
                                    const hkt_plan_options* options, hkt_plan** plan);
 
-/* Starts the plan. count is what the collective's function takes (recv_count for reduce_scatter,
- * send_count for all_gather). Buffers, request and errors as for the collectives. Several starts of one
- * plan may be in flight. */
+/* Starts the plan. count is what the collective's function takes: where the data are divided by
+ * rank, one piece's (recv_count of hkt_reduce_scatter, send_count of hkt_all_gather). Buffers, request and
+ * errors as for the collectives. Several starts of one plan may be in flight. */
 HKT_API hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t count,
                                   hkt_request** request);
 

@@ -258,8 +258,7 @@ TEST_CASE("a plan that is kept is the one that would be made for the choice, wha
         const auto comm = Communicator::create(engine::resolve({}));
         const auto check = [&](const PlanChoice& choice, std::uint64_t count) {
             const auto plan = comm->cached_plan(choice, count);
-            const bool by_rank = choice.collective == Collective::reduce_scatter ||
-                                 choice.collective == Collective::all_gather;
+            const bool by_rank = contract_of(choice.collective).is_by_rank();
             dsl::PlanRequest request{
                 choice.collective, choice.schedule.value_or(""), comm->topology(), {HOCKET_SCHEDULES_DIR}, 3,
                 choice.root};
