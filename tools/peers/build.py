@@ -8,7 +8,11 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SOURCES = os.path.join(ROOT, "tools", "peers")
 DRIVERS = os.path.join(ROOT, "build", "peers")
-HEADERS = [os.path.join(SOURCES, "driver.hpp"), os.path.join(ROOT, "capi", "hocket.h")]
+HEADERS = [
+    os.path.join(SOURCES, "driver.hpp"),
+    os.path.join(ROOT, "capi", "hocket.h"),
+    os.path.join(ROOT, "dsl", "collective.hpp"),
+]
 PACKAGES = [
     "g++",
     "openmpi-bin",
@@ -19,7 +23,7 @@ PACKAGES = [
     "python3-matplotlib",
     "iproute2",
 ]
-FLAGS = ["-std=c++20", "-O3", "-march=native"]
+FLAGS = ["-std=c++20", "-O3", "-march=native", "-I", ROOT]
 
 
 class BuildError(Exception):
@@ -95,7 +99,7 @@ def build_drivers(hocket_build):
     compile_driver("gloo", "gloo.cpp", ["g++", "-lgloo", "-lpthread"])
     compile_driver("roofline", "roofline.cpp", ["g++"])
     compile_driver(
-        "hocket", "hocket_driver.cpp", ["g++", "-I", ROOT, "-L", os.path.join(hocket_build, "capi"), "-lhocket"]
+        "hocket", "hocket_driver.cpp", ["g++", "-L", os.path.join(hocket_build, "capi"), "-lhocket"]
     )
 
 

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from jobs import Job, JobError
+from libraries import DIVIDED
 
 PAGE = 4096
 MOST_ROUNDS, FEWEST_ROUNDS = 6, 3
@@ -18,7 +19,7 @@ MOST_FAILURES = 3
 
 def counts(collective, size, ranks):
     """Elements that the collective's call takes for an array of size bytes, rounded up."""
-    if collective in ("reduce_scatter", "all_gather"):
+    if collective in DIVIDED:
         return -(-size // (4 * ranks))
     return -(-size // 4)
 

@@ -28,16 +28,21 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "dsl/collective.hpp"
 
 namespace peers {
 
-enum class Collective { all_reduce, reduce_scatter, all_gather, broadcast };
+using hocket::dsl::Collective;
+using hocket::dsl::Contract;
+using hocket::dsl::Share;
 
-// What a command asks for. count: elements of the whole array for all_reduce and broadcast, of one rank's
-// part for reduce_scatter and all_gather. Both buffers have room for the whole array. broadcast's root is
-// rank 0, which broadcasts from send (in place); the others receive into recv.
+constexpr int kRoot = 0;
+
+// What a command asks for. count: elements of the whole array; where it is divided by rank, of one rank's
+// part. Both buffers have room for the whole array. broadcast's root broadcasts from send (in place); the
+// others receive into recv.
 struct Call {
     Collective collective;
     std::string algorithm;  // one of algorithms()
@@ -235,31 +240,35 @@ class Driver {
         throw std::runtime_error("nothing is allocated in " + memory);
     }
 
-    static Collective named(std::string_view name) {
-        if (name == "all_reduce") return Collective::all_reduce;
-        if (name == "reduce_scatter") return Collective::reduce_scatter;
-        if (name == "all_gather") return Collective::all_gather;
-        if (name == "broadcast") return Collective::broadcast;
-        throw std::runtime_error("unknown collective: " + std::string(name));
+    static Collective named(const std::string& name) {
+        for (const Collective collective : hocket::dsl::all_collectives)
+            if (name_of(collective) == name) return collective;
+        throw std::runtime_error("unknown collective: " + name);
+    }
+
+    Share received(const Call& call) const {
+        return contract_of(call.collective).output.of(place_.rank == kRoot);
     }
 
     std::size_t result_count(const Call& call) const {
-        return call.collective == Collective::all_gather ? call.count * place_.ranks : call.count;
+        if (received(call) == Share::none) return 0;
+        const bool is_all_parts = received(call) == Share::whole && contract_of(call.collective).is_by_rank();
+        return is_all_parts ? call.count * place_.ranks : call.count;
     }
 
     std::int64_t count_wrong(const Call& call) const {
-        if (call.collective == Collective::broadcast && place_.rank == 0) return 0;
+        if (call.collective == Collective::broadcast && place_.rank == kRoot) return 0;
         std::int64_t wrong = 0;
         for (std::size_t i = 0; i < result_count(call); ++i) wrong += call.recv[i] != expected(call, i);
         return wrong;
     }
 
     float expected(const Call& call, std::size_t i) const {
-        if (call.collective == Collective::broadcast) return input(0, i);
-        if (call.collective == Collective::all_gather)
-            return input(static_cast<int>(i / call.count), i % call.count);
-        const std::size_t at =
-            call.collective == Collective::reduce_scatter ? place_.rank * call.count + i : i;
+        const Contract contract = contract_of(call.collective);
+        const std::size_t at = received(call) == Share::own ? place_.rank * call.count + i : i;
+        if (!contract.combines)
+            return contract.gathers() ? input(static_cast<int>(at / call.count), at % call.count)
+                                      : input(kRoot, at);
         float sum = 0;
         for (int rank = 0; rank < place_.ranks; ++rank) sum += input(rank, at);
         return sum;

@@ -13,11 +13,14 @@
 #include <gloo/allreduce_ring_chunked.h>
 #include <gloo/broadcast.h>
 #include <gloo/broadcast_one_to_all.h>
+#include <gloo/gather.h>
 #include <gloo/math.h>
+#include <gloo/reduce.h>
 #include <gloo/reduce_scatter.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/rendezvous/prefix_store.h>
+#include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
 
 #include <map>
@@ -52,6 +55,12 @@ class Gloo : public peers::Library {
                 return all_gather(call);
             case Collective::broadcast:
                 return broadcast(call);
+            case Collective::reduce:
+                return reduce(call);
+            case Collective::gather:
+                return gather(call);
+            case Collective::scatter:
+                return scatter(call);
         }
         throw std::runtime_error("unknown collective");
     }
@@ -78,6 +87,10 @@ class Gloo : public peers::Library {
         return [algorithm] { algorithm->run(); };
     }
 
+    static void sum(void* out, const void* a, const void* b, std::size_t elements) {
+        gloo::sum<float>(out, a, b, elements);
+    }
+
     std::function<void()> all_reduce(const Call& call) {
         const int count = static_cast<int>(call.count);
         if (call.algorithm == "halving_doubling" || call.algorithm == "ring_chunked")
@@ -92,9 +105,7 @@ class Gloo : public peers::Library {
                                                         : Options::Algorithm::RING);
         options->setInput(const_cast<float*>(call.send), call.count);
         options->setOutput(call.recv, call.count);
-        options->setReduceFunction([](void* out, const void* a, const void* b, std::size_t elements) {
-            gloo::sum<float>(out, a, b, elements);
-        });
+        options->setReduceFunction(sum);
         return [options] { gloo::allreduce(*options); };
     }
 
@@ -119,13 +130,41 @@ class Gloo : public peers::Library {
     }
 
     std::function<void()> broadcast(const Call& call) {
-        float* buffer = place_.rank == 0 ? const_cast<float*>(call.send) : call.recv;
+        float* buffer = place_.rank == peers::kRoot ? const_cast<float*>(call.send) : call.recv;
         if (call.algorithm == "one_to_all")
             return in_place<gloo::BroadcastOneToAll<float>>(call, buffer, call.count);
         auto options = std::make_shared<gloo::BroadcastOptions>(context(call.algorithm));
         options->setOutput(buffer, call.count);
-        options->setRoot(0);
+        options->setRoot(peers::kRoot);
         return [options] { gloo::broadcast(*options); };
+    }
+
+    std::function<void()> reduce(const Call& call) {
+        auto options = std::make_shared<gloo::ReduceOptions>(context(call.algorithm));
+        options->setInput(const_cast<float*>(call.send), call.count);
+        options->setOutput(call.recv, call.count);  // all ranks work in theirs
+        options->setRoot(peers::kRoot);
+        options->setReduceFunction(sum);
+        return [options] { gloo::reduce(*options); };
+    }
+
+    std::function<void()> gather(const Call& call) {
+        auto options = std::make_shared<gloo::GatherOptions>(context(call.algorithm));
+        options->setInput(const_cast<float*>(call.send), call.count);
+        if (place_.rank == peers::kRoot) options->setOutput(call.recv, call.count * place_.ranks);
+        options->setRoot(peers::kRoot);
+        return [options] { gloo::gather(*options); };
+    }
+
+    std::function<void()> scatter(const Call& call) {
+        auto options = std::make_shared<gloo::ScatterOptions>(context(call.algorithm));
+        std::vector<float*> parts;
+        for (int rank = 0; rank < place_.ranks; ++rank)
+            parts.push_back(const_cast<float*>(call.send) + rank * call.count);
+        if (place_.rank == peers::kRoot) options->setInputs(parts, call.count);
+        options->setOutput(call.recv, call.count);
+        options->setRoot(peers::kRoot);
+        return [options] { gloo::scatter(*options); };
     }
 
     peers::Place place_{};

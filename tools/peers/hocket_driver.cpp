@@ -41,12 +41,28 @@ class Hocket : public peers::Library {
                 return [=, this] {
                     check(hkt_all_gather(call.send, call.recv, call.count, HKT_FLOAT32, comm_, nullptr));
                 };
+            case Collective::reduce:
+                return [=, this] {
+                    check(hkt_reduce(call.send, call.recv, call.count, HKT_FLOAT32, HKT_SUM, peers::kRoot,
+                                     comm_, nullptr));
+                };
+            case Collective::gather:
+                return [=, this] {
+                    check(hkt_gather(call.send, call.recv, call.count, HKT_FLOAT32, peers::kRoot, comm_,
+                                     nullptr));
+                };
+            case Collective::scatter:
+                return [=, this] {
+                    check(hkt_scatter(call.send, call.recv, call.count, HKT_FLOAT32, peers::kRoot, comm_,
+                                      nullptr));
+                };
             case Collective::broadcast:
                 break;
         }
-        float* buffer = hkt_comm_rank(comm_) == 0 ? const_cast<float*>(call.send) : call.recv;
-        return
-            [=, this] { check(hkt_broadcast(buffer, buffer, call.count, HKT_FLOAT32, 0, comm_, nullptr)); };
+        float* buffer = hkt_comm_rank(comm_) == peers::kRoot ? const_cast<float*>(call.send) : call.recv;
+        return [=, this] {
+            check(hkt_broadcast(buffer, buffer, call.count, HKT_FLOAT32, peers::kRoot, comm_, nullptr));
+        };
     }
 
   private:

@@ -7,7 +7,9 @@ rank, or a launcher that starts them all. arguments: what to give each rank's dr
 import os
 from dataclasses import dataclass, field
 
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter")
+# Those whose call takes the count of one rank's part.
+DIVIDED = ("reduce_scatter", "all_gather", "gather", "scatter")
 
 # A library's algorithms for each collective, by the names that its driver knows, with the most bytes for which
 # they are tried (None: any). The fastest one counts. "-" is the library's own choice.
@@ -17,6 +19,9 @@ GLOO = {
     "reduce_scatter": {"halving_doubling": None},
     "all_gather": {"ring": None, "ring_blocking": None},
     "broadcast": {"tree": None, "one_to_all": None},
+    "reduce": {"ring": None},
+    "gather": {"direct": None},
+    "scatter": {"direct": None},
 }
 ROOFLINE = {collective: {"slots": 16 << 10, "pass": None, "stream": None} for collective in COLLECTIVES}
 

@@ -53,11 +53,26 @@ class Mpi : public peers::Library {
                     check(MPI_Allgather(call.send, count, MPI_FLOAT, call.recv, count, MPI_FLOAT,
                                         MPI_COMM_WORLD));
                 };
+            case Collective::reduce:
+                return [=] {
+                    check(MPI_Reduce(call.send, call.recv, count, MPI_FLOAT, MPI_SUM, peers::kRoot,
+                                     MPI_COMM_WORLD));
+                };
+            case Collective::gather:
+                return [=] {
+                    check(MPI_Gather(call.send, count, MPI_FLOAT, call.recv, count, MPI_FLOAT, peers::kRoot,
+                                     MPI_COMM_WORLD));
+                };
+            case Collective::scatter:
+                return [=] {
+                    check(MPI_Scatter(call.send, count, MPI_FLOAT, call.recv, count, MPI_FLOAT, peers::kRoot,
+                                      MPI_COMM_WORLD));
+                };
             case Collective::broadcast:
                 break;
         }
-        float* buffer = rank_ == 0 ? const_cast<float*>(call.send) : call.recv;
-        return [=] { check(MPI_Bcast(buffer, count, MPI_FLOAT, 0, MPI_COMM_WORLD)); };
+        float* buffer = rank_ == peers::kRoot ? const_cast<float*>(call.send) : call.recv;
+        return [=] { check(MPI_Bcast(buffer, count, MPI_FLOAT, peers::kRoot, MPI_COMM_WORLD)); };
     }
 
   private:

@@ -11,7 +11,7 @@
 #endif
 
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 #include "driver.hpp"
 
@@ -20,6 +20,8 @@ namespace {
 using peers::Buffers;
 using peers::Call;
 using peers::Collective;
+using peers::Contract;
+using peers::Share;
 
 constexpr int kMostRanks = 32;
 constexpr std::size_t kSlotFloats = 16 * 1024;
@@ -190,33 +192,24 @@ class Roofline : public peers::Library {
     }
 
     std::function<void()> in_one_pass(const Call& call, bool streaming) {
+        const Contract contract = contract_of(call.collective);
+        // Of all the data, what this rank moves.
+        const auto [begin, count] =
+            contract.is_by_rank() ? std::pair(place_.rank * call.count, call.count) : share(call.count);
         Sources sources;
         Targets targets;
-        std::size_t count = call.count;
-        if (call.collective == Collective::all_reduce) {
-            std::size_t begin;
-            std::tie(begin, count) = share(call.count);
-            for (int rank = 0; rank < place_.ranks; ++rank) {
-                sources.push_back(send_of(rank) + begin);
-                targets.push_back(recv_of(rank) + begin);
-            }
-        } else if (call.collective == Collective::reduce_scatter) {
-            for (int rank = 0; rank < place_.ranks; ++rank)
-                sources.push_back(send_of(rank) + place_.rank * count);
-            targets.push_back(call.recv);
-        } else if (call.collective == Collective::all_gather) {
-            sources.push_back(call.send);
-            for (int rank = 0; rank < place_.ranks; ++rank)
-                targets.push_back(recv_of(rank) + place_.rank * count);
-        } else {
-            std::size_t begin;
-            std::tie(begin, count) = share(call.count);
-            sources.push_back(send_of(0) + begin);
-            for (int rank = 1; rank < place_.ranks; ++rank) targets.push_back(recv_of(rank) + begin);
+        for (int rank = 0; rank < place_.ranks; ++rank) {
+            const bool is_root = rank == peers::kRoot, is_mine = rank == place_.rank;
+            const bool gives = contract.combines || (contract.gathers() ? is_mine : is_root);
+            if (gives) sources.push_back(send_of(rank) + (contract.gathers() ? 0 : begin));
+            const Share result = contract.output.of(is_root);
+            const bool has_it = call.collective == Collective::broadcast && is_root;
+            if (result == Share::whole && !has_it) targets.push_back(recv_of(rank) + begin);
+            if (result == Share::own && is_mine) targets.push_back(recv_of(rank));
         }
-        // Short parts of an all_gather start in the middle of a vector.
+        // Short parts of what is gathered start in the middle of a vector.
         const bool aligned = reinterpret_cast<std::uintptr_t>(targets[0]) % kVectorBytes == 0;
-        return [this, sources, targets, count, streaming = streaming && aligned] {
+        return [this, sources, targets, count = count, streaming = streaming && aligned] {
             meet();
             streaming ? sum_into<true>(sources, targets, count) : sum_into<false>(sources, targets, count);
             meet();
@@ -239,10 +232,12 @@ class Roofline : public peers::Library {
     }
 
     std::function<void()> through_slots(const Call& call) {
-        const bool scatters = call.collective == Collective::reduce_scatter;
+        const Contract contract = contract_of(call.collective);
+        const bool scatters = contract.scatters();
         if (call.count * (scatters ? place_.ranks : 1) > kSlotFloats)
             throw std::runtime_error("too much for a slot");
-        if (call.collective == Collective::broadcast) return [this, call] { broadcast_through_slots(call); };
+        if (contract.spreads()) return [this, call, scatters] { from_root_through_slots(call, scatters); };
+        if (contract.concentrates()) return [this, call] { to_root_through_slots(call); };
         return
             [this, call, sources = Sources(place_.ranks), targets = Targets{call.recv}, scatters]() mutable {
                 // No rank can be two operations ahead: to end one it needs all the others' slots of that one.
@@ -258,16 +253,43 @@ class Roofline : public peers::Library {
             };
     }
 
-    void broadcast_through_slots(const Call& call) {
+    // Nobody waits for the readers at the end, so a slot may still be in use when it is needed again.
+    void await_reader(int rank) {
+        if (sequence_ > 2) wait_for(rank, sequence_ - 2);
+    }
+
+    void from_root_through_slots(const Call& call, bool scatters) {
         ++sequence_;
-        if (place_.rank == 0) {
-            // Nobody waits for the readers at the end, so a slot may still be in use when it is needed again.
-            for (int rank = 1; rank < place_.ranks && sequence_ > 2; ++rank) wait_for(rank, sequence_ - 2);
+        const std::size_t begin = scatters ? place_.rank * call.count : 0;
+        if (place_.rank == peers::kRoot) {
+            for (int rank = 0; rank < place_.ranks; ++rank) await_reader(rank);
+            publish(call.send, call.count * (scatters ? place_.ranks : 1));
+            if (scatters) std::memcpy(call.recv, call.send + begin, call.count * sizeof(float));
+            return;
+        }
+        wait_for(peers::kRoot, sequence_);
+        std::memcpy(call.recv, slot(peers::kRoot).data + begin, call.count * sizeof(float));
+        publish(call.recv, 0);
+    }
+
+    void to_root_through_slots(const Call& call) {
+        ++sequence_;
+        if (place_.rank != peers::kRoot) {
+            await_reader(peers::kRoot);
             return publish(call.send, call.count);
         }
-        wait_for(0, sequence_);
-        std::memcpy(call.recv, slot(0).data, call.count * sizeof(float));
-        publish(call.recv, 0);
+        const bool combines = contract_of(call.collective).combines;
+        parts_.assign(place_.ranks, call.send);
+        for (int rank = 0; rank < place_.ranks; ++rank) {
+            if (rank != place_.rank) {
+                wait_for(rank, sequence_);
+                parts_[rank] = slot(rank).data;
+            }
+            if (!combines)
+                std::memcpy(call.recv + rank * call.count, parts_[rank], call.count * sizeof(float));
+        }
+        if (combines) sum_into<false>(parts_, {call.recv}, call.count);
+        publish(call.send, 0);
     }
 
     peers::Place place_{};
@@ -276,6 +298,7 @@ class Roofline : public peers::Library {
     std::size_t bytes_ = 0;
     std::uint64_t meetings_ = 0;
     std::uint64_t sequence_ = 0;
+    Sources parts_;  // of the operation under way
 };
 
 }  // namespace
