@@ -129,6 +129,21 @@ TEST_CASE("headers name a root where the collective has one") {
     }
 }
 
+TEST_CASE("collectives' names name buffers, parameters, algorithms and variables, too") {
+    CHECK(
+        check_error("algorithm gather reduce(scatter, broadcast) over all_gather {\n"
+                    "    each reduce in all_gather where reduce != broadcast  scatter : reduce +> broadcast\n"
+                    "}\n"
+                    "schedule s all_reduce(gather; reduce = gather, scatter = 1) {\n"
+                    "    reduce gather over l0 to scatter using reduce\n"
+                    "    all_reduce gather over l1\n"
+                    "    broadcast gather over l0 from scatter\n"
+                    "    let all_reduce = gather.part(0 of 2)\n"
+                    "    all_reduce : 0 -> 1  all_reduce[0] : 0 -> 2\n"
+                    "}\n",
+                    Collective::all_reduce, "2x3") == "");
+}
+
 TEST_CASE("statements name the root that the collective's data come from, or go to") {
     const auto schedule = [](const std::string& body) {
         return check_error("schedule s all_reduce(x) {" + body + "}", Collective::all_reduce, "2x3");
