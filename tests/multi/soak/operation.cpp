@@ -148,7 +148,7 @@ std::string Placed::fault() const {
     }
     if (const auto fault = from_.fault("send"); !fault.empty()) return fault;
     if (const auto fault = to_.fault("recv"); !fault.empty()) return fault;
-    const std::size_t element = bench::element_size(layout.type);
+    const std::size_t element = hkt_type_size(layout.type);
     const bench::Range used = in_place_ ? layout.used_in_place() : bench::Range{0, layout.recv_count()};
     if (to_.is_overwritten_outside({used.begin * element, used.end * element}))
         return "the recv buffer was overwritten beside the result";
