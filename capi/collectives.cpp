@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "capi/growth.hpp"
 #include "capi/handles.hpp"
@@ -23,41 +24,42 @@ std::string not_aligned(const char* buffer, DataType type) {
 }
 
 // Null, or overlapping in a way that would give wrong results without a word.
-void check_buffers(const engine::Plan& plan, const void* send, const void* recv, std::uint64_t count) {
-    const std::uint64_t part = count * element_size(plan.type());
-    const std::uint64_t whole = plan.elements_of_x(count) * element_size(plan.type());
-    if (whole == 0) return;
+void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
+                   const engine::Extent& extent) {
     const dsl::RankProgram& program = plan.program();
-    const bool reads_send = program.input() != dsl::Share::none,
-               writes_recv = program.output() != dsl::Share::none;
-    const auto aligned = [&](const void* buffer) {
-        return (reinterpret_cast<std::uintptr_t>(buffer) & (element_size(plan.type()) - 1)) == 0;
+    const std::uint64_t element = element_size(plan.type()), all = plan.elements_of_x(extent.count);
+    const Layout layout = extent.uneven ? *extent.uneven : Layout(all);
+    const auto bytes_of = [&](dsl::Share share) {
+        if (share == dsl::Share::none) return std::uint64_t{0};
+        return element * (share == dsl::Share::own ? layout.piece_count(program.rank, program.ranks) : all);
     };
-    if (writes_recv && recv == nullptr) capi::refuse("recv is null, but the count is not 0");
-    if (writes_recv && !aligned(recv)) capi::refuse(not_aligned("recv", plan.type()));
-    if (!reads_send) return;
-    if (send == nullptr) capi::refuse("send is null, but the count is not 0");
-    if (!aligned(send)) capi::refuse(not_aligned("send", plan.type()));
+    const auto check = [&](const char* name, const void* buffer) {
+        if (buffer == nullptr) capi::refuse(fmt::format("{} is null, but the count is not 0", name));
+        if ((reinterpret_cast<std::uintptr_t>(buffer) & (element - 1)) != 0)
+            capi::refuse(not_aligned(name, plan.type()));
+    };
+    const std::uint64_t sent = bytes_of(program.input()), received = bytes_of(program.output());
+    if (received > 0) check("recv", recv);
+    if (sent > 0) check("send", send);
+    if (sent == 0 || received == 0) return;
 
-    if (!writes_recv) return;
     // In place is where each element of x has one address, in send and in recv.
     const auto from = reinterpret_cast<std::uintptr_t>(send), to = reinterpret_cast<std::uintptr_t>(recv);
     const auto skipped = [&](dsl::Share share) {  // of x, before the buffer begins
-        return share == dsl::Share::own ? static_cast<std::uint64_t>(program.rank) * part : 0;
+        return share == dsl::Share::own ? element * layout.piece_begin(program.rank, program.ranks) : 0;
     };
-    const auto bytes_of = [&](dsl::Share share) { return share == dsl::Share::own ? part : whole; };
     const bool in_place = from - skipped(program.input()) == to - skipped(program.output());
-    if (!in_place && from < to + bytes_of(program.output()) && to < from + bytes_of(program.input()))
+    if (!in_place && from < to + received && to < from + sent)
         capi::refuse("send and recv overlap, but not as in place (hocket.h says where they must point then)");
 }
 
 hkt_status start(hkt_comm* comm, const std::shared_ptr<engine::Plan>& plan, const void* send, void* recv,
-                 std::size_t count, hkt_request** request) {
-    check_buffers(*plan, send, recv, count);
+                 const engine::Extent& extent, hkt_request** request) {
+    check_buffers(*plan, send, recv, extent);
     if (request == nullptr) {
-        comm->engine->run(plan, send, recv, count);
+        comm->engine->run(plan, send, recv, extent);
     } else {
-        engine::Execution& execution = comm->engine->start(plan, send, recv, count);
+        engine::Execution& execution = comm->engine->start(plan, send, recv, extent);
         execution.user = comm;
         *request = capi::handle(execution);
     }
@@ -68,6 +70,18 @@ hkt_status start(hkt_comm* comm, const engine::PlanChoice& choice, const void* s
                  std::size_t count, hkt_request** request) {
     if (request != nullptr) *request = nullptr;
     return start(comm, comm->engine->cached_plan(choice, count), send, recv, count, request);
+}
+
+// Of pieces that are not alike; counts: of all ranks.
+hkt_status start_uneven(hkt_comm* comm, engine::PlanChoice choice, const void* send, void* recv,
+                        const std::size_t* counts, hkt_request** request) {
+    if (request != nullptr) *request = nullptr;
+    if (counts == nullptr) capi::refuse("counts is null; it must point to one count for each rank");
+    const std::vector<std::uint64_t> pieces(counts, counts + comm->engine->size());
+    const Layout layout(pieces);
+    choice.is_uneven = true;
+    return start(comm, comm->engine->cached_plan(choice, layout), send, recv, engine::Extent(layout),
+                 request);
 }
 
 }  // namespace
@@ -148,6 +162,46 @@ hkt_status hkt_all_to_all(const void* send, void* recv, size_t count, hkt_type t
         check_comm(comm, "hkt_all_to_all");
         return start(comm, {.collective = Collective::all_to_all, .type = capi::type_of(type)}, send, recv,
                      count, request);
+    });
+}
+
+hkt_status hkt_all_gather_v(const void* send, void* recv, const size_t* counts, hkt_type type, hkt_comm* comm,
+                            hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_all_gather_v");
+        return start_uneven(comm, {.collective = Collective::all_gather, .type = capi::type_of(type)}, send,
+                            recv, counts, request);
+    });
+}
+
+hkt_status hkt_reduce_scatter_v(const void* send, void* recv, const size_t* counts, hkt_type type, hkt_op op,
+                                hkt_comm* comm, hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_reduce_scatter_v");
+        const DataType row = capi::type_of(type);
+        return start_uneven(
+            comm, {.collective = Collective::reduce_scatter, .type = row, .op = capi::op_of(op, row)}, send,
+            recv, counts, request);
+    });
+}
+
+hkt_status hkt_gather_v(const void* send, void* recv, const size_t* counts, hkt_type type, int32_t root,
+                        hkt_comm* comm, hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_gather_v");
+        return start_uneven(comm,
+                            {.collective = Collective::gather, .type = capi::type_of(type), .root = root},
+                            send, recv, counts, request);
+    });
+}
+
+hkt_status hkt_scatter_v(const void* send, void* recv, const size_t* counts, hkt_type type, int32_t root,
+                         hkt_comm* comm, hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_scatter_v");
+        return start_uneven(comm,
+                            {.collective = Collective::scatter, .type = capi::type_of(type), .root = root},
+                            send, recv, counts, request);
     });
 }
 

@@ -315,6 +315,20 @@ HKT_API hkt_status hkt_scatter(const void* send, void* recv, size_t recv_count, 
 HKT_API hkt_status hkt_all_to_all(const void* send, void* recv, size_t count, hkt_type type, hkt_comm* comm,
                                   hkt_request** request);
 
+/* The same of pieces that are not alike: rank r's has counts[r] elements, 0 included. counts: one for each
+ * rank, the same on all ranks; read before the function returns. All pieces lie one behind the other, in the
+ * order of the ranks, where they are together: in recv of all_gather_v and of gather_v's root, in send of
+ * reduce_scatter_v and of scatter_v's root. A rank whose buffer has no elements may pass NULL for it. In
+ * place: as without _v, where a rank's own piece lies among all pieces. */
+HKT_API hkt_status hkt_all_gather_v(const void* send, void* recv, const size_t* counts, hkt_type type,
+                                    hkt_comm* comm, hkt_request** request);
+HKT_API hkt_status hkt_reduce_scatter_v(const void* send, void* recv, const size_t* counts, hkt_type type,
+                                        hkt_op op, hkt_comm* comm, hkt_request** request);
+HKT_API hkt_status hkt_gather_v(const void* send, void* recv, const size_t* counts, hkt_type type,
+                                int32_t root, hkt_comm* comm, hkt_request** request);
+HKT_API hkt_status hkt_scatter_v(const void* send, void* recv, const size_t* counts, hkt_type type,
+                                 int32_t root, hkt_comm* comm, hkt_request** request);
+
 /* Returns when every rank has entered it. Always waits. */
 HKT_API hkt_status hkt_barrier(hkt_comm* comm);
 

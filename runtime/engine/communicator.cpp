@@ -283,7 +283,8 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
             sized.plan = plan;
     if (sized.plan) return sized;
     dsl::RankProgram program = in_dsl([&] { return checked->project(rank()); });
-    sized.plan = Plan::make(std::move(program), choice.type, choice.op, executor_of(choice));
+    sized.plan = Plan::make(std::move(program), choice.type, choice.op, executor_of(choice),
+                            {.is_uneven = choice.is_uneven});
     return sized;
 }
 
@@ -315,14 +316,16 @@ ExecutorKind Communicator::executor_of(const PlanChoice& choice) const {
 
 SizedPlans& Communicator::cached_plans(const PlanChoice& choice) {
     const ExecutorKind executor = executor_of(choice);
-    const bool is_usual = choice.root == 0 && !choice.schedule && executor == options_.executor;
+    const bool is_usual =
+        choice.root == 0 && !choice.schedule && executor == options_.executor && !choice.is_uneven;
     auto& usual = usual_plans_[(static_cast<std::size_t>(choice.collective) * types +
                                 static_cast<std::size_t>(choice.type)) *
                                    operators +
                                static_cast<std::size_t>(choice.op)];
     if (is_usual)
         if (SizedPlans* known = usual.load(std::memory_order_acquire)) return *known;
-    const Key key{choice.collective, choice.type, choice.op, choice.root, choice.schedule, executor};
+    const Key key{choice.collective, choice.type, choice.op,       choice.root,
+                  choice.schedule,   executor,    choice.is_uneven};
     const std::lock_guard lock(plans_mutex_);
     std::unique_ptr<SizedPlans>& plans = plans_[key];
     if (!plans) plans = lazy_plans(choice);
@@ -342,8 +345,8 @@ const SizedPlans::Sized& Communicator::plan_for(SizedPlans& plans, dsl::Collecti
 }
 
 Execution& Communicator::start(const std::shared_ptr<Plan>& plan, const void* send, void* recv,
-                               std::uint64_t count) {
-    return progress_->start(plan, count, send, recv);
+                               const Extent& extent) {
+    return progress_->start(plan, extent, send, recv);
 }
 
 // Over the fabric, by an all_reduce of one element: no rank has the result before all have given their part.
@@ -371,7 +374,8 @@ void Communicator::barrier() {
 std::shared_ptr<Plan> Communicator::make_meeting(const std::string& purpose) {
     const auto& plan =
         cached_plan({.type = DataType::int32, .schedule = "", .executor = ExecutorKind::interpreter}, 1);
-    return Plan::make(plan->program(), plan->type(), plan->op(), ExecutorKind::interpreter, purpose);
+    return Plan::make(plan->program(), plan->type(), plan->op(), ExecutorKind::interpreter,
+                      {.purpose = purpose});
 }
 
 }  // namespace hocket::engine

@@ -29,6 +29,7 @@ struct PlanChoice {
     int root = 0;                                        // where the collective has one
     std::optional<std::string> schedule = std::nullopt;  // none: the communicator's
     ExecutorKind executor = ExecutorKind::automatic;     // automatic: the communicator's
+    bool is_uneven = false;                              // for pieces of different counts
 };
 
 // All functions are thread-safe and throw hocket::Error. Executions are handed out as in Progress.
@@ -57,6 +58,13 @@ class Communicator {
         return plan_for(cached_plans(choice), choice.collective, choice.type, count).plan;
     }
 
+    // Of an uneven choice.
+    const std::shared_ptr<Plan>& cached_plan(const PlanChoice& choice, const Layout& pieces) {
+        const std::uint64_t element = element_size(choice.type);
+        return made_for_all(cached_plans(choice), std::min(pieces.count(), UINT64_MAX / element) * element)
+            .plan;
+    }
+
     // The plan among them for `count` as the collective's function takes it, to be started: where it cannot
     // be made, the other ranks are told.
     const SizedPlans::Sized& plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,
@@ -67,9 +75,9 @@ class Communicator {
         return plans.for_bytes(bytes_of_x(collective, type, count));
     }
 
-    Execution& start(const std::shared_ptr<Plan>& plan, const void* send, void* recv, std::uint64_t count);
-    void run(const std::shared_ptr<Plan>& plan, const void* send, void* recv, std::uint64_t count) {
-        progress_->run(plan, count, send, recv);
+    Execution& start(const std::shared_ptr<Plan>& plan, const void* send, void* recv, const Extent& extent);
+    void run(const std::shared_ptr<Plan>& plan, const void* send, void* recv, const Extent& extent) {
+        progress_->run(plan, extent, send, recv);
     }
     bool test(Execution& execution) { return progress_->test(execution); }
     void wait(Execution& execution) { progress_->wait(execution); }
@@ -106,7 +114,7 @@ class Communicator {
     void say_goodbye();
 
     using Key =
-        std::tuple<dsl::Collective, DataType, ReduceOp, int, std::optional<std::string>, ExecutorKind>;
+        std::tuple<dsl::Collective, DataType, ReduceOp, int, std::optional<std::string>, ExecutorKind, bool>;
     static constexpr std::size_t collectives = std::size(dsl::all_collectives), types = std::size(all_types),
                                  operators = std::size(all_ops);
 

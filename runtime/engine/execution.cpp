@@ -27,7 +27,8 @@ std::uint64_t tag_of(std::uint64_t turn, std::uint32_t message) {
 
 Execution::Execution(const Plan& plan) : Request(Type::collective), plan_(&plan) {
     const auto& ops = plan.program().ops;
-    if (SharedRun::suits(plan.program())) {
+    // A SharedRun takes the same stretch of each piece at a time, so that they have to be alike.
+    if (!plan.is_uneven() && SharedRun::suits(plan.program())) {
         shared_ = std::make_unique<SharedRun>(plan);
         return;
     }
@@ -75,7 +76,8 @@ void Execution::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
         shared_->begin(*start.plan, *neighbourhood, start.count, start.send, start.recv, turn(), checksum());
         remaining_ = start.count == 0 ? 0 : 1;
     } else {
-        binding_ = start.plan->bind(start.plan->elements_of_x(start.elements_of(tile)));
+        binding_ = start.plan->bind(
+            start.uneven ? *start.uneven : Layout(start.plan->elements_of_x(start.elements_of(tile))));
         neighbourhood_ = neighbourhood;
         const std::uint64_t skipped = start.begin_of(tile) * element_size(start.plan->type());
         send_ = address(const_cast<std::byte*>(start.send), skipped);
@@ -202,7 +204,7 @@ std::uint64_t Execution::bytes_of_buffer(dsl::AreaId area) const {
         case dsl::Share::none:
             return 0;
         case dsl::Share::own:
-            return whole / static_cast<std::uint64_t>(program.ranks);
+            return binding_->layout.piece_count(program.rank, program.ranks) * element_size(plan_->type());
         case dsl::Share::whole:
             break;
     }

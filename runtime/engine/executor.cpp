@@ -20,9 +20,9 @@ class Interpreter final : public Executor {
           op_(op),
           divisor_(divisor_of(op, static_cast<std::uint32_t>(program.ranks))) {}
 
-    void bind(std::uint64_t count, std::uint64_t* byte_offsets) const override {
+    void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
         for (const dsl::Rational& boundary : program_.boundaries)
-            *byte_offsets++ = boundary.offset(count) * element_size(type_);
+            *byte_offsets++ = layout.offset(boundary) * element_size(type_);
     }
 
     void run(dsl::OpId id, std::byte* const* areas, const std::uint64_t* byte_offsets) const override {
@@ -54,8 +54,8 @@ class Jit final : public Executor {
     Jit(const dsl::RankProgram& program, DataType type, ReduceOp op)
         : compiled_(jit::CompiledProgram::compile(program, type, op)) {}
 
-    void bind(std::uint64_t count, std::uint64_t* byte_offsets) const override {
-        compiled_->bind(count, byte_offsets);
+    void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
+        compiled_->bind(layout, byte_offsets);
     }
     void run(dsl::OpId op, std::byte* const* areas, const std::uint64_t* byte_offsets) const override {
         compiled_->run(op, areas, byte_offsets);

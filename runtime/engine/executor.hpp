@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "dsl/rank_program.hpp"
+#include "runtime/layout.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::engine {
@@ -25,8 +26,8 @@ class Executor {
                                             ReduceOp op);
     virtual ~Executor() = default;
 
-    // byte_offsets[b] = offset of boundary b in x, in bytes, for x of `count` elements. Thread-safe.
-    virtual void bind(std::uint64_t count, std::uint64_t* byte_offsets) const = 0;
+    // byte_offsets[b] = offset of boundary b, in bytes, as x is laid out. Thread-safe.
+    virtual void bind(const Layout& layout, std::uint64_t* byte_offsets) const = 0;
 
     // Carries out a combine or a copy whose region is not empty. areas[a] is the virtual base of area a
     // (see dsl/rank_program.hpp). Thread-safe.

@@ -70,20 +70,22 @@ void check(const dsl::RankProgram& program) {
 }  // namespace
 
 std::shared_ptr<Plan> Plan::make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind,
-                                 std::string purpose) {
+                                 PlanUse use) {
     check(program);
-    return std::shared_ptr<Plan>(new Plan(std::move(program), type, op, kind, std::move(purpose)));
+    return std::shared_ptr<Plan>(new Plan(std::move(program), type, op, kind, std::move(use)));
 }
 
-Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, std::string purpose)
+Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, PlanUse use)
     : program_(std::move(program)),
       type_(type),
       op_(op),
-      parts_(contract_of(program_.collective).is_by_rank() ? static_cast<std::uint64_t>(program_.ranks) : 1),
+      parts_(contract_of(program_.collective).is_by_rank() && !use.is_uneven
+                 ? static_cast<std::uint64_t>(program_.ranks)
+                 : 1),
       most_elements_(most_bytes / element_size(type) / parts_),
-      purpose_(std::move(purpose)),
+      use_(std::move(use)),
       executor_(Executor::create(kind, program_, type, op)),
-      small_run_(SmallRun::of(*this)) {}
+      small_run_(use_.is_uneven ? nullptr : SmallRun::of(*this)) {}
 
 Plan::~Plan() = default;
 
@@ -98,18 +100,21 @@ void Plan::refuse_count(std::uint64_t count) const {
                     name_of(type_), most_elements_, dsl::name_of(program_.collective), program_.ranks));
 }
 
-std::shared_ptr<const Binding> Plan::bind(std::uint64_t count) {
-    const auto known = std::find_if(bindings_.begin(), bindings_.end(),
-                                    [&](const auto& binding) { return binding && binding->count == count; });
+std::shared_ptr<const Binding> Plan::bind(const Layout& layout) {
+    const auto known = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& binding) {
+        return binding && binding->layout == layout;
+    });
     if (known != bindings_.end()) {
         std::rotate(bindings_.begin(), known, known + 1);
         return bindings_.front();
     }
 
     auto binding = std::make_shared<Binding>();
+    const std::uint64_t count = layout.count();
+    binding->layout = layout;
     binding->count = count;
     binding->byte_offsets.resize(program_.boundaries.size());
-    executor_->bind(count, binding->byte_offsets.data());
+    executor_->bind(layout, binding->byte_offsets.data());
     const auto bytes_of = [&](const auto& region) {
         return binding->byte_offsets[region.end] - binding->byte_offsets[region.begin];
     };
@@ -145,12 +150,18 @@ std::shared_ptr<const Binding> Plan::bind(std::uint64_t count) {
     return bindings_.front();
 }
 
-std::uint64_t Plan::identity(std::uint64_t count) {
-    if (last_identity_.count == count) return last_identity_.hash;
+std::uint64_t Plan::identity(const Extent& extent) {
+    const std::uint64_t count = extent.count;
+    if (last_identity_.count == count && !extent.uneven) return last_identity_.hash;
     std::uint64_t hash = mix(program_.fingerprint, static_cast<std::uint64_t>(type_));
     hash = mix(hash, reduces() ? static_cast<std::uint64_t>(op_) : 0);
-    last_identity_ = {count, mix(mix(hash, purpose_.empty() ? 0 : 1), count)};
-    return last_identity_.hash;
+    hash = mix(mix(hash, use_.purpose.empty() ? 0 : 1), count);
+    if (extent.uneven) {
+        for (const std::uint64_t begin : extent.uneven->begins()) hash = mix(hash, begin);
+        return hash;
+    }
+    last_identity_ = {count, hash};
+    return hash;
 }
 
 Execution& Plan::take_execution() {

@@ -4,11 +4,14 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dsl/rank_program.hpp"
 #include "runtime/engine/executor.hpp"
+#include "runtime/layout.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::engine {
@@ -16,8 +19,20 @@ namespace hocket::engine {
 class Execution;
 class SmallRun;
 
-// What a plan works out for one element count, so that a start with the same count works out nothing.
+// How much a start moves.
+struct Extent {
+    // What the collective's function takes: elements of x, or of a rank's piece, all of which are alike.
+    Extent(std::uint64_t given) : count(given) {}
+    // Of a plan whose pieces are uneven.
+    explicit Extent(Layout pieces) : count(pieces.count()), uneven(std::move(pieces)) {}
+
+    std::uint64_t count;           // as given; where pieces are uneven, of x
+    std::optional<Layout> uneven;  // none: alike
+};
+
+// What a plan works out for one layout, so that a start with the same works out nothing.
 struct Binding {
+    Layout layout{0};
     std::uint64_t count = 0;                  // elements of x
     std::vector<std::uint64_t> byte_offsets;  // of each boundary in x
     std::vector<std::uint64_t> slot_offsets;  // where each scratch slot lies in an execution's memory
@@ -29,39 +44,45 @@ struct Binding {
     static constexpr std::uint32_t complete = UINT32_MAX;  // in waits: nothing to do for this count
 };
 
+// What a plan is for, beside its collective.
+struct PlanUse {
+    std::string purpose = "";  // what it is called where its collective is only a means ("barrier")
+    bool is_uneven = false;    // for pieces of different counts
+};
+
 // Not thread-safe (the communicator's gate serialises), but for the const parts: program(), type(), op(),
 // purpose().
 class Plan : public std::enable_shared_from_this<Plan> {
   public:
-    // purpose: what the plan is called where its collective is only a means ("barrier"). Throws hocket::Error
-    // (internal: the program breaks one of its rules; or what the executor throws).
+    // Throws hocket::Error (internal: the program breaks one of its rules; or what the executor throws).
     static std::shared_ptr<Plan> make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind,
-                                      std::string purpose = "");
+                                      PlanUse use = {});
     ~Plan();
 
     const dsl::RankProgram& program() const { return program_; }
     const Executor& executor() const { return *executor_; }
     DataType type() const { return type_; }
     ReduceOp op() const { return op_; }
-    const std::string& purpose() const { return purpose_; }
+    const std::string& purpose() const { return use_.purpose; }
+    bool is_uneven() const { return use_.is_uneven; }
     bool reduces() const;
     // Input and output are two places in the program's buffers: where the caller has them in one, the input
     // must be copied before anything is written.
     bool must_copy_in_place() const { return program_.buffers > 1; }
 
-    // Elements of x when the collective's function is given `count`. Throws hocket::Error
-    // (invalid_argument) for more than 2^47 bytes.
+    // Elements of x when the collective's function is given `count`; of an uneven plan, which is started with
+    // all of x, as many. Throws hocket::Error (invalid_argument) for more than 2^47 bytes.
     std::uint64_t elements_of_x(std::uint64_t count) const {
         if (count > most_elements_) refuse_count(count);
         return count * parts_;
     }
 
-    // For x of `count` elements; the last few are kept.
-    std::shared_ptr<const Binding> bind(std::uint64_t count);
+    // The last few are kept.
+    std::shared_ptr<const Binding> bind(const Layout& layout);
 
     // What all ranks must agree on before they exchange messages: schedule, type, operator, count, and
     // whether there is a purpose (not which: a rank that leaves meets the others' barrier).
-    std::uint64_t identity(std::uint64_t count);
+    std::uint64_t identity(const Extent& extent);
 
     // Null if the program is not for it.
     SmallRun* small_run() const { return small_run_.get(); }
@@ -71,7 +92,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
     void give_back(Execution& execution);
 
   private:
-    Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, std::string purpose);
+    Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, PlanUse use);
 
     [[noreturn]] void refuse_count(std::uint64_t count) const;
 
@@ -79,7 +100,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
     DataType type_;
     ReduceOp op_;
     std::uint64_t parts_, most_elements_;  // x for a count of 1; the largest count
-    std::string purpose_;
+    PlanUse use_;
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<SmallRun> small_run_;
     struct Identity {

@@ -30,11 +30,11 @@ class Progress {
     // The caller gets the execution back to wait() or test() for it. `limit` instead of the communicator's
     // timeout: for a rank that is about to leave, so that other ranks aren't told when it passes. Throws
     // hocket::Error.
-    Execution& start(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send, void* recv,
+    Execution& start(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv,
                      std::optional<std::chrono::milliseconds> limit = std::nullopt);
 
     // start() and wait() in one.
-    void run(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send, void* recv);
+    void run(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv);
 
     // True: ended, and the execution is no longer the caller's. Throws its failure (it is gone then, too).
     bool test(Execution& execution);
@@ -50,8 +50,8 @@ class Progress {
   private:
     using Clock = Execution::Clock;
 
-    bool run_at_once(Plan& plan, std::uint64_t count, const void* send, void* recv);
-    Execution& begin(const std::shared_ptr<Plan>& plan, std::uint64_t count, const void* send, void* recv,
+    bool run_at_once(Plan& plan, const Extent& extent, const void* send, void* recv);
+    Execution& begin(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv,
                      std::optional<std::chrono::milliseconds> limit);
     bool step();  // true if anything moved
     bool advance_all();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "runtime/engine/neighbourhood.hpp"
 #include "runtime/engine/plan.hpp"
@@ -19,7 +20,8 @@ inline constexpr std::size_t window_messages = 256;
 // One start on a communicator: what its tiles have in common. All ranks count alike.
 struct Start {
     Plan* plan = nullptr;
-    std::uint64_t count = 0;  // as given to the collective's function
+    std::uint64_t count = 0;  // as in Extent
+    std::optional<Layout> uneven = std::nullopt;
     const std::byte* send = nullptr;
     std::byte* recv = nullptr;
     std::uint64_t number = 0;    // of all starts

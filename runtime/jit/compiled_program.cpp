@@ -65,9 +65,9 @@ class Program final : public CompiledProgram {
         for (const dsl::Op& operation : program.ops) add(operation, op, operation.completes ? divisor : 1);
     }
 
-    void bind(std::uint64_t count, std::uint64_t* byte_offsets) const override {
+    void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
         for (std::size_t b = 0; b < boundaries_.size(); ++b)
-            byte_offsets[b] = boundaries_[b].offset(count) * element_size(type_);
+            byte_offsets[b] = layout.offset(boundaries_[b]) * element_size(type_);
         for (const Step& step : steps_)
             if (byte_offsets[step.end] - byte_offsets[step.begin] >= step.least_streamed)
                 step.streamed->code();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "dsl/rank_program.hpp"
+#include "runtime/layout.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::jit {
@@ -20,9 +21,10 @@ class CompiledProgram {
                                                     ReduceOp op);
     virtual ~CompiledProgram() = default;
 
-    // byte_offsets[b] = floor(boundaries[b] * count) * element size, for all boundaries of the program.
-    // Compiles what operations of that size need beside what others do; throws like compile(). Thread-safe.
-    virtual void bind(std::uint64_t count, std::uint64_t* byte_offsets) const = 0;
+    // byte_offsets[b] = the layout's offset of boundaries[b] * element size, for all boundaries of the
+    // program. Compiles what operations of that size need beside what others do; throws like compile().
+    // Thread-safe.
+    virtual void bind(const Layout& layout, std::uint64_t* byte_offsets) const = 0;
 
     // Runs operation `op` (a combine or a copy) of the program, for offsets that bind() gave. areas[a] is the
     // virtual base of area a (see rank_program.hpp). Thread-safe.

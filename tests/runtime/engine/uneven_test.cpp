@@ -1,0 +1,174 @@
+// Collectives whose ranks have pieces of different counts.
+#include <cstring>
+#include <numeric>
+
+#include "runtime/engine/communicator.hpp"
+#include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using dsl::Collective;
+using dsl::Share;
+using engine::Communicator;
+using engine::ExecutorKind;
+using engine::Extent;
+using engine::PlanChoice;
+using test::expect;
+using test::run_ranks;
+
+namespace {
+
+using Values = std::vector<std::int64_t>;
+using Counts = std::vector<std::uint64_t>;
+
+std::int64_t value(int rank, std::uint64_t i) {
+    return static_cast<std::int64_t>(i * 2654435761u % 100'003) * (rank + 3);
+}
+
+// Element i of x, where it must be right on this rank.
+std::int64_t expected(const PlanChoice& choice, const Layout& layout, int ranks, std::uint64_t i) {
+    const dsl::Contract contract = contract_of(choice.collective);
+    if (contract.combines()) {
+        std::int64_t sum = 0;
+        for (int rank = 0; rank < ranks; ++rank) sum += value(rank, i);
+        return sum;
+    }
+    if (contract.spreads()) return value(choice.root, i);
+    int owner = 0;
+    while (i >= layout.piece_begin(owner + 1, ranks)) ++owner;
+    return value(owner, i);
+}
+
+// A part of x.
+struct Part {
+    std::uint64_t begin, count;
+
+    Part(Share share, const Layout& layout, int rank, int ranks)
+        : begin(share == Share::own ? layout.piece_begin(rank, ranks) : 0),
+          count(share == Share::none  ? 0
+                : share == Share::own ? layout.piece_count(rank, ranks)
+                                      : layout.count()) {}
+};
+
+constexpr std::int64_t untouched = -77;
+
+void check(Communicator& comm, PlanChoice choice, const Counts& counts, bool in_place, bool in_window) {
+    const Layout layout{std::span(counts)};
+    choice.type = DataType::int64;
+    choice.is_uneven = true;
+    const dsl::Contract contract = contract_of(choice.collective);
+    const bool is_root = comm.rank() == choice.root;
+    const Part sent(contract.input.of(is_root), layout, comm.rank(), comm.size()),
+        received(contract.output.of(is_root), layout, comm.rank(), comm.size());
+    const std::string what = fmt::format("{} by '{}', {} elements, {}in place, {} window", contract.name,
+                                         choice.schedule.value_or("-"), layout.count(),
+                                         in_place ? "" : "not ", in_window ? "in the" : "in no");
+
+    Values memory(2 * layout.count() + 2, untouched);
+    std::int64_t* block = memory.data();
+    if (in_window) {
+        block = static_cast<std::int64_t*>(comm.window().allocate(memory.size() * sizeof *block));
+        std::fill_n(block, memory.size(), untouched);
+    }
+    std::int64_t *send = block + sent.begin,
+                 *recv = block + received.begin + (in_place ? 0 : layout.count() + 1);
+    for (std::uint64_t i = 0; i < sent.count; ++i) send[i] = value(comm.rank(), sent.begin + i);
+    const auto plan = comm.cached_plan(choice, layout);
+    comm.run(plan, send, recv, Extent(layout));
+    for (std::uint64_t i = 0; i < received.count; ++i)
+        expect(recv[i] == expected(choice, layout, comm.size(), received.begin + i),
+               fmt::format("{}: element {} is wrong", what, i));
+    if (!in_place) {
+        for (std::uint64_t i = 0; i < sent.count; ++i)
+            expect(send[i] == value(comm.rank(), sent.begin + i), what + ": the input was written to");
+        expect(recv[received.count] == untouched && recv[-1] == untouched,
+               what + ": written beside the output");
+    }
+    if (in_window) comm.window().release(block);
+}
+
+const std::vector<std::pair<Collective, std::vector<const char*>>> schedules{
+    {Collective::all_gather, {"", "ring", "direct", "default"}},
+    {Collective::reduce_scatter, {"", "ring", "direct", "default"}},
+    {Collective::gather, {"", "binomial", "direct", "default"}},
+    {Collective::scatter, {"", "binomial", "direct", "default"}}};
+
+// Some ranks have nothing, one has most, all have nothing.
+std::vector<Counts> counts_for(int ranks) {
+    std::vector<Counts> all(5, Counts(static_cast<std::size_t>(ranks), 0));
+    for (std::size_t rank = 0; rank < all[0].size(); ++rank) {
+        all[0][rank] = rank % 3 == 1 ? 0 : 5 * rank + 1;
+        all[1][rank] = rank == 1 ? 70'001 : rank;
+        all[2][rank] = 1000 - rank;
+        all[3][rank] = rank + 1 == all[0].size() ? 1 : 0;
+    }
+    return all;
+}
+
+void check_all(Communicator& comm) {
+    for (const Counts& counts : counts_for(comm.size()))
+        for (const auto& [collective, names] : schedules)
+            for (const char* name : names)
+                for (unsigned manner = 0; manner < 8; ++manner) {
+                    const int root =
+                        contract_of(collective).has_root() ? static_cast<int>(manner) % comm.size() : 0;
+                    check(
+                        comm,
+                        {.collective = collective,
+                         .root = root,
+                         .schedule = name,
+                         .executor = (manner & 4) != 0 ? ExecutorKind::interpreter : ExecutorKind::automatic},
+                        counts, (manner & 1) != 0, (manner & 2) != 0);
+                }
+}
+
+}  // namespace
+
+TEST_CASE("a layout of uneven pieces has a place for every boundary") {
+    const Counts counts{3, 0, 10};
+    const Layout layout{std::span(counts)};
+    CHECK(layout.count() == 13);
+    CHECK(layout.offset({0, 1}) == 0);
+    CHECK(layout.offset({1, 6}) == 1);  // half of 3, rounded down
+    CHECK(layout.offset({1, 3}) == 3);
+    CHECK(layout.offset({1, 2}) == 3);
+    CHECK(layout.offset({2, 3}) == 3);
+    CHECK(layout.offset({5, 6}) == 8);
+    CHECK(layout.offset({1, 1}) == 13);
+    CHECK(layout.piece_count(2, 3) == 10);
+    CHECK(Layout{std::span(counts)} == layout);
+    CHECK_FALSE(Layout(13) == layout);
+    const Counts huge{UINT64_MAX, 1};
+    CHECK_THROWS_WITH(Layout{std::span(huge)}, Catch::Contains("more than 2^64 - 1"));
+}
+
+TEST_CASE("pieces of different counts are right in memory, by messages and by both") {
+    for (const std::string hosts : {"a", "aaa", "aaaa", "abc", "aabb", "aabab"}) {
+        const auto outcomes = run_ranks({static_cast<int>(hosts.size()), {}, 120}, [&](int rank) {
+            setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
+            const auto comm = Communicator::create(engine::resolve({}));
+            check_all(*comm);
+        });
+        INFO(hosts);
+        CHECK(test::problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("ranks that give other counts are told so") {
+    for (const char* hosts : {"aa", "ab"}) {
+        const auto outcomes = run_ranks({2, {{"HOCKET_TIMEOUT_MS", "20000"}}, 60}, [&](int rank) {
+            setenv("HOCKET_HOST_ID", std::string(1, hosts[rank]).c_str(), 1);
+            const auto comm = Communicator::create(engine::resolve({}));
+            std::string told;
+            try {
+                check(*comm, {.collective = Collective::all_gather}, rank == 0 ? Counts{3, 4} : Counts{4, 3},
+                      false, false);
+            } catch (const Error& error) {
+                told = error.status() == Status::mismatch ? "mismatch" : error.what();
+            }
+            expect(told == "mismatch", "told: " + told);
+        });
+        INFO(hosts);
+        CHECK(test::problems(outcomes) == "");
+    }
+}
