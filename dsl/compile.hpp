@@ -89,6 +89,9 @@ void check_topology(const std::string& topology, const std::vector<std::string>&
 Topology find_topology(Library& library, const std::string& text, Rank ranks);
 Runnable find_runnable(Library& library, const std::string& text, Collective collective);
 
+// "x[1/3, 2/3)"; of what has become of x by one exchange: "x'[1/3, 2/3)".
+std::string region_text(const RankProgram& program, BoundaryId begin, BoundaryId end);
+
 // One line an operation: "  7  combine x[1/3, 2/3) of output with 2 messages   schedules/direct.sched:4".
 std::string explain(const RankProgram& program);
 

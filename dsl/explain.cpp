@@ -12,16 +12,20 @@ std::string area_text(const RankProgram& program, AreaId area) {
     if (area < program.first_scratch())
         return fmt::format("{} of {}", area_text(program, area % areas_of_a_rank),
                            program.neighbours[area / areas_of_a_rank - 1]);
-    if (area >= program.first_shifted()) {
-        const ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
-        return fmt::format("{} from {} on", area_text(program, shifted.of),
-                           program.boundaries[shifted.from].text());
-    }
     const OpId slot = area - program.first_scratch();
     for (const Op& op : program.ops)
         if (op.kind == Op::Kind::receive && op.area == area)
             return fmt::format("message {} from {}", op.message, op.peer);
     return fmt::format("scratch {}", slot);
+}
+
+// An area that is read at another place than is written to names that place.
+std::string operand_text(const RankProgram& program, const Op& op, AreaId area) {
+    if (area < program.first_shifted()) return area_text(program, area);
+    const ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
+    const BoundaryId from = shifted.from + (op.begin - shifted.at);
+    return fmt::format("{} of {}", region_text(program, from, from + (op.end - op.begin)),
+                       area_text(program, shifted.of));
 }
 
 std::string targets_text(const RankProgram& program, const Op& op) {
@@ -31,8 +35,7 @@ std::string targets_text(const RankProgram& program, const Op& op) {
 }
 
 std::string operation_text(const RankProgram& program, const Op& op) {
-    const std::string region =
-        fmt::format("x[{}, {})", program.boundaries[op.begin].text(), program.boundaries[op.end].text());
+    const std::string region = region_text(program, op.begin, op.end);
     switch (op.kind) {
         case Op::Kind::send:
             return fmt::format("send     {} of {} to {}", region, area_text(program, op.area), op.peer);
@@ -41,6 +44,9 @@ std::string operation_text(const RankProgram& program, const Op& op) {
                 "receive  {} from {}{}", region, op.peer,
                 op.area >= program.first_scratch() ? "" : " into " + area_text(program, op.area));
         case Op::Kind::copy:
+            if (op.operands[0] >= program.first_shifted())
+                return fmt::format("copy     {} to {} of {}", operand_text(program, op, op.operands[0]),
+                                   region, targets_text(program, op));
             return fmt::format("copy     {} of {} to {}", region, area_text(program, op.operands[0]),
                                targets_text(program, op));
         case Op::Kind::signal:
@@ -53,11 +59,18 @@ std::string operation_text(const RankProgram& program, const Op& op) {
     }
     std::string operands;
     for (const AreaId operand : op.operands)
-        operands += (operands.empty() ? "" : " + ") + area_text(program, operand);
+        operands += (operands.empty() ? "" : " + ") + operand_text(program, op, operand);
     return fmt::format("combine  {} of {} = {}", region, targets_text(program, op), operands);
 }
 
 }  // namespace
+
+std::string region_text(const RankProgram& program, BoundaryId begin, BoundaryId end) {
+    const Rational first = program.boundaries[begin];
+    const Rational buffer(first.num() / first.den());
+    return fmt::format("x{}[{}, {})", std::string(static_cast<std::size_t>(buffer.num()), '\''),
+                       (first - buffer).text(), (program.boundaries[end] - buffer).text());
+}
 
 std::string explain(const RankProgram& program) {
     std::string text =

@@ -23,8 +23,8 @@ std::string area_name(const RankProgram& program, AreaId area) {
     constexpr const char* names[] = {"input", "output", "work"};
     if (area >= program.first_shifted()) {
         const ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
-        return fmt::format("{} from {} on", area_name(program, shifted.of),
-                           program.boundaries[shifted.from].text());
+        return fmt::format("{} at {} for {}", area_name(program, shifted.of),
+                           program.boundaries[shifted.from].text(), program.boundaries[shifted.at].text());
     }
     if (area >= program.first_scratch()) return fmt::format("scratch{}", area - program.first_scratch());
     const std::string name = names[area % areas_of_a_rank];
@@ -33,7 +33,7 @@ std::string area_name(const RankProgram& program, AreaId area) {
 }
 
 std::string region_of(const RankProgram& program, const Op& op) {
-    return fmt::format("x[{}, {})", program.boundaries[op.begin].text(), program.boundaries[op.end].text());
+    return region_text(program, op.begin, op.end);
 }
 
 std::string dot_label(const RankProgram& program, const Op& op) {
