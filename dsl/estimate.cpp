@@ -184,10 +184,13 @@ Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::option
     }
     // Of one round, what one rank combines into one region stands together.
     const std::vector<std::uint32_t> rounds = Rounds(graph).of_steps(deadline);
-    // What a rank moves within its buffers costs no more than its kernels, which are left out.
+    // What a rank moves within its buffers takes the time of a copy in its host's memory, as far as that is
+    // known.
+    const auto memory =
+        std::find_if(links_.begin(), links_.end(), [](const Link& link) { return link.memory; });
     std::vector<std::uint32_t> order;
     for (std::uint32_t i = 0; i < graph.steps.size(); ++i)
-        if (graph.steps[i].source != graph.steps[i].destination) order.push_back(i);
+        if (graph.steps[i].source != graph.steps[i].destination || memory != links_.end()) order.push_back(i);
     const auto key = [&](std::uint32_t i) {
         const Step& step = graph.steps[i];
         return std::tuple(rounds[i], step.destination, step.phase, step.target, i);
@@ -201,7 +204,9 @@ Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::option
         const Step* before = new_round ? nullptr : &graph.steps[order[i - 1]];
         const bool again = before && before->destination == step.destination && before->phase == step.phase &&
                            before->target == step.target;
-        const int level = level_between(topology, step.source, step.destination);
+        const int level = step.source == step.destination
+                              ? static_cast<int>(memory - links_.begin())
+                              : level_between(topology, step.source, step.destination);
         moves_.push_back({step.source, step.destination, step.region, level, step.combines, again});
     }
     if (!moves_.empty()) rounds_.push_back(moves_.size());
@@ -245,7 +250,7 @@ void Estimate::Clocks::fetch(const Move& move) {
     const double touched = move.combines && move.again ? 1 : move.combines ? 3 : 2;
     Pass& pass = passes_[move.destination];
     pass.start = std::max({pass.start, now(move.source), now(move.destination)});
-    pass.latency = std::max(pass.latency, link_of(move).latency);
+    if (move.source != move.destination) pass.latency = std::max(pass.latency, link_of(move).latency);
     pass.seconds += touched * bytes_of(move) / link_of(move).bandwidth;
 }
 

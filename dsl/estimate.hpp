@@ -22,7 +22,8 @@ namespace hocket::dsl {
 //   So the clocks tell how the parts of a pipeline overlap.
 // - In memory messages cost nothing: the receiver fetches. A phase takes the latency once, and the bytes that
 //   the rank touches over the bandwidth: of a combine each source, its own operand and the result, of a copy
-//   both sides. Where a host has fewer cores than ranks, both take as many times longer.
+//   both sides. Where a host has fewer cores than ranks, both take as many times longer. What a rank copies
+//   within its own buffers waits for nobody.
 // - Strands, and groups of ranks that have nothing to do with each other, go side by side: what comes as the
 //   n-th phase of each shares the links.
 //

@@ -75,6 +75,13 @@ TEST_CASE("memory: one synchronisation a phase, and one pass over all sources") 
     CHECK(estimated("exchange", "2mx2m") == about(estimated("exchange", "4m")));
 }
 
+TEST_CASE("what a rank copies within its own buffers takes time, but waits for nobody") {
+    const double rate = dsl::memory_bandwidth;
+    CHECK(estimated("direct", "4m", Collective::all_to_all) == about(wait + 2 * bytes / rate));
+    // All of x once, and then half of it in each of two steps.
+    CHECK(estimated("bruck", "4m", Collective::all_to_all) == about(2 * wait + (2 + 2) * bytes / rate));
+}
+
 TEST_CASE("hosts: a shared link carries the bytes of all its ranks") {
     const double fabric = 125e6, memory = dsl::memory_bandwidth;
     // Halves over the link, by both ranks of a host at once.
