@@ -75,8 +75,8 @@ class Choices::ForGroups {
     const std::vector<Candidate>& candidates(Collective collective, const Group& group) {
         const auto [entry, is_new] = candidates_.try_emplace({collective, group.levels});
         if (!is_new) return entry->second;
-        // Of all groups over these levels, only one at a time has something to bring from or to a root.
-        const Topology levels = restricted_to(group, topology_, !contract_of(collective).has_root());
+        // Of all groups over these levels, only one at a time has something to bring from a root.
+        const Topology levels = restricted_to(group, topology_, !contract_of(collective).spreads());
         for (const ast::Algorithm* algorithm : library_.algorithms(collective)) {
             try {
                 if (!is_allowed(*algorithm, group)) continue;

@@ -9,7 +9,11 @@ Places::Places(const StepGraph& graph, const std::vector<Rank>& host, Economy ec
         const Share output = contract_of(graph.collective).output.of(rank == graph.root);
         if (!graph.owned.empty()) side.own = builder_.atoms_of(graph.owned_by(rank).front());
         if (output == Share::whole) side.output = builder_.atoms_of(graph.output());
-        if (output == Share::own) side.output = side.own;
+        if (output == Share::own) {
+            const Rational before(graph.buffers - 1);
+            const Interval own = graph.owned_by(rank).front();
+            side.output = builder_.atoms_of(Interval{before + own.begin, before + own.end});
+        }
         for (auto& lent : side.lent) lent.assign(builder_.atoms(), false);
         set_initial_places(graph, rank, side);
     }

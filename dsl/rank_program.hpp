@@ -134,6 +134,9 @@ struct RankProgram {
     std::vector<Op> ops;
     std::vector<Origin> origins;
 
+    // No operation reads at another position than it writes to, and input and output have the same positions.
+    bool keeps_places() const { return buffers == 1 && shifted.empty(); }
+
     // What this rank's send buffer and receive buffer hold of x.
     Share input() const { return contract_of(collective).input.of(rank == root); }
     Share output() const { return contract_of(collective).output.of(rank == root); }

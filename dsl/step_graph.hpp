@@ -67,7 +67,9 @@ struct StepGraph {
     Interval output() const { return {Rational(buffers - 1), Rational(buffers)}; }
     // Where data change places, every buffer is cut into one piece a rank, and all pieces are cut alike; else
     // 0.
-    Rank pieces_alike() const { return moves || contract_of(collective).exchanges() ? ranks : 0; }
+    Rank pieces_alike() const {
+        return moves || buffers > 1 || contract_of(collective).exchanges() ? ranks : 0;
+    }
 };
 
 // What a step moves.

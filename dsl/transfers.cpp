@@ -114,8 +114,8 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
                             origin_index(span, arena.call), strand, transfer.combines});
 }
 
-// Both places have the same length for every count only if they lie alike in the ranks' pieces: boundaries
-// are rounded where they are.
+// Boundaries are rounded where they are. Two places have the same length for every count only if they lie
+// alike in the ranks' pieces, which are all as long, or, where x is not divided by rank, alike in x.
 void Transfers::check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target) const {
     const Region &from = graph_.regions[region], &to = graph_.regions[target];
     const auto refuse = [&](std::string message, const char* hint) {
@@ -125,12 +125,16 @@ void Transfers::check_alike(const ast::Transfer& transfer, std::uint32_t region,
     if (pieces.back().from.end != from.back().end || pieces.back().to.end != to.back().end)
         refuse(fmt::format("{} of x cannot come to {} of it", text_of(from), text_of(to)),
                "name as many chunks on both sides");
+    const bool is_by_rank = contract_of(graph_.collective).is_by_rank();
+    const Rank alike = is_by_rank ? graph_.ranks : 1;
     for (const Piece& piece : pieces)
-        if (place_in_piece(piece.from.begin, graph_.ranks) != place_in_piece(piece.to.begin, graph_.ranks))
-            refuse(fmt::format("{} and {} of x lie differently in the ranks' pieces: for some counts one has "
-                               "more elements than the other",
-                               text_of(from), text_of(to)),
-                   "move whole pieces, or the same part of each");
+        if (place_in_piece(piece.from.begin, alike) != place_in_piece(piece.to.begin, alike))
+            refuse(fmt::format(
+                       "{} and {} of x lie differently in {}: for some counts one has more elements than "
+                       "the other",
+                       text_of(from), text_of(to), is_by_rank ? "the ranks' pieces" : "it"),
+                   is_by_rank ? "move whole pieces, or the same part of each"
+                              : "only where x is divided by rank can a piece come to another's place");
 }
 
 // One `each`: all its iterations, or those that can concern the wanted rank.

@@ -216,7 +216,9 @@ std::uint64_t Execution::bytes_of_buffer(dsl::AreaId area) const {
 void Execution::make_copies() {
     const dsl::RankProgram& program = plan_->program();
     const std::uint64_t input = bytes_of_buffer(dsl::input_area), output = bytes_of_buffer(dsl::output_area);
-    bool copies_input = plan_->must_copy_in_place() && send_ == recv_, copies_output = false;
+    const std::uint64_t own =
+        binding_->layout.piece_begin(program.rank, program.ranks) * element_size(plan_->type());
+    bool copies_input = plan_->must_copy_in_place(send_, recv_, own), copies_output = false;
     if (neighbourhood_) {
         contacts_.assign(static_cast<std::size_t>(neighbourhood_->members()), false);
         transport::Window& window = neighbourhood_->window();
@@ -238,13 +240,14 @@ void Execution::make_copies() {
 // looks for the others' part of the output.
 bool Execution::works_beside_copies() const {
     const dsl::RankProgram& program = plan_->program();
-    return !contract_of(program.collective).is_by_rank() && program.economy == dsl::Economy::bytes &&
-           program.output_is_apart;
+    return !contract_of(program.collective).is_by_rank() && program.keeps_places() &&
+           program.economy == dsl::Economy::bytes && program.output_is_apart;
 }
 
 // Between the caller's buffer and its copy. Returns how much that was.
 std::uint64_t Execution::move_copies(dsl::AreaId area) {
     const bool is_input = area == dsl::input_area;
+    if (bytes_of_buffer(area) == 0) return 0;
     std::uint64_t bytes = 0;
     const auto move = [&](std::uint64_t begin, std::uint64_t end) {
         if (is_input)

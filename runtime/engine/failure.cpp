@@ -4,18 +4,25 @@
 
 #include <algorithm>
 
+#include "dsl/compile.hpp"
+
 namespace hocket::engine {
 namespace {
 
 constexpr const char* only_destroy = "this communicator can only be destroyed now";
 
 std::string region(const Execution& execution, const dsl::Op& op) {
-    const auto& boundaries = execution.plan().program().boundaries;
+    const dsl::RankProgram& program = execution.plan().program();
+    const engine::Binding& binding = execution.binding();
     const std::uint64_t size = element_size(execution.plan().type());
-    const std::uint64_t skipped = execution.start().begin_of(execution.tile());
-    const std::uint64_t begin = skipped + execution.binding().byte_offsets[op.begin] / size;
-    const std::uint64_t end = skipped + execution.binding().byte_offsets[op.end] / size;
-    std::string fractions = fmt::format("x[{}, {})", boundaries[op.begin].text(), boundaries[op.end].text());
+    const dsl::Rational first = program.boundaries[op.begin];
+    const auto buffer = static_cast<std::uint64_t>(first.num() / first.den());
+    const auto element = [&](dsl::BoundaryId boundary) {
+        return execution.start().begin_of(execution.tile()) + binding.byte_offsets[boundary] / size -
+               buffer * binding.count;
+    };
+    const std::uint64_t begin = element(op.begin), end = element(op.end);
+    std::string fractions = region_text(program, op.begin, op.end);
     if (const auto tiles = execution.start().tiles; tiles > 1)
         fractions += fmt::format(" of tile {} of {}", execution.tile() + 1, tiles);
     if (end == begin + 1) return fmt::format("{} (element {})", fractions, begin);

@@ -29,6 +29,10 @@ void check(const dsl::RankProgram& program) {
                                 program.schedule, op, rule));
     };
     const std::size_t areas = program.areas();
+    for (const dsl::ShiftedArea& shifted : program.shifted)
+        if (shifted.of >= program.first_shifted() || shifted.from >= program.boundaries.size() ||
+            shifted.at >= program.boundaries.size())
+            refuse(0, "a shifted area stands for nothing");
     std::vector<std::uint32_t> waits(program.ops.size(), 0);
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
         const dsl::Op& op = program.ops[i];
@@ -38,10 +42,6 @@ void check(const dsl::RankProgram& program) {
         if (op.area >= areas) refuse(i, "its area does not exist");
         for (const dsl::AreaId area : op.operands)
             if (area >= areas) refuse(i, "an operand's area does not exist");
-        for (const dsl::ShiftedArea& shifted : program.shifted)
-            if (shifted.of >= program.first_shifted() || shifted.from >= program.boundaries.size() ||
-                shifted.at >= program.boundaries.size())
-                refuse(i, "a shifted area stands for nothing");
         if (op.origin >= program.origins.size()) refuse(i, "its origin does not exist");
         for (const dsl::AreaId area : op.also)
             if (area >= areas) refuse(i, "a further area does not exist");
@@ -91,6 +91,15 @@ Plan::~Plan() = default;
 
 bool Plan::reduces() const {
     return contract_of(program_.collective).combines();
+}
+
+bool Plan::must_copy_in_place(const void* send, const void* recv, std::uint64_t own) const {
+    const dsl::Share input = program_.input(), output = program_.output();
+    if (program_.buffers == 1 || input == dsl::Share::none || output == dsl::Share::none) return false;
+    const auto begin_of_x = [&](const void* buffer, dsl::Share share) {
+        return reinterpret_cast<std::uintptr_t>(buffer) - (share == dsl::Share::own ? own : 0);
+    };
+    return begin_of_x(send, input) == begin_of_x(recv, output);
 }
 
 void Plan::refuse_count(std::uint64_t count) const {

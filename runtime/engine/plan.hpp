@@ -66,9 +66,9 @@ class Plan : public std::enable_shared_from_this<Plan> {
     const std::string& purpose() const { return use_.purpose; }
     bool is_uneven() const { return use_.is_uneven; }
     bool reduces() const;
-    // Input and output are two places in the program's buffers: where the caller has them in one, the input
-    // must be copied before anything is written.
-    bool must_copy_in_place() const { return program_.buffers > 1; }
+    // Whether input and output have positions of their own, and the caller has them in one place: then the
+    // input must be copied before anything is written. own: the bytes of x before this rank's piece.
+    bool must_copy_in_place(const void* send, const void* recv, std::uint64_t own) const;
 
     // Elements of x when the collective's function is given `count`; of an uneven plan, which is started with
     // all of x, as many. Throws hocket::Error (invalid_argument) for more than 2^47 bytes.

@@ -73,7 +73,7 @@ void SharedStart::look_for_absent(Member member, dsl::OpId op) {
 TileRun::TileRun(const Plan& plan, SharedStart& start)
     : start_(start), areas_(plan.program().areas()), placed_(plan.program().neighbours.size() + 1) {
     auto parts = parts_of_operations(plan.program(), plan.elements_of_x(1));
-    can_work_beside_ = parts && plan.program().output_is_apart && plan.program().buffers == 1;
+    can_work_beside_ = parts && plan.program().output_is_apart && plan.program().keeps_places();
     for (const dsl::Op& op : plan.program().ops)
         hands_over_.push_back(writes_to_neighbours(plan.program(), op));
     part_of_ = can_work_beside_ ? std::move(*parts) : std::vector<Part>(plan.program().ops.size(), 0);

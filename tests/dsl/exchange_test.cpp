@@ -76,6 +76,28 @@ TEST_CASE("what moves to another place has the same length there, whatever the c
                Contains("sends to itself"));
 }
 
+TEST_CASE("where x is not divided by rank, no piece comes to another's place") {
+    CHECK_THAT(check_error("schedule t all_reduce(x) { all_to_all x over world using direct }",
+                           Collective::all_reduce, "3"),
+               Contains("lie differently in it"));
+    CHECK_THAT(check_error("schedule c broadcast(x, root) { x[2] : root -> x[0] : root + 1 }",
+                           Collective::broadcast, "3"),
+               Contains("lie differently in it"));
+    const std::string turn = "algorithm turn all_to_all(x, y) over g { each r in g x : r -> y : r + 1 }\n";
+    CHECK(check_error(turn + "schedule turned all_reduce(x) { all_to_all x over world using turn\n"
+                             "all_reduce x over world using exchange }",
+                      Collective::all_reduce, "3") == "");
+}
+
+TEST_CASE("an exchange that moves nothing leaves nothing") {
+    const std::string idle =
+        "algorithm idle all_to_all(x, y) over g { each r in g where r < 0 x : r -> y : r }\n";
+    CHECK_THAT(check_error(idle + "schedule s all_gather(x) { all_gather x over world using direct\n"
+                                  "all_to_all x over world using idle }",
+                           Collective::all_gather, "64"),
+               Contains("rank 0 ends with nothing in chunk 0 of 64 of the result"));
+}
+
 TEST_CASE("no other collective has a second buffer, and a schedule has one alone") {
     CHECK_THAT(check_error("algorithm a all_gather(x, y) over g { }", Collective::all_gather),
                Contains("all_gather has no root"));

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <new>
 #include <thread>
 #include <utility>
@@ -326,6 +327,61 @@ TEST_CASE("buffers in the window, in private memory and in both give the same bi
         INFO(ranks << " ranks");
         CHECK(test::problems(outcomes) == "");
     }
+}
+
+// Data change places in them: in one buffer, and in two, whose positions are not the caller's.
+TEST_CASE("exchanges inside of any collective are right, wherever buffers are") {
+    const std::string path = "/tmp/hocket-exchanges-" + std::to_string(getpid()) + ".sched";
+    std::ofstream(path) << R"(
+        algorithm in_one all_to_all(x) over g {
+            each r in g, j in g where 2 * j mod g.size != 0
+                x[r + j] : r -> x[r - j] : r
+            for k in 0 ..< log2_up(g.size)
+                each r in g, j in g where j / 2**k mod 2 == 1
+                    x[r - j] : r -> x[r + 2**k - j] : r + 2**k
+        }
+        algorithm turn all_to_all(x, y) over g {
+            each r in g  x : r -> y : r + 1
+        }
+        algorithm twice all_to_all(x, y) over g {
+            each r in g           x[r + 1] : r -> y[r] : r
+            each r in g, q in g   x[q] : r -> y[r] : q
+        }
+        schedule one all_to_all(x) { all_to_all x over world using in_one }
+        schedule moved reduce_scatter(x) {
+            all_to_all x over world using direct
+            each q in world, s in world where s != q  x[s] : q +> x[q] : q
+        }
+        schedule moved all_gather(x) {
+            all_gather x over world using direct
+            all_to_all x over world using twice
+            each q in world, s in world where s != q  x[q] : q -> s
+        }
+        schedule turned all_reduce(x) {
+            all_to_all x over world using turn
+            all_to_all x over world using turn
+            all_reduce x over world using exchange
+        })";
+    for (const std::string hosts : {"aaa", "abc", "aabb"}) {
+        const auto outcomes = run_ranks({static_cast<int>(hosts.size()), {}, 120}, [&](int rank) {
+            setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
+            const auto comm = join();
+            for (const auto& [collective, name] : {std::pair(Collective::all_to_all, ":one"),
+                                                   {Collective::reduce_scatter, ":moved"},
+                                                   {Collective::all_gather, ":moved"},
+                                                   {Collective::all_reduce, ":turned"}}) {
+                const PlanChoice choice{.collective = collective, .schedule = path + name};
+                check_collective<float>(*comm, choice, {0, 1, 7, 1000, 70'001, 400'009});
+                for (const Place place : {Place::window, Place::mixed})
+                    for (const bool in_place : {false, true})
+                        expect_result(*comm, choice, 70'001,
+                                      run<float>(*comm, choice, 70'001, in_place, place));
+            }
+        });
+        INFO(hosts);
+        CHECK(test::problems(outcomes) == "");
+    }
+    std::remove(path.c_str());
 }
 
 TEST_CASE("memory inside hosts and messages between them, every collective, any placement") {
