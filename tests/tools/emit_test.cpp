@@ -45,10 +45,19 @@ dsl::AreaId area_of(const std::string& text, const dsl::RankProgram& program) {
                                             area);
 }
 
-std::vector<dsl::AreaId> areas_of(const json& names, const dsl::RankProgram& program) {
-    std::vector<dsl::AreaId> areas;
-    for (const json& name : names) areas.push_back(area_of(name, program));
-    return areas;
+// "input from 1/2 on" tells of a shifted area what it is of, and from where.
+void check_areas(const json& names, const std::vector<dsl::AreaId>& areas, const dsl::RankProgram& program) {
+    REQUIRE(names.size() == areas.size());
+    for (std::size_t i = 0; i < areas.size(); ++i) {
+        const std::string name = names[i];
+        CHECK(area_of(name.substr(0, name.find(" from ")), program) == program.memory_of(areas[i]));
+        if (areas[i] < program.first_shifted()) {
+            CHECK(name.find(" from ") == name.npos);
+            continue;
+        }
+        const dsl::ShiftedArea& shifted = program.shifted[areas[i] - program.first_shifted()];
+        CHECK(name.ends_with(fmt::format(" from {} on", program.boundaries[shifted.from].text())));
+    }
 }
 
 void check_same(const json& told, const Op& op, const dsl::RankProgram& program) {
@@ -56,8 +65,8 @@ void check_same(const json& told, const Op& op, const dsl::RankProgram& program)
     CHECK(told["begin"] == program.boundaries[op.begin].text());
     CHECK(told["end"] == program.boundaries[op.end].text());
     CHECK(area_of(told["area"], program) == op.area);
-    CHECK(areas_of(told.value("operands", json::array()), program) == op.operands);
-    CHECK(areas_of(told.value("also", json::array()), program) == op.also);
+    check_areas(told.value("operands", json::array()), op.operands, program);
+    check_areas(told.value("also", json::array()), op.also, program);
     CHECK(told.value("peer", -1) == op.peer);
     CHECK(told.value("message", 0u) == op.message);
     CHECK(told["phase"] == op.phase);
@@ -67,6 +76,11 @@ void check_same(const json& told, const Op& op, const dsl::RankProgram& program)
 
 // Where explain has a message's number instead of a slot's, the slot that it is received into.
 std::string area_text(const dsl::RankProgram& program, dsl::AreaId area) {
+    if (area >= program.first_shifted()) {
+        const dsl::ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
+        return fmt::format("{} from {} on", area_text(program, shifted.of),
+                           program.boundaries[shifted.from].text());
+    }
     for (const Op& op : program.ops)
         if (op.kind == Op::Kind::receive && op.area == area && area >= program.first_scratch())
             return fmt::format("message {} from {}", op.message, op.peer);
