@@ -27,10 +27,13 @@
 // count is reached. The first signal says that the rank has entered, so that its areas may be used. Done one
 // after another in program order, the operations of neighbours never wait for each other in a circle.
 //
+// What a rank sends another in one phase is one message. Its parts may lie in several places, on either side
+// in its own way: what travels is their elements, one part after the other.
+//
 // Operations are in program order. An operation may start when those it waits for (always earlier ones)
 // are complete: dependencies come from overlapping regions alone. Operations whose region is empty for
-// a count (offset(begin) == offset(end)) are complete from the start, on every rank alike: an empty
-// message is neither sent nor expected.
+// a count (offset(begin) == offset(end), of all parts) are complete from the start, on every rank alike: an
+// empty message is neither sent nor expected.
 #pragma once
 
 #include <cstdint>
@@ -54,10 +57,16 @@ using OpId = std::uint32_t;
 
 inline constexpr AreaId input_area = 0, output_area = 1, work_area = 2, areas_of_a_rank = 3;
 
+// x[begin, end) of an area.
+struct MessagePart {
+    BoundaryId begin, end;
+    AreaId area;
+};
+
 struct Op {
     enum class Kind : std::uint8_t {
-        send,     // x[begin, end) of `area` to `peer`
-        receive,  // from `peer` into x[begin, end) of `area`
+        send,     // x[begin, end) of `area`, then the further parts, to `peer`
+        receive,  // from `peer` into x[begin, end) of `area`, then into the further parts
         combine,  // area[i] = operands[0][i] op operands[1][i] op ..., left to right; 2 or more operands;
                   // one of them may be `area` itself
         copy,     // area[i] = operands[0][i]; where both are one place there is nothing to do
@@ -67,9 +76,10 @@ struct Op {
     Kind kind;
     BoundaryId begin, end;
     AreaId area;
-    std::vector<AreaId> operands = {};  // combine, copy
-    std::vector<AreaId> also = {};      // combine, copy: further areas that get the same result
-    Rank peer = -1;                     // send, receive, await
+    std::vector<AreaId> operands = {};      // combine, copy
+    std::vector<AreaId> also = {};          // combine, copy: further areas that get the same result
+    std::vector<MessagePart> further = {};  // send, receive: the parts behind that one, in order
+    Rank peer = -1;                         // send, receive, await
     std::uint32_t message = 0;  // send, receive: running number of the messages from sender to receiver
     bool completes = false;     // combine: the result holds all ranks' contributions, and is not combined on
     bool guards_buffers = false;  // await: only keeps the caller's buffers lent until `peer` is done with
@@ -78,6 +88,9 @@ struct Op {
     std::uint32_t phase = 0;      // running number of the `each` it belongs to (for people)
     std::uint32_t waits_for = 0;  // number of earlier operations that list this one as successor
     std::vector<OpId> successors = {};
+
+    std::size_t parts() const { return 1 + further.size(); }
+    MessagePart part(std::size_t i) const { return i == 0 ? MessagePart{begin, end, area} : further[i - 1]; }
 };
 
 // A place in the source, for errors, traces and explain.

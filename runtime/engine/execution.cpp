@@ -38,7 +38,8 @@ Execution::Execution(const Plan& plan) : Request(Type::collective), plan_(&plan)
     for (dsl::OpId id = 0; id < ops.size(); ++id) {
         if (!communicates(ops[id])) continue;
         transfer_of_[id] = static_cast<std::uint32_t>(transfers_.size());
-        transfers_.push_back({{}, this, id});
+        transfers_.push_back({{}, this, id, segments_.size()});
+        segments_.resize(segments_.size() + ops[id].parts());
     }
     for (Transfer& transfer : transfers_) transfer.message.user = &transfer;
     for (Queue* queue : {&receives_, &sends_, &local_}) queue->ops.reserve(ops.size());
@@ -128,10 +129,10 @@ void Execution::place_areas() {
 void Execution::enqueue(dsl::OpId id) {
     const dsl::Op& op = plan_->program().ops[id];
     if (op.kind == Kind::await) return awaits_.push_back(id);
-    Queue& queue = op.begin == op.end || bytes_of(op) == 0 ? local_
-                   : op.kind == Kind::receive              ? receives_
-                   : op.kind == Kind::send                 ? sends_
-                                                           : local_;
+    Queue& queue = bytes_of(op) == 0          ? local_
+                   : op.kind == Kind::receive ? receives_
+                   : op.kind == Kind::send    ? sends_
+                                              : local_;
     queue.ops.push_back(id);
 }
 
@@ -188,11 +189,24 @@ bool Execution::post(Queue& queue, transport::Fabric* fabric) {
 }
 
 bool Execution::post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric) {
-    transport::Message& message = transfers_[transfer_of_[id]].message;
-    std::byte* data = address(areas_[op.area], binding_->byte_offsets[op.begin]);
+    Transfer& transfer = transfers_[transfer_of_[id]];
+    const std::span<const transport::Segment> segments = segments_of(op, transfer);
     const std::uint64_t tag = tag_of(turn(), op.message);
-    if (op.kind == Kind::send) return fabric.send(op.peer, tag, checksum(), data, bytes_of(op), message);
-    return fabric.receive(op.peer, tag, data, bytes_of(op), message);
+    if (op.kind == Kind::send) return fabric.send(op.peer, tag, checksum(), segments, transfer.message);
+    return fabric.receive(op.peer, tag, segments, transfer.message);
+}
+
+// For some counts some parts are empty.
+std::span<const transport::Segment> Execution::segments_of(const dsl::Op& op, const Transfer& transfer) {
+    transport::Segment* const first = &segments_[transfer.first_segment];
+    transport::Segment* next = first;
+    for (std::size_t i = 0; i < op.parts(); ++i) {
+        const dsl::MessagePart part = op.part(i);
+        const std::uint64_t begin = binding_->byte_offsets[part.begin],
+                            end = binding_->byte_offsets[part.end];
+        if (begin < end) *next++ = {address(areas_[part.area], begin), end - begin};
+    }
+    return {first, next};
 }
 
 // ---- Among neighbours ---------------------------------------------------------------------------

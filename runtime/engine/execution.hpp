@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/engine/neighbourhood.hpp"
@@ -28,6 +29,7 @@ class Execution : public Request {
         transport::Message message;
         Execution* execution = nullptr;
         dsl::OpId op = 0;
+        std::size_t first_segment = 0;  // index into segments_
     };
 
     explicit Execution(const Plan& plan);
@@ -68,9 +70,7 @@ class Execution : public Request {
     std::uint32_t checksum() const { return start_.checksum; }
     Clock::time_point deadline() const { return deadline_; }
     void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
-    std::uint64_t bytes_of(const dsl::Op& op) const {
-        return binding().byte_offsets[op.end] - binding().byte_offsets[op.begin];
-    }
+    std::uint64_t bytes_of(const dsl::Op& op) const { return binding().bytes_of(op); }
     bool has_neighbours() const { return !plan_->program().neighbours.empty(); }
     // A neighbour has started something else.
     const std::optional<Disagreement>& disagreement() const {
@@ -108,6 +108,7 @@ class Execution : public Request {
     std::uint64_t bytes_of_buffer(dsl::AreaId area) const;
     bool post(Queue& queue, transport::Fabric* fabric);
     bool post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric);
+    std::span<const transport::Segment> segments_of(const dsl::Op& op, const Transfer& transfer);
 
     const Plan* plan_;
     std::shared_ptr<Plan> keep_alive_;
@@ -121,6 +122,7 @@ class Execution : public Request {
     std::uint32_t remaining_ = 0;
     std::vector<std::uint32_t> transfer_of_;  // operation -> index into transfers_
     std::vector<Transfer> transfers_;
+    std::vector<transport::Segment> segments_;  // of all messages, in their order
     std::vector<std::byte*> areas_;
     std::byte* memory_ = nullptr;  // work and scratch, and copies of buffers that neighbours cannot reach
     std::uint64_t memory_bytes_ = 0;

@@ -11,22 +11,42 @@ namespace {
 
 constexpr const char* only_destroy = "this communicator can only be destroyed now";
 
-std::string region(const Execution& execution, const dsl::Op& op) {
-    const dsl::RankProgram& program = execution.plan().program();
+constexpr std::size_t most_parts = 4;  // of a message, to be named
+
+std::string elements(const Execution& execution, const dsl::MessagePart& part) {
     const engine::Binding& binding = execution.binding();
     const std::uint64_t size = element_size(execution.plan().type());
-    const dsl::Rational first = program.boundaries[op.begin];
+    const dsl::Rational first = execution.plan().program().boundaries[part.begin];
     const auto buffer = static_cast<std::uint64_t>(first.num() / first.den());
     const auto element = [&](dsl::BoundaryId boundary) {
         return execution.start().begin_of(execution.tile()) + binding.byte_offsets[boundary] / size -
                buffer * binding.count;
     };
-    const std::uint64_t begin = element(op.begin), end = element(op.end);
-    std::string fractions = region_text(program, op.begin, op.end);
+    const std::uint64_t begin = element(part.begin), end = element(part.end);
+    return end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1);
+}
+
+// "x[0, 1/4), x[1/2, 3/4) (elements 0 to 9, 20 to 29)". Parts that are empty for this count are left out.
+std::string region(const Execution& execution, const dsl::Op& op) {
+    std::vector<std::string> fractions, ranges;
+    std::size_t unnamed = 0;
+    for (std::size_t i = 0; i < op.parts(); ++i) {
+        const dsl::MessagePart part = op.part(i);
+        if (op.parts() > 1 && execution.binding().bytes_between(part.begin, part.end) == 0) continue;
+        if (ranges.size() == most_parts) {
+            ++unnamed;
+            continue;
+        }
+        fractions.push_back(region_text(execution.plan().program(), part.begin, part.end));
+        ranges.push_back(elements(execution, part));
+    }
+    std::string text = fmt::format("{}", fmt::join(fractions, ", "));
+    if (unnamed > 0) text += fmt::format(" and {} other pieces", unnamed);
     if (const auto tiles = execution.start().tiles; tiles > 1)
-        fractions += fmt::format(" of tile {} of {}", execution.tile() + 1, tiles);
-    if (end == begin + 1) return fmt::format("{} (element {})", fractions, begin);
-    return fmt::format("{} (elements {} to {})", fractions, begin, end - 1);
+        text += fmt::format(" of tile {} of {}", execution.tile() + 1, tiles);
+    const bool is_one = ranges.size() == 1 && ranges[0].find(' ') == std::string::npos;
+    return fmt::format("{} (element{} {}{})", text, is_one ? "" : "s", fmt::join(ranges, ", "),
+                       unnamed > 0 ? ", ..." : "");
 }
 
 std::string action(const Execution& execution, const dsl::Op& op) {

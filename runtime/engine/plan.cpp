@@ -40,6 +40,12 @@ void check(const dsl::RankProgram& program) {
         if (op.begin > op.end || op.end >= program.boundaries.size())
             refuse(i, "its region has no boundaries");
         if (op.area >= areas) refuse(i, "its area does not exist");
+        if (!communicates && !op.further.empty()) refuse(i, "only messages have several parts");
+        for (const dsl::MessagePart& part : op.further) {
+            if (part.begin > part.end || part.end >= program.boundaries.size())
+                refuse(i, "a part of its message has no boundaries");
+            if (part.area >= areas) refuse(i, "the area of a part of its message does not exist");
+        }
         for (const dsl::AreaId area : op.operands)
             if (area >= areas) refuse(i, "an operand's area does not exist");
         if (op.origin >= program.origins.size()) refuse(i, "its origin does not exist");
@@ -124,17 +130,13 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout) {
     binding->count = count;
     binding->byte_offsets.resize(program_.boundaries.size());
     executor_->bind(layout, binding->byte_offsets.data());
-    const auto bytes_of = [&](const auto& region) {
-        return binding->byte_offsets[region.end] - binding->byte_offsets[region.begin];
-    };
-
     binding->memory_bytes =
         program_.uses_work
             ? round_up(count * static_cast<std::uint64_t>(program_.buffers) * element_size(type_))
             : 0;
     for (const dsl::ScratchSlot& slot : program_.scratch) {
         binding->slot_offsets.push_back(binding->memory_bytes);
-        binding->memory_bytes += round_up(bytes_of(slot));
+        binding->memory_bytes += round_up(binding->bytes_between(slot.begin, slot.end));
     }
 
     // An operation with nothing to do is complete once those it waits for are: order that was meant to run
@@ -145,7 +147,7 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout) {
         if (binding->waits[id] != 0) continue;
         const dsl::Op& op = program_.ops[id];
         const bool orders = op.kind == Kind::signal || op.kind == Kind::await;
-        if (bytes_of(op) != 0 || (orders && count > 0)) {
+        if (binding->bytes_of(op) != 0 || (orders && count > 0)) {
             binding->ready.push_back(id);
             continue;
         }

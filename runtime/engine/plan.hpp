@@ -42,6 +42,16 @@ struct Binding {
     std::uint32_t remaining = 0;              // operations that are not yet complete at the start
 
     static constexpr std::uint32_t complete = UINT32_MAX;  // in waits: nothing to do for this count
+
+    std::uint64_t bytes_between(dsl::BoundaryId begin, dsl::BoundaryId end) const {
+        return byte_offsets[end] - byte_offsets[begin];
+    }
+    // Of all parts of a message.
+    std::uint64_t bytes_of(const dsl::Op& op) const {
+        std::uint64_t bytes = bytes_between(op.begin, op.end);
+        for (const dsl::MessagePart& part : op.further) bytes += bytes_between(part.begin, part.end);
+        return bytes;
+    }
 };
 
 // What a plan is for, beside its collective.

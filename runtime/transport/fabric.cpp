@@ -39,6 +39,17 @@ constexpr auto longest_sleep = 10ms;
 constexpr std::uint64_t data_tag = std::uint64_t{1} << 63;
 constexpr std::size_t longest_without_envelope = 4096;
 
+// More segments go through a bounce buffer, whatever the provider would take.
+constexpr std::size_t most_entries = 16;
+
+// A message's, once it has left or has come.
+void empty_bounce(const Completion& completion) {
+    Message& message = *completion.message;
+    if (completion.ok && !message.segments.empty())
+        SegmentCursor(message.segments).write(message.bounce.get(), completion.bytes);
+    message.bounce.reset();
+}
+
 constexpr std::uint64_t envelope_of(std::size_t bytes, std::uint32_t checksum) {
     return std::min<std::uint64_t>(bytes, UINT32_MAX) << 32 | checksum;
 }
@@ -55,9 +66,9 @@ class Endpoint : public Fabric {
     std::string why() const override { return "asked for by name"; }
     std::string local_address() const override { return objects_.local_address; }
     void connect(std::span<const std::string> addresses, const Patience& patience) override;
-    bool send(int peer, std::uint64_t tag, std::uint32_t checksum, const void* data, std::size_t bytes,
+    bool send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
               Message& message) override;
-    bool receive(int peer, std::uint64_t tag, void* data, std::size_t bytes, Message& message) override;
+    bool receive(int peer, std::uint64_t tag, std::span<const Segment> segments, Message& message) override;
     std::size_t poll(std::span<Completion> completions) override;
     void wait(std::span<pollfd> others, std::chrono::microseconds at_most) override;
     void abandon() override { close(); }
@@ -69,6 +80,9 @@ class Endpoint : public Fabric {
     };
 
     bool announce(int peer, std::uint64_t tag, std::uint32_t checksum, std::size_t bytes);
+    bool post_send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
+                   Message& message);
+    bool post_receive(std::uint64_t tag, Message& message);
     bool open_envelope(const fi_cq_tagged_entry& entry, Completion& completion);
     void ask_for_announced();
     bool posted(const char* what, int peer, ssize_t code) const;
@@ -79,6 +93,7 @@ class Endpoint : public Fabric {
 
     std::string provider_;
     bool uses_shm_ = false, uses_rxm_ = false;
+    std::size_t most_sent_segments_ = 1, most_received_segments_ = 1;  // of a message, to the provider
     EndpointObjects objects_;
     ShmLocks locks_;  // of nothing where the provider is another one
     std::vector<fi_addr_t> peers_;
@@ -93,6 +108,10 @@ Endpoint::Endpoint(const std::string& provider, const std::string& source_addres
     provider_ = info->fabric_attr->prov_name;
     uses_shm_ = provider_ == "shm";
     uses_rxm_ = provider_.find("ofi_rxm") != provider_.npos;
+    // A receive that has no room for all of a long message of several segments never ends over rxm of 1.17:
+    // it waits for as many reads as there are segments, and needs fewer.
+    most_sent_segments_ = uses_rxm_ ? 1 : std::min(info->tx_attr->iov_limit, most_entries);
+    most_received_segments_ = std::min(info->rx_attr->iov_limit, most_entries);
     if (uses_shm_) remove_dead_shm_names();
     const std::string name = uses_shm_ ? fresh_shm_name() : "";
     objects_ = open_endpoint(*info, name);
@@ -114,25 +133,55 @@ void Endpoint::connect(std::span<const std::string> addresses, const Patience&) 
     if (uses_shm_) locks_.watch_peers(addresses);
 }
 
-bool Endpoint::send(int peer, std::uint64_t tag, std::uint32_t checksum, const void* data, std::size_t bytes,
+bool Endpoint::send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
                     Message& message) {
     require_open();
+    message.segments = {};
+    message.peer = peer;
     if (uses_shm_) {
         if (!locks_.peer_is_free(peer)) return false;
-        if (bytes > longest_without_envelope) {
+        if (const std::size_t bytes = bytes_in(segments); bytes > longest_without_envelope) {
             if (!message.announced && !announce(peer, tag, checksum, bytes)) return false;
             message.announced = true;
             tag |= data_tag;
         }
     }
-    const bool done = posted("send to", peer,
-                             fi_tsenddata(objects_.endpoint.get(), data, bytes, nullptr, checksum,
-                                          peers_[peer], tag, message.provider_context));
+    const bool done = post_send(tag, checksum, segments, message);
     if (done) {
         message.announced = false;
         ++in_flight_;
     }
     return done;
+}
+
+bool Endpoint::post_send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
+                         Message& message) {
+    const fi_addr_t to = peers_[message.peer];
+    Segment whole = segments.front();
+    if (segments.size() > 1 && segments.size() <= most_sent_segments_) {
+        std::array<iovec, most_entries> entries;
+        const fi_msg_tagged what{.msg_iov = entries.data(),
+                                 .desc = nullptr,
+                                 .iov_count = SegmentCursor(segments).describe(entries, SIZE_MAX),
+                                 .addr = to,
+                                 .tag = tag,
+                                 .ignore = 0,
+                                 .context = message.provider_context,
+                                 .data = checksum};
+        return posted("send to", message.peer,
+                      fi_tsendmsg(objects_.endpoint.get(), &what, FI_REMOTE_CQ_DATA | FI_COMPLETION));
+    }
+    if (segments.size() > 1) {
+        whole.bytes = bytes_in(segments);
+        if (!message.bounce) {  // else it is tried again
+            message.bounce = std::make_unique_for_overwrite<std::byte[]>(whole.bytes);
+            SegmentCursor(segments).read(message.bounce.get(), whole.bytes);
+        }
+        whole.data = message.bounce.get();
+    }
+    return posted("send to", message.peer,
+                  fi_tsenddata(objects_.endpoint.get(), whole.data, whole.bytes, nullptr, checksum, to, tag,
+                               message.provider_context));
 }
 
 bool Endpoint::announce(int peer, std::uint64_t tag, std::uint32_t checksum, std::size_t bytes) {
@@ -142,17 +191,40 @@ bool Endpoint::announce(int peer, std::uint64_t tag, std::uint32_t checksum, std
                                  peers_[peer], tag));
 }
 
-bool Endpoint::receive(int peer, std::uint64_t tag, void* data, std::size_t bytes, Message& message) {
+bool Endpoint::receive(int peer, std::uint64_t tag, std::span<const Segment> segments, Message& message) {
     require_open();
     if (!locks_.own_is_free()) return false;
-    message.data = data;
-    message.room = bytes;
+    message.segments = segments;
     message.peer = peer;
-    const bool done = posted("receive from", peer,
-                             fi_trecv(objects_.endpoint.get(), data, bytes, nullptr, peers_[peer], tag, 0,
-                                      message.provider_context));
+    const bool done = post_receive(tag, message);
     if (done) ++in_flight_;
     return done;
+}
+
+bool Endpoint::post_receive(std::uint64_t tag, Message& message) {
+    const fi_addr_t from = peers_[message.peer];
+    Segment whole = message.segments.front();
+    if (message.segments.size() > 1 && message.segments.size() <= most_received_segments_) {
+        std::array<iovec, most_entries> entries;
+        const fi_msg_tagged what{.msg_iov = entries.data(),
+                                 .desc = nullptr,
+                                 .iov_count = SegmentCursor(message.segments).describe(entries, SIZE_MAX),
+                                 .addr = from,
+                                 .tag = tag,
+                                 .ignore = 0,
+                                 .context = message.provider_context,
+                                 .data = 0};
+        return posted("receive from", message.peer,
+                      fi_trecvmsg(objects_.endpoint.get(), &what, FI_COMPLETION));
+    }
+    if (message.segments.size() > 1) {
+        whole.bytes = bytes_in(message.segments);
+        if (!message.bounce) message.bounce = std::make_unique_for_overwrite<std::byte[]>(whole.bytes);
+        whole.data = message.bounce.get();
+    }
+    return posted("receive from", message.peer,
+                  fi_trecv(objects_.endpoint.get(), whole.data, whole.bytes, nullptr, from, tag, 0,
+                           message.provider_context));
 }
 
 bool Endpoint::posted(const char* what, int peer, ssize_t code) const {
@@ -190,6 +262,7 @@ std::size_t Endpoint::poll(std::span<Completion> completions) {
         if (uses_shm_ && (entry.flags & FI_RECV) && length_in_envelope(entry.data) != 0 &&
             !open_envelope(entry, completion))
             continue;
+        if (completion.message->bounce) empty_bounce(completion);
         ++taken;
     }
     in_flight_ -= taken;
@@ -201,7 +274,7 @@ std::size_t Endpoint::poll(std::span<Completion> completions) {
 bool Endpoint::open_envelope(const fi_cq_tagged_entry& entry, Completion& completion) {
     Message* message = completion.message;
     const std::size_t bytes = length_in_envelope(entry.data);
-    if (bytes <= std::min<std::size_t>(message->room, UINT32_MAX)) {
+    if (bytes <= std::min<std::size_t>(bytes_in(message->segments), UINT32_MAX)) {
         announced_.push_back({message, entry.tag | data_tag});
         return false;
     }
@@ -215,10 +288,7 @@ bool Endpoint::open_envelope(const fi_cq_tagged_entry& entry, Completion& comple
 void Endpoint::ask_for_announced() {
     while (!announced_.empty() && locks_.own_is_free()) {
         auto& [message, tag] = announced_.front();
-        if (!posted("receive from", message->peer,
-                    fi_trecv(objects_.endpoint.get(), message->data, message->room, nullptr,
-                             peers_[message->peer], tag, 0, message->provider_context)))
-            return;
+        if (!post_receive(tag, *message)) return;
         announced_.pop_front();
     }
 }
@@ -239,6 +309,7 @@ Completion Endpoint::failed_completion() {
                     fmt::format("libfabric's provider '{}' reports a failure that belongs to "
                                 "no message: {}",
                                 provider_, completion.error));
+    completion.message->bounce.reset();
     return completion;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/transport/segments.hpp"
 #include "runtime/transport/socket.hpp"
 
 namespace hocket::transport {
@@ -21,11 +22,11 @@ struct Message {
     alignas(16) std::byte provider_context[64];  // libfabric's fi_context2
     void* user = nullptr;                        // the caller's
 
-    // Fabric's own, for messages that an envelope goes ahead of.
-    void* data = nullptr;
-    std::size_t room = 0;
+    // Fabric's own, of libfabric's providers.
+    std::span<const Segment> segments;  // to be filled; of a message that is sent: none
     int peer = -1;
-    bool announced = false;
+    bool announced = false;               // an envelope has gone ahead of it
+    std::unique_ptr<std::byte[]> bounce;  // the whole message, where the provider takes fewer segments
 };
 
 struct Completion {
@@ -34,7 +35,7 @@ struct Completion {
     std::string error;           // !ok: the provider's words
     std::size_t bytes = 0;       // received
     std::uint32_t checksum = 0;  // received: what the sender gave to send()
-    bool truncated = false;      // the message was longer than the buffer
+    bool truncated = false;      // the message was longer than its segments
 };
 
 class Fabric {
@@ -57,11 +58,13 @@ class Fabric {
 
     // Start a message. False: the provider has no room now; poll() and try again, with the same Message.
     // `checksum` travels with the message (remote CQ data) and tells the receiver what the sender thinks the
-    // operation is. Throws transport. bytes > 0. tag < 2^63; messages with the same peer and tag match in
-    // order. The buffer stays untouched until the completion.
-    virtual bool send(int peer, std::uint64_t tag, std::uint32_t checksum, const void* data,
-                      std::size_t bytes, Message& message) = 0;
-    virtual bool receive(int peer, std::uint64_t tag, void* data, std::size_t bytes, Message& message) = 0;
+    // operation is. Throws transport. tag < 2^63; messages with the same peer and tag match in order.
+    // segments: one or more, and on both sides divided as is convenient there: what travels is their bytes,
+    // one after the other. The list itself and the buffers stay untouched until the completion.
+    virtual bool send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
+                      Message& message) = 0;
+    virtual bool receive(int peer, std::uint64_t tag, std::span<const Segment> segments,
+                         Message& message) = 0;
 
     // Drives the provider and takes what is complete; returns how many. Never blocks.
     virtual std::size_t poll(std::span<Completion> completions) = 0;

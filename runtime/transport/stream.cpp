@@ -1,10 +1,12 @@
 #include "runtime/transport/stream.hpp"
 
 #include <fmt/format.h>
+#include <limits.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -20,6 +22,9 @@ constexpr std::size_t stage_size = 16 * 1024;
 constexpr std::size_t usual_messages = 256, spare_blocks = 4, most_spare_blocks = 32, block_size = 16 * 1024;
 // Of one direction, before the other has its turn.
 constexpr std::size_t bytes_a_turn = 1 << 20;
+// That one call of the kernel moves.
+constexpr std::size_t segments_a_call = 256;
+static_assert(segments_a_call <= IOV_MAX);
 
 // Between two processes of one host what is on its way should fit into the caches: the kernel's own choice,
 // megabytes, takes up to twice the time. Over a link the kernel's choice stands: it knows the link's delay.
@@ -59,22 +64,23 @@ Stream::Stream(Socket socket) : socket_(std::move(socket)), stage_(new std::byte
     while (blocks_.size() < spare_blocks) blocks_.emplace_back(new std::byte[block_size]);
 }
 
-void Stream::send(std::uint64_t tag, std::uint32_t checksum, const void* data, std::size_t bytes,
+void Stream::send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
                   Message& message, std::vector<Completion>& done) {
-    outgoing_.push_back({{tag, bytes, checksum, 0}, static_cast<const std::byte*>(data), &message});
+    outgoing_.push_back({{tag, bytes_in(segments), checksum, 0}, SegmentCursor(segments), &message});
     if (outgoing_.size() == first_ + 1) flush(done);
 }
 
-void Stream::receive(std::uint64_t tag, void* data, std::size_t room, Message& message) {
-    const Wanted wanted{tag, static_cast<std::byte*>(data), room, &message};
+void Stream::receive(std::uint64_t tag, std::span<const Segment> segments, Message& message) {
+    const Wanted wanted{tag, segments, bytes_in(segments), &message};
     const auto early = std::find_if(unasked_.begin(), unasked_.end(), [&](const Unasked& entry) {
         return entry.header.tag == tag && entry.wanted.message == nullptr;
     });
     if (early != unasked_.end()) {
         early->wanted = wanted;
         if (!early->is_whole) return;
-        std::memcpy(data, early->data.get(), std::min<std::size_t>(room, early->header.bytes));
-        at_once_.push_back(received(&message, early->header.bytes, early->header.checksum, room));
+        const Header& header = early->header;
+        SegmentCursor(segments).write(early->data.get(), std::min<std::size_t>(wanted.room, header.bytes));
+        at_once_.push_back(received(&message, header.bytes, header.checksum, wanted.room));
         forget(static_cast<std::size_t>(early - unasked_.begin()));
     } else if (arriving_ == Arriving::nothing_asked_for && header_.tag == tag) {
         arrives_for(wanted);
@@ -99,18 +105,15 @@ bool Stream::flush(std::vector<Completion>& done) {
     bool moved = false;
     for (std::size_t budget = bytes_a_turn; first_ < outgoing_.size() && budget > 0 && broken_.empty();) {
         Outgoing& next = outgoing_[first_];
-        iovec parts[2];
-        int count = 0;
-        std::size_t of_data = 0;
-        if (sent_ < sizeof(Header))
-            parts[count++] = {reinterpret_cast<char*>(&next.header) + sent_, sizeof(Header) - sent_};
-        else
-            of_data = sent_ - sizeof(Header);
-        const std::size_t share = std::min(budget, next.header.bytes - of_data);
-        parts[count++] = {const_cast<std::byte*>(next.data) + of_data, share};
+        std::array<iovec, segments_a_call> parts;
+        const std::size_t of_header = sizeof(Header) - std::min(sizeof(Header), sent_);
+        std::size_t count = 0;
+        if (of_header > 0) parts[count++] = {reinterpret_cast<char*>(&next.header) + sent_, of_header};
+        const std::size_t left = sizeof(Header) + next.header.bytes - sent_ - of_header;
+        count += next.left.describe(std::span(parts).subspan(count), std::min(budget, left));
         msghdr what{};
-        what.msg_iov = parts;
-        what.msg_iovlen = static_cast<std::size_t>(count);
+        what.msg_iov = parts.data();
+        what.msg_iovlen = count;
         const ssize_t sent = sendmsg(socket_.fd(), &what, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0) {
             if (errno != EAGAIN && errno != EINTR) broken_ = error_text(errno);
@@ -119,6 +122,8 @@ bool Stream::flush(std::vector<Completion>& done) {
         moved = true;
         budget -= std::min(budget, static_cast<std::size_t>(sent));
         sent_ += static_cast<std::size_t>(sent);
+        next.left.advance(static_cast<std::size_t>(sent) -
+                          std::min(static_cast<std::size_t>(sent), of_header));
         if (sent_ < sizeof(Header) + next.header.bytes) continue;
         done.push_back(completion_of(next.message, 0, 0));
         sent_ = 0;
@@ -153,8 +158,12 @@ bool Stream::take(std::vector<Completion>& done) {
     return moved;
 }
 
-std::size_t Stream::read(std::byte* to, std::size_t room) {
-    const ssize_t n = recv(socket_.fd(), to, room, MSG_DONTWAIT);
+std::size_t Stream::read(std::span<iovec> into) {
+    msghdr where{};
+    where.msg_iov = into.data();
+    where.msg_iovlen = into.size();
+    const ssize_t n = into.size() == 1 ? recv(socket_.fd(), into[0].iov_base, into[0].iov_len, MSG_DONTWAIT)
+                                       : recvmsg(socket_.fd(), &where, MSG_DONTWAIT);
     if (n > 0) return static_cast<std::size_t>(n);
     if (n == 0)
         broken_ = "the peer closed the connection";
@@ -167,7 +176,8 @@ bool Stream::refill() {
     std::memmove(stage_.get(), stage_.get() + stage_begin_, staged());
     stage_end_ -= stage_begin_;
     stage_begin_ = 0;
-    const std::size_t n = read(stage_.get() + stage_end_, stage_size - stage_end_);
+    iovec room{stage_.get() + stage_end_, stage_size - stage_end_};
+    const std::size_t n = read({&room, 1});
     stage_end_ += n;
     return n > 0;
 }
@@ -175,8 +185,10 @@ bool Stream::refill() {
 // Of the message that arrives. What does not fit its buffer is dropped.
 bool Stream::read_some() {
     if (staged() == 0 && room_left_ >= stage_size) {
-        const std::size_t n = read(target_, std::min({left_, room_left_, bytes_a_turn}));
-        target_ += n;
+        std::array<iovec, segments_a_call> parts;
+        const std::size_t count = target_.describe(parts, std::min({left_, room_left_, bytes_a_turn}));
+        const std::size_t n = read(std::span(parts).first(count));
+        target_.advance(n);
         room_left_ -= n;
         left_ -= n;
         return n > 0;
@@ -184,8 +196,7 @@ bool Stream::read_some() {
     if (staged() == 0 && !refill()) return false;
     const std::size_t n = std::min(staged(), left_);
     const std::size_t kept = std::min(n, room_left_);
-    if (kept > 0) std::memcpy(target_, stage_.get() + stage_begin_, kept);
-    target_ += kept;
+    target_.write(stage_.get() + stage_begin_, kept);
     room_left_ -= kept;
     stage_begin_ += n;
     left_ -= n;
@@ -210,7 +221,7 @@ void Stream::open_message() {
 void Stream::arrives_for(const Wanted& wanted) {
     arriving_ = Arriving::wanted;
     current_ = wanted;
-    target_ = wanted.data;
+    target_ = SegmentCursor(wanted.segments);
     room_left_ = std::min(wanted.room, left_);
 }
 
@@ -228,7 +239,8 @@ bool Stream::make_way() {
             fmt::format("no memory for a message of {} bytes that came before its receive", header_.bytes);
         return true;  // move() ends it
     }
-    target_ = data.get();
+    const Segment block{data.get(), header_.bytes};
+    target_ = SegmentCursor({&block, 1});
     unasked_.push_back({header_, std::move(data), false, {}});
     arriving_ = Arriving::unasked;
     room_left_ = left_;
@@ -249,7 +261,8 @@ void Stream::finish_message(std::vector<Completion>& done) {
         Unasked& last = unasked_.back();
         last.is_whole = true;
         if (const Wanted& wanted = last.wanted; wanted.message) {
-            std::memcpy(wanted.data, last.data.get(), std::min<std::size_t>(wanted.room, header_.bytes));
+            const std::size_t kept = std::min<std::size_t>(wanted.room, header_.bytes);
+            SegmentCursor(wanted.segments).write(last.data.get(), kept);
             done.push_back(received(wanted.message, header_.bytes, header_.checksum, wanted.room));
             forget(unasked_.size() - 1);
         }

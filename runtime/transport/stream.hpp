@@ -12,16 +12,17 @@
 
 namespace hocket::transport {
 
-// Not thread-safe. Nothing here blocks. A message is read straight into the buffer that was given for it;
-// while nobody asks for one it stays in the kernel's buffers, which is what slows a sender down.
+// Not thread-safe. Nothing here blocks. A message is written straight from its segments, and read straight
+// into those that were given for it; while nobody asks for one it stays in the kernel's buffers, which is
+// what slows a sender down.
 class Stream {
   public:
     explicit Stream(Socket socket);
 
     // Their messages complete in move(), a message that the kernel takes at once in send().
-    void send(std::uint64_t tag, std::uint32_t checksum, const void* data, std::size_t bytes,
-              Message& message, std::vector<Completion>& done);
-    void receive(std::uint64_t tag, void* data, std::size_t room, Message& message);
+    void send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments, Message& message,
+              std::vector<Completion>& done);
+    void receive(std::uint64_t tag, std::span<const Segment> segments, Message& message);
 
     // Moves bytes as far as the kernel and a share of the time allow; appends what is complete. True if any
     // moved. A connection that broke completes all of its messages with the reason.
@@ -45,12 +46,12 @@ class Stream {
     };
     struct Outgoing {
         Header header;
-        const std::byte* data;
+        SegmentCursor left;  // of the data
         Message* message;
     };
     struct Wanted {
         std::uint64_t tag;
-        std::byte* data;
+        std::span<const Segment> segments;
         std::size_t room;
         Message* message;
     };
@@ -64,7 +65,7 @@ class Stream {
 
     bool flush(std::vector<Completion>& done);
     bool take(std::vector<Completion>& done);
-    std::size_t read(std::byte* to, std::size_t room);
+    std::size_t read(std::span<iovec> into);
     bool read_some();
     bool refill();
     void open_message();
@@ -89,7 +90,7 @@ class Stream {
     Header header_{};
     Wanted current_{};
     std::size_t left_ = 0;  // bytes of the message still to come
-    std::byte* target_ = nullptr;
+    SegmentCursor target_;
     std::size_t room_left_ = 0;
     std::unique_ptr<std::byte[]> stage_;  // headers, and messages that are short
     std::size_t stage_begin_ = 0, stage_end_ = 0;

@@ -29,9 +29,9 @@ class Streams : public Fabric {
     }
     std::string local_address() const override { return mesh_.invitation(); }
     void connect(std::span<const std::string> addresses, const Patience& patience) override;
-    bool send(int peer, std::uint64_t tag, std::uint32_t checksum, const void* data, std::size_t bytes,
+    bool send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
               Message& message) override;
-    bool receive(int peer, std::uint64_t tag, void* data, std::size_t bytes, Message& message) override;
+    bool receive(int peer, std::uint64_t tag, std::span<const Segment> segments, Message& message) override;
     std::size_t poll(std::span<Completion> completions) override;
     void wait(std::span<pollfd> others, std::chrono::microseconds at_most) override;
     void abandon() override;
@@ -77,14 +77,14 @@ Stream& Streams::stream(int peer) {
     return streams_[static_cast<std::size_t>(index)];
 }
 
-bool Streams::send(int peer, std::uint64_t tag, std::uint32_t checksum, const void* data, std::size_t bytes,
+bool Streams::send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
                    Message& message) {
-    stream(peer).send(tag, checksum, data, bytes, message, done_);
+    stream(peer).send(tag, checksum, segments, message, done_);
     return true;
 }
 
-bool Streams::receive(int peer, std::uint64_t tag, void* data, std::size_t bytes, Message& message) {
-    stream(peer).receive(tag, data, bytes, message);
+bool Streams::receive(int peer, std::uint64_t tag, std::span<const Segment> segments, Message& message) {
+    stream(peer).receive(tag, segments, message);
     return true;
 }
 

@@ -50,6 +50,17 @@ TEST_CASE("operations without elements are complete from the start") {
         CHECK((binding->waits[id] == engine::Binding::complete) == (plan->program().ops[id].begin != 3));
 }
 
+TEST_CASE("a message is as long as its parts, and complete from the start only where all are empty") {
+    const auto plan = Plan::make(test::broadcast_in_parts(1, 2, 0), DataType::int32, ReduceOp::sum,
+                                 ExecutorKind::interpreter);
+    const dsl::Op& receive = plan->program().ops[0];
+    for (const std::uint64_t count : {1u, 2u, 6u, 7u, 1000u}) {
+        CHECK(plan->bind(count)->bytes_of(receive) == 4 * count);
+        CHECK(plan->bind(count)->remaining == 1);
+    }
+    CHECK(plan->bind(0)->remaining == 0);
+}
+
 TEST_CASE("the executors bind alike") {
     const auto interpreter = ring_plan(2, 7);
     const auto automatic = ring_plan(2, 7, ExecutorKind::automatic);
@@ -90,4 +101,20 @@ TEST_CASE("a program that breaks a rule is refused, not run") {
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].waits_for = 5; }), Catch::Contains("predecessors"));
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].successors = {1}; }), Catch::Contains("not a later"));
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[0].origin = 9; }), Catch::Contains("origin"));
+    CHECK_THROWS_WITH(broken([](auto& p) {
+                          p.ops[0].further = {{0, 9, 0}};
+                      }),
+                      Catch::Contains("no boundaries"));
+    CHECK_THROWS_WITH(broken([](auto& p) {
+                          p.ops[0].further = {{2, 1, 0}};
+                      }),
+                      Catch::Contains("no boundaries"));
+    CHECK_THROWS_WITH(broken([](auto& p) {
+                          p.ops[0].further = {{0, 1, 77}};
+                      }),
+                      Catch::Contains("area of a part"));
+    CHECK_THROWS_WITH(broken([](auto& p) {
+                          p.ops[2].further = {{0, 1, 0}};
+                      }),
+                      Catch::Contains("only messages"));
 }

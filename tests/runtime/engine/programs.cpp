@@ -95,4 +95,19 @@ dsl::RankProgram flat_broadcast(dsl::Rank rank, dsl::Rank ranks, dsl::Rank root)
     return b.program;
 }
 
+dsl::RankProgram broadcast_in_parts(dsl::Rank rank, dsl::Rank ranks, dsl::Rank root) {
+    dsl::RankProgram program = flat_broadcast(rank, ranks, root);
+    program.boundaries.clear();
+    for (dsl::Rank b = 0; b <= 7; ++b) program.boundaries.emplace_back(b, 7);
+    for (Op& op : program.ops) {
+        op.begin = op.kind == Kind::copy ? 0 : 4;
+        op.end = 7;
+        if (op.kind == Kind::send) op.further = {{0, 1, op.area}, {3, 4, op.area}, {1, 3, op.area}};
+        if (op.kind != Kind::receive) continue;
+        op.end = 5;
+        for (dsl::BoundaryId chunk : {5, 6, 0, 3, 1, 2}) op.further.push_back({chunk, chunk + 1, op.area});
+    }
+    return program;
+}
+
 }  // namespace hocket::test

@@ -11,4 +11,7 @@ dsl::RankProgram ring_all_reduce(dsl::Rank rank, dsl::Rank ranks);
 // The root sends everything to everybody.
 dsl::RankProgram flat_broadcast(dsl::Rank rank, dsl::Rank ranks, dsl::Rank root);
 
+// The same in one message of several parts, out of order, which each side divides in its own way.
+dsl::RankProgram broadcast_in_parts(dsl::Rank rank, dsl::Rank ranks, dsl::Rank root);
+
 }  // namespace hocket::test

@@ -82,6 +82,10 @@ struct Station {
         program.memory_is_shared = true;
         return Plan::make(std::move(program), DataType::int64, ReduceOp::sum, ExecutorKind::interpreter);
     }
+    std::shared_ptr<Plan> broadcast_in_parts(int root) const {
+        return Plan::make(test::broadcast_in_parts(options.rank, options.world_size, root), DataType::int64,
+                          ReduceOp::sum, ExecutorKind::interpreter);
+    }
     std::shared_ptr<Plan> broadcast(int root) const {
         return Plan::make(test::flat_broadcast(options.rank, options.world_size, root), DataType::int64,
                           ReduceOp::sum, ExecutorKind::interpreter);
@@ -129,6 +133,24 @@ TEST_CASE("all_reduce on real fabrics, any count, in and out of place, again and
             INFO(provider << " with " << ranks << " ranks");
             CHECK(test::problems(outcomes) == "");
         }
+}
+
+TEST_CASE("messages of several parts on real fabrics, for counts that leave some of them empty") {
+    for (const char* provider : {"shm", "tcp", "ofi+tcp"}) {
+        const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", provider}}}, [&](int rank) {
+            Station station;
+            const auto plan = station.broadcast_in_parts(1);
+            for (const std::uint64_t count : {0, 1, 2, 3, 5, 6, 7, 8, 1000, 1000003, 7}) {
+                const auto send = numbers(count, rank);
+                std::vector<std::int64_t> recv(count, -1);
+                station.run(plan, send.data(), recv.data(), count);
+                expect(recv == numbers(count, 1), fmt::format("the root's {} elements", count));
+            }
+            station.meet();
+        });
+        INFO(provider);
+        CHECK(test::problems(outcomes) == "");
+    }
 }
 
 TEST_CASE("a warm start allocates nothing") {

@@ -124,6 +124,19 @@ TEST_CASE("what a tile does is told in elements of the whole") {
     first.release();
 }
 
+TEST_CASE("what a message of several parts moves is told part by part, without those that are empty") {
+    const Divided divided(test::broadcast_in_parts(0, 2, 0));
+    const auto told = [&](std::uint64_t count) {
+        Execution& execution = engine::begin_tiles(divided(4 * count), nullptr);
+        const std::string text = engine::describe(execution, 1);
+        execution.release();
+        return text;
+    };
+    CHECK_THAT(told(14), Catch::Contains("sending x[4/7, 1), x[0, 1/7), x[3/7, 4/7), x[1/7, 3/7) "
+                                         "(elements 8 to 13, 0 to 1, 6 to 7, 2 to 5) to rank 1"));
+    CHECK_THAT(told(2), Catch::Contains("sending x[4/7, 1), x[3/7, 4/7) (elements 1, 0) to rank 1"));
+}
+
 TEST_CASE("tiles of any count give the whole result, in and out of place, wherever the buffers are") {
     struct Case {
         const char *hosts, *schedule;

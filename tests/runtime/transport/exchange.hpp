@@ -10,6 +10,7 @@
 
 #include "runtime/transport/fabric.hpp"
 #include "tests/runtime/transport/processes.hpp"
+#include "tests/runtime/transport/segment_lists.hpp"
 
 namespace hocket::test {
 
@@ -30,16 +31,26 @@ class Flow {
     explicit Flow(transport::Fabric& fabric, bool sleeps = true) : fabric_(fabric), sleeps_(sleeps) {}
 
     void send(int peer, std::uint64_t tag, std::uint32_t checksum, const std::vector<char>& data) {
-        transport::Message& message = *messages_.emplace_back(std::make_unique<transport::Message>());
-        while (!fabric_.send(peer, tag, checksum, data.data(), data.size(), message)) progress();
+        send(peer, tag, checksum, whole(data));
+    }
+    void send(int peer, std::uint64_t tag, std::uint32_t checksum, std::vector<transport::Segment> segments) {
+        Post& post = *posts_.emplace_back(std::make_unique<Post>());
+        post.segments = std::move(segments);
+        while (!fabric_.send(peer, tag, checksum, post.segments, post.message)) progress();
     }
     void receive(int peer, std::uint64_t tag, std::vector<char>& data) {
-        transport::Message& message = *messages_.emplace_back(std::make_unique<transport::Message>());
-        message.user = &data;
-        while (!fabric_.receive(peer, tag, data.data(), data.size(), message)) progress();
+        receive(peer, tag, data, whole(data));
+    }
+    // segments: of the data.
+    void receive(int peer, std::uint64_t tag, std::vector<char>& data,
+                 std::vector<transport::Segment> segments) {
+        Post& post = *posts_.emplace_back(std::make_unique<Post>());
+        post.segments = std::move(segments);
+        post.message.user = &data;
+        while (!fabric_.receive(peer, tag, post.segments, post.message)) progress();
     }
     std::vector<transport::Completion> finish() {
-        while (done_.size() < messages_.size()) {
+        while (done_.size() < posts_.size()) {
             if (!progress()) sleeps_ ? fabric_.wait({}, std::chrono::seconds(1)) : void(sched_yield());
         }
         return done_;
@@ -53,9 +64,14 @@ class Flow {
     const std::vector<transport::Completion>& done() const { return done_; }
 
   private:
+    struct Post {
+        transport::Message message;
+        std::vector<transport::Segment> segments;
+    };
+
     transport::Fabric& fabric_;
     const bool sleeps_;
-    std::vector<std::unique_ptr<transport::Message>> messages_;
+    std::vector<std::unique_ptr<Post>> posts_;
     std::vector<transport::Completion> done_;
 };
 

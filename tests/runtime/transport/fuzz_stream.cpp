@@ -35,7 +35,8 @@ std::uint8_t byte_of(std::uint32_t checksum, std::size_t i) {
 struct Post {
     Message message;
     std::uint64_t tag = 0;
-    std::vector<std::uint8_t> buffer;  // a send's, or a receive's with a guard behind it
+    std::vector<std::uint8_t> buffer;  // a guard goes ahead of each segment, and one is behind the last
+    std::vector<Segment> segments;
     bool is_send = false;
     int completions = 0;
 };
@@ -111,17 +112,42 @@ class Game {
     void receive() {
         Post& post = posts_.emplace_back();
         post.tag = input_.below(tags);
-        post.buffer.assign(any_length(input_) + guard, untouched);
-        stream_.receive(post.tag, post.buffer.data(), post.buffer.size() - guard, post.message);
+        lay_out(post, any_length(input_));
+        stream_.receive(post.tag, post.segments, post.message);
         post.message.user = &post;
+    }
+
+    // One segment, or several of any lengths.
+    void lay_out(Post& post, std::size_t bytes) {
+        const std::size_t count =
+            std::min<std::size_t>(bytes, input_.below(4) == 0 ? 1 + input_.below(600) : 1);
+        post.buffer.assign(bytes + (count + 1) * guard, untouched);
+        auto* at = reinterpret_cast<std::byte*>(post.buffer.data());
+        for (std::size_t left = count; left > 0; --left) {
+            const std::size_t most = bytes - (left - 1);  // one for each that follows
+            const std::size_t share = left == 1 ? bytes : 1 + input_.below(std::min(most, 2 * bytes / left));
+            post.segments.push_back({at += guard, share});
+            at += share;
+            bytes -= share;
+        }
+    }
+
+    void require_guards(const Post& post) {
+        const auto* at = post.buffer.data();
+        for (const Segment& segment : post.segments) {
+            const auto* begin = reinterpret_cast<const std::uint8_t*>(segment.data);
+            for (; at < begin; ++at) require(*at == untouched);
+            at += segment.bytes;
+        }
+        for (; at < post.buffer.data() + post.buffer.size(); ++at) require(*at == untouched);
     }
 
     void post_send() {
         Post& post = posts_.emplace_back();
         post.is_send = true;
-        post.buffer.assign(any_length(input_), 1);
+        lay_out(post, any_length(input_));
         post.message.user = &post;
-        stream_.send(1, 1, post.buffer.data(), post.buffer.size(), post.message, done_);
+        stream_.send(1, 1, post.segments, post.message, done_);
         std::uint8_t sink[4096];
         while (recv(pair_.theirs.fd(), sink, sizeof sink, MSG_DONTWAIT) > 0) {
         }
@@ -157,16 +183,18 @@ class Game {
     }
 
     void judge_received(const Post& post, const Completion& completion) {
-        const std::size_t room = post.buffer.size() - guard;
-        for (std::size_t i = room; i < post.buffer.size(); ++i) require(post.buffer[i] == untouched);
+        const std::size_t room = bytes_in(post.segments);
+        require_guards(post);
         if (!completion.ok && !completion.truncated) return;
         require(completion.truncated == (completion.bytes > room));
         if (!is_honest_) return;
         auto& sent = sent_by_tag_[post.tag];
         require(!sent.empty());
         require(completion.bytes == sent.front().bytes && completion.checksum == sent.front().checksum);
-        for (std::size_t i = 0; i < std::min(room, completion.bytes); ++i)
-            require(post.buffer[i] == byte_of(completion.checksum, i));
+        std::size_t i = 0;
+        for (const Segment& segment : post.segments)
+            for (std::size_t at = 0; at < segment.bytes && i < completion.bytes; ++at, ++i)
+                require(std::to_integer<std::uint8_t>(segment.data[at]) == byte_of(completion.checksum, i));
         sent.pop_front();
     }
 

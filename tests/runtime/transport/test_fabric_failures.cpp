@@ -34,6 +34,7 @@ TEST_CASE("a killed or stopped peer can be given up at once, and the buffers are
             auto fabric = open_connected(rank, provider);
             Flow flow(*fabric);
             std::vector<char> large(8 << 20, 'a'), small(64, 'b'), in(8 << 20);
+            const auto all_of_large = whole(large), all_of_small = whole(small);
             flow.receive((r + 1) % 3, 7, in);
             flow.receive((r + 2) % 3, 7, in);
             if (r == 2) kill(getpid(), signal);  // with receives posted
@@ -41,9 +42,9 @@ TEST_CASE("a killed or stopped peer can be given up at once, and the buffers are
             std::string end = "no failure seen";
             const double start = now();
             try {
-                fabric->send(2, 1, 0, large.data(), large.size(), messages[200]);
+                fabric->send(2, 1, 0, all_of_large, messages[200]);
                 for (int i = 0; now() < start + 1; ++i) {
-                    if (i < 200) fabric->send(2, 100 + i, 0, small.data(), small.size(), messages[i]);
+                    if (i < 200) fabric->send(2, 100 + i, 0, all_of_small, messages[i]);
                     while (flow.progress())
                         if (!flow.done().back().ok) throw Error(Status::transport, flow.done().back().error);
                     fabric->wait({}, 5ms);
@@ -56,7 +57,7 @@ TEST_CASE("a killed or stopped peer can be given up at once, and the buffers are
             bool refused = false;
             try {
                 Message message;
-                fabric->send(1, 1, 0, small.data(), small.size(), message);
+                fabric->send(1, 1, 0, all_of_small, message);
             } catch (const Error&) {
                 refused = true;
             }
@@ -203,8 +204,8 @@ TEST_CASE("a process killed while it holds a lock in shared memory makes nobody 
             expect(pthread_spin_trylock(lock_of(names[0])) != 0, "the lock to be held still");
             Message message;
             Completion completion;
-            expect(!fabric->send(1, 2, 0, data.data(), data.size(), message), "no room for a send");
-            expect(!fabric->receive(1, 2, data.data(), data.size(), message), "no room for a receive");
+            expect(!fabric->send(1, 2, 0, whole(data), message), "no room for a send");
+            expect(!fabric->receive(1, 2, whole(data), message), "no room for a receive");
             expect(fabric->poll({&completion, 1}) == 0, "nothing complete");
             fabric->wait({}, 1ms);
             fabric->abandon();

@@ -46,7 +46,8 @@ TEST_CASE("a connection that broke is something that moved, so that nobody sleep
     Stream stream(std::move(pair.ours));
     Message message;
     char data[8];
-    stream.receive(1, data, sizeof data, message);
+    const Segment buffer = segment(data, sizeof data);
+    stream.receive(1, {&buffer, 1}, message);
     pair.theirs.close();
     Completions done;
     for (pollfd entry = stream.interest(); poll(&entry, 1, 5000) != 1;) {
@@ -57,8 +58,8 @@ TEST_CASE("a connection that broke is something that moved, so that nobody sleep
     CHECK(done[0].error == "the peer closed the connection");
     CHECK(stream.interest().fd == -1);
     Message late[2];
-    stream.receive(0, data, sizeof data, late[0]);
-    stream.send(1, 0, data, sizeof data, late[1], done);
+    stream.receive(0, {&buffer, 1}, late[0]);
+    stream.send(1, 0, {&buffer, 1}, late[1], done);
     CHECK(stream.move(done));
     CHECK(done.size() == 3);
     CHECK(!stream.move(done));
@@ -69,13 +70,14 @@ TEST_CASE("what came before the end of a connection counts, and all else fails o
     const bool is_reset = GENERATE(false, true);
     ConnectedPair pair;
     Stream stream(std::move(pair.ours));
-    const auto whole = pattern(3000, 1), half = pattern(100000, 2);
+    const auto all = pattern(3000, 1), half = pattern(100000, 2);
     std::vector<char> first(3000), second(100000), third(10);
     Message messages[4];
-    stream.receive(1, first.data(), first.size(), messages[0]);
-    stream.receive(2, second.data(), second.size(), messages[1]);
-    stream.receive(3, third.data(), third.size(), messages[2]);
-    say_message(pair.theirs, 1, whole);
+    const auto into_first = whole(first), into_second = whole(second), into_third = whole(third);
+    stream.receive(1, into_first, messages[0]);
+    stream.receive(2, into_second, messages[1]);
+    stream.receive(3, into_third, messages[2]);
+    say_message(pair.theirs, 1, all);
     const WireHeader header{2, half.size(), 7};
     say(pair.theirs, &header, sizeof header);
     say(pair.theirs, half.data(), half.size() / 2);
@@ -83,10 +85,11 @@ TEST_CASE("what came before the end of a connection counts, and all else fails o
     move_until(stream, 1, done);
     CHECK(done[0].ok);
     CHECK(done[0].message == &messages[0]);
-    CHECK(first == whole);
+    CHECK(first == all);
     is_reset ? reset(pair.theirs) : pair.theirs.close();
     move_until(stream, 3, done);
-    stream.send(4, 0, whole.data(), whole.size(), messages[3], done);
+    const auto sent = whole(all);
+    stream.send(4, 0, sent, messages[3], done);
     move_until(stream, 4, done);
     for (std::size_t i = 1; i < 4; ++i) {
         CHECK(!done[i].ok);
@@ -102,7 +105,8 @@ TEST_CASE("a peer that only stops sending still gets what it is sent") {
     const auto data = pattern(5 << 20, 3);
     Message message;
     Completions done;
-    stream.send(9, 4, data.data(), data.size(), message, done);
+    const auto sent = whole(data);
+    stream.send(9, 4, sent, message, done);
     std::vector<char> seen(sizeof(WireHeader) + data.size());
     for (std::size_t have = 0; have < seen.size();) {
         stream.move(done);
@@ -126,6 +130,35 @@ TEST_CASE("what nobody asks for is neither read nor waited for") {
     CHECK(!stream.make_way());
 }
 
+TEST_CASE("a message of thousands of segments arrives whole, asked for before or after it came") {
+    const bool early = GENERATE(false, true);
+    ConnectedPair pair;
+    Stream sender(std::move(pair.ours)), receiver(std::move(pair.theirs));
+    const auto from = pattern(300001, 4);
+    std::vector<char> to(from.size()), behind(1);
+    const auto out = backwards(from, {37}), in = backwards(to, {1, 211}), next = whole(behind);
+    REQUIRE(out.size() > 4096);
+    Message messages[4];
+    Completions sent, received;
+    if (!early) receiver.receive(1, in, messages[0]);
+    sender.send(1, 2, out, messages[1], sent);
+    sender.send(2, 2, next, messages[2], sent);
+    receiver.receive(2, next, messages[3]);
+    while (received.empty()) {
+        sender.move(sent);
+        receiver.make_way();
+        receiver.move(received);
+    }
+    if (early) receiver.receive(1, in, messages[0]);
+    while (received.size() < 2) {
+        sender.move(sent);
+        receiver.move(received);
+    }
+    CHECK(sent.size() == 2);
+    for (const Completion& completion : received) CHECK(completion.ok);
+    CHECK(bytes_of(in) == bytes_of(out));
+}
+
 TEST_CASE("a message that there is no memory for is an error of its connection") {
     const std::uint64_t bytes = GENERATE(std::uint64_t{1} << 62, ~std::uint64_t{0});
     ConnectedPair pair;
@@ -134,7 +167,8 @@ TEST_CASE("a message that there is no memory for is an error of its connection")
     say(pair.theirs, &header, sizeof header);
     Message message;
     char data[8];
-    stream.receive(2, data, sizeof data, message);
+    const Segment buffer = segment(data, sizeof data);
+    stream.receive(2, {&buffer, 1}, message);
     Completions done;
     while (!stream.is_obstructed()) stream.move(done);
     CHECK(stream.make_way());
@@ -159,12 +193,13 @@ TEST_CASE("a queue that is never empty doesn't grow") {
     Stream stream(std::move(pair.ours));
     constexpr std::size_t outstanding = 20000, rounds = 300, a_round = 2000;
     const char byte = 1;
+    const Segment one = segment(&byte, 1);
     Message message;
     Completions done;
     // Less than is outstanding fits into the kernel.
     const int room = 32 * 1024;
     REQUIRE(setsockopt(pair.theirs.fd(), SOL_SOCKET, SO_RCVBUF, &room, sizeof room) == 0);
-    for (std::size_t i = 0; i < 4 * outstanding; ++i) stream.send(1, 1, &byte, 1, message, done);
+    for (std::size_t i = 0; i < 4 * outstanding; ++i) stream.send(1, 1, {&one, 1}, message, done);
     std::vector<char> bytes(a_round * (sizeof(WireHeader) + 1));
     std::size_t sent = 4 * outstanding, complete = done.size(), before = 0;
     for (std::size_t round = 0; round < rounds; ++round) {
@@ -176,7 +211,7 @@ TEST_CASE("a queue that is never empty doesn't grow") {
             stream.move(done);
             complete += done.size();
             REQUIRE(complete < sent);
-            for (; sent < complete + outstanding; ++sent) stream.send(1, 1, &byte, 1, message, done);
+            for (; sent < complete + outstanding; ++sent) stream.send(1, 1, {&one, 1}, message, done);
         }
     }
     CHECK(sent > 500000);
@@ -220,8 +255,9 @@ TEST_CASE("a message of more than 4 GiB arrives whole") {
     Stream sender(std::move(pair.ours)), receiver(std::move(pair.theirs));
     Message out, in;
     Completions sent, received;
-    receiver.receive(1, to.data(), bytes, in);
-    sender.send(1, 2, from.data(), bytes, out, sent);
+    const Segment target = segment(to.data(), bytes), source = segment(from.data(), bytes);
+    receiver.receive(1, {&target, 1}, in);
+    sender.send(1, 2, {&source, 1}, out, sent);
     while (received.empty()) {
         sender.move(sent);
         receiver.move(received);

@@ -1,0 +1,82 @@
+// The bytes of a message, where they lie: in one place or in several.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+namespace hocket::transport {
+
+// None is empty. Of a message that is sent they are only read.
+struct Segment {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+};
+
+inline std::size_t bytes_in(std::span<const Segment> segments) {
+    std::size_t bytes = 0;
+    for (const Segment& segment : segments) bytes += segment.bytes;
+    return bytes;
+}
+
+// Goes through a message's bytes in order. Of one segment it keeps a copy, so that nothing is looked up.
+class SegmentCursor {
+  public:
+    SegmentCursor() = default;
+    explicit SegmentCursor(std::span<const Segment> segments)
+        : current_(segments.front()), further_(segments.subspan(1)) {}
+
+    // Where the next bytes are, as far as there are entries for them, and not more than so many; returns how
+    // many entries that takes.
+    std::size_t describe(std::span<iovec> entries, std::size_t at_most) const {
+        Segment next = current_;
+        std::size_t count = 0, following = 0;
+        while (true) {
+            const std::size_t share = std::min(next.bytes, at_most);
+            if (share > 0) entries[count++] = {next.data, share};
+            at_most -= share;
+            if (at_most == 0 || count == entries.size() || following == further_.size()) return count;
+            next = further_[following++];
+        }
+    }
+
+    void advance(std::size_t bytes) {
+        while (bytes >= current_.bytes && !further_.empty()) {
+            bytes -= current_.bytes;
+            current_ = further_.front();
+            further_ = further_.subspan(1);
+        }
+        current_ = {current_.data + bytes, current_.bytes - bytes};
+    }
+
+    // Copies to the next bytes, and goes on behind them.
+    void write(const std::byte* from, std::size_t bytes) {
+        while (bytes > 0) {
+            const std::size_t share = std::min(bytes, current_.bytes);
+            std::memcpy(current_.data, from, share);
+            advance(share);
+            from += share;
+            bytes -= share;
+        }
+    }
+
+    // Copies the next bytes, and goes on behind them.
+    void read(std::byte* to, std::size_t bytes) {
+        while (bytes > 0) {
+            const std::size_t share = std::min(bytes, current_.bytes);
+            std::memcpy(to, current_.data, share);
+            advance(share);
+            to += share;
+            bytes -= share;
+        }
+    }
+
+  private:
+    Segment current_;
+    std::span<const Segment> further_;
+};
+
+}  // namespace hocket::transport
