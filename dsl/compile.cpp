@@ -216,14 +216,19 @@ class Checked : public CheckedSchedule {
     const std::vector<std::string>& choices() const override { return choices_; }
 
   private:
-    // Between hosts, that any rank sends and receives.
+    // Between hosts, that any rank sends and receives: of a phase, one for each pair of ranks.
     std::uint64_t most_messages() const {
         const StepGraph& graph = this->graph();
         std::vector<std::uint64_t> messages(static_cast<std::size_t>(graph.ranks), 0);
+        std::set<std::pair<Rank, Rank>> pairs;
+        std::uint32_t phase = 0;
         for (const Step& step : graph.steps) {
+            if (step.phase != phase) pairs.clear();
+            phase = step.phase;
             if (hosts_[step.source] == hosts_[step.destination]) continue;
+            if (!pairs.emplace(step.source, step.destination).second) continue;
             for (const Rank rank : {step.source, step.destination})
-                messages[static_cast<std::size_t>(rank)] += pieces_of(graph, step).size();
+                ++messages[static_cast<std::size_t>(rank)];
         }
         return *std::max_element(messages.begin(), messages.end());
     }

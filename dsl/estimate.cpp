@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 namespace hocket::dsl {
 namespace {
@@ -150,7 +151,7 @@ class Estimate::Clocks {
     };
 
     std::uint64_t end_of(int level, Rank rank) const { return estimate_.end_of(level, rank); }
-    double bytes_of(const Move& move) const { return estimate_.regions_[move.region].length * bytes_; }
+    double bytes_of(const Move& move) const { return estimate_.regions_[move.region] * bytes_; }
     const Link& link_of(const Move& move) const { return estimate_.links_[move.level]; }
     double now(Rank rank) const { return std::max(clock_[rank], floor_); }
     void finish(Rank rank, double time) { later_[rank] = std::max(later_[rank], time); }
@@ -172,7 +173,7 @@ class Estimate::Clocks {
 Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from,
                    const Deadline& deadline)
     : topology_(topology), one_for_all_(seen_from) {
-    for (const Region& region : graph.regions) regions_.push_back({length_of(region), region.size()});
+    for (const Region& region : graph.regions) regions_.push_back(length_of(region));
     const Rank local = ranks_over(topology, [&](int level) { return is_memory(topology.levels[level]); });
     for (int i = 0; i < static_cast<int>(topology.levels.size()); ++i) {
         const Level& level = topology.levels[i];
@@ -197,6 +198,8 @@ Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::option
     };
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
     moves_.reserve(order.size());
+    std::vector<std::size_t> sent_in(static_cast<std::size_t>(graph.ranks), 0);  // by source
+    std::size_t arrival = 0;  // running number of a phase at a destination
     for (std::size_t i = 0; i < order.size(); ++i) {
         const Step& step = graph.steps[order[i]];
         const bool new_round = i == 0 || rounds[order[i]] != rounds[order[i - 1]];
@@ -204,10 +207,14 @@ Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::option
         const Step* before = new_round ? nullptr : &graph.steps[order[i - 1]];
         const bool again = before && before->destination == step.destination && before->phase == step.phase &&
                            before->target == step.target;
+        if (!before || before->destination != step.destination || before->phase != step.phase) ++arrival;
+        const bool goes_along =
+            std::exchange(sent_in[static_cast<std::size_t>(step.source)], arrival) == arrival;
         const int level = step.source == step.destination
                               ? static_cast<int>(memory - links_.begin())
                               : level_between(topology, step.source, step.destination);
-        moves_.push_back({step.source, step.destination, step.region, level, step.combines, again});
+        moves_.push_back(
+            {step.source, step.destination, step.region, level, step.combines, again, goes_along});
     }
     if (!moves_.empty()) rounds_.push_back(moves_.size());
 }
@@ -243,7 +250,7 @@ void Estimate::Clocks::load(const Move& move) {
     Load& destination = loads_[end_of(move.level, move.destination)];
     destination.received += bytes;
     destination.add_source(source);
-    messages_[move.source] += estimate_.regions_[move.region].intervals;
+    messages_[move.source] += move.goes_along ? 0 : 1;
 }
 
 void Estimate::Clocks::fetch(const Move& move) {
@@ -307,7 +314,7 @@ double Estimate::busiest_link() const {
     std::unordered_map<std::uint64_t, std::pair<double, double>> loads;  // by end: out and in
     for (const Move& move : moves_) {
         if (links_[move.level].memory) continue;
-        const double length = regions_[move.region].length * (one_for_all_ ? links_[move.level].sharers : 1);
+        const double length = regions_[move.region] * (one_for_all_ ? links_[move.level].sharers : 1);
         loads[end_of(move.level, move.source)].first += length;
         loads[end_of(move.level, move.destination)].second += length;
     }

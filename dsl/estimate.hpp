@@ -15,11 +15,11 @@ namespace hocket::dsl {
 //
 // - Two ranks are joined by the outermost level in which their coordinates differ, levels of medium memory
 //   counting only where no other differs.
-// - A message arrives after the level's latency, and after the time in which the busier of its two ends
-//   carries all its bytes of the phase. An end is one rank's, or that of all the ranks that share it. Where
-//   several send to one end, what they can't all have on its way at once takes longer: their streams get in
-//   each other's way. The sender is busy for a fifth of the latency a message, and until its bytes are out.
-//   So the clocks tell how the parts of a pipeline overlap.
+// - What a rank sends another in a phase is one message. It arrives after the level's latency, and after the
+//   time in which the busier of its two ends carries all its bytes of the phase. An end is one rank's, or
+//   that of all the ranks that share it. Where several send to one end, what they can't all have on its way
+//   at once takes longer: their streams get in each other's way. The sender is busy for a fifth of the
+//   latency a message, and until its bytes are out. So the clocks tell how the parts of a pipeline overlap.
 // - In memory messages cost nothing: the receiver fetches. A phase takes the latency once, and the bytes that
 //   the rank touches over the bandwidth: of a combine each source, its own operand and the result, of a copy
 //   both sides. Where a host has fewer cores than ranks, both take as many times longer. What a rank copies
@@ -48,17 +48,14 @@ class Estimate {
         std::vector<int> sharing;
         Rank sharers;
     };
-    struct Extent {     // of a region
-        double length;  // the part of x
-        std::size_t intervals;
-    };
     // A step, as far as it takes time.
     struct Move {
         Rank source, destination;
         std::uint32_t region;
         int level;
         bool combines;
-        bool again;  // the one before brought the same region to the same rank in the same phase
+        bool again;       // the one before brought the same region to the same rank in the same phase
+        bool goes_along;  // in the message of an earlier one
     };
     class Clocks;
 
@@ -67,8 +64,8 @@ class Estimate {
 
     Topology topology_;
     std::optional<Rank> one_for_all_;
-    std::vector<Link> links_;  // by level
-    std::vector<Extent> regions_;
+    std::vector<Link> links_;          // by level
+    std::vector<double> regions_;      // their length: the part of x
     std::vector<Move> moves_;          // round by round
     std::vector<std::size_t> rounds_;  // where each ends
 };

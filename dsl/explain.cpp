@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "dsl/compile.hpp"
 
 namespace hocket::dsl {
@@ -14,8 +16,8 @@ std::string area_text(const RankProgram& program, AreaId area) {
                            program.neighbours[area / areas_of_a_rank - 1]);
     const OpId slot = area - program.first_scratch();
     for (const Op& op : program.ops)
-        if (op.kind == Op::Kind::receive && op.area == area)
-            return fmt::format("message {} from {}", op.message, op.peer);
+        for (std::size_t i = 0; op.kind == Op::Kind::receive && i < op.parts(); ++i)
+            if (op.part(i).area == area) return fmt::format("message {} from {}", op.message, op.peer);
     return fmt::format("scratch {}", slot);
 }
 
@@ -34,15 +36,39 @@ std::string targets_text(const RankProgram& program, const Op& op) {
     return text;
 }
 
+// "x[0, 1/4), x[1/2, 3/4)".
+std::string region_text(const RankProgram& program, const Op& op) {
+    std::string text;
+    for (std::size_t i = 0; i < op.parts(); ++i) {
+        const MessagePart part = op.part(i);
+        text += (text.empty() ? "" : ", ") + region_text(program, part.begin, part.end);
+    }
+    return text;
+}
+
+// Where the parts of a message are: once if all are in one area, else for each. What waits for its turn to be
+// used is in "scratch".
+std::string areas_text(const RankProgram& program, const Op& op) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < op.parts(); ++i) {
+        const AreaId area = op.part(i).area;
+        const bool waits = op.kind == Op::Kind::receive && area >= program.first_scratch();
+        names.push_back(waits ? "scratch" : area_text(program, area));
+    }
+    const bool is_one = std::count(names.begin(), names.end(), names[0]) == std::ptrdiff_t(names.size());
+    return is_one ? names[0] : fmt::format("{}", fmt::join(names, ", "));
+}
+
 std::string operation_text(const RankProgram& program, const Op& op) {
-    const std::string region = region_text(program, op.begin, op.end);
+    const std::string region = region_text(program, op);
     switch (op.kind) {
         case Op::Kind::send:
-            return fmt::format("send     {} of {} to {}", region, area_text(program, op.area), op.peer);
-        case Op::Kind::receive:
-            return fmt::format(
-                "receive  {} from {}{}", region, op.peer,
-                op.area >= program.first_scratch() ? "" : " into " + area_text(program, op.area));
+            return fmt::format("send     {} of {} to {}", region, areas_text(program, op), op.peer);
+        case Op::Kind::receive: {
+            const std::string areas = areas_text(program, op);
+            return fmt::format("receive  {} from {}{}", region, op.peer,
+                               areas == "scratch" ? "" : " into " + areas);
+        }
         case Op::Kind::copy:
             if (op.operands[0] >= program.first_shifted())
                 return fmt::format("copy     {} to {} of {}", operand_text(program, op, op.operands[0]),

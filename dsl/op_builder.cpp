@@ -331,7 +331,10 @@ void OpBuilder::find_sharing(Member member, RankProgram& program) const {
                 program.output_is_apart = false;
     };
     for (const Op& op : members_[member].ops) {
-        use(touched(member, op, op.area));
+        for (std::size_t i = 0; i < op.parts(); ++i) {
+            const MessagePart part = op.part(i);
+            use({part.area, {part.begin, part.end}});
+        }
         for (const auto* areas : {&op.operands, &op.also})
             for (const AreaId area : *areas) use(touched(member, op, area));
     }
@@ -351,7 +354,7 @@ RankProgram OpBuilder::finish(Member member, std::uint32_t origin) {
     Emitter(*this, member, program).run(origin);
     number_shifted(program);
     for (const Op& op : program.ops) {
-        program.uses_work |= op.area == work_area;
+        for (std::size_t i = 0; i < op.parts(); ++i) program.uses_work |= op.part(i).area == work_area;
         for (const auto* areas : {&op.operands, &op.also})
             for (const AreaId area : *areas) program.uses_work |= program.memory_of(area) == work_area;
     }

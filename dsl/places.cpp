@@ -81,16 +81,6 @@ void Places::copy(Member member, AtomRange atoms, AreaId from, AreaId to, std::u
     set_place(member, atoms, to);
 }
 
-void Places::bring_together(Member member, AtomRange atoms, std::uint32_t origin) {
-    const AreaId target = home(member, atoms);
-    bool is_one_run = true;
-    for_runs(member, atoms, [&](AtomRange run) { is_one_run &= run.begin == atoms.begin; });
-    for_runs(member, atoms, [&](AtomRange run) {
-        const AreaId place = at(member, run.begin);
-        if (!is_one_run && place != target) copy(member, run, place, target, origin);
-    });
-}
-
 // The member's operation that has these values in its registers: the one that wrote them, or a copy of them.
 OpRef Places::extendable(Member member, AtomRange atoms) const {
     const AreaId place = at(member, atoms.begin);

@@ -15,9 +15,9 @@
 
 namespace hocket::dsl {
 
-// Every phase has three stages: pieces are brought together to be sent; everything is read, combined and
-// written; what could not be written where it belongs, because others were reading there, follows.
-inline constexpr Stage stages_of_a_phase = 3;
+// Every phase has two stages: everything is read, combined and written; what could not be written where it
+// belongs, because others were reading there, follows.
+inline constexpr Stage stages_of_a_phase = 2;
 
 // Calls for each maximal run of atoms for which `same` holds between neighbouring ones.
 template <typename Same, typename Call>
@@ -68,9 +68,6 @@ class Places {
     void write_late(Member member, AtomRange atoms, AreaId slot, OpRef writer, std::uint32_t origin);
     // Moves values at once.
     void copy(Member member, AtomRange atoms, AreaId from, AreaId to, std::uint32_t origin);
-    // A message leaves from one area. Where its pieces live in several, they are brought to their common home
-    // first (if that is the output, it needs them anyway).
-    void bring_together(Member member, AtomRange atoms, std::uint32_t origin);
     // Lets the operation that has these values in its registers write them to the destination's home, too, if
     // there is such a one.
     bool extend(Member member, AtomRange atoms, Member destination);

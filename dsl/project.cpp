@@ -4,7 +4,9 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 
+#include "dsl/messages.hpp"
 #include "dsl/places.hpp"
 
 namespace hocket::dsl {
@@ -26,16 +28,25 @@ struct Arrival {
     std::uint32_t at_source(std::uint32_t atom) const { return from + (atom - atoms.begin); }
 };
 
+// Where a part of a message lands.
+struct Landing {
+    AtomRange atoms;
+    AreaId area;
+    bool in_place, combines;  // neither: it waits in a slot for its place to be free
+    std::uint32_t completes;  // as in Completion
+    std::uint32_t origin;
+
+    bool is_followed_by(const Landing& next) const {
+        return atoms.end == next.atoms.begin && area == next.area && in_place == next.in_place &&
+               combines == next.combines && completes == next.completes && origin == next.origin;
+    }
+};
+
 // What overwrites, among neighbours.
 struct Overwrite {
     Member source, destination;
     AtomRange from, to;
     std::uint32_t origin;
-};
-
-// A step that concerns the host.
-struct HostStep : Step {
-    std::uint32_t completes;  // as in Completion
 };
 
 // A rank of the host.
@@ -58,8 +69,9 @@ class Projector {
     void run_phase(std::size_t begin, std::size_t end, std::uint32_t phase);
     void for_pieces(const Step& step, const Call& call) const;
 
-    void send(Member member, const Step& step, AtomRange atoms);
-    void receive(Member member, const HostStep& step, AtomRange atoms);
+    void send(Member member, const Message& message);
+    void receive(Member member, const Message& message);
+    std::vector<Landing> landings_of(Member member, const Message& message);
     void combine_arrivals(Member member);
     bool completes(const Arrival& arrival, std::uint32_t atom) const;
     void combine(Member member, AtomRange atoms, const std::vector<const Arrival*>& arrivals);
@@ -178,25 +190,21 @@ void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phas
         }
     };
     builder_.begin_stage(phase_stage_, steps_[begin].phase);
+    const std::span phase_steps(steps_.data() + begin, end - begin);
+    const std::vector<Message> messages = messages_of(graph_, phase_steps, host_, builder_);
+    for (const Message& message : messages)
+        if (const auto source = member_of(message.source)) send(*source, message);
     for_steps([&](const HostStep& step, auto source, auto destination) {
-        if (source && !destination)
-            for_pieces(
-                step, [&](AtomRange from, AtomRange) { places_.bring_together(*source, from, step.origin); });
+        if (source && destination)
+            for_pieces(step, [&](AtomRange from, AtomRange) { places_.lend(*source, from); });
     });
-    builder_.begin_stage(phase_stage_ + 1, steps_[begin].phase);
-    for_steps([&](const HostStep& step, auto source, auto destination) {
-        for_pieces(step, [&](AtomRange from, AtomRange) {
-            if (source && !destination) send(*source, step, from);
-            if (source && destination) places_.lend(*source, from);
-        });
-    });
+    for (const Message& message : messages)
+        if (const auto destination = member_of(message.destination)) receive(*destination, message);
     std::vector<Overwrite> overwrites;
     for_steps([&](const HostStep& step, auto source, auto destination) {
-        if (!destination) return;
+        if (!source || !destination) return;
         for_pieces(step, [&](AtomRange from, AtomRange to) {
-            if (!source)
-                receive(*destination, step, to);
-            else if (step.combines)
+            if (step.combines)
                 sides_[*destination].arrivals.push_back(
                     {step.source, to, from.begin, step.completes, source, 0, no_op, step.origin});
             else
@@ -206,48 +214,79 @@ void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phas
     overwrite(std::move(overwrites));
     for (Member member = 0; member < sides_.size(); ++member) combine_arrivals(member);
 
-    builder_.begin_stage(phase_stage_ + 2, steps_[begin].phase);
+    builder_.begin_stage(phase_stage_ + 1, steps_[begin].phase);
     places_.end_phase();
 }
 
 // ---- Messages -----------------------------------------------------------------------------------
 
-void Projector::send(Member member, const Step& step, AtomRange atoms) {
-    Side& side = sides_[member];
-    const AreaId area = places_.at(member, atoms.begin);
-    const OpRef op = builder_.add(member, {.kind = Op::Kind::send,
-                                           .begin = atoms.begin,
-                                           .end = atoms.end,
-                                           .area = area,
-                                           .peer = step.destination,
-                                           .message = side.sent[step.destination]++,
-                                           .origin = step.origin});
-    builder_.reads(op, Memory{member, area}, atoms);
+Op message_op(Op::Kind kind, Rank peer, std::uint32_t number, std::uint32_t origin,
+              const std::vector<MessagePart>& parts) {
+    return {.kind = kind,
+            .begin = parts[0].begin,
+            .end = parts[0].end,
+            .area = parts[0].area,
+            .further = {parts.begin() + 1, parts.end()},
+            .peer = peer,
+            .message = number,
+            .origin = origin};
+}
+
+// Pieces leave from where they live, each from its area.
+void Projector::send(Member member, const Message& message) {
+    std::vector<MessagePart> parts;
+    for (const Passage& passage : message.passages)
+        places_.for_runs(member, passage.from, [&](AtomRange run) {
+            const AreaId area = places_.at(member, run.begin);
+            if (!parts.empty() && parts.back().end == run.begin && parts.back().area == area)
+                parts.back().end = run.end;
+            else
+                parts.push_back({run.begin, run.end, area});
+        });
+    const std::uint32_t number = sides_[member].sent[message.destination]++;
+    const OpRef op = builder_.add(
+        member, message_op(Op::Kind::send, message.destination, number, message.passages[0].origin, parts));
+    for (const MessagePart& part : parts)
+        builder_.reads(op, Memory{member, part.area}, AtomRange{part.begin, part.end});
 }
 
 // What this phase sends must be sent before it is overwritten; but a receive that waited for a send of its
 // own phase could wait for ever (the peer may do the same). So the message lands beside its place.
-void Projector::receive(Member member, const HostStep& step, AtomRange atoms) {
-    Op op{.kind = Op::Kind::receive,
-          .begin = atoms.begin,
-          .end = atoms.end,
-          .area = places_.home(member, atoms),
-          .peer = step.source,
-          .message = sides_[member].received[step.source]++,
-          .origin = step.origin};
-    const bool in_place = !step.combines && !places_.is_lent(member, op.area, atoms) &&
-                          !builder_.read_since(Memory{member, op.area}, atoms, phase_stage_ + 1);
-    if (in_place) {
-        const AreaId area = op.area;
-        return places_.write(builder_.add(member, std::move(op)), member, area, atoms);
+std::vector<Landing> Projector::landings_of(Member member, const Message& message) {
+    std::vector<Landing> landings;
+    for (const Passage& passage : message.passages) {
+        const AreaId home = places_.home(member, passage.to);
+        const bool in_place = !passage.combines && !places_.is_lent(member, home, passage.to) &&
+                              !builder_.read_since(Memory{member, home}, passage.to, phase_stage_);
+        const Landing next{passage.to, home, in_place, passage.combines, passage.completes, passage.origin};
+        if (!landings.empty() && landings.back().is_followed_by(next))
+            landings.back().atoms.end = next.atoms.end;
+        else
+            landings.push_back(next);
     }
-    const AreaId slot = op.area = builder_.new_slot(member, atoms);
-    const OpRef receive = builder_.add(member, std::move(op));
-    if (step.combines)
-        sides_[member].arrivals.push_back(
-            {step.source, atoms, atoms.begin, step.completes, std::nullopt, slot, receive, step.origin});
-    else
-        places_.write_late(member, atoms, slot, receive, step.origin);
+    for (Landing& landing : landings)
+        if (!landing.in_place) landing.area = builder_.new_slot(member, landing.atoms);
+    return landings;
+}
+
+void Projector::receive(Member member, const Message& message) {
+    const std::vector<Landing> landings = landings_of(member, message);
+    std::vector<MessagePart> parts;
+    for (const Landing& landing : landings)
+        parts.push_back({landing.atoms.begin, landing.atoms.end, landing.area});
+    const std::uint32_t number = sides_[member].received[message.source]++;
+    const OpRef receive = builder_.add(
+        member, message_op(Op::Kind::receive, message.source, number, landings[0].origin, parts));
+    for (const Landing& landing : landings) {
+        if (landing.in_place)
+            places_.write(receive, member, landing.area, landing.atoms);
+        else if (landing.combines)
+            sides_[member].arrivals.push_back({message.source, landing.atoms, landing.atoms.begin,
+                                               landing.completes, std::nullopt, landing.area, receive,
+                                               landing.origin});
+        else
+            places_.write_late(member, landing.atoms, landing.area, receive, landing.origin);
+    }
 }
 
 // ---- Combining ----------------------------------------------------------------------------------
@@ -384,7 +423,7 @@ bool Projector::push(const Overwrite& overwrite) {
     const std::optional<AreaId> target = places_.free_home(destination, to);
     if (!target) return false;
     // The source cannot wait for what the destination sends from there in this phase, the destination can.
-    if (builder_.read_since(Memory{destination, *target}, to, phase_stage_ + 1)) return false;
+    if (builder_.read_since(Memory{destination, *target}, to, phase_stage_)) return false;
     const AreaId place = places_.at(source, from.begin);
     const OpRef op =
         builder_.add(source, {.kind = Op::Kind::copy,

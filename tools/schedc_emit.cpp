@@ -32,8 +32,12 @@ std::string area_name(const RankProgram& program, AreaId area) {
     return fmt::format("{} of {}", name, program.neighbours[area / areas_of_a_rank - 1]);
 }
 
+// "x[0, 1/4)\nx[1/2, 3/4)", as dot breaks lines.
 std::string region_of(const RankProgram& program, const Op& op) {
-    return region_text(program, op.begin, op.end);
+    std::string text;
+    for (std::size_t i = 0; i < op.parts(); ++i)
+        text += (i > 0 ? "\\n" : "") + region_text(program, op.part(i).begin, op.part(i).end);
+    return text;
 }
 
 std::string dot_label(const RankProgram& program, const Op& op) {
@@ -50,6 +54,10 @@ nlohmann::ordered_json json_of(const RankProgram& program, const Op& op) {
                                 {"begin", program.boundaries[op.begin].text()},
                                 {"end", program.boundaries[op.end].text()},
                                 {"area", area_name(program, op.area)}};
+    for (const MessagePart& part : op.further)
+        json["further"].push_back({{"begin", program.boundaries[part.begin].text()},
+                                   {"end", program.boundaries[part.end].text()},
+                                   {"area", area_name(program, part.area)}});
     if (!op.operands.empty()) {
         for (const AreaId operand : op.operands) json["operands"].push_back(area_name(program, operand));
         for (const AreaId area : op.also) json["also"].push_back(area_name(program, area));
@@ -129,8 +137,11 @@ std::string traffic_text(const RankProgram& program) {
     double sent = 0, received = 0;
     int sends = 0, receives = 0;
     for (const Op& op : program.ops) {
-        const Rational width = program.boundaries[op.end] - program.boundaries[op.begin];
-        const double length = width.value();
+        double length = 0;
+        for (std::size_t i = 0; i < op.parts(); ++i) {
+            const Rational width = program.boundaries[op.part(i).end] - program.boundaries[op.part(i).begin];
+            length += width.value();
+        }
         if (op.kind == Op::Kind::send) sent += length, ++sends;
         if (op.kind == Op::Kind::receive) received += length, ++receives;
     }

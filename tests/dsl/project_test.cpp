@@ -4,7 +4,7 @@
 #include <set>
 
 #include "dsl/project.hpp"
-#include "tests/dsl/cases.hpp"
+#include "tests/dsl/errors.hpp"
 #include "tests/dsl/simulate.hpp"
 #include "tests/support/test.hpp"
 
@@ -289,6 +289,102 @@ TEST_CASE("every rank knows whether any share memory, and the most messages that
                 check(request, std::set(hosts.begin(), hosts.end()).size() < hosts.size());
             }
         }
+}
+
+namespace {
+
+struct Messages {
+    int sent = 0, received = 0;
+    std::size_t parts = 0;  // of all that are sent
+};
+
+Messages messages_of(const dsl::RankProgram& program) {
+    Messages messages;
+    for (const dsl::Op& op : program.ops) {
+        messages.received += op.kind == dsl::Op::Kind::receive;
+        if (op.kind != dsl::Op::Kind::send) continue;
+        ++messages.sent;
+        messages.parts += op.parts();
+    }
+    return messages;
+}
+
+// Swing (De Sensi et al. 2024): partners at the distances 1, 1, 3, 5, 11, ..., to both sides in turn.
+dsl::Rank swing_partner(dsl::Rank rank, int step, dsl::Rank ranks) {
+    dsl::Rank distance = 0;
+    for (int i = 0, sign = 1; i <= step; ++i, sign *= -2) distance += sign;
+    return ((rank % 2 == 0 ? rank + distance : rank - distance) % ranks + ranks) % ranks;
+}
+
+// Whom a rank reaches in this step and later, itself included. They are not side by side.
+std::set<dsl::Rank> swing_reach(dsl::Rank rank, int step, int steps) {
+    if (step == steps) return {rank};
+    std::set<dsl::Rank> reach = swing_reach(rank, step + 1, steps);
+    reach.merge(swing_reach(swing_partner(rank, step, 1 << steps), step + 1, steps));
+    return reach;
+}
+
+std::string swing_all_reduce(int steps) {
+    std::string text = "algorithm swing all_reduce(x) over g {\n";
+    for (int round = 0; round < 2 * steps; ++round) {
+        const bool scatters = round < steps;
+        const int step = scatters ? round : 2 * steps - 1 - round;
+        text += "each once in 0 ..< 1 {\n";
+        for (dsl::Rank rank = 0; rank < 1 << steps; ++rank) {
+            const dsl::Rank partner = swing_partner(rank, step, 1 << steps);
+            for (const dsl::Rank chunk : swing_reach(scatters ? partner : rank, step + 1, steps))
+                text += fmt::format("x[{}] : {} {} {}\n", chunk, rank, scatters ? "+>" : "->", partner);
+        }
+        text += "}\n";
+    }
+    return text + "}\n";
+}
+
+}  // namespace
+
+TEST_CASE("what one rank sends another in a phase is one message") {
+    const auto bruck = dsl::check_schedule(test::request(Collective::all_to_all, "bruck", "6"));
+    for (const dsl::RankProgram& program : programs_of(*bruck)) {
+        INFO("rank " << program.rank);
+        CHECK(messages_of(program).sent == 3);
+        CHECK(messages_of(program).received == 3);
+    }
+    for (const dsl::Rank ranks : {2, 3, 5, 8, 13}) {
+        const auto size = std::to_string(ranks);
+        int steps = 0;
+        while (1 << steps < ranks) ++steps;
+        for (const dsl::Rank root : {0, ranks - 1}) {
+            INFO(ranks << " ranks, root " << root);
+            const auto gather = programs_of(
+                *dsl::check_schedule(test::request(Collective::gather, "binomial", size, 0, root)));
+            CHECK(messages_of(gather[static_cast<std::size_t>(root)]).received == steps);
+            const auto scatter = programs_of(
+                *dsl::check_schedule(test::request(Collective::scatter, "binomial", size, 0, root)));
+            CHECK(messages_of(scatter[static_cast<std::size_t>(root)]).sent == steps);
+            for (dsl::Rank rank = 0; rank < ranks; ++rank) {
+                if (rank == root) continue;
+                CHECK(messages_of(gather[static_cast<std::size_t>(rank)]).sent == 1);
+                CHECK(messages_of(scatter[static_cast<std::size_t>(rank)]).received == 1);
+            }
+        }
+    }
+}
+
+TEST_CASE("a swing, whose pieces lie apart, sends as few messages as halving") {
+    const test::TemporarySchedule file(swing_all_reduce(3));
+    const auto programs =
+        programs_of(*dsl::check_schedule(test::request(Collective::all_reduce, file.path(), "8")));
+    std::size_t parts = 0;
+    for (const dsl::RankProgram& program : programs) {
+        const Messages messages = messages_of(program);
+        CHECK(messages.sent == 6);
+        CHECK(messages.received == 6);
+        parts = std::max(parts, messages.parts);
+    }
+    CHECK(parts > 6);
+    CHECK(test::rendezvous(programs) == "");
+    for (const std::uint64_t count : {1, 7, 8, 100})
+        for (const bool in_place : {false, true}) CHECK(test::simulate(programs, {count, in_place, 1}) == "");
 }
 
 TEST_CASE("a direct reduce-scatter combines all messages in one operation, in rank order") {

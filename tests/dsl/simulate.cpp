@@ -173,20 +173,38 @@ class Simulated {
         return program_.ranks > 1 ? sum + completed : sum;
     }
 
+    // A message: its own piece and the further ones.
+    Data gathered(const Op& op) {
+        const Data& own = area(op.area);
+        Data message(own.begin() + offsets_[op.begin], own.begin() + offsets_[op.end]);
+        for (const auto& [begin, end, id] : op.further)
+            for (auto i = offsets_[begin]; i < offsets_[end]; ++i) message.push_back(area(id)[i]);
+        return message;
+    }
+
+    void scatter(const Data& message, const Op& op) {
+        std::size_t next = 0;
+        const auto take = [&](std::uint64_t begin, std::uint64_t end, AreaId id) {
+            if (end - begin > message.size() - next)
+                throw std::runtime_error("a message is shorter than expected");
+            for (auto i = begin; i < end; ++i) area(id)[i] = message[next++];
+        };
+        take(offsets_[op.begin], offsets_[op.end], op.area);
+        for (const auto& [begin, end, id] : op.further) take(offsets_[begin], offsets_[end], id);
+        if (next != message.size()) throw std::runtime_error("a message is longer than expected");
+    }
+
     bool run(const Op& op, std::map<MessageKey, Data>& wire) {
         const auto begin = offsets_[op.begin], end = offsets_[op.end];
         Data& target = area(op.area);
         switch (op.kind) {
             case Op::Kind::send:
-                wire[{program_.rank, op.peer, op.message}] =
-                    Data(target.begin() + begin, target.begin() + end);
+                wire[{program_.rank, op.peer, op.message}] = gathered(op);
                 return true;
             case Op::Kind::receive: {
                 const auto message = wire.find({op.peer, program_.rank, op.message});
                 if (message == wire.end()) return false;
-                if (message->second.size() != end - begin)
-                    throw std::runtime_error("a message has another length than expected");
-                std::copy(message->second.begin(), message->second.end(), target.begin() + begin);
+                scatter(message->second, op);
                 wire.erase(message);
                 return true;
             }

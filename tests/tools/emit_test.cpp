@@ -65,6 +65,13 @@ void check_same(const json& told, const Op& op, const dsl::RankProgram& program)
     CHECK(told["begin"] == program.boundaries[op.begin].text());
     CHECK(told["end"] == program.boundaries[op.end].text());
     CHECK(area_of(told["area"], program) == op.area);
+    const json further = told.value("further", json::array());
+    REQUIRE(further.size() == op.further.size());
+    for (std::size_t i = 0; i < further.size(); ++i) {
+        CHECK(further[i]["begin"] == program.boundaries[op.further[i].begin].text());
+        CHECK(further[i]["end"] == program.boundaries[op.further[i].end].text());
+        CHECK(area_of(further[i]["area"], program) == op.further[i].area);
+    }
     check_areas(told.value("operands", json::array()), op.operands, program);
     check_areas(told.value("also", json::array()), op.also, program);
     CHECK(told.value("peer", -1) == op.peer);
@@ -81,34 +88,58 @@ std::string area_text(const dsl::RankProgram& program, dsl::AreaId area) {
         return fmt::format("{} from {} on", area_text(program, shifted.of),
                            program.boundaries[shifted.from].text());
     }
-    for (const Op& op : program.ops)
-        if (op.kind == Op::Kind::receive && op.area == area && area >= program.first_scratch())
-            return fmt::format("message {} from {}", op.message, op.peer);
+    for (const Op& op : program.ops) {
+        if (op.kind != Op::Kind::receive || area < program.first_scratch()) continue;
+        bool is_its = op.area == area;
+        for (const auto& part : op.further) is_its |= part.area == area;
+        if (is_its) return fmt::format("message {} from {}", op.message, op.peer);
+    }
     if (area >= program.first_scratch()) return fmt::format("scratch {}", area - program.first_scratch());
     const std::string name = std::array{"input", "output", "work"}[area % dsl::areas_of_a_rank];
     if (area < dsl::areas_of_a_rank) return name;
     return fmt::format("{} of {}", name, program.neighbours[area / dsl::areas_of_a_rank - 1]);
 }
 
+std::string region_text(const dsl::RankProgram& program, const Op& op) {
+    std::string text =
+        fmt::format("x[{}, {})", program.boundaries[op.begin].text(), program.boundaries[op.end].text());
+    for (const auto& [begin, end, area] : op.further)
+        text += fmt::format(", x[{}, {})", program.boundaries[begin].text(), program.boundaries[end].text());
+    return text;
+}
+
+// The areas of a message's parts: one name if it is the same for all.
+std::string places_text(const dsl::RankProgram& program, const Op& op) {
+    const auto name = [&](dsl::AreaId area) {
+        if (op.kind == Op::Kind::receive && area >= program.first_scratch()) return std::string("scratch");
+        return area_text(program, area);
+    };
+    std::string text = name(op.area);
+    bool is_one = true;
+    for (const auto& part : op.further) is_one &= name(part.area) == name(op.area);
+    if (is_one) return text;
+    for (const auto& part : op.further) text += ", " + name(part.area);
+    return text;
+}
+
 void check_line(const std::string& line, dsl::OpId id, const dsl::RankProgram& program) {
     static const std::regex form(
-        R"( *(\d+)  (\w+) +(?:(x\[\S+, \S+\)) )?(.*?)  +(\S+:\d+)(?:  after((?: \d+)+))?)");
+        R"( *(\d+)  (\w+) +(?:(x\[\S+, \S+\)(?:, x\[\S+, \S+\))*) )?(.*?)  +(\S+:\d+)(?:  after((?: \d+)+))?)");
     std::smatch told;
     INFO(line);
     REQUIRE(std::regex_match(line, told, form));
     const Op& op = program.ops[id];
     CHECK(std::stoul(told[1]) == id);
     CHECK(kinds.at(told[2]) == op.kind);
-    if (op.kind != Op::Kind::signal && op.kind != Op::Kind::await)
-        CHECK(told[3] == fmt::format("x[{}, {})", program.boundaries[op.begin].text(),
-                                     program.boundaries[op.end].text()));
+    if (op.kind != Op::Kind::signal && op.kind != Op::Kind::await) CHECK(told[3] == region_text(program, op));
     std::string what, operands, targets = area_text(program, op.area);
     for (const dsl::AreaId area : op.operands)
         operands += (operands.empty() ? "" : " + ") + area_text(program, area);
     for (const dsl::AreaId area : op.also) targets += ", " + area_text(program, area);
-    if (op.kind == Op::Kind::send) what = fmt::format("of {} to {}", targets, op.peer);
+    if (op.kind == Op::Kind::send) what = fmt::format("of {} to {}", places_text(program, op), op.peer);
     if (op.kind == Op::Kind::receive)
-        what = fmt::format("from {}{}", op.peer, op.area < program.first_scratch() ? " into " + targets : "");
+        what = fmt::format("from {}{}", op.peer,
+                           places_text(program, op) == "scratch" ? "" : " into " + places_text(program, op));
     if (op.kind == Op::Kind::copy) what = fmt::format("of {} to {}", operands, targets);
     if (op.kind == Op::Kind::combine) what = fmt::format("of {} = {}", targets, operands);
     if (op.kind == Op::Kind::signal)
