@@ -336,6 +336,10 @@ void Verifier::refuse_result(std::size_t at, const Expected& expected) {
         diagnostic.message =
             fmt::format("{}: rank {} ends with {} missing the part of rank {}: it has those of {}", subject_,
                         rank, chunk_text(at), missing, sets_.text(actual));
+    else if (missing < 0)
+        diagnostic.message = fmt::format(
+            "{}: rank {} ends with {} holding the data of {} instead of rank {}'s alone", subject_, rank,
+            chunk_text(at), sets_.text(actual), sets_.common(expected.contributions, actual));
     else
         diagnostic.message =
             fmt::format("{}: rank {} ends with {} holding the data of rank {} instead of rank {}'s", subject_,

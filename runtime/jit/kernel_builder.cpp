@@ -298,9 +298,16 @@ llvm::Value* KernelBuilder::divided(llvm::Value* value) {
     if (type->isFPOrFPVectorTy())
         return ir_.CreateFDiv(value, llvm::ConstantFP::get(type, shape_.divisor), "average");
     const unsigned bits = type->getScalarSizeInBits();
-    // By more than any number of the type there is.
-    if (bits < 64 && shape_.divisor >> (elements_.is_signed ? bits - 1 : bits) != 0)
-        return llvm::Constant::getNullValue(type);
+    // The divisor may be no number of the type. Then nothing is as large, but, of one more than the largest,
+    // the smallest number.
+    const unsigned magnitude = elements_.is_signed ? bits - 1 : bits;
+    if (magnitude < 32 && shape_.divisor >> magnitude != 0) {
+        llvm::Value* zero = llvm::Constant::getNullValue(type);
+        if (!elements_.is_signed || shape_.divisor != 1u << magnitude) return zero;
+        llvm::Value* smallest = llvm::ConstantInt::get(type, llvm::APInt::getSignedMinValue(bits));
+        return ir_.CreateSelect(ir_.CreateICmpEQ(value, smallest), llvm::Constant::getAllOnesValue(type),
+                                zero, "average");
+    }
     llvm::Value* divisor = llvm::ConstantInt::get(type, shape_.divisor);
     return elements_.is_signed ? ir_.CreateSDiv(value, divisor, "average")
                                : ir_.CreateUDiv(value, divisor, "average");

@@ -61,7 +61,15 @@ TEST_CASE("what is exchanged wrongly is told with the place it is from") {
                Contains("ends with nothing in chunk 0 of 4 of the result"));
     CHECK_THAT(algorithm("each r in g y[r] : r -> y[r] : r + 1"),
                Contains("rank 0 sends chunk 0 of 4 of the result to rank 1 before anything is in it"));
-    CHECK_THAT(algorithm(all + " each r in g x[r] : r +> y[r + 1] : r"), Contains("can be combined"));
+    CHECK_THAT(
+        algorithm(all + " each r in g x[r + 1] : r +> y[r + 1] : r"),
+        Contains("rank 0 combines what rank 0 sends from chunk 1 of 4 of the input into chunk 1 of 4 of the "
+                 "result, which holds chunk 0 of 4 of the input") &&
+            Contains("can be combined"));
+    CHECK_THAT(
+        algorithm(all + " each r in g x[r] : r +> y[r + 1] : r"),
+        Contains(
+            "ends with chunk 1 of 4 of the result holding the data of {0, 1} instead of rank 1's alone"));
     // Two values that move past each other are in the way of none; two to one place are.
     CHECK_THAT(algorithm("each r in g, q in g x[q] : r -> y[0] : q"), Contains("twice at the same time"));
 }
