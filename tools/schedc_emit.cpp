@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "dsl/compile.hpp"
+
 namespace hocket::tools {
 
 using namespace dsl;
