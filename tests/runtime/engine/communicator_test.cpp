@@ -149,7 +149,7 @@ void expect_result(const Communicator& comm, const PlanChoice& choice, std::uint
         const T want = contract.combines()
                            ? reduced<T>(choice.op, comm.size(), place)
                            : value<T>(test::sender_of(choice.collective, choice.root, count, place),
-                                      contract.gathers() ? place % count : place);
+                                      test::place_at_sender(choice.collective, comm.rank(), count, place));
         if (close_to(got[i], want)) continue;
         expect(false,
                fmt::format("{} of {} {} {}: element {} is {}, expected {}", dsl::name_of(choice.collective),
