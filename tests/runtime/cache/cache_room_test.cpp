@@ -70,7 +70,8 @@ TEST_CASE("a batch that can never fit into the memory fails at once, and leaves 
     samples.assign(100, {});
     cache.wait(cache.get_batch(keys, samples.data()));
     for (const Lent& lent : samples) cache.release(lent);
-    // A sample that comes in for a batch that has failed is held for the moment that it takes to give it back.
+    // A sample that comes in for a batch that has failed is held for the moment that it takes to give it
+    // back.
     const auto deadline = std::chrono::steady_clock::now() + 10s;
     while (cache.stats().memory.lent != 0 && std::chrono::steady_clock::now() < deadline)
         std::this_thread::sleep_for(1ms);
