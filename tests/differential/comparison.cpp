@@ -161,6 +161,9 @@ class Comparing {
             random_.shuffle(tried);
             tried.resize(layout.hosts.empty() ? 3 : 2);
         }
+        // What comes to another place has one length there for as many elements of each rank.
+        if (meaning_->shifts())
+            for (std::uint64_t& count : tried) count *= static_cast<std::uint64_t>(request_.ranks);
         for (const std::uint64_t count : tried)
             for (int order = 0; order < (options_.thorough ? 6 : 1); ++order) {
                 test::SimulationOptions simulation;

@@ -11,8 +11,9 @@
 namespace hocket::differential {
 namespace {
 
-// Heads of loops and a transfer: "$x", "$g", "$N", "$r" are the buffer, the group, its size, the root, "@a" a
-// variable, "#7" a number in any form, "$D" a step that reaches every member, "$K" a radix.
+// Heads of loops and a transfer: "$x", "$y", "$g", "$N", "$r" are the buffer, the second one, the group, its
+// size, the root, "@a" a variable, "#7" a number in any form, "$D" a step that reaches every member, "$K" a
+// radix.
 using Nest = std::vector<std::string>;
 
 struct Family {
@@ -20,6 +21,12 @@ struct Family {
     const char* collective;
     bool wants_pow2;
     std::vector<Nest> nests;
+    bool wants_chunks_alike = false;
+
+    bool has_second() const {
+        return std::any_of(nests.begin(), nests.end(),
+                           [](const Nest& nest) { return nest.back().find("$y") != std::string::npos; });
+    }
 };
 
 const std::vector<Family>& families() {
@@ -129,9 +136,76 @@ const std::vector<Family>& families() {
     return all;
 }
 
+// Those whose data come to other places than they were in.
+const std::vector<Family>& shifting_families() {
+    static const std::vector<Family> all{
+        {"pairwise",
+         "all_to_all",
+         false,
+         {{"each @a in $g", "$x[@a] : @a -> $y[@a] : @a"},
+          {"for @b in #1 ..< $N", "each @a in $g", "$x[@a + @b * $D] : @a -> $y[@a] : @a + @b * $D"}}},
+        {"direct", "all_to_all", false, {{"each @a in $g, @b in $g", "$x[@a] : @b -> $y[@b] : @a"}}},
+        {"xor",
+         "all_to_all",
+         true,
+         {{"for @b in $g", "each @a in $g", "$x[@a xor @b] : @a -> $y[@a] : @a xor @b"}}},
+        {"Bruck",
+         "all_to_all",
+         false,
+         {{"each @a in $g, @b in $g", "$x[@a + @b] : @a -> $y[@a - @b] : @a"},
+          {"for @c in 0 ..< log2_up($N)", "each @a in $g, @b in $g where @b / #2 ** @c mod #2 == 1",
+           "$y[@a - @b] : @a -> $y[@a + #2 ** @c - @b] : @a + #2 ** @c"}}},
+        {"copied",
+         "all_to_all",
+         false,
+         {{"each @a in $g", "$x : @a -> $y : @a"},
+          {"each @a in $g, @b in $g where @a != @b", "$y[@a] : @b -> $y[@b] : @a"}}},
+        {"one buffer",
+         "all_to_all",
+         false,
+         {{"each @a in $g, @b in $g where @a != @b", "$x[@a] : @b -> $x[@b] : @a"}}},
+        {"swaps",
+         "all_to_all",
+         false,
+         {{"for @c in $g", "each @a in $g where (#2 * @a - @c) mod $N != 0",
+           "$x[@c - @a] : @a -> $x[@a] : @c - @a"}}},
+        {"turning",
+         "all_to_all",
+         false,
+         {{"each @a in $g, @b in $g where @a != 0", "$x[@a + @b] : @a -> $x[@b] : @a"},
+          {"for @b in #1 ..< $N", "each @a in $g", "$x[@b] : @a -> @a + @b"},
+          {"each @a in $g, @b in $g where (@a - #2 * @b) mod $N != 0", "$x[@b] : @a -> $x[@a - @b] : @a"}}},
+        {"turned",
+         "all_gather",
+         false,
+         {{"each @a in $g where @a != 0", "$x[@a] : @a -> $x[0] : @a"},
+          {"for @c in 0 ..< log2_up($N)",
+           "each @a in $g, @b in $g where @b < #2 ** @c and @b + #2 ** @c < $N",
+           "$x[@b] : @a -> $x[@b + #2 ** @c] : @a - #2 ** @c"},
+          {"each @a in $g, @b in $g where @a != 0", "$x[@b] : @a -> $x[@a + @b] : @a"}},
+         true},
+        {"turned",
+         "reduce_scatter",
+         false,
+         {{"each @a in $g, @b in $g where @a != 0", "$x[@b] : @a -> $x[@b - @a] : @a"},
+          {"each @a in $g, @b in $g where @a != @b", "$x[@a - @b] : @b +> $x[0] : @a"},
+          {"each @a in $g where @a != 0", "$x[0] : @a -> $x[@a] : @a"}},
+         true},
+        {"turned",
+         "gather",
+         false,
+         {{"$x[$r] : $r -> $x[$r + 1] : $r"},
+          {"each @a in $g where @a != $r", "$x[@a] : @a -> $x[@a + 1] : $r"},
+          {"each @a in $g", "$x[@a + 1] : $r -> $x[@a] : $r"}},
+         true},
+    };
+    return all;
+}
+
 class Filling {
   public:
-    Filling(Writer& writer, Random& random, const std::string& buffer) : writer_(writer) {
+    Filling(Writer& writer, Random& random, const std::string& buffer, const std::string& second)
+        : writer_(writer) {
         const auto& sizes = writer.surroundings().sizes;
         std::vector<std::int64_t> steps;
         for (std::int64_t step = -7; step <= 7; ++step)
@@ -139,6 +213,7 @@ class Filling {
                             [&](int size) { return std::gcd(step, std::int64_t{size}) == 1; }))
                 steps.push_back(step);
         words_ = {{"$x", buffer},
+                  {"$y", second},
                   {"$g", writer.surroundings().group},
                   {"$N", writer.surroundings().size_name},
                   {"$r", writer.surroundings().root},
@@ -176,16 +251,22 @@ class Filling {
 }  // namespace
 
 void write_family(Writer& writer, Random& random, std::set<std::string>& features,
-                  const std::string& collective, const std::string& buffer, Statements& out) {
+                  const std::string& collective, const std::string& buffer, const std::string& second,
+                  Statements& out) {
     const auto& sizes = writer.surroundings().sizes;
     const bool pow2 = std::all_of(sizes.begin(), sizes.end(),
                                   [](int size) { return std::has_single_bit(static_cast<unsigned>(size)); });
     std::vector<const Family*> fitting;
-    for (const Family& family : families())
-        if (family.collective == collective && (pow2 || !family.wants_pow2)) fitting.push_back(&family);
+    const bool has_one = std::all_of(sizes.begin(), sizes.end(), [](int size) { return size == 1; });
+    const bool alike = writer.surroundings().chunks_are_alike && !has_one;
+    for (const auto* list : {&families(), &shifting_families()})
+        for (const Family& family : *list)
+            if (family.collective == collective && (pow2 || !family.wants_pow2) &&
+                (alike || !family.wants_chunks_alike) && family.has_second() == !second.empty())
+                fitting.push_back(&family);
     const Family& family = *random.pick(fitting);
     features.insert(std::string("family ") + family.name + " " + collective);
-    Filling filling(writer, random, buffer);
+    Filling filling(writer, random, buffer, second);
     for (const Nest& nest : family.nests) {
         Statements nested = writer.inside([&](Statements& into) {
             std::vector<std::string> texts;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdlib>
 
+#include "tests/differential/exchange_plan.hpp"
 #include "tests/differential/mutations.hpp"
 #include "tests/differential/writer.hpp"
 
@@ -36,6 +37,8 @@ class Generator {
         Levels scattered;                    // over these
         std::vector<Levels> collected = {};  // all_reduce: with one rank of these groups
         int depth = 0;
+        // all_to_all of a part: how many times it still has to go through a second buffer, as all parts do.
+        std::optional<int> seconds = {};
     };
 
     void choose_topology();
@@ -43,9 +46,13 @@ class Generator {
     void run_algorithm();
     void run_schedule(bool by_levels);
 
-    std::string algorithm(const std::string& collective, const std::vector<int>& sizes, int root);
-    std::string algorithm_or_parameter(const std::string& collective, const std::vector<int>& sizes,
-                                       int root);
+    // second: whether it has a second buffer.
+    std::string algorithm(const std::string& collective, const std::vector<int>& sizes, int root,
+                          bool second = false);
+    std::string algorithm_or_parameter(const std::string& collective, const std::vector<int>& sizes, int root,
+                                       bool second = false);
+    std::string header(const Writer& writer, const std::string& name, const std::string& collective,
+                       const std::string& buffer, const std::string& second);
     std::string unique(const std::vector<std::string>& stems);
 
     void walk(State state, Statements& out);
@@ -53,8 +60,12 @@ class Generator {
     bool own_transfers(const State& state, Statements& out);
     bool loops_over_levels(const State& state, Statements& out);
     void strands(const State& state, Statements& out);
-    void compose(const std::string& collective, const State& state, const Levels& group, Statements& out);
+    void compose(const std::string& collective, const State& state, const Levels& group, Statements& out,
+                 bool second = false);
     void add_step(State& state, Statements& out);
+    void add_exchange(State& state, Statements& out);
+    bool there_and_back(const State& state, Statements& out);
+    int large_levels(const Levels& levels) const;
     bool is_at_start(const State& state) const;
     bool gather_by_own_transfers(const State& state, Statements& out);
     std::string with_root(const std::string& collective);
@@ -69,6 +80,8 @@ class Generator {
     bool is(const char* collective) const { return program_.collective == collective; }
     bool gathers() const { return is("all_gather") || is("gather"); }
     bool scatters() const { return is("reduce_scatter") || is("scatter"); }
+    bool exchanges() const { return is("all_to_all"); }
+    bool is_by_rank() const { return gathers() || scatters() || exchanges(); }
 
     Random random_;
     const GeneratorOptions& options_;
@@ -78,7 +91,8 @@ class Generator {
     std::vector<Parameter> parameters_;
     std::deque<View> views_;
     std::deque<Planning> plannings_;  // own the views of their plans
-    std::optional<Writer> writer_;    // of the schedule's body
+    std::deque<ExchangePlanning> exchange_plannings_;
+    std::optional<Writer> writer_;  // of the schedule's body
     std::string root_name_;
     std::int64_t root_ = 0;  // of what the schedule is composed of
 };
@@ -167,17 +181,42 @@ std::string Generator::unique(const std::vector<std::string>& stems) {
 
 // ---- Algorithms ---------------------------------------------------------------------------------
 
-std::string Generator::algorithm(const std::string& collective, const std::vector<int>& sizes, int root) {
+std::string Generator::header(const Writer& writer, const std::string& name, const std::string& collective,
+                              const std::string& buffer, const std::string& second) {
+    const Surroundings& around = writer.surroundings();
+    std::string head = fmt::format("algorithm {} {}({}{}{}) over {}", name, collective, buffer,
+                                   second.empty() ? "" : ", " + second,
+                                   around.root.empty() ? "" : ", " + around.root, around.group);
+    if (around.sizes.size() > 1 || !random_.chance(25)) return head;
+    program_.features.insert("where of an algorithm");
+    Expressions expressions(random_, program_.features);
+    const std::vector<Number> known{{around.size_name, around.size}};
+    return head + " where " +
+           (random_.chance(50) ? fmt::format("{} == {}", around.size_name, around.size)
+                               : expressions.truth(true, known).text);
+}
+
+std::string Generator::algorithm(const std::string& collective, const std::vector<int>& sizes, int root,
+                                 bool second) {
     const std::string name = unique({"alpha", "beta", "gamma", "delta", "ring", "tree", "swap"});
     const std::string buffer = random_.pick<std::string>({"x", "x", "x", "buf", "o", "gather"});
     const std::string group = random_.pick<std::string>({"g", "g", "team", "all"});
     const bool rooted = has_root(collective);
     const std::string root_name = rooted ? random_.pick<std::string>({"root", "origin", "l0"}) : "";
     Writer writer(random_, options_, program_.features,
-                  {sizes[0], sizes, group, group + ".size", true, root_name});
+                  {sizes[0], sizes, group, group + ".size", true, root_name, is_by_rank()});
     views_.push_back({});
     const View* whole = &views_.back();
     writer.know(buffer, whole);
+    const View* beside = nullptr;
+    std::string second_name;
+    if (second) {
+        program_.features.insert("second buffer");
+        views_.push_back({});
+        beside = &views_.back();
+        second_name = random_.pick<std::string>({"y", "y", "out", "scatter"});
+        writer.know(second_name, beside);
+    }
     // For any root, or for the one that it will have.
     const bool is_divided = collective == "gather" || collective == "scatter";
     const bool by_family = sizes.size() > 1 || (is_divided && root == any_root);
@@ -191,37 +230,35 @@ std::string Generator::algorithm(const std::string& collective, const std::vecto
     }
     Statements body;
     if (by_family) {
-        const Plan family{Plan::Kind::family, {}, {}, whole, false, collective};
+        const Plan family{Plan::Kind::family, {}, {}, whole, false, collective, beside};
         if (random_.chance(25)) {
             views_.push_back({whole, of_the_round, static_cast<int>(random_.between(2, 3))});
             const View* round = &views_.back();
             Plan of_round = family;
             of_round.view = round;
+            if (beside) {
+                views_.push_back({beside, of_the_round, round->parts, round});
+                of_round.second = &views_.back();
+            }
             writer.rounds(
                 round, [&](Statements& inner) { writer.write(of_round, inner); }, body);
         } else {
             writer.write(family, body);
         }
+    } else if (collective == "all_to_all") {
+        exchange_plannings_.emplace_back(random_, sizes[0]);
+        writer.write(exchange_plannings_.back().plan(*whole, beside), body);
     } else {
         plannings_.emplace_back(random_, PlanRequest{collective, sizes[0], relative ? 0 : root});
         writer.write(plannings_.back().plan(*whole), body);
     }
-    std::string head = fmt::format("algorithm {} {}({}{}) over {}", name, collective, buffer,
-                                   rooted ? ", " + root_name : "", group);
-    if (sizes.size() == 1 && random_.chance(25)) {
-        program_.features.insert("where of an algorithm");
-        Expressions expressions(random_, program_.features);
-        const std::vector<Number> known{{group + ".size", sizes[0]}};
-        head += " where " + (random_.chance(50) ? fmt::format("{}.size == {}", group, sizes[0])
-                                                : expressions.truth(true, known).text);
-    }
-    algorithms_.push_back({head, true, std::move(body)});
+    algorithms_.push_back({header(writer, name, collective, buffer, second_name), true, std::move(body)});
     return name;
 }
 
 std::string Generator::algorithm_or_parameter(const std::string& collective, const std::vector<int>& sizes,
-                                              int root) {
-    const std::string name = algorithm(collective, sizes, root);
+                                              int root, bool second) {
+    const std::string name = algorithm(collective, sizes, root, second);
     if (!random_.chance(15)) return name;
     program_.features.insert("parameter");
     Parameter parameter{fmt::format("param{}", parameters_.size() + 1), name, name};
@@ -261,13 +298,14 @@ std::string Generator::group_text(Levels group) {
 }
 
 void Generator::compose(const std::string& collective, const State& state, const Levels& group,
-                        Statements& out) {
+                        Statements& out, bool second) {
     writer_->maybe_let(out);
     writer_->name(state.view, out);
     const std::string buffer = writer_->known_name(state.view);
     const std::string over = group_text(group);
     const std::string root = with_root(collective);
-    const std::string name = algorithm_or_parameter(collective, {size_of(group)}, root_in(group, root_));
+    const std::string name =
+        algorithm_or_parameter(collective, {size_of(group)}, root_in(group, root_), second);
     out.push_back({fmt::format("{} {} over {}{} using {}", collective, buffer, over, root, name)});
     program_.features.insert("composed " + collective);
 }
@@ -287,9 +325,14 @@ bool Generator::is_at_start(const State& state) const {
 }
 
 bool Generator::own_transfers(const State& state, Statements& out) {
-    if (!is_at_start(state) || ranks() == 1) return false;
+    if (!is_at_start(state) || ranks() == 1 || state.seconds.value_or(0) != 0) return false;
     program_.features.insert("own transfers");
-    const bool agree = gathers() || scatters();
+    if (exchanges()) {
+        exchange_plannings_.emplace_back(random_, ranks());
+        writer_->write(exchange_plannings_.back().plan(*state.view, nullptr), out);
+        return true;
+    }
+    const bool agree = is_by_rank();
     plannings_.emplace_back(
         random_, PlanRequest{program_.collective, ranks(), static_cast<int>(program_.root), agree});
     writer_->write(plannings_.back().plan(*state.view), out);
@@ -301,6 +344,8 @@ bool Generator::walk_parts(const State& state, Statements& out) {
     const int parts = static_cast<int>(random_.between(2, 3));
     State next = state;
     ++next.depth;
+    if (exchanges() && !next.seconds)
+        next.seconds = static_cast<int>(random_.between(0, large_levels(state.rest)));
     if (random_.chance(45)) {
         views_.push_back({state.view, of_the_round, parts});
         next.view = &views_.back();
@@ -345,6 +390,10 @@ bool Generator::walk_parts(const State& state, Statements& out) {
 // for l in levels  reduce_scatter x over l
 bool Generator::loops_over_levels(const State& state, Statements& out) {
     if (!is_at_start(state)) return false;
+    // An exchange over each level, or none, goes through a second buffer.
+    const int large = large_levels(state.rest);
+    const bool second = exchanges() && (state.seconds ? *state.seconds > 0 : random_.chance(65));
+    if (state.seconds && *state.seconds != (second ? large : 0)) return false;
     std::vector<std::string> steps{program_.collective};
     if (is("all_reduce") && random_.chance(65)) steps = {"reduce_scatter", "all_gather"};
     if (is("reduce") && random_.chance(40)) steps = {"reduce_scatter", "gather"};
@@ -356,7 +405,7 @@ bool Generator::loops_over_levels(const State& state, Statements& out) {
     for (const std::string& step : steps) {
         writer_->name(state.view, out);
         const std::string buffer = writer_->known_name(state.view);
-        const std::string name = algorithm_or_parameter(step, sizes_of_levels(), any_root);
+        const std::string name = algorithm_or_parameter(step, sizes_of_levels(), any_root, second);
         const std::string root = with_root(step);
         const auto statement = [&](const std::string& over) {
             return fmt::format("{} {} over {}{} using {}", step, buffer, over, root, name);
@@ -411,6 +460,7 @@ void Generator::walk(State state, Statements& out) {
     if (random_.chance(20) && loops_over_levels(state, out)) return;
     while (!state.rest.empty() || (!state.scattered.empty() && !scatters()) || !state.collected.empty()) {
         if (random_.chance(state.depth == 0 ? 25 : 10) && walk_parts(state, out)) return;
+        if (random_.chance(8) && there_and_back(state, out)) continue;
         if (random_.chance(12) && own_transfers(state, out)) return;
         if (gather_by_own_transfers(state, out)) return;
         add_step(state, out);
@@ -433,13 +483,57 @@ bool Generator::gather_by_own_transfers(const State& state, Statements& out) {
     return true;
 }
 
+Levels without(const Levels& all, const Levels& some) {
+    Levels left;
+    std::set_difference(all.begin(), all.end(), some.begin(), some.end(), std::back_inserter(left));
+    return left;
+}
+
+// Those of more than one rank.
+int Generator::large_levels(const Levels& levels) const {
+    return static_cast<int>(
+        std::count_if(levels.begin(), levels.end(), [&](int level) { return size_of({level}) > 1; }));
+}
+
+// Over some levels; where a number of second buffers is asked for, it must still be reached, and not
+// exceeded.
+void Generator::add_exchange(State& state, Statements& out) {
+    while (true) {
+        const Levels group = some_of(state.rest);
+        const bool second = random_.chance(65);
+        const bool counts = second && size_of(group) > 1;
+        const Levels rest = without(state.rest, group);
+        if (state.seconds) {
+            const int left = *state.seconds - (counts ? 1 : 0);
+            if (left < 0 || left > large_levels(rest)) continue;
+            state.seconds = left;
+        }
+        compose("all_to_all", state, group, out, second);
+        // Three times is once.
+        const bool more = !state.seconds && random_.chance(8);
+        for (int time = 0; more && time < 2; ++time) {
+            program_.features.insert("exchanged and exchanged back");
+            compose("all_to_all", state, group, out, random_.chance(65));
+        }
+        state.rest = rest;
+        return;
+    }
+}
+
+// Over levels that all ranks have all of x in; twice is not at all. All of x at once, or its parts would have
+// gone through different numbers of buffers.
+bool Generator::there_and_back(const State& state, Statements& out) {
+    const Levels free = without(all_levels(), state.scattered);
+    if (state.depth > 0 || free.empty() || !(is("reduce_scatter") || is("all_gather"))) return false;
+    const Levels group = some_of(free);
+    program_.features.insert("exchanged and exchanged back");
+    for (int time = 0; time < 2; ++time) compose("all_to_all", state, group, out, random_.chance(65));
+    return true;
+}
+
 // One statement over some levels, of those that bring the schedule's data further.
 void Generator::add_step(State& state, Statements& out) {
-    const auto without = [](const Levels& all, const Levels& some) {
-        Levels left;
-        std::set_difference(all.begin(), all.end(), some.begin(), some.end(), std::back_inserter(left));
-        return left;
-    };
+    if (exchanges()) return add_exchange(state, out);
     const bool may_gather = !state.scattered.empty() && !scatters();
     const bool may_hand_out = !state.collected.empty();
     if (may_hand_out && ((state.rest.empty() && !may_gather) || random_.chance(30))) {
@@ -489,8 +583,9 @@ void Generator::run_schedule(bool by_levels) {
                                  {ranks()},
                                  "world",
                                  random_.pick<std::string>({"ranks", "world.size"}),
-                                 gathers() || scatters(),
-                                 root_name_});
+                                 is_by_rank(),
+                                 root_name_,
+                                 is_by_rank()});
     views_.push_back({});
     const View* whole = &views_.back();
     writer_->know(buffer, whole);
@@ -529,14 +624,15 @@ void Generator::run_schedule(bool by_levels) {
 
 Program Generator::run() {
     choose_topology();
-    program_.collective = random_.pick<std::string>({"all_reduce", "all_reduce", "all_reduce",
-                                                     "reduce_scatter", "reduce_scatter", "all_gather",
-                                                     "broadcast", "reduce", "gather", "scatter"});
+    program_.collective = random_.pick<std::string>(
+        {"all_reduce", "all_reduce", "all_reduce", "reduce_scatter", "reduce_scatter", "all_gather",
+         "broadcast", "reduce", "gather", "scatter", "all_to_all", "all_to_all", "all_to_all"});
     if (has_root(program_.collective)) program_.root = random_.below(ranks());
     const std::int64_t kind = random_.below(100);
     if (kind < 30) {
         program_.family = "algorithm";
-        program_.schedule = algorithm(program_.collective, {ranks()}, static_cast<int>(program_.root));
+        program_.schedule = algorithm(program_.collective, {ranks()}, static_cast<int>(program_.root),
+                                      exchanges() && random_.chance(65));
     } else {
         program_.family = kind < 45 ? "transfers" : "levels";
         run_schedule(kind >= 45);

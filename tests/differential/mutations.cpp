@@ -18,14 +18,14 @@ bool is_word(char letter) {
 // Numbers, or names that are no words of the language.
 std::vector<Word> words(const std::string& text, bool numbers) {
     static const std::set<std::string> language{
-        "algorithm",  "schedule",  "for",    "each",       "in",
-        "where",      "over",      "using",  "from",       "to",
-        "let",        "parallel",  "and",    "or",         "not",
-        "xor",        "mod",       "of",     "all_reduce", "reduce_scatter",
-        "all_gather", "broadcast", "reduce", "gather",     "scatter",
-        "part",       "block",     "levels", "world",      "size",
-        "count",      "reversed",  "ranks",  "min",        "max",
-        "log2",       "log2_up",   "pow2"};
+        "algorithm",  "schedule",  "for",      "each",       "in",
+        "where",      "over",      "using",    "from",       "to",
+        "let",        "parallel",  "and",      "or",         "not",
+        "xor",        "mod",       "of",       "all_reduce", "reduce_scatter",
+        "all_gather", "broadcast", "reduce",   "gather",     "scatter",
+        "all_to_all", "part",      "block",    "levels",     "world",
+        "size",       "count",     "reversed", "ranks",      "min",
+        "max",        "log2",      "log2_up",  "pow2"};
     std::vector<Word> found;
     for (std::size_t i = 0; i < text.size();) {
         if (!is_word(text[i])) {
@@ -93,7 +93,9 @@ bool change_word(std::string& text, Random& random) {
                                                                         {"gather ", "all_gather "},
                                                                         {"scatter ", "broadcast "},
                                                                         {"reduce_scatter", "all_reduce"},
-                                                                        {"all_gather", "reduce_scatter"}};
+                                                                        {"all_gather", "reduce_scatter"},
+                                                                        {"all_gather", "all_to_all"},
+                                                                        {"all_to_all", "all_gather"}};
     std::vector<std::pair<std::size_t, std::size_t>> places;
     for (std::size_t i = 0; i < pairs.size(); ++i)
         for (std::size_t at = text.find(pairs[i].first); at != std::string::npos;
@@ -102,6 +104,28 @@ bool change_word(std::string& text, Random& random) {
     if (places.empty()) return false;
     const auto [at, pair] = random.pick(places);
     text.replace(at, pairs[pair].first.size(), pairs[pair].second);
+    return true;
+}
+
+// R : a -> b  as  R : a -> R' : b, with another number in R'; or the other way round.
+bool change_target(std::string& text, Random& random) {
+    const std::size_t arrow = std::max(text.rfind("-> ") + 1, text.rfind("+> ") + 1);
+    if (arrow == 0) return false;
+    const std::size_t after = arrow + 2, colon = text.rfind(" : ", arrow), target = text.find(" : ", after);
+    if (target != std::string::npos) {
+        text.erase(after, target + 3 - after);
+        return true;
+    }
+    if (colon == std::string::npos) return false;
+    std::size_t begin = colon;
+    for (int open = 0; begin > 0; --begin) {
+        const char letter = text[begin - 1];
+        open += letter == ']' ? 1 : letter == '[' ? -1 : 0;
+        if (open == 0 && letter != '[' && !is_word(letter)) break;
+    }
+    std::string region = text.substr(begin, colon - begin);
+    if (random.chance(85)) change_number(region, random);
+    text.insert(after, region + " : ");
     return true;
 }
 
@@ -116,7 +140,7 @@ bool change(Program& program, Random& random) {
     if (lists.empty()) return false;
     Statements& list = *random.pick(lists);
     const auto at = static_cast<std::size_t>(random.below(static_cast<std::int64_t>(list.size())));
-    switch (random.below(9)) {
+    switch (random.below(10)) {
         case 0:
             list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
             return true;
@@ -134,6 +158,8 @@ bool change(Program& program, Random& random) {
             return change_number(list[at].text, random);
         case 5:
             return change_name(list[at].text, random.pick(list).text, random);
+        case 6:
+            return change_target(list[at].text, random);
         default:
             return change_word(list[at].text, random);
     }

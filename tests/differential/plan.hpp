@@ -20,6 +20,7 @@ struct View {
     const View* parent = nullptr;
     int index = 0;  // whole_of_loop: of whatever round the loop is in
     int parts = 1;
+    const View* beside = nullptr;  // the same part of another buffer
 };
 inline constexpr int of_the_round = -1;
 
@@ -28,6 +29,9 @@ struct Move {
     int first, last;  // chunks
     int source, destination;
     bool combines;
+    // Where the chunks come to if that is another place: those from to_first on.
+    const View* to_view = nullptr;
+    int to_first = 0;
 };
 
 struct Plan {
@@ -42,9 +46,10 @@ struct Plan {
     Kind kind = Kind::sequence;
     std::vector<Move> moves = {};
     std::vector<Plan> parts = {};
-    const View* view = nullptr;   // rounds: of a round; family
-    bool turns_by_xor = false;    // symmetric: instead of by addition
-    std::string collective = {};  // family
+    const View* view = nullptr;    // rounds: of a round; family
+    bool turns_by_xor = false;     // symmetric: instead of by addition
+    std::string collective = {};   // family
+    const View* second = nullptr;  // family: the second buffer
 };
 
 struct PlanRequest {

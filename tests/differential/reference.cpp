@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
 #include "reference_check.hpp"
@@ -27,11 +28,21 @@ Elements elements_of(const Piece& piece, std::uint64_t count) {
     return {boundary(piece.begin, count), boundary(piece.end, count)};
 }
 
-std::uint64_t folded(const std::vector<std::int64_t>& ranks, const std::vector<Values>& held,
-                     std::uint64_t element, const Fold& fold) {
-    std::uint64_t result = held[ranks[0]][element].value();
-    for (std::size_t i = 1; i < ranks.size(); ++i) result = fold(result, held[ranks[i]][element].value());
-    return result;
+Elements elements_of(std::size_t atom, const Proof& proof, std::uint64_t count) {
+    return elements_of(Piece{proof.boundaries[atom], proof.boundaries[atom + 1]}, count);
+}
+
+// Of the i-th elements of the operands' places.
+std::uint64_t folded(const Write& write, const Proof& proof, std::uint64_t count,
+                     const std::vector<Values>& held, std::uint64_t i, const Fold& fold) {
+    std::optional<std::uint64_t> result;
+    for (const Place& operand : write.operands) {
+        const Elements elements = elements_of(operand.atom, proof, count);
+        if (elements.begin + i >= elements.end) throw std::logic_error("an operand is too short");
+        const std::uint64_t value = held[operand.rank][elements.begin + i].value();
+        result = result ? fold(*result, value) : value;
+    }
+    return result.value();
 }
 
 // One phase at a time: all that it writes is worked out before any of it is written.
@@ -47,27 +58,27 @@ void run_writes(const Proof& proof, std::uint64_t count, const Fold& fold, std::
         const std::int64_t phase = write->phase;
         results.clear();
         for (; write != proof.writes.end() && write->phase == phase; ++write) {
-            const std::size_t atom = write->place.atom;
-            const Elements elements =
-                elements_of({proof.boundaries[atom], proof.boundaries[atom + 1]}, count);
+            const Elements elements = elements_of(write->place.atom, proof, count);
             for (std::uint64_t element = elements.begin; element < elements.end; ++element) {
-                results.push_back({write->place.rank, element, folded(write->operands, held, element, fold)});
+                const std::uint64_t value =
+                    folded(*write, proof, count, held, element - elements.begin, fold);
+                results.push_back({write->place.rank, element, value});
             }
         }
         for (const Result& result : results) held[result.rank][result.element] = result.value;
     }
 }
 
-void append_pieces(const std::vector<Piece>& pieces, std::ostringstream& out) {
+void append_pieces(const std::vector<Shift>& shifts, Piece Shift::*side, std::ostringstream& out) {
     const auto append = [&](const Fraction& fraction) {
         out << fraction.numerator;
         if (fraction.denominator != 1) out << "/" << fraction.denominator;
     };
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
+    for (std::size_t i = 0; i < shifts.size(); ++i) {
         out << (i == 0 ? " [" : " + [");
-        append(pieces[i].begin);
+        append((shifts[i].*side).begin);
         out << ", ";
-        append(pieces[i].end);
+        append((shifts[i].*side).end);
         out << ")";
     }
 }
@@ -107,7 +118,8 @@ std::vector<Values> Meaning::run(
     std::uint64_t count, const std::function<std::uint64_t(std::int64_t, std::uint64_t)>& input,
     const std::function<std::uint64_t(std::uint64_t, std::uint64_t)>& fold) const {
     const Parts& parts = *parts_;
-    std::vector<Values> held(parts.ranks, Values(count));
+    const auto generations = static_cast<std::uint64_t>(parts.plan.generations);
+    std::vector<Values> held(parts.ranks, Values(count * generations));
     for (std::int64_t rank = 0; rank < parts.ranks; ++rank) {
         for (const Piece& piece : input_of(rank, parts.collective, parts.root, parts.ranks)) {
             const Elements elements = elements_of(piece, count);
@@ -121,10 +133,21 @@ std::vector<Values> Meaning::run(
     for (std::int64_t rank = 0; rank < parts.ranks; ++rank) {
         for (const Piece& piece : output_of(rank, parts.collective, parts.root, parts.ranks)) {
             const Elements elements = elements_of(piece, count);
-            for (std::uint64_t i = elements.begin; i < elements.end; ++i) outputs[rank][i] = held[rank][i];
+            for (std::uint64_t i = elements.begin; i < elements.end; ++i) {
+                outputs[rank][i] = held[rank][count * (generations - 1) + i];
+            }
         }
     }
     return outputs;
+}
+
+bool Meaning::shifts() const {
+    for (const Transfer& transfer : parts_->plan.transfers) {
+        for (const Shift& shift : transfer.shifts) {
+            if (!(shift.from == shift.to)) return true;
+        }
+    }
+    return false;
 }
 
 std::string Meaning::transfers() const {
@@ -132,7 +155,9 @@ std::string Meaning::transfers() const {
     for (const Transfer& transfer : parts_->plan.transfers) {
         out << "phase " << transfer.phase << ": rank " << transfer.from
             << (transfer.combines ? " +> " : " -> ") << "rank " << transfer.to;
-        append_pieces(transfer.pieces, out);
+        append_pieces(transfer.shifts, &Shift::from, out);
+        out << " to";
+        append_pieces(transfer.shifts, &Shift::to, out);
         out << "\n";
     }
     return out.str();

@@ -39,8 +39,8 @@ class Meaning {
     const std::string& refusal() const;
 
     // Of a schedule that is right: by rank, what its output holds in the end when x has `count` elements (0
-    // and more; x is the whole where it is divided by rank, too). Elements outside of a rank's output
-    // are nothing.
+    // and more; x is the whole where it is divided by rank, too; as many for each rank where anything comes
+    // to another place). Elements outside of a rank's output are nothing.
     //   input(rank, element): what the rank gives. fold(a, b): the operator; it need be neither commutative
     //   nor associative: what several operands give is fold(fold(o1, o2), o3), in the order that the language
     //   promises.
@@ -48,8 +48,11 @@ class Meaning {
                             const std::function<std::uint64_t(std::int64_t, std::uint64_t)>& input,
                             const std::function<std::uint64_t(std::uint64_t, std::uint64_t)>& fold) const;
 
+    // Whether anything comes to another place.
+    bool shifts() const;
+
     // The transfers in the order in which they happen, one a line, for people who look into a difference:
-    // "phase 3: rank 0 +> rank 1 [0, 1/4) + [1/2, 3/4)".
+    // "phase 3: rank 0 +> rank 1 [0, 1/4) + [1/2, 3/4) to [0, 1/4) + [1/2, 3/4)".
     std::string transfers() const;
 
   private:

@@ -81,6 +81,32 @@ std::vector<Span> joined(std::vector<Span> spans) {
     return result;
 }
 
+// Of all boundaries of the pieces, and of 1 / ranks.
+std::int64_t common_denominator(const std::vector<const std::vector<Piece>*>& lists, std::int64_t ranks,
+                                Position at) {
+    __extension__ using Wide = __int128;
+    std::int64_t result = ranks;
+    for (const std::vector<Piece>* pieces : lists) {
+        for (const Piece& piece : *pieces) {
+            for (const std::int64_t denominator : {piece.begin.denominator, piece.end.denominator}) {
+                const Wide next = Wide{result} / std::gcd(result, denominator) * denominator;
+                if (next > Wide{1} << 50) refuse(at, "too large: pieces so small");
+                result = static_cast<std::int64_t>(next);
+            }
+        }
+    }
+    return result;
+}
+
+std::vector<Span> spans_of(const std::vector<Piece>& pieces, std::int64_t unit) {
+    std::vector<Span> spans;
+    const auto position = [&](const Fraction& fraction) {
+        return fraction.numerator * (unit / fraction.denominator);
+    };
+    for (const Piece& piece : pieces) spans.push_back({position(piece.begin), position(piece.end)});
+    return spans;
+}
+
 }  // namespace
 
 Topology::Topology(std::vector<Level> levels) : levels_(std::move(levels)) {
@@ -160,9 +186,38 @@ std::vector<Piece> pieces_of(const Buffer& buffer, const Group& group,
 
     std::vector<Piece> pieces;
     for (const Span& span : joined(std::move(spans))) {
-        pieces.push_back({Fraction(span.first, count), Fraction(span.second, count)});
+        const std::int64_t start = buffer.generation * count;
+        pieces.push_back({Fraction(start + span.first, count), Fraction(start + span.second, count)});
     }
     return pieces;
+}
+
+std::vector<Shift> shifts_of(const std::vector<Piece>& from, const std::vector<Piece>& to, std::int64_t ranks,
+                             Position at) {
+    const std::int64_t unit = common_denominator({&from, &to}, ranks, at);
+    const std::vector<Span> sources = spans_of(from, unit), destinations = spans_of(to, unit);
+    std::vector<Shift> shifts;
+    std::size_t source = 0, destination = 0;
+    std::int64_t sent = 0, received = 0;  // of these two spans
+    while (source < sources.size() && destination < destinations.size()) {
+        const Span left{sources[source].first + sent, sources[source].second};
+        const Span right{destinations[destination].first + received, destinations[destination].second};
+        const std::int64_t length = std::min(left.second - left.first, right.second - right.first);
+        const std::int64_t piece = unit / ranks;
+        if (left.first % piece != right.first % piece) {
+            refuse(at, "the two places lie differently in the ranks' pieces");
+        }
+        shifts.push_back({{Fraction(left.first, unit), Fraction(left.first + length, unit)},
+                          {Fraction(right.first, unit), Fraction(right.first + length, unit)}});
+        sent += length;
+        received += length;
+        if (left.first + length == left.second) ++source, sent = 0;
+        if (right.first + length == right.second) ++destination, received = 0;
+    }
+    if (source < sources.size() || destination < destinations.size()) {
+        refuse(at, "the two places are not of one length");
+    }
+    return shifts;
 }
 
 }  // namespace hocket::reference

@@ -12,7 +12,8 @@
 
 namespace hocket::reference {
 
-// Of the buffer; from 0 to 1, in lowest terms. Denominators are at most 2^31, so that products fit.
+// A position, in lowest terms: x reaches from 0 to 1, what has become of it by one exchange into a second
+// buffer from 1 to 2, and so on. Denominators are at most 2^31.
 struct Fraction {
     Fraction(std::int64_t n, std::int64_t d)
         : numerator(n / std::gcd(n, d)), denominator(d / std::gcd(n, d)) {}
@@ -21,7 +22,8 @@ struct Fraction {
         return a.numerator == b.numerator && a.denominator == b.denominator;
     }
     friend bool operator<(const Fraction& a, const Fraction& b) {
-        return a.numerator * b.denominator < b.numerator * a.denominator;
+        __extension__ using Wide = __int128;
+        return Wide{a.numerator} * b.denominator < Wide{b.numerator} * a.denominator;
     }
 
     std::int64_t numerator;
@@ -32,6 +34,8 @@ struct Fraction {
 struct Piece {
     Fraction begin;
     Fraction end;
+
+    friend bool operator==(const Piece& a, const Piece& b) { return a.begin == b.begin && a.end == b.end; }
 };
 
 // Levels are known by their numbers, the innermost being 0.
@@ -82,6 +86,8 @@ struct Buffer {
     std::size_t kept = 0;  // of the digits: those that the buffer started with
     // By level: the coordinate of the ranks that the data are with, where they are not with all.
     std::map<int, std::int64_t> limited_to{};
+    // How many exchanges into a second buffer have made it.
+    std::int64_t generation = 0;
 };
 
 // Those who see a buffer divided into chunks, one for each of them.
@@ -94,6 +100,18 @@ struct Group {
 //   chunks: the members whose they are; nothing for all.
 std::vector<Piece> pieces_of(const Buffer& buffer, const Group& group,
                              const std::optional<std::vector<std::int64_t>>& chunks, const Topology& topology,
+                             Position at);
+
+// What comes from where to where.
+struct Shift {
+    Piece from;
+    Piece to;
+};
+
+// How the pieces come to the other ones, in the order of their positions. Refused where the two have not the
+// same length for every count.
+//   ranks: where the count has as many elements for each; else 1.
+std::vector<Shift> shifts_of(const std::vector<Piece>& from, const std::vector<Piece>& to, std::int64_t ranks,
                              Position at);
 
 }  // namespace hocket::reference

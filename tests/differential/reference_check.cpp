@@ -35,12 +35,31 @@ std::vector<Piece> pieces_of(Collective::Holds holds, std::int64_t rank, std::in
 struct Atoms {
     std::size_t begin = 0;
     std::size_t end = 0;
+
+    std::size_t size() const { return end - begin; }
+};
+
+// As many on both sides.
+struct AtomShift {
+    Atoms from;
+    Atoms to;
 };
 
 // That a transfer writes to a place.
 struct Touch {
     Place place;
+    Place source;
     const Transfer* transfer = nullptr;
+};
+
+// What a place has: whose contributions (nobody's: nothing), and which atom of x they were at the start.
+struct Content {
+    Contributions ranks = 0;
+    std::size_t atom = 0;
+
+    friend bool operator==(const Content& a, const Content& b) {
+        return a.ranks == b.ranks && a.atom == b.atom;
+    }
 };
 
 class Prover {
@@ -52,13 +71,16 @@ class Prover {
 
   private:
     void find_boundaries();
+    void cut_alike();
+    void sort();
     void find_atoms();
     void fill_inputs();
     std::vector<Touch> touches_of_phase(std::size_t begin, std::size_t end) const;
     void run_phase(std::size_t begin, std::size_t end);
     Write gather_write(std::vector<Touch>::const_iterator begin,
                        std::vector<Touch>::const_iterator end) const;
-    Contributions result_of(const Write& write, Position at) const;
+    Content result_of(const Write& write, Position at) const;
+    Content promise(std::int64_t rank, std::size_t atom) const;
     void check_strands(const Strands& strands) const;
     void check_outputs() const;
 
@@ -68,6 +90,8 @@ class Prover {
         return static_cast<std::size_t>(std::lower_bound(all.begin(), all.end(), boundary) - all.begin());
     }
     std::size_t atom_count() const { return proof_.boundaries.size() - 1; }
+    // The atoms of x are the first of them.
+    std::size_t atoms_of_x() const { return number_of(Fraction(1, 1)); }
     std::size_t index(const Place& place) const { return place.rank * atom_count() + place.atom; }
     std::string name(const Place& place) const;
 
@@ -76,8 +100,8 @@ class Prover {
     const std::int64_t root_;
     const std::int64_t ranks_;
     Proof proof_;
-    std::vector<std::vector<Atoms>> atoms_;  // by transfer
-    std::vector<Contributions> held_;        // by place
+    std::vector<std::vector<AtomShift>> atoms_;  // by transfer
+    std::vector<Content> held_;                  // by place
 };
 
 Proof Prover::prove() {
@@ -107,20 +131,51 @@ void Prover::find_boundaries() {
     add(whole());
     for (std::int64_t rank = 0; rank < ranks_; ++rank) add(own_piece(rank, ranks_));
     for (const Transfer& transfer : plan_.transfers) {
-        for (const Piece& piece : transfer.pieces) add(piece);
+        for (const Shift& shift : transfer.shifts) {
+            add(shift.from);
+            add(shift.to);
+        }
     }
+    sort();
+    const bool has_shifts =
+        std::any_of(plan_.transfers.begin(), plan_.transfers.end(), [](const Transfer& transfer) {
+            return std::any_of(transfer.shifts.begin(), transfer.shifts.end(),
+                               [](const Shift& shift) { return !(shift.from == shift.to); });
+        });
+    if (has_shifts || plan_.generations > 1 || collective_of(collective_).exchanges) cut_alike();
+    if (atom_count() * ranks_ > most_places) throw Refusal("too large: so many places");
+}
+
+// Where one rank's piece of one buffer has a boundary, all have one.
+void Prover::cut_alike() {
+    std::vector<Fraction> alike;
+    const std::int64_t pieces = plan_.generations * ranks_;
+    for (const Fraction& boundary : proof_.boundaries) {
+        const std::int64_t divisor = boundary.denominator * ranks_;  // in units of its inverse
+        const std::int64_t inside = boundary.numerator * ranks_ % boundary.denominator;
+        for (std::int64_t piece = 0; piece < pieces; ++piece) {
+            alike.push_back(Fraction(piece * boundary.denominator + inside, divisor));
+        }
+        if (alike.size() > most_places) throw Refusal("too large: so many places");
+    }
+    alike.push_back(Fraction(plan_.generations, 1));
+    proof_.boundaries = std::move(alike);
+    sort();
+}
+
+void Prover::sort() {
+    std::vector<Fraction>& boundaries = proof_.boundaries;
     std::sort(boundaries.begin(), boundaries.end());
     boundaries.erase(std::unique(boundaries.begin(), boundaries.end()), boundaries.end());
-    if (atom_count() * ranks_ > most_places) throw Refusal("too large: so many places");
 }
 
 void Prover::find_atoms() {
     std::size_t touched = 0;
     for (const Transfer& transfer : plan_.transfers) {
-        std::vector<Atoms>& atoms = atoms_.emplace_back();
-        for (const Piece& piece : transfer.pieces) {
-            atoms.push_back(atoms_of(piece));
-            touched += atoms.back().end - atoms.back().begin;
+        std::vector<AtomShift>& atoms = atoms_.emplace_back();
+        for (const Shift& shift : transfer.shifts) {
+            atoms.push_back({atoms_of(shift.from), atoms_of(shift.to)});
+            touched += atoms.back().to.size();
         }
         if (touched > 2'000'000) refuse(transfer.at, "too large: so many places are written");
     }
@@ -132,7 +187,7 @@ void Prover::fill_inputs() {
         for (const Piece& piece : input_of(rank, collective_, root_, ranks_)) {
             const Atoms atoms = atoms_of(piece);
             for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) {
-                held_[index({rank, atom})] = only(rank);
+                held_[index({rank, atom})] = {only(rank), atom};
             }
         }
     }
@@ -143,15 +198,17 @@ std::vector<Touch> Prover::touches_of_phase(std::size_t begin, std::size_t end) 
     std::vector<Touch> touches;
     for (std::size_t i = begin; i < end; ++i) {
         const Transfer& transfer = plan_.transfers[i];
-        for (const Atoms& atoms : atoms_[i]) {
-            for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) {
-                touches.push_back({{transfer.to, atom}, &transfer});
+        for (const AtomShift& atoms : atoms_[i]) {
+            for (std::size_t atom = 0; atom < atoms.to.size(); ++atom) {
+                touches.push_back({{transfer.to, atoms.to.begin + atom},
+                                   {transfer.from, atoms.from.begin + atom},
+                                   &transfer});
             }
         }
     }
     std::sort(touches.begin(), touches.end(), [](const Touch& a, const Touch& b) {
-        return std::tie(a.place.rank, a.place.atom, a.transfer->from) <
-               std::tie(b.place.rank, b.place.atom, b.transfer->from);
+        return std::tie(a.place.rank, a.place.atom, a.source.rank, a.source.atom) <
+               std::tie(b.place.rank, b.place.atom, b.source.rank, b.source.atom);
     });
     return touches;
 }
@@ -159,7 +216,7 @@ std::vector<Touch> Prover::touches_of_phase(std::size_t begin, std::size_t end) 
 // All of a phase reads what was there before, so nothing is written until all is known.
 void Prover::run_phase(std::size_t begin, std::size_t end) {
     const std::vector<Touch> touches = touches_of_phase(begin, end);
-    std::vector<std::pair<std::size_t, Contributions>> results;
+    std::vector<std::pair<std::size_t, Content>> results;
     auto first = touches.begin();
     while (first != touches.end()) {
         const auto last = std::find_if(first, touches.end(),
@@ -169,7 +226,7 @@ void Prover::run_phase(std::size_t begin, std::size_t end) {
         proof_.writes.push_back(std::move(write));
         first = last;
     }
-    for (const auto& [place, contributions] : results) held_[place] = contributions;
+    for (const auto& [place, content] : results) held_[place] = content;
 }
 
 Write Prover::gather_write(std::vector<Touch>::const_iterator begin,
@@ -181,28 +238,32 @@ Write Prover::gather_write(std::vector<Touch>::const_iterator begin,
         if (end - begin > 1 && !touch->transfer->combines) {
             refuse(touch->transfer->at, name(write.place) + " is written twice at once");
         }
-        write.operands.push_back(touch->transfer->from);
+        write.operands.push_back(touch->source);
     }
     if (begin->transfer->combines) {
         auto& operands = write.operands;
-        operands.insert(std::upper_bound(operands.begin(), operands.end(), write.place.rank),
-                        write.place.rank);
+        const auto before = [](const Place& a, const Place& b) { return a.rank < b.rank; };
+        operands.insert(std::lower_bound(operands.begin(), operands.end(), write.place, before), write.place);
     }
     return write;
 }
 
-Contributions Prover::result_of(const Write& write, Position at) const {
-    Contributions result = 0;
-    for (const std::int64_t operand : write.operands) {
-        const Place place{operand, write.place.atom};
-        const Contributions more = held_[index(place)];
-        if (more == 0) {
-            const bool is_sent = operand != write.place.rank;
+Content Prover::result_of(const Write& write, Position at) const {
+    Content result;
+    for (const Place& place : write.operands) {
+        const Content& more = held_[index(place)];
+        if (more.ranks == 0) {
+            const bool is_sent = !(place == write.place);
             refuse(at, name(place) + (is_sent ? " is sent before anything is in it"
                                               : " is combined into before it holds anything"));
         }
-        if ((result & more) != 0) refuse(at, "a contribution is counted twice in " + name(write.place));
-        result |= more;
+        if (result.ranks != 0 && result.atom != more.atom) {
+            refuse(at, "what was at different places is combined in " + name(write.place));
+        }
+        if ((result.ranks & more.ranks) != 0) {
+            refuse(at, "a contribution is counted twice in " + name(write.place));
+        }
+        result = {result.ranks | more.ranks, more.atom};
     }
     return result;
 }
@@ -223,31 +284,38 @@ void Prover::check_strands(const Strands& strands) const {
     };
     for (std::size_t strand = 1; strand < strands.starts.size(); ++strand) {
         for (std::size_t i = strands.starts[strand - 1]; i < strands.starts[strand]; ++i) {
-            for (const Atoms& atoms : atoms_[i]) {
-                for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) {
-                    note({plan_.transfers[i].from, atom}, strand, false);
-                    note({plan_.transfers[i].to, atom}, strand, true);
+            for (const AtomShift& atoms : atoms_[i]) {
+                for (std::size_t atom = 0; atom < atoms.to.size(); ++atom) {
+                    note({plan_.transfers[i].from, atoms.from.begin + atom}, strand, false);
+                    note({plan_.transfers[i].to, atoms.to.begin + atom}, strand, true);
                 }
             }
         }
     }
 }
 
-void Prover::check_outputs() const {
+// What the rank is to have in the end of an atom of what has become of x.
+Content Prover::promise(std::int64_t rank, std::size_t atom) const {
     const Collective& collective = collective_of(collective_);
-    std::vector<Contributions> promised(atom_count(), collective.reduces ? all(ranks_) : only(root_));
-    if (collective.starts_divided()) {
-        for (std::int64_t rank = 0; rank < ranks_; ++rank) {
-            const Atoms atoms = atoms_of(own_piece(rank, ranks_));
-            for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) promised[atom] = only(rank);
-        }
-    }
+    if (collective.reduces) return {all(ranks_), atom};
+    if (!collective.exchanges && !collective.starts_divided()) return {only(root_), atom};
+    std::int64_t owner = 0;
+    while (atom >= atoms_of(own_piece(owner, ranks_)).end) ++owner;
+    if (!collective.exchanges) return {only(owner), atom};
+    const std::size_t inside = atom - atoms_of(own_piece(owner, ranks_)).begin;
+    return {only(owner), atoms_of(own_piece(rank, ranks_)).begin + inside};
+}
+
+void Prover::check_outputs() const {
+    // It lies behind what it was before the exchanges.
+    const std::size_t start = atom_count() - atoms_of_x();
     for (std::int64_t rank = 0; rank < ranks_; ++rank) {
         for (const Piece& piece : output_of(rank, collective_, root_, ranks_)) {
             const Atoms atoms = atoms_of(piece);
             for (std::size_t atom = atoms.begin; atom < atoms.end; ++atom) {
-                if (held_[index({rank, atom})] == promised[atom]) continue;
-                throw Refusal(name({rank, atom}) + " does not end with what the collective promises");
+                const Place place{rank, start + atom};
+                if (held_[index(place)] == promise(rank, atom)) continue;
+                throw Refusal(name(place) + " does not end with what the collective promises");
             }
         }
     }

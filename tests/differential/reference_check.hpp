@@ -23,23 +23,23 @@ struct Write {
     std::int64_t phase = 0;
     Place place;
     // Whose values are folded, in the order of ranks: the receiver's own too if it is combined into. A copy
-    // has the sender alone.
-    std::vector<std::int64_t> operands;
+    // has the sender alone. Of one rank's, the receiver's own comes first, and then what is further in front.
+    std::vector<Place> operands;
 };
 
 struct Proof {
-    std::vector<Fraction> boundaries;  // from 0 to 1; atom i lies between boundaries i and i + 1
+    std::vector<Fraction> boundaries;  // from 0 to generations; atom i is between boundaries i and i + 1
     std::vector<Write> writes;         // in the order of their phases
 };
 
 // Refuses a plan that is not right.
 Proof prove(const Plan& plan, const std::string& collective, std::int64_t root, std::int64_t ranks);
 
-// Whether the collective gives the rank a piece of the buffer to start with, and which.
+// Whether the collective gives the rank a piece of x to start with, and which.
 std::vector<Piece> input_of(std::int64_t rank, const std::string& collective, std::int64_t root,
                             std::int64_t ranks);
 
-// Whether the collective promises the rank a piece of the buffer, and which.
+// Whether the collective promises the rank a piece of what becomes of x, and which: from 0 to 1.
 std::vector<Piece> output_of(std::int64_t rank, const std::string& collective, std::int64_t root,
                              std::int64_t ranks);
 

@@ -45,8 +45,11 @@ void limit(Buffer& buffer, const std::vector<int>& levels, std::int64_t rank, co
 
 class Layout {
   public:
-    Layout(const Definitions& definitions, const Topology& topology)
-        : definitions_(definitions), topology_(topology), names_(topology_names(topology)) {}
+    Layout(const Definitions& definitions, const Topology& topology, const Collective& collective)
+        : definitions_(definitions),
+          topology_(topology),
+          names_(topology_names(topology)),
+          alike_(collective.is_divided() ? topology.ranks() : 1) {}
 
     void run_schedule(const Definition& schedule, const Call& call, std::int64_t root);
     void run_algorithm_alone(const Definition& algorithm, std::int64_t root);
@@ -88,6 +91,7 @@ class Layout {
     const Definitions& definitions_;
     const Topology& topology_;
     const Names names_;
+    const std::int64_t alike_;  // as many pieces of x have one length, whatever the count
     Plan plan_;
     std::int64_t phase_ = 0;
     std::int64_t steps_ = 0;
@@ -274,9 +278,11 @@ void Layout::run_transfer(const Statement& statement, const Context& context) {
     transfer.combines = statement.combines;
     transfer.from = context.group.ranks[wrapped(number(statement.from, context), size)];
     transfer.to = context.group.ranks[wrapped(number(statement.to, context), size)];
-    if (transfer.from == transfer.to) refuse(statement.at, "a member sends to itself");
-    transfer.pieces = region(statement.region, context);
-    pieces_ += transfer.pieces.size();
+    const std::vector<Piece> from = region(statement.region, context);
+    const std::vector<Piece> to = statement.target ? region(*statement.target, context) : from;
+    if (transfer.from == transfer.to && from == to) refuse(statement.at, "a member sends to itself");
+    transfer.shifts = shifts_of(from, to, alike_, statement.at);
+    pieces_ += transfer.shifts.size();
     if (pieces_ > 2'000'000) refuse(statement.at, "too large: more than 2 million pieces are sent");
     plan_.transfers.push_back(std::move(transfer));
 }
@@ -343,7 +349,10 @@ void Layout::run_collective(const Statement& statement, const Context& context) 
     if (statement.root) root = wrapped(number(*statement.root, context), topology_.ranks());
 
     prepare_digits(statement, group.levels, topology_, buffer->digits);
-    if (group.number > 1) run_on_groups(statement, group.levels, *buffer, root, context);
+    if (group.number > 1) {
+        run_on_groups(statement, group.levels, *buffer, root, context);
+        if (!algorithm_of(statement, context).second.empty()) ++buffer->generation;
+    }
     finish_digits(statement, group.levels, *buffer);
     if (collective_of(statement.collective).goes_to_root()) {
         limit(*buffer, group.levels, *root, topology_);
@@ -398,6 +407,11 @@ void Layout::run_algorithm(const Definition& algorithm, const Group& group, cons
     context.group = group;
     Names& names = context.scope.own;
     names.push_back({algorithm.buffer, Value::of_buffer(std::make_shared<Buffer>(buffer))});
+    if (!algorithm.second.empty()) {
+        auto second = std::make_shared<Buffer>(buffer);
+        plan_.generations = std::max(plan_.generations, ++second->generation + 1);
+        names.push_back({algorithm.second, Value::of_buffer(std::move(second))});
+    }
     if (!algorithm.root.empty()) names.push_back({algorithm.root, Value::of_number(root_member)});
     names.push_back(
         {algorithm.group, Value::of_group(static_cast<std::int64_t>(group.ranks.size()), group.levels)});
@@ -419,7 +433,7 @@ Plan lay_out(const Request& request, const Topology& topology) {
         throw Refusal("the root is not a rank");
     }
 
-    Layout layout(definitions, topology);
+    Layout layout(definitions, topology, collective_of(request.collective));
     if (const Definition* schedule = find_definition(definitions, true, call.name, request.collective)) {
         layout.run_schedule(*schedule, call, request.root);
     } else if (const Definition* algorithm =

@@ -15,7 +15,7 @@ struct Transfer {
     std::int64_t from = 0;
     std::int64_t to = 0;
     bool combines = false;
-    std::vector<Piece> pieces;
+    std::vector<Shift> shifts;
     Position at;
 };
 
@@ -28,6 +28,7 @@ struct Strands {
 struct Plan {
     std::vector<Transfer> transfers;  // in the order of their phases
     std::vector<Strands> parallels;
+    std::int64_t generations = 1;  // of x: one more than exchanges that any of it has gone through
 };
 
 Plan lay_out(const Request& request, const Topology& topology);

@@ -41,6 +41,7 @@ void refuse_dependent(const Expression& expression, const std::vector<std::strin
 
 void NameCheck::definition(const Definition& definition) {
     make(definition.buffer, definition.at);
+    if (!definition.second.empty()) make(definition.second, definition.at);
     if (!definition.root.empty()) make(definition.root, definition.at);
     if (!definition.is_schedule) make(definition.group, definition.at);
     for (const Parameter& parameter : definition.parameters) make(parameter.name, parameter.at);

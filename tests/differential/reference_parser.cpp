@@ -32,6 +32,7 @@ class Parser {
     Statement transfer();
     Statement collective();
     bool is_region_ahead() const;
+    bool is_target_ahead() const;
     Loop loop_variable();
     Range range();
     Region region();
@@ -100,6 +101,9 @@ Definition Parser::algorithm() {
     Definition result;
     result.at = tokens_.take().at;
     collective_and_buffer(result);
+    if (collective_of(result.collective).exchanges && tokens_.accept(",")) {
+        result.second = tokens_.expect_name().text;
+    }
     tokens_.expect(")");
     tokens_.expect("over");
     result.group = tokens_.expect_name().text;
@@ -253,8 +257,27 @@ Statement Parser::transfer() {
     result.from = expression();
     if (!tokens_.at("->") && !tokens_.at("+>")) tokens_.fail("'->' or '+>'");
     result.combines = tokens_.take().text == "+>";
+    if (is_target_ahead()) {
+        result.target = region();
+        tokens_.expect(":");
+    }
     result.to = expression();
     return result;
+}
+
+// After the arrow: a region, with a colon behind it, or a member.
+bool Parser::is_target_ahead() const {
+    std::size_t distance = 1;
+    if (tokens_.ahead(1).text == "[") {
+        int open = 0;
+        do {
+            const Token& token = tokens_.ahead(distance++);
+            if (token.form == Token::Form::end) return false;
+            if (token.text == "[") ++open;
+            if (token.text == "]") --open;
+        } while (open > 0);
+    }
+    return tokens_.ahead(distance).text == ":";
 }
 
 Region Parser::region() {

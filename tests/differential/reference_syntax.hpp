@@ -85,8 +85,9 @@ struct Statement {
     enum class Form { transfer, each, repeat, parallel, let, block, collective } form = Form::block;
     Position at;
 
-    // transfer: region : from -> to
+    // transfer: region : from -> to, or region : from -> target : to
     Region region;
+    std::optional<Region> target;
     Expression from;
     Expression to;
     bool combines = false;
@@ -122,6 +123,7 @@ struct Definition {
     std::string name;
     std::string collective;
     std::string buffer;
+    std::string second;                 // "" where there is no second buffer
     std::string root;                   // "" where the collective has none
     std::string group;                  // of an algorithm
     std::vector<Parameter> parameters;  // of a schedule
@@ -142,13 +144,15 @@ struct Collective {
     // Of x, at the start and at the end.
     Holds root_starts, others_start, root_ends, others_end;
     bool reduces;
+    bool exchanges = false;
 
     bool comes_from_root() const { return root_starts != others_start; }
     bool goes_to_root() const { return root_ends != others_end; }
     bool has_root() const { return comes_from_root() || goes_to_root(); }
     bool starts_divided() const { return root_starts == Holds::own_piece; }
     bool ends_divided() const { return root_ends == Holds::own_piece; }
-    bool is_divided() const { return starts_divided() || ends_divided(); }
+    // So that a count of elements has as many for each rank.
+    bool is_divided() const { return starts_divided() || ends_divided() || exchanges; }
 };
 
 // Null if the word is no collective's name.
@@ -162,6 +166,7 @@ inline const Collective* find_collective(std::string_view word) {
         {"reduce", all, all, all, nothing, true},
         {"gather", own_piece, own_piece, all, nothing, false},
         {"scatter", all, nothing, own_piece, own_piece, false},
+        {"all_to_all", all, all, all, all, false, true},
     };
     for (const Collective& collective : all_of_them) {
         if (collective.name == word) return &collective;

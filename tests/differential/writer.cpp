@@ -88,7 +88,7 @@ void Writer::name(const View* view, Statements& out) {
     const std::string parent = known_name(view->parent);
     std::string index;
     for (const auto& [of, text] : rounds_)
-        if (of == view) index = text;
+        if (of == view || of == view->beside) index = text;
     if (index.empty()) index = number(view->index).text;
     const std::string parts = number(view->parts).text;
     features_.insert(view->parent->parent ? "part of a part" : "part");
@@ -116,36 +116,55 @@ Expression Writer::place(int number, bool is_turned) {
     return turned(expressions_.wrapping(number, size, numbers()), true);
 }
 
-std::string Writer::region(const Move& move) {
-    const std::string name = known_name(move.view);
-    const int size = surroundings_.size, length = move.last - move.first;
+void Writer::name_both(const Move& move, Statements& out) {
+    name(move.view, out);
+    if (move.to_view) name(move.to_view, out);
+}
+
+std::string Writer::region(const View* view, int first, int length) {
+    const std::string name = known_name(view);
+    const int size = surroundings_.size, last = first + length;
     if (length == size && random_.chance(70)) return name;
     const bool turns = turn_ && turn_->chunks;
     if (length == 1 && (turns || random_.chance(85))) {
         features_.insert("chunk");
-        return fmt::format("{}[{}]", name, chunk(move.first).text);
+        return fmt::format("{}[{}]", name, chunk(first).text);
     }
     // A block of `unit`, the last one perhaps shorter.
     std::vector<int> units;
     for (int unit = length; unit <= size + 2; ++unit)
-        if (move.first % unit == 0 && std::min(move.first + unit, size) == move.last) units.push_back(unit);
+        if (first % unit == 0 && std::min(first + unit, size) == last) units.push_back(unit);
     if (!units.empty() && random_.chance(40)) {
         const int unit = random_.pick(units);
         features_.insert(unit == length ? "block" : "short block");
-        const auto inside = static_cast<int>(random_.between(move.first, move.last - 1));
+        const auto inside = static_cast<int>(random_.between(first, last - 1));
         const std::string chunk = expressions_.wrapping(inside, size, numbers()).text;
         return fmt::format("{}[block({}, {})]", name, chunk, number(unit).text);
     }
     features_.insert("slice");
-    const std::string first = number(move.first).text;
-    return fmt::format("{}[{} ..< {}]", name, first, number(move.last).text);
+    const std::string begin = number(first).text;
+    return fmt::format("{}[{} ..< {}]", name, begin, number(last).text);
+}
+
+// "y[2] : ", or nothing. A place can be named once more, too.
+std::string Writer::target(const Move& move) {
+    const int length = move.last - move.first;
+    if (move.to_view) {
+        features_.insert(move.to_view == move.view ? "to another place" : "to another buffer");
+        return region(move.to_view, move.to_first, length) + " : ";
+    }
+    if (!random_.chance(4)) return "";
+    features_.insert("to the same place, by name");
+    return region(move.view, move.first, length) + " : ";
 }
 
 std::string Writer::transfer(const Move& move) {
-    const std::string where = region(move);
+    const std::string where = region(move.view, move.first, move.last - move.first);
     const std::string source = member(move.source).text;
+    const std::string to = target(move);
+    if (move.source == move.destination) features_.insert("within a member");
     features_.insert(move.combines ? "+>" : "->");
-    return fmt::format("{} : {} {} {}", where, source, move.combines ? "+>" : "->",
+    return fmt::format("{} : {} {} {}{}", where, source, move.combines ? "+>" : "->", to,
                        member(move.destination).text);
 }
 
@@ -156,7 +175,7 @@ void Writer::each_of_block(const std::vector<Move>& moves, Statements& out) {
     const bool lets_inside =
         random_.chance(40) && options_.part_lets_in_each && surroundings_.part_is_same_in_each;
     if (!lets_inside)
-        for (const Move& move : moves) name(move.view, out);
+        for (const Move& move : moves) name_both(move, out);
     const std::size_t known = names_.size();
     const std::int64_t value = random_.between(-1, 3);
     const std::string bounds = range(value, value + 1, random_.chance(30));
@@ -169,10 +188,11 @@ void Writer::each_of_block(const std::vector<Move>& moves, Statements& out) {
     Statements body;
     for (const Move& move : moves) {
         maybe_let(body);
-        if (lets_inside && known_name(move.view).empty()) {
-            features_.insert("let of a part in an each");
-            name(move.view, body);
-        }
+        for (const View* view : {move.view, move.to_view})
+            if (view && lets_inside && known_name(view).empty()) {
+                features_.insert("let of a part in an each");
+                name(view, body);
+            }
         body.push_back({transfer(move)});
     }
     names_.resize(known);
@@ -189,8 +209,10 @@ bool alike(const std::vector<Move>& moves, bool same_region) {
     return std::all_of(moves.begin(), moves.end(), [&](const Move& move) {
         const Move& first = moves[0];
         const bool single = move.last - move.first == 1 && first.last - first.first == 1;
-        return move.view == first.view && move.combines == first.combines &&
-               ((move.first == first.first && move.last == first.last) || (!same_region && single));
+        const bool same =
+            move.first == first.first && move.last == first.last && move.to_first == first.to_first;
+        return move.view == first.view && move.to_view == first.to_view && move.combines == first.combines &&
+               (same || (!same_region && single));
     });
 }
 
@@ -199,29 +221,37 @@ bool alike(const std::vector<Move>& moves, bool same_region) {
 // The text of the transfers `moves[index]`: their numbers are items of lists.
 std::string Writer::listed(const std::vector<Move>& moves, const Expression& index) {
     const int size = surroundings_.size;
-    std::vector<std::int64_t> sources, destinations, chunks;
+    std::vector<std::int64_t> sources, destinations, chunks, targets;
     for (const Move& move : moves) {
         sources.push_back(move.source);
         destinations.push_back(move.destination);
         chunks.push_back(move.first);
+        targets.push_back(move.to_first);
     }
-    const bool one_region = alike(moves, true);
-    std::string where = one_region ? region(moves[0]) : "";
-    if (!one_region) {
+    const auto chunk_of = [&](const View* view, const std::vector<std::int64_t>& list) {
         features_.insert("chunk");
-        const Expression chunk = expressions_.item(chunks, size, index, numbers());
-        where = fmt::format("{}[{}]", known_name(moves[0].view), turned(chunk, turn_ && turn_->chunks).text);
-    }
+        const Expression chunk = expressions_.item(list, size, index, numbers());
+        return fmt::format("{}[{}]", known_name(view), turned(chunk, turn_ && turn_->chunks).text);
+    };
+    const Move& first = moves[0];
+    const bool one_region = alike(moves, true);
+    const std::string where =
+        one_region ? region(first.view, first.first, first.last - first.first) : chunk_of(first.view, chunks);
+    std::string to;
+    if (one_region)
+        to = target(first);
+    else if (first.to_view)
+        to = chunk_of(first.to_view, targets) + " : ";
     const Expression source = expressions_.item(sources, size, index, numbers());
     const Expression destination = expressions_.item(destinations, size, index, numbers());
     features_.insert(moves[0].combines ? "+>" : "->");
-    return fmt::format("{} : {} {} {}", where, turned(source, turn_.has_value()).text,
-                       moves[0].combines ? "+>" : "->", turned(destination, turn_.has_value()).text);
+    return fmt::format("{} : {} {} {}{}", where, turned(source, turn_.has_value()).text,
+                       moves[0].combines ? "+>" : "->", to, turned(destination, turn_.has_value()).text);
 }
 
 // each i in 0 ..< n  x[CODE / size ** i mod size] : ...
 void Writer::each_of_list(const std::vector<Move>& moves, Statements& out) {
-    name(moves[0].view, out);
+    name_both(moves[0], out);
     const std::size_t known = names_.size();
     const auto length = static_cast<std::int64_t>(moves.size());
     const bool down = random_.chance(30);
@@ -245,7 +275,7 @@ void Writer::each_of_list(const std::vector<Move>& moves, Statements& out) {
 
 // each a in g, b in g where a == 0 and (b == 1 or b == 2)  x : a -> b
 void Writer::each_of_members(const std::vector<Move>& moves, Statements& out) {
-    name(moves[0].view, out);
+    name_both(moves[0], out);
     const std::size_t known = names_.size();
     const std::string source_bounds = range(0, surroundings_.size, random_.chance(20));
     const std::string destination_bounds = range(0, surroundings_.size, random_.chance(20));
@@ -266,17 +296,18 @@ void Writer::each_of_members(const std::vector<Move>& moves, Statements& out) {
         const Expression pair = binary(from, "and", is(destination, move.destination));
         any = any.text.empty() ? pair : binary(any, "or", pair);
     }
-    const std::string where = region(moves[0]);
+    const std::string where = region(moves[0].view, moves[0].first, moves[0].last - moves[0].first);
+    const std::string to = target(moves[0]);
     names_.resize(known);
-    out.push_back({fmt::format("each {} in {}, {} in {} where {}\n{} : {} {} {}", source, source_bounds,
+    out.push_back({fmt::format("each {} in {}, {} in {} where {}\n{} : {} {} {}{}", source, source_bounds,
                                destination, destination_bounds, any.text, "        " + where, source,
-                               moves[0].combines ? "+>" : "->", destination)});
+                               moves[0].combines ? "+>" : "->", to, destination)});
 }
 
 void Writer::phase(const std::vector<Move>& moves, Statements& out) {
     maybe_let(out);
     if (moves.size() == 1 && random_.chance(75)) {
-        name(moves[0].view, out);
+        name_both(moves[0], out);
         out.push_back({transfer(moves[0])});
         features_.insert("transfer by itself");
         return;
@@ -336,7 +367,7 @@ bool Writer::loop_of_list(const std::vector<const Plan*>& plans, std::size_t& at
     }
     if (moves.size() < 2) return false;
     at = end;
-    name(moves[0].view, out);
+    name_both(moves[0], out);
     const bool down = random_.chance(30);
     if (down) std::reverse(moves.begin(), moves.end());
     const std::string bounds = range(0, static_cast<std::int64_t>(moves.size()), down);
@@ -465,7 +496,7 @@ void Writer::symmetric(const Plan& plan, Statements& out) {
     };
     if (only_phases && random_.chance(70)) {
         for (const Plan* part : phases) {
-            for (const Move& move : part->moves) name(move.view, out);
+            for (const Move& move : part->moves) name_both(move, out);
             const std::string bounds = range(0, size, random_.chance(10));
             with_variable([&](const std::string& variable) {
                 Statements body;
@@ -501,8 +532,10 @@ void Writer::symmetric(const Plan& plan, Statements& out) {
 
 void Writer::family(const Plan& plan, Statements& out) {
     name(plan.view, out);
+    if (plan.second) name(plan.second, out);
     const std::string buffer = known_name(plan.view);
-    write_family(*this, random_, features_, plan.collective, buffer, out);
+    const std::string second = plan.second ? known_name(plan.second) : "";
+    write_family(*this, random_, features_, plan.collective, buffer, second, out);
 }
 
 }  // namespace hocket::differential

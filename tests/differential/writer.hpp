@@ -24,6 +24,8 @@ struct Surroundings {
     // part than one that is made outside, none is made inside.
     bool part_is_same_in_each = true;
     std::string root = {};  // the root's name, where the collective has one
+    // There are as many elements for each rank, whatever the count: chunks can come to other places.
+    bool chunks_are_alike = false;
 };
 
 // What all members that a plan names are turned by: a name.
@@ -93,7 +95,9 @@ class Writer {
     bool loop_of_list(const std::vector<const Plan*>& plans, std::size_t& at, Statements& out);
 
     std::string transfer(const Move& move);
-    std::string region(const Move& move);
+    std::string region(const View* view, int first, int length);
+    std::string target(const Move& move);
+    void name_both(const Move& move, Statements& out);
     std::string listed(const std::vector<Move>& moves, const Expression& index);
     Expression member(int member) { return place(member, turn_.has_value()); }
     Expression chunk(int chunk) { return place(chunk, turn_ && turn_->chunks); }
