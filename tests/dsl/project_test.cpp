@@ -4,6 +4,10 @@
 #include <set>
 
 #include "dsl/project.hpp"
+<<<<<<< ours
+=======
+#include "tests/dsl/cases.hpp"
+>>>>>>> theirs
 #include "tests/dsl/errors.hpp"
 #include "tests/dsl/simulate.hpp"
 #include "tests/support/test.hpp"
@@ -91,6 +95,21 @@ TEST_CASE("ranks that share memory do what their collective promises, in any ord
                                                       hosts == placements(ranks)[0] && seed == 3}) == "");
                             }
                 }
+        }
+}
+
+TEST_CASE("each rank finds its own piece in the last of the buffers that data have come through") {
+    const test::TemporarySchedule file(
+        "algorithm swap all_to_all(x, y) over g { each r in g, q in g x[q] : r -> y[r] : q }\n"
+        "algorithm meet reduce_scatter(x) over g { each r in g, q in g where r != q x[q] : r +> q }\n"
+        "schedule s reduce_scatter(x) {\n"
+        "    for i in 0 ..< 2 all_to_all x over world using swap\n"
+        "    reduce_scatter x over world using meet }");
+    for (const auto& hosts : std::vector<std::vector<int>>{{}, {0, 0, 0}, {0, 1, 0}})
+        for (const bool in_place : {false, true}) {
+            auto request = test::request(Collective::reduce_scatter, file.path() + ":s", "3");
+            request.hosts = hosts;
+            CHECK(test::simulate(programs_of(*dsl::check_schedule(request)), {12, in_place, 1}) == "");
         }
 }
 
