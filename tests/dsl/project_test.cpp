@@ -4,10 +4,7 @@
 #include <set>
 
 #include "dsl/project.hpp"
-<<<<<<< ours
-=======
 #include "tests/dsl/cases.hpp"
->>>>>>> theirs
 #include "tests/dsl/errors.hpp"
 #include "tests/dsl/simulate.hpp"
 #include "tests/support/test.hpp"

@@ -266,7 +266,9 @@ class Driver {
     float expected(const Call& call, std::size_t i) const {
         const Contract contract = contract_of(call.collective);
         const std::size_t at = received(call) == Share::own ? place_.rank * call.count + i : i;
-        if (!contract.combines)
+        if (contract.exchanges())
+            return input(static_cast<int>(i / call.count), place_.rank * call.count + i % call.count);
+        if (!contract.combines())
             return contract.gathers() ? input(static_cast<int>(at / call.count), at % call.count)
                                       : input(kRoot, at);
         float sum = 0;

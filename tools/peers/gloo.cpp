@@ -11,6 +11,7 @@
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/allreduce_ring_chunked.h>
+#include <gloo/alltoall.h>
 #include <gloo/broadcast.h>
 #include <gloo/broadcast_one_to_all.h>
 #include <gloo/gather.h>
@@ -61,6 +62,8 @@ class Gloo : public peers::Library {
                 return gather(call);
             case Collective::scatter:
                 return scatter(call);
+            case Collective::all_to_all:
+                return all_to_all(call);
         }
         throw std::runtime_error("unknown collective");
     }
@@ -89,6 +92,14 @@ class Gloo : public peers::Library {
 
     static void sum(void* out, const void* a, const void* b, std::size_t elements) {
         gloo::sum<float>(out, a, b, elements);
+    }
+
+    std::function<void()> all_to_all(const Call& call) {
+        auto options = std::make_shared<gloo::AlltoallOptions>(context(call.algorithm));
+        const std::size_t all = call.count * place_.ranks;
+        options->setInput(const_cast<float*>(call.send), all);
+        options->setOutput(call.recv, all);
+        return [options] { gloo::alltoall(*options); };
     }
 
     std::function<void()> all_reduce(const Call& call) {

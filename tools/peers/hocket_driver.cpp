@@ -56,6 +56,10 @@ class Hocket : public peers::Library {
                     check(hkt_scatter(call.send, call.recv, call.count, HKT_FLOAT32, peers::kRoot, comm_,
                                       nullptr));
                 };
+            case Collective::all_to_all:
+                return [=, this] {
+                    check(hkt_all_to_all(call.send, call.recv, call.count, HKT_FLOAT32, comm_, nullptr));
+                };
             case Collective::broadcast:
                 break;
         }

@@ -7,9 +7,10 @@ rank, or a launcher that starts them all. arguments: what to give each rank's dr
 import os
 from dataclasses import dataclass, field
 
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter")
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter",
+               "all_to_all")
 # Those whose call takes the count of one rank's part.
-DIVIDED = ("reduce_scatter", "all_gather", "gather", "scatter")
+DIVIDED = ("reduce_scatter", "all_gather", "gather", "scatter", "all_to_all")
 
 # A library's algorithms for each collective, by the names that its driver knows, with the most bytes for which
 # they are tried (None: any). The fastest one counts. "-" is the library's own choice.
@@ -22,6 +23,7 @@ GLOO = {
     "reduce": {"ring": None},
     "gather": {"direct": None},
     "scatter": {"direct": None},
+    "all_to_all": {"direct": None},
 }
 ROOFLINE = {collective: {"slots": 16 << 10, "pass": None, "stream": None} for collective in COLLECTIVES}
 

@@ -68,6 +68,11 @@ class Mpi : public peers::Library {
                     check(MPI_Scatter(call.send, count, MPI_FLOAT, call.recv, count, MPI_FLOAT, peers::kRoot,
                                       MPI_COMM_WORLD));
                 };
+            case Collective::all_to_all:
+                return [=] {
+                    check(MPI_Alltoall(call.send, count, MPI_FLOAT, call.recv, count, MPI_FLOAT,
+                                       MPI_COMM_WORLD));
+                };
             case Collective::broadcast:
                 break;
         }

@@ -191,8 +191,25 @@ class Roofline : public peers::Library {
         return {begin, std::min(part, count - begin)};
     }
 
+    // Every rank takes its piece of each one's.
+    std::function<void()> exchange_in_one_pass(const Call& call, bool streaming) {
+        return [this, call, streaming] {
+            meet();
+            for (int step = 0; step < place_.ranks; ++step) {
+                const int rank = (place_.rank + step) % place_.ranks;
+                const Sources sources{send_of(rank) + place_.rank * call.count};
+                const Targets targets{call.recv + rank * call.count};
+                const bool aligned = reinterpret_cast<std::uintptr_t>(targets[0]) % kVectorBytes == 0;
+                streaming&& aligned ? sum_into<true>(sources, targets, call.count)
+                                    : sum_into<false>(sources, targets, call.count);
+            }
+            meet();
+        };
+    }
+
     std::function<void()> in_one_pass(const Call& call, bool streaming) {
         const Contract contract = contract_of(call.collective);
+        if (contract.exchanges()) return exchange_in_one_pass(call, streaming);
         // Of all the data, what this rank moves.
         const auto [begin, count] =
             contract.is_by_rank() ? std::pair(place_.rank * call.count, call.count) : share(call.count);
@@ -200,7 +217,7 @@ class Roofline : public peers::Library {
         Targets targets;
         for (int rank = 0; rank < place_.ranks; ++rank) {
             const bool is_root = rank == peers::kRoot, is_mine = rank == place_.rank;
-            const bool gives = contract.combines || (contract.gathers() ? is_mine : is_root);
+            const bool gives = contract.combines() || (contract.gathers() ? is_mine : is_root);
             if (gives) sources.push_back(send_of(rank) + (contract.gathers() ? 0 : begin));
             const Share result = contract.output.of(is_root);
             const bool has_it = call.collective == Collective::broadcast && is_root;
@@ -233,24 +250,24 @@ class Roofline : public peers::Library {
 
     std::function<void()> through_slots(const Call& call) {
         const Contract contract = contract_of(call.collective);
-        const bool scatters = contract.scatters();
+        const bool scatters = contract.scatters() || contract.exchanges();
         if (call.count * (scatters ? place_.ranks : 1) > kSlotFloats)
             throw std::runtime_error("too much for a slot");
         if (contract.spreads()) return [this, call, scatters] { from_root_through_slots(call, scatters); };
         if (contract.concentrates()) return [this, call] { to_root_through_slots(call); };
-        return
-            [this, call, sources = Sources(place_.ranks), targets = Targets{call.recv}, scatters]() mutable {
-                // No rank can be two operations ahead: to end one it needs all the others' slots of that one.
-                ++sequence_;
-                publish(call.send, call.count * (scatters ? place_.ranks : 1));
-                for (int rank = 0; rank < place_.ranks; ++rank) {
-                    wait_for(rank, sequence_);
-                    sources[rank] = slot(rank).data + (scatters ? place_.rank * call.count : 0);
-                    if (call.collective == Collective::all_gather)
-                        std::memcpy(call.recv + rank * call.count, sources[rank], call.count * sizeof(float));
-                }
-                if (call.collective != Collective::all_gather) sum_into<false>(sources, targets, call.count);
-            };
+        return [this, call, sources = Sources(place_.ranks), targets = Targets{call.recv}, scatters,
+                combines = contract.combines()]() mutable {
+            // No rank can be two operations ahead: to end one it needs all the others' slots of that one.
+            ++sequence_;
+            publish(call.send, call.count * (scatters ? place_.ranks : 1));
+            for (int rank = 0; rank < place_.ranks; ++rank) {
+                wait_for(rank, sequence_);
+                sources[rank] = slot(rank).data + (scatters ? place_.rank * call.count : 0);
+                if (!combines)
+                    std::memcpy(call.recv + rank * call.count, sources[rank], call.count * sizeof(float));
+            }
+            if (combines) sum_into<false>(sources, targets, call.count);
+        };
     }
 
     // Nobody waits for the readers at the end, so a slot may still be in use when it is needed again.
@@ -278,7 +295,7 @@ class Roofline : public peers::Library {
             await_reader(peers::kRoot);
             return publish(call.send, call.count);
         }
-        const bool combines = contract_of(call.collective).combines;
+        const bool combines = contract_of(call.collective).combines();
         parts_.assign(place_.ranks, call.send);
         for (int rank = 0; rank < place_.ranks; ++rank) {
             if (rank != place_.rank) {
