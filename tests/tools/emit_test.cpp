@@ -45,18 +45,19 @@ dsl::AreaId area_of(const std::string& text, const dsl::RankProgram& program) {
                                             area);
 }
 
-// "input from 1/2 on" tells of a shifted area what it is of, and from where.
+// "input at 1/2 for 5/6" tells of a shifted area what it is of, and what is read where.
 void check_areas(const json& names, const std::vector<dsl::AreaId>& areas, const dsl::RankProgram& program) {
     REQUIRE(names.size() == areas.size());
     for (std::size_t i = 0; i < areas.size(); ++i) {
         const std::string name = names[i];
-        CHECK(area_of(name.substr(0, name.find(" from ")), program) == program.memory_of(areas[i]));
+        CHECK(area_of(name.substr(0, name.find(" at ")), program) == program.memory_of(areas[i]));
         if (areas[i] < program.first_shifted()) {
-            CHECK(name.find(" from ") == name.npos);
+            CHECK(name.find(" at ") == name.npos);
             continue;
         }
         const dsl::ShiftedArea& shifted = program.shifted[areas[i] - program.first_shifted()];
-        CHECK(name.ends_with(fmt::format(" from {} on", program.boundaries[shifted.from].text())));
+        CHECK(name.ends_with(fmt::format(" at {} for {}", program.boundaries[shifted.from].text(),
+                                         program.boundaries[shifted.at].text())));
     }
 }
 
@@ -83,11 +84,6 @@ void check_same(const json& told, const Op& op, const dsl::RankProgram& program)
 
 // Where explain has a message's number instead of a slot's, the slot that it is received into.
 std::string area_text(const dsl::RankProgram& program, dsl::AreaId area) {
-    if (area >= program.first_shifted()) {
-        const dsl::ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
-        return fmt::format("{} from {} on", area_text(program, shifted.of),
-                           program.boundaries[shifted.from].text());
-    }
     for (const Op& op : program.ops) {
         if (op.kind != Op::Kind::receive || area < program.first_scratch()) continue;
         bool is_its = op.area == area;
@@ -100,12 +96,28 @@ std::string area_text(const dsl::RankProgram& program, dsl::AreaId area) {
     return fmt::format("{} of {}", name, program.neighbours[area / dsl::areas_of_a_rank - 1]);
 }
 
-std::string region_text(const dsl::RankProgram& program, const Op& op) {
-    std::string text =
-        fmt::format("x[{}, {})", program.boundaries[op.begin].text(), program.boundaries[op.end].text());
-    for (const auto& [begin, end, area] : op.further)
-        text += fmt::format(", x[{}, {})", program.boundaries[begin].text(), program.boundaries[end].text());
+// A prime for each exchange.
+std::string stretch_text(const dsl::RankProgram& program, dsl::BoundaryId begin, dsl::BoundaryId end) {
+    dsl::Rational first = program.boundaries[begin], last = program.boundaries[end];
+    std::string text = "x";
+    for (; first >= dsl::Rational(1); first = first - dsl::Rational(1), last = last - dsl::Rational(1))
+        text += '\'';
+    return fmt::format("{}[{}, {})", text, first.text(), last.text());
+}
+
+std::string regions_text(const dsl::RankProgram& program, const Op& op) {
+    std::string text = stretch_text(program, op.begin, op.end);
+    for (const auto& [begin, end, area] : op.further) text += ", " + stretch_text(program, begin, end);
     return text;
+}
+
+// What an operation reads: where that is another place than it writes to, with the place.
+std::string operand_text(const dsl::RankProgram& program, const Op& op, dsl::AreaId area) {
+    if (area < program.first_shifted()) return area_text(program, area);
+    const dsl::ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
+    const dsl::BoundaryId from = shifted.from + op.begin - shifted.at;
+    return fmt::format("{} of {}", stretch_text(program, from, from + op.end - op.begin),
+                       area_text(program, shifted.of));
 }
 
 // The areas of a message's parts: one name if it is the same for all.
@@ -124,30 +136,33 @@ std::string places_text(const dsl::RankProgram& program, const Op& op) {
 
 void check_line(const std::string& line, dsl::OpId id, const dsl::RankProgram& program) {
     static const std::regex form(
-        R"( *(\d+)  (\w+) +(?:(x\[\S+, \S+\)(?:, x\[\S+, \S+\))*) )?(.*?)  +(\S+:\d+)(?:  after((?: \d+)+))?)");
+        R"( *(\d+)  (\w+) +(?:(x'*\[\S+, \S+\)(?:, x'*\[\S+, \S+\))*) )?(.*?)  +(\S+:\d+)(?:  after((?: \d+)+))?)");
     std::smatch told;
     INFO(line);
     REQUIRE(std::regex_match(line, told, form));
     const Op& op = program.ops[id];
     CHECK(std::stoul(told[1]) == id);
     CHECK(kinds.at(told[2]) == op.kind);
-    if (op.kind != Op::Kind::signal && op.kind != Op::Kind::await) CHECK(told[3] == region_text(program, op));
+    const bool moves = op.kind == Op::Kind::copy && op.operands[0] >= program.first_shifted();
+    if (op.kind != Op::Kind::signal && op.kind != Op::Kind::await && !moves)
+        CHECK(told[3] == regions_text(program, op));
     std::string what, operands, targets = area_text(program, op.area);
     for (const dsl::AreaId area : op.operands)
-        operands += (operands.empty() ? "" : " + ") + area_text(program, area);
+        operands += (operands.empty() ? "" : " + ") + operand_text(program, op, area);
     for (const dsl::AreaId area : op.also) targets += ", " + area_text(program, area);
     if (op.kind == Op::Kind::send) what = fmt::format("of {} to {}", places_text(program, op), op.peer);
     if (op.kind == Op::Kind::receive)
         what = fmt::format("from {}{}", op.peer,
                            places_text(program, op) == "scratch" ? "" : " into " + places_text(program, op));
     if (op.kind == Op::Kind::copy) what = fmt::format("of {} to {}", operands, targets);
+    if (moves) what = fmt::format("{} to {} of {}", operands, regions_text(program, op), targets);
     if (op.kind == Op::Kind::combine) what = fmt::format("of {} = {}", targets, operands);
     if (op.kind == Op::Kind::signal)
         what = fmt::format("{}{}", op.message, op.message == 1 ? ": entered" : "");
     if (op.kind == Op::Kind::await)
         what = fmt::format("signal {} of {}{}", op.message, op.peer,
                            op.guards_buffers ? ", which then is done with this rank's buffers" : "");
-    CHECK(told[4] == what);
+    CHECK((moves ? fmt::format("{} {}", told[3].str(), told[4].str()) : told[4].str()) == what);
     CHECK(told[5] == program.origins[op.origin].location);
     std::istringstream after(told[6]);
     const std::vector<dsl::OpId> predecessors{std::istream_iterator<dsl::OpId>(after), {}};
