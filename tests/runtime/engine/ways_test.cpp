@@ -238,7 +238,7 @@ TEST_CASE("every way of running a schedule gives the same bits") {
                             expect_right(work, rank, result);
                             std::copy(result.begin(), result.end(), expected);
                         }
-                        expect(std::memcmp(result.data(), expected, result.size()) == 0,
+                        expect(std::equal(result.begin(), result.end(), expected),
                                fmt::format("{} of {} {} {} by '{}' differs, manner {}",
                                            dsl::name_of(work.collective), work.count, name_of(work.type),
                                            name_of(work.op), work.schedule, number));
