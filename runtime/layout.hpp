@@ -29,12 +29,16 @@ class Layout {
         return is_even() ? boundary.offset(count_) : offset_in_pieces(boundary);
     }
     // Of one rank, of so many.
-    std::uint64_t piece_begin(int rank, int ranks) const { return offset({rank, ranks}); }
+    std::uint64_t piece_begin(int rank, int ranks) const {
+        const auto numerator = static_cast<unsigned __int128>(rank) * count_;
+        return is_even() ? static_cast<std::uint64_t>(numerator / static_cast<unsigned>(ranks))
+                         : (*begins_)[static_cast<std::size_t>(rank)];
+    }
     std::uint64_t piece_count(int rank, int ranks) const {
-        return offset({rank + 1, ranks}) - offset({rank, ranks});
+        return piece_begin(rank + 1, ranks) - piece_begin(rank, ranks);
     }
 
-    // The pieces' counts, as far as they are given.
+    // Where the ranks' pieces begin, and the last one ends; nothing where they are alike.
     std::span<const std::uint64_t> begins() const {
         return is_even() ? std::span<const std::uint64_t>() : std::span<const std::uint64_t>(*begins_);
     }

@@ -230,9 +230,7 @@ std::uint64_t Execution::bytes_of_buffer(dsl::AreaId area) const {
 void Execution::make_copies() {
     const dsl::RankProgram& program = plan_->program();
     const std::uint64_t input = bytes_of_buffer(dsl::input_area), output = bytes_of_buffer(dsl::output_area);
-    const std::uint64_t own =
-        binding_->layout.piece_begin(program.rank, program.ranks) * element_size(plan_->type());
-    bool copies_input = plan_->must_copy_in_place(send_, recv_, own), copies_output = false;
+    bool copies_input = plan_->must_copy_in_place(send_, recv_, binding_->layout), copies_output = false;
     if (neighbourhood_) {
         contacts_.assign(static_cast<std::size_t>(neighbourhood_->members()), false);
         transport::Window& window = neighbourhood_->window();

@@ -99,9 +99,10 @@ bool Plan::reduces() const {
     return contract_of(program_.collective).combines();
 }
 
-bool Plan::must_copy_in_place(const void* send, const void* recv, std::uint64_t own) const {
+bool Plan::must_copy_in_place(const void* send, const void* recv, const Layout& layout) const {
     const dsl::Share input = program_.input(), output = program_.output();
     if (program_.buffers == 1 || input == dsl::Share::none || output == dsl::Share::none) return false;
+    const std::uint64_t own = layout.piece_begin(program_.rank, program_.ranks) * element_size(type_);
     const auto begin_of_x = [&](const void* buffer, dsl::Share share) {
         return reinterpret_cast<std::uintptr_t>(buffer) - (share == dsl::Share::own ? own : 0);
     };

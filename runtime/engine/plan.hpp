@@ -77,8 +77,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
     bool is_uneven() const { return use_.is_uneven; }
     bool reduces() const;
     // Whether input and output have positions of their own, and the caller has them in one place: then the
-    // input must be copied before anything is written. own: the bytes of x before this rank's piece.
-    bool must_copy_in_place(const void* send, const void* recv, std::uint64_t own) const;
+    // input must be copied before anything is written.
+    bool must_copy_in_place(const void* send, const void* recv, const Layout& layout) const;
 
     // Elements of x when the collective's function is given `count`; of an uneven plan, which is started with
     // all of x, as many. Throws hocket::Error (invalid_argument) for more than 2^47 bytes.

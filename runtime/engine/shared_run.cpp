@@ -43,8 +43,7 @@ void SharedRun::begin(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t co
     start_.tile_elements = tile_elements();
     start_.copies = start_.is_small;
     start_.has_met = false;
-    const std::uint64_t own = static_cast<std::uint64_t>(start_.program().rank) * count * start_.element;
-    start_.copies_input = plan.must_copy_in_place(send, recv, own);
+    start_.copies_input = plan.must_copy_in_place(send, recv, Layout(count * start_.parts));
     start_.disagreement.reset();
     tiles_begun_ = 0;
     met_ = 0;

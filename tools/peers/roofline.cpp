@@ -200,8 +200,10 @@ class Roofline : public peers::Library {
                 const Sources sources{send_of(rank) + place_.rank * call.count};
                 const Targets targets{call.recv + rank * call.count};
                 const bool aligned = reinterpret_cast<std::uintptr_t>(targets[0]) % kVectorBytes == 0;
-                streaming&& aligned ? sum_into<true>(sources, targets, call.count)
-                                    : sum_into<false>(sources, targets, call.count);
+                if (streaming && aligned)
+                    sum_into<true>(sources, targets, call.count);
+                else
+                    sum_into<false>(sources, targets, call.count);
             }
             meet();
         };
