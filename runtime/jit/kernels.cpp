@@ -135,9 +135,10 @@ Code Kernel::compile() {
     return code;
 }
 
-Code compile_without(const std::string& feature, const KernelShape& shape) {
-    auto& compiler = *new Compiler({"-" + feature});  // keeps the code
-    return compiler.compile(shape);
+void with_code_without(const std::string& feature, const KernelShape& shape,
+                       const std::function<void(Code)>& action) {
+    Compiler compiler({"-" + feature});  // keeps the code
+    action(compiler.compile(shape));
 }
 
 std::string llvm_ir(const std::vector<KernelShape>& shapes) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,10 @@ class Kernel {
 // Not yet compiled where this is the first to ask. Thread-safe.
 Kernel& find_kernel(const KernelShape& shape);
 
-// For a machine like this one but without a feature that LLVM calls so, made anew and kept for good: that
-// other machines get the same bits can be tested on one.
-Code compile_without(const std::string& feature, const KernelShape& shape);
+// Calls the action with the kernel's code for a machine like this one but without a feature (LLVM's name of
+// it). The code lives as long as the call. So one machine can test that other machines get the same bits.
+void with_code_without(const std::string& feature, const KernelShape& shape,
+                       const std::function<void(Code)>& action);
 
 // The kernels' code as text, made anew.
 std::string llvm_ir(const std::vector<KernelShape>& shapes);
