@@ -14,7 +14,7 @@ constexpr const char* only_destroy = "this communicator can only be destroyed no
 constexpr std::size_t most_parts = 4;  // of a message, to be named
 
 std::string elements(const Execution& execution, const dsl::MessagePart& part) {
-    const engine::Binding& binding = execution.binding();
+    const engine::Binding& binding = execution.run().binding();
     const std::uint64_t size = element_size(execution.plan().type());
     const dsl::Rational first = execution.plan().program().boundaries[part.begin];
     const auto buffer = static_cast<std::uint64_t>(first.num() / first.den());
@@ -32,7 +32,7 @@ std::string region(const Execution& execution, const dsl::Op& op) {
     std::size_t unnamed = 0;
     for (std::size_t i = 0; i < op.parts(); ++i) {
         const dsl::MessagePart part = op.part(i);
-        if (op.parts() > 1 && execution.binding().bytes_between(part.begin, part.end) == 0) continue;
+        if (op.parts() > 1 && execution.run().binding().bytes_between(part.begin, part.end) == 0) continue;
         if (ranges.size() == most_parts) {
             ++unnamed;
             continue;
@@ -50,7 +50,7 @@ std::string region(const Execution& execution, const dsl::Op& op) {
 }
 
 std::string action(const Execution& execution, const dsl::Op& op) {
-    if (const auto rank = execution.awaited_at_start())
+    if (const auto rank = execution.run().awaited_at_start())
         return fmt::format("waiting for rank {} to come to it", *rank);
     switch (op.kind) {
         case dsl::Op::Kind::send:
@@ -76,7 +76,7 @@ std::string where(int this_rank, InFlight in_flight) {
     if (in_flight.empty()) return fmt::format("  rank {} was between operations", this_rank);
     const Execution& oldest = *in_flight.front();
     std::string text = fmt::format("  rank {} was in {}", this_rank, describe(oldest));
-    if (const auto op = oldest.first_incomplete()) text += ", " + describe(oldest, *op);
+    if (const auto op = oldest.run().first_incomplete()) text += ", " + describe(oldest, *op);
     if (const auto later = in_flight.back()->number() - oldest.number(); later > 0)
         text += fmt::format("\n  and {} later operations were in flight", later);
     return text;

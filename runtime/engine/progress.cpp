@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "runtime/caught.hpp"
+#include "runtime/engine/graph_run.hpp"
 #include "runtime/engine/hash.hpp"
 #include "runtime/engine/small_run.hpp"
 
@@ -136,7 +137,7 @@ Execution& Progress::begin(const std::shared_ptr<Plan>& plan, const Extent& exte
             std::uint64_t budget = Execution::local_budget_bytes;
             if (window() > older) execution.advance(fabric_, budget);
         } while (is_alone() && execution.status() == Status::in_progress);
-        if (execution.disagreement()) fail_mismatch(execution, *execution.disagreement());
+        if (execution.run().disagreement()) fail_mismatch(execution, *execution.run().disagreement());
     } catch (const Error& error) {
         fail_fabric(error.what(), -1);
     } catch (const std::exception& error) {
@@ -231,8 +232,8 @@ bool Progress::advance_all() {
     for (std::size_t i = 0, end = window(); i < end && budget > 0 && !failure_; ++i) {
         Execution& execution = *in_flight_[i];
         moved |= execution.advance(fabric_, budget);
-        if (execution.disagreement()) {
-            fail_mismatch(execution, *execution.disagreement());
+        if (execution.run().disagreement()) {
+            fail_mismatch(execution, *execution.run().disagreement());
             return true;
         }
     }
@@ -244,7 +245,7 @@ bool Progress::advance_all() {
 std::size_t Progress::window() const {
     std::size_t messages = 0, end = 0;
     while (end < in_flight_.size()) {
-        messages += in_flight_[end]->messages();
+        messages += in_flight_[end]->run().messages();
         if (end > 0 && messages > window_messages) break;
         // Among neighbours a lane is taken again when its last turn and all before it are complete.
         if (in_flight_[end]->turn() - in_flight_.front()->turn() >= Neighbourhood::lanes) break;
@@ -254,7 +255,7 @@ std::size_t Progress::window() const {
 }
 
 void Progress::arrived(const transport::Completion& completion) {
-    const auto& transfer = *static_cast<Execution::Transfer*>(completion.message->user);
+    const auto& transfer = *static_cast<Transfer*>(completion.message->user);
     Execution& execution = *transfer.execution;
     const dsl::Op& op = execution.plan().program().ops[transfer.op];
     if (op.kind == dsl::Op::Kind::receive) {
@@ -366,12 +367,12 @@ void Progress::watch_departures(Clock::time_point now) {
 
 std::optional<int> Progress::departed_peer() const {
     for (const Execution* execution : in_flight_) {
-        const auto awaited = execution->awaited_at_start();
+        const auto awaited = execution->run().awaited_at_start();
         if (awaited && bootstrap_.has_left(*awaited)) return *awaited;
         const auto& ops = execution->plan().program().ops;
         for (dsl::OpId id = 0; id < ops.size(); ++id) {
             const bool waits = ops[id].kind == dsl::Op::Kind::await || execution->bytes_of(ops[id]) > 0;
-            if (ops[id].peer >= 0 && !execution->is_complete(id) && waits &&
+            if (ops[id].peer >= 0 && !execution->run().is_complete(id) && waits &&
                 bootstrap_.has_left(ops[id].peer))
                 return ops[id].peer;
         }

@@ -30,30 +30,30 @@ SharedRun::~SharedRun() {
     if (start_.memory != nullptr) start_.neighbourhood->window().release(start_.memory);
 }
 
-void SharedRun::begin(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t count, const void* send,
-                      void* recv, std::uint64_t number, std::uint32_t checksum) {
-    start_.plan = &plan;
-    start_.neighbourhood = &neighbourhood;
-    start_.contacts.assign(static_cast<std::size_t>(neighbourhood.members()), false);
-    start_.send = static_cast<std::byte*>(const_cast<void*>(send));
-    start_.recv = static_cast<std::byte*>(recv);
-    start_.number = number;
-    start_.checksum = checksum;
-    start_.count = count;
+void SharedRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) {
+    start_.plan = start.plan;
+    start_.neighbourhood = neighbourhood;
+    start_.contacts.assign(static_cast<std::size_t>(neighbourhood->members()), false);
+    start_.send = const_cast<std::byte*>(start.send);
+    start_.recv = start.recv;
+    start_.number = start.turn + tile;
+    start_.checksum = start.checksum;
+    start_.count = start.count;
     start_.tile_elements = tile_elements();
     start_.copies = start_.is_small;
     start_.has_met = false;
-    start_.copies_input = plan.must_copy_in_place(send, recv, Layout(count * start_.parts));
+    start_.copies_input =
+        start.plan->must_copy_in_place(start.send, start.recv, Layout(start.count * start_.parts));
     start_.disagreement.reset();
     tiles_begun_ = 0;
     met_ = 0;
     // Work is done on tiles, or on all at once, which takes more.
-    const std::uint64_t elements = start_.parts * (start_.is_small ? start_.tile_elements : count);
-    if (!binding_ || binding_->count != elements) binding_ = plan.bind(elements);
+    const std::uint64_t elements = start_.parts * (start_.is_small ? start_.tile_elements : start.count);
+    if (!binding_ || binding_->count != elements) binding_ = start.plan->bind(elements);
     // A tile's slots may be rounded up where those of the whole are not.
-    const std::uint64_t most = binding_->memory_bytes + 64 * plan.program().scratch.size();
+    const std::uint64_t most = binding_->memory_bytes + 64 * start.plan->program().scratch.size();
     if (binding_->memory_bytes > 0 && most > memory_bytes_) need_memory(most);
-    stage_ = count == 0 ? Stage::done : Stage::closed;
+    stage_ = start.count == 0 ? Stage::done : Stage::closed;
 }
 
 // The same on all ranks.
@@ -73,7 +73,7 @@ void SharedRun::need_memory(std::uint64_t bytes) {
     memory_bytes_ = bytes;
 }
 
-bool SharedRun::advance() {
+bool SharedRun::advance(transport::Fabric*, std::uint64_t&) {
     bool moved = false;
     if (stage_ == Stage::closed) {
         if (!enter()) return false;
@@ -145,6 +145,11 @@ bool SharedRun::meet() {
     if (!start_.copies) start_.tile_elements = start_.count;
     start_tiles();
     return true;
+}
+
+std::optional<dsl::OpId> SharedRun::first_incomplete() const {
+    if (next_op() < start_.program().ops.size()) return next_op();
+    return std::nullopt;
 }
 
 std::optional<dsl::Rank> SharedRun::awaited_at_start() const {

@@ -11,38 +11,37 @@
 
 #include "runtime/engine/neighbourhood.hpp"
 #include "runtime/engine/plan.hpp"
+#include "runtime/engine/run.hpp"
 #include "runtime/engine/tile_run.hpp"
 
 namespace hocket::engine {
 
-class SharedRun {
+class SharedRun final : public Run {
   public:
     explicit SharedRun(const Plan& plan);
+    ~SharedRun() override;
+
     // All ranks are neighbours. (That this rank sends no messages is not enough: its neighbours must go the
     // same way.)
     static bool suits(const dsl::RankProgram& program);
 
-    // count: as given to the collective's function. The buffers stay the run's until it is done.
-    void begin(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t count, const void* send, void* recv,
-               std::uint64_t number, std::uint32_t checksum);
+    void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) override;
+    // Waits for each neighbour only a moment.
+    bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
+    void complete(dsl::OpId) override {}  // there are no messages
+    bool is_done() const override { return stage_ == Stage::done; }
+    std::uint64_t memory_bytes() const override { return memory_bytes_; }
 
-    // Goes on as far as neighbours allow, waiting for each only a moment; true if anything moved.
-    bool advance();
-    std::uint64_t memory_bytes() const { return memory_bytes_; }
-    bool is_done() const { return stage_ == Stage::done; }
-
-    dsl::OpId next_op() const { return stage_ == Stage::running ? oldest().next_op() : 0; }
-    // Before the first operation: the rank that has not started this yet, or not ended what used the lane
-    // before.
-    std::optional<dsl::Rank> awaited_at_start() const;
-    const std::shared_ptr<const Binding>& binding() const { return binding_; }
-    // A neighbour has started something else.
-    const std::optional<Disagreement>& disagreement() const { return start_.disagreement; }
-    ~SharedRun();
+    const Binding& binding() const override { return *binding_; }
+    bool is_complete(dsl::OpId op) const override { return op < next_op(); }
+    std::optional<dsl::OpId> first_incomplete() const override;
+    std::optional<dsl::Rank> awaited_at_start() const override;
+    const std::optional<Disagreement>& disagreement() const override { return start_.disagreement; }
 
   private:
     enum class Stage : std::uint8_t { closed, meeting, running, done };
 
+    dsl::OpId next_op() const { return stage_ == Stage::running ? oldest().next_op() : 0; }
     bool enter();
     bool meet();
     void start_tiles();

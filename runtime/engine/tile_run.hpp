@@ -9,13 +9,9 @@
 
 #include "runtime/engine/neighbourhood.hpp"
 #include "runtime/engine/plan.hpp"
+#include "runtime/engine/run.hpp"
 
 namespace hocket::engine {
-
-struct Disagreement {
-    dsl::OpId op;
-    dsl::Rank peer;
-};
 
 // What all tiles of a start have in common. x is `parts` pieces of `count` elements (one for each rank, or
 // one in all).

@@ -12,36 +12,6 @@
 namespace hocket::jit {
 namespace {
 
-// Checked here, so that a defect elsewhere is a message and not a wild pointer in generated code.
-void check_program(const dsl::RankProgram& program, DataType type, ReduceOp reduction) {
-    for (const dsl::Rational& boundary : program.boundaries)
-        if (boundary < dsl::Rational(0) || boundary > dsl::Rational(program.buffers))
-            throw Error(Status::internal,
-                        fmt::format("JIT: boundary {} of {} for rank {} lies outside of 0 .. {}; "
-                                    "please report it with the schedule",
-                                    boundary.text(), program.schedule, program.rank, program.buffers));
-    const std::size_t areas = program.areas();
-    for (std::size_t id = 0; id < program.ops.size(); ++id) {
-        const dsl::Op& op = program.ops[id];
-        const bool combine = op.kind == dsl::Op::Kind::combine, copy = op.kind == dsl::Op::Kind::copy;
-        bool valid = op.begin < program.boundaries.size() && op.end < program.boundaries.size() &&
-                     op.area < areas && (!combine || op.operands.size() >= 2) &&
-                     (!copy || op.operands.size() == 1);
-        for (const auto* list : {&op.operands, &op.also})
-            for (const dsl::AreaId area : *list) valid = valid && area < areas;
-        if (combine && !supports(reduction, type))
-            throw Error(Status::invalid_argument, fmt::format("JIT: the operator {} does not exist for {}",
-                                                              name_of(reduction), name_of(type)));
-        if (!valid)
-            throw Error(
-                Status::internal,
-                fmt::format("JIT: operation {} of {} for rank {} is malformed (kind {}, {} operands); "
-                            "please report it with the schedule",
-                            id, program.schedule, program.rank, static_cast<int>(op.kind),
-                            op.operands.size()));
-    }
-}
-
 bool is_work(const dsl::Op& op) {
     return op.kind == dsl::Op::Kind::combine || op.kind == dsl::Op::Kind::copy;
 }
@@ -147,7 +117,6 @@ class Program final : public CompiledProgram {
 
 std::unique_ptr<CompiledProgram> CompiledProgram::compile(const dsl::RankProgram& program, DataType type,
                                                           ReduceOp op) {
-    check_program(program, type, op);
     return std::make_unique<Program>(program, type, op);
 }
 

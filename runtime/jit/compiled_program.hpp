@@ -14,9 +14,8 @@ namespace hocket::jit {
 
 class CompiledProgram {
   public:
-    // Compiles for this machine's CPU. Throws hocket::Error(internal), with LLVM's words or with what is
-    // malformed in the program (an area or boundary that isn't there, a boundary outside of its buffers).
-    // Thread-safe.
+    // Compiles for this machine's CPU a program that keeps the rules (engine/program_rules.hpp). Throws
+    // hocket::Error(internal) with LLVM's words. Thread-safe.
     static std::unique_ptr<CompiledProgram> compile(const dsl::RankProgram& program, DataType type,
                                                     ReduceOp op);
     virtual ~CompiledProgram() = default;

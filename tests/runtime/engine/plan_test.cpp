@@ -98,6 +98,12 @@ TEST_CASE("a program that breaks a rule is refused, not run") {
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[1].area = 77; }), Catch::Contains("area does not exist"));
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].operands[0] = 77; }), Catch::Contains("operand's area"));
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].operands.resize(1); }), Catch::Contains("two operands"));
+    CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].also = {77}; }), Catch::Contains("a further area"));
+    CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].kind = dsl::Op::Kind::copy; }),
+                      Catch::Contains("one operand"));
+    for (const dsl::Rational outside : {dsl::Rational(-1, 7), dsl::Rational(8, 7)})
+        CHECK_THROWS_WITH(broken([&](auto& p) { p.boundaries[0] = outside; }),
+                          Catch::Contains("outside of all buffers"));
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].waits_for = 5; }), Catch::Contains("predecessors"));
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].successors = {1}; }), Catch::Contains("not a later"));
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[0].origin = 9; }), Catch::Contains("origin"));
@@ -117,4 +123,13 @@ TEST_CASE("a program that breaks a rule is refused, not run") {
                           p.ops[2].further = {{0, 1, 0}};
                       }),
                       Catch::Contains("only messages"));
+}
+
+TEST_CASE("an operator that does not exist for the type is refused where the program combines") {
+    const auto make = [](DataType type, ReduceOp op) {
+        return Plan::make(test::ring_all_reduce(0, 3), type, op, ExecutorKind::interpreter);
+    };
+    CHECK_THROWS_WITH(make(DataType::float32, ReduceOp::bxor),
+                      Catch::Contains("bxor does not exist for float32"));
+    CHECK_NOTHROW(make(DataType::int32, ReduceOp::bxor));
 }

@@ -121,28 +121,6 @@ TEST_CASE("an operation that is no code, or none at all, is refused", "[jit]") {
     CHECK_THROWS_AS(compiled->run(5, nullptr, nullptr), Error);
 }
 
-TEST_CASE("malformed programs are refused with the operation's number", "[jit]") {
-    using Catch::Matchers::Contains;
-    const auto refused = [](dsl::Op bad) {
-        dsl::RankProgram program = thirds();
-        program.ops[3] = bad;
-        CHECK_THROWS_WITH(jit::CompiledProgram::compile(program, DataType::int32, ReduceOp::sum),
-                          Contains("operation 3"));
-    };
-    refused(op(Kind::combine, 0, 1, 1, {0}));
-    refused(op(Kind::combine, 0, 1, 1, {0, 6}));
-    refused(op(Kind::combine, 0, 4, 1, {0, 3}));
-    refused(op(Kind::copy, 0, 1, 6, {0}));
-    refused(op(Kind::copy, 0, 1, 1, {0, 3}));
-    dsl::Op also_nowhere = op(Kind::copy, 0, 1, 1, {0});
-    also_nowhere.also = {6};
-    refused(also_nowhere);
-    for (const Rational outside : {Rational(-1, 7), Rational(8, 7)})
-        CHECK_THROWS_WITH(
-            jit::CompiledProgram::compile(with_boundaries({0, outside}), DataType::int32, ReduceOp::sum),
-            Contains("boundary " + outside.text()));
-}
-
 TEST_CASE("a program without code compiles", "[jit]") {
     const auto compiled =
         jit::CompiledProgram::compile(with_boundaries({0, 1}), DataType::float32, ReduceOp::sum);
