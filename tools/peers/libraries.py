@@ -93,14 +93,14 @@ def hocket_variables(build, variables=None):
     return {"LD_LIBRARY_PATH": os.path.join(build, "capi"), **(variables or {})}
 
 
-def hocket(drivers, build, variables=None, memories=("hkt_mem_alloc", "malloc")):
+def hocket(drivers, build, variables=None, memories=("hkt_mem_alloc", "malloc"), name="Hocket"):
     run = os.path.join(build, "tools", "hocket-run")
     driver = os.path.join(drivers, "hocket")
 
     def launch(ranks, _folder, arguments):
         return [([run, "-n", str(ranks), driver, *arguments], hocket_variables(build, variables))]
 
-    return Library("Hocket", launch, memories=list(memories))
+    return Library(name, launch, memories=list(memories))
 
 
 def roofline(drivers):

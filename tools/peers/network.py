@@ -65,7 +65,7 @@ def hocket(drivers, hocket_build, hosts, name, choice):
     return libraries.Library(name, launch)
 
 
-def between_hosts(hocket_build, names, hosts):
+def between_hosts(builds, names, hosts):
     drivers, topology = build.DRIVERS, f"{LOCAL_RANKS}mx{hosts.count}h@1Gb/s"
     blueconnect = {"HOCKET_SCHEDULE": "blueconnect", "HOCKET_TOPOLOGY": topology}
     every = {
@@ -73,21 +73,24 @@ def between_hosts(hocket_build, names, hosts):
         "mpich": [mpich(drivers, hosts)],
         "gloo": [gloo(drivers, hosts)],
         "hocket": [
-            hocket(drivers, hocket_build, hosts, "Hocket", {}),
-            hocket(drivers, hocket_build, hosts, "Hocket, ring", {"HOCKET_SCHEDULE": "ring"}),
-            hocket(drivers, hocket_build, hosts, "Hocket, blueconnect", blueconnect),
+            hocket(drivers, builds["hocket"], hosts, "Hocket", {}),
+            hocket(drivers, builds["hocket"], hosts, "Hocket, ring", {"HOCKET_SCHEDULE": "ring"}),
+            hocket(drivers, builds["hocket"], hosts, "Hocket, blueconnect", blueconnect),
         ],
+        "before": [hocket(drivers, builds["before"], hosts, report.BEFORE, {})],
     }
     return [library for name in names for library in every.get(name, [])]
 
 
-def over_loopback(hocket_build, names):
+def over_loopback(builds, names):
     drivers = build.DRIVERS
+    over_tcp = {"HOCKET_PROVIDER": "tcp"}
     only_tcp = {"pml": "ob1", "btl": "self,tcp", "btl_tcp_if_include": "lo"}
     every = {
         "openmpi": libraries.open_mpi(drivers, settings=only_tcp),
         "gloo": libraries.gloo(drivers),
-        "hocket": libraries.hocket(drivers, hocket_build, {"HOCKET_PROVIDER": "tcp"}, ["malloc"]),
+        "hocket": libraries.hocket(drivers, builds["hocket"], over_tcp, ["malloc"]),
+        "before": libraries.hocket(drivers, builds["before"], over_tcp, ["malloc"], report.BEFORE),
     }
     return [every[name] for name in names if name in every]
 
@@ -110,12 +113,12 @@ def mark_uncrossed(group, least):
                 del figures["median_us"]
 
 
-def measure_between(hosts_count, hocket_build, names, folder, deadline, cells_left):
+def measure_between(hosts_count, builds, names, folder, deadline, cells_left):
     plan = [("all_reduce", size) for size in SIZES]
     place = f"{hosts_count} hosts x {LOCAL_RANKS} ranks, 1 Gbit/s"
     with Hosts(hosts_count, RATE, os.path.join(folder, f"hosts-{hosts_count}")) as hosts:
         group = cells.measure(
-            between_hosts(hocket_build, names, hosts),
+            between_hosts(builds, names, hosts),
             plan,
             hosts_count * LOCAL_RANKS,
             os.path.join(folder, f"between-{hosts_count}"),
@@ -131,7 +134,7 @@ def measure_between(hosts_count, hocket_build, names, folder, deadline, cells_le
     return group
 
 
-def measure(hocket_build, names, folder, seconds):
+def measure(builds, names, folder, seconds):
     deadline = time.monotonic() + seconds
     steps = [(measure_between, 2), (measure_between, 4), (measure_loopback, 2), (measure_loopback, 4)]
     measured = []
@@ -140,7 +143,7 @@ def measure(hocket_build, names, folder, seconds):
             f"{count} hosts x {LOCAL_RANKS} ranks" if step is measure_between else f"{count} ranks, tcp loopback"
         )
         try:
-            group = step(count, hocket_build, names, folder, deadline, (len(steps) - turn) * len(SIZES))
+            group = step(count, builds, names, folder, deadline, (len(steps) - turn) * len(SIZES))
         except HostsError as error:
             print(f"left out: {error}")
             continue
@@ -149,10 +152,10 @@ def measure(hocket_build, names, folder, seconds):
     return measured
 
 
-def measure_loopback(ranks, hocket_build, names, folder, deadline, cells_left):
+def measure_loopback(ranks, builds, names, folder, deadline, cells_left):
     plan = [("all_reduce", size) for size in SIZES]
     group = cells.measure(
-        over_loopback(hocket_build, names),
+        over_loopback(builds, names),
         plan,
         ranks,
         os.path.join(folder, f"loopback-{ranks}"),

@@ -1,7 +1,10 @@
 """Tables and verdicts, from the cells that were measured."""
 
+import statistics
+
 PEERS = ("Open MPI", "MPICH", "Gloo")
 SHARED, PLAIN = "Hocket", "Hocket (malloc)"
+BEFORE = "before"
 LIMIT = "links' limit"
 RATIOS = "then the fastest peer's, and the limit's, over Hocket's"
 
@@ -68,7 +71,7 @@ def print_host_tables(cells):
     for collective, ranks in dict.fromkeys((c["collective"], c["ranks"]) for c in cells):
         group = [c for c in cells if (c["collective"], c["ranks"]) == (collective, ranks)]
         rows = [row for row in row_names(group) if measured(group, row)]
-        own = [row for row in rows if row not in PEERS and row != "roofline"]
+        own = [row for row in rows if row not in PEERS and row != "roofline" and not row.startswith(BEFORE)]
         print(f"\n{collective}, {ranks} ranks on one host, float32: median time; {RATIOS}")
         header = ["size", *rows, *(f"peer/{row}" for row in own), *(f"roofline/{row}" for row in own)]
         print_columns(
@@ -87,7 +90,7 @@ def print_host_tables(cells):
 
 def print_network_table(group):
     rows = [row for row in row_names(group) if measured(group, row)]
-    own = [row for row in rows if row not in PEERS and row != LIMIT]
+    own = [row for row in rows if row not in PEERS and row not in (LIMIT, BEFORE)]
     limited = LIMIT in rows
     print(f"\nall_reduce, {group[0]['place']}, float32: median time; {RATIOS}")
     header = ["size", *rows, *(f"peer/{row}" for row in own), *(f"limit/{row}" for row in own if limited)]
@@ -137,7 +140,7 @@ def print_problems(cells):
     for (row, text), where in seen.items():
         more = f" and {len(where) - 3} more" if len(where) > 3 else ""
         print(f"  {row}: {text} ({', '.join(where[:3])}{more})")
-    return sum(row not in PEERS for row, _ in seen)
+    return sum(row not in PEERS and not row.startswith(BEFORE) for row, _ in seen)
 
 
 def place(cell):
@@ -215,10 +218,52 @@ def scaling_verdicts(cells):
     ]
 
 
+def than_before(cell, row):
+    """How many times faster than the other build; row: Hocket's."""
+    earlier, now = median(cell, row.replace(SHARED, BEFORE)), median(cell, row)
+    return earlier / now if earlier and now else None
+
+
+def before_verdicts(cells):
+    """This build beside the one of --before, in every cell that both have."""
+    verdicts = []
+    for row in (SHARED, PLAIN):
+        ratios = [value for cell in cells if (value := than_before(cell, row))]
+        if not ratios:
+            continue
+        mean = statistics.geometric_mean(ratios)
+        verdicts.append(
+            {
+                "target": f"{row}: at least 0.98 of the speed before (geometric mean of {len(ratios)} cells)",
+                "verdict": "reached" if mean >= 0.98 else "not reached",
+                "mean": mean,
+            }
+        )
+        name = f"{row}: at least 0.9 of the speed before in each cell"
+        verdicts.append(verdict(name, cells, lambda c, row=row: than_before(c, row), 0.9))
+    set_ups = [c["setup"] for c in cells if c.get("setup", {}).get(BEFORE) and c["setup"].get(SHARED)]
+    if set_ups:
+        mean = statistics.geometric_mean(s[BEFORE] / s[SHARED] for s in set_ups)
+        name = f"set-up: at least 0.98 of the speed before (geometric mean of {len(set_ups)})"
+        verdicts.append({"target": name, "verdict": "reached" if mean >= 0.98 else "not reached", "mean": mean})
+    return verdicts
+
+
+def print_slower(cells, least=0.9):
+    """The cells that are slower than before, to be measured again: one slow cell in a hundred is chance."""
+    for row in (SHARED, PLAIN):
+        for cell in cells:
+            value = than_before(cell, row)
+            if value and value < least:
+                print(f"  slower than before: {row}, {place(cell)}: {ratio_text(value)}")
+
+
 def print_verdicts(verdicts):
-    print("\nTargets of issue 3")
+    print("\nTargets")
     for v in verdicts:
         line = f"  {v['verdict']:<13}{v['target']}"
+        if "mean" in v:
+            line += f" (it is {v['mean']:.3f})"
         if "least" in v:
             line += f" (least: {ratio_text(v['least'])}, {v['at']}"
             line += f"; {v['short']} of {v['of']} short)" if v["short"] else ")"
