@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <vector>
 
 #include "capi/vocabulary.hpp"
@@ -84,6 +85,31 @@ std::string Operation::text() const {
     if (schedule) text += fmt::format(" by {}", schedule);
     if (executor == HKT_EXECUTOR_INTERPRETER) text += " (interpreter)";
     return text;
+}
+
+hkt_status call_function(const bench::Layout& layout, const void* send, void* recv, hkt_comm* comm,
+                         hkt_request** request) {
+    const auto [collective, type, op, root, rank, ranks, count] = layout;
+    switch (collective) {
+        case HKT_ALL_REDUCE:
+            return hkt_all_reduce(send, recv, count, type, op, comm, request);
+        case HKT_REDUCE_SCATTER:
+            return hkt_reduce_scatter(send, recv, count, type, op, comm, request);
+        case HKT_ALL_GATHER:
+            return hkt_all_gather(send, recv, count, type, comm, request);
+        case HKT_BROADCAST:
+            return hkt_broadcast(send, recv, count, type, root, comm, request);
+        case HKT_REDUCE:
+            return hkt_reduce(send, recv, count, type, op, root, comm, request);
+        case HKT_GATHER:
+            return hkt_gather(send, recv, count, type, root, comm, request);
+        case HKT_SCATTER:
+            return hkt_scatter(send, recv, count, type, root, comm, request);
+        case HKT_ALL_TO_ALL:
+            return hkt_all_to_all(send, recv, count, type, comm, request);
+    }
+    fmt::print(stderr, "soak: {} has no function here yet\n", layout.contract().name);
+    std::_Exit(1);
 }
 
 Placed::Placed(const Operation& operation, void* from, void* to, bool in_place, Chance& chance)

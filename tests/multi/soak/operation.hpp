@@ -29,6 +29,10 @@ struct Operation {
     std::string text() const;
 };
 
+// Calls the collective's own function.
+hkt_status call_function(const bench::Layout& layout, const void* send, void* recv, hkt_comm* comm,
+                         hkt_request** request);
+
 // An operation between two stretches of memory, which are this rank's own choice.
 class Placed {
   public:

@@ -30,32 +30,6 @@ auto planned_as(const Operation& operation) {
                           std::tuple(std::string(operation.schedule), operation.executor));
 }
 
-// The collective's own function.
-hkt_status call_function(const bench::Layout& layout, const void* send, void* recv, hkt_comm* comm,
-                         hkt_request** request) {
-    const auto [collective, type, op, root, rank, ranks, count] = layout;
-    switch (collective) {
-        case HKT_ALL_REDUCE:
-            return hkt_all_reduce(send, recv, count, type, op, comm, request);
-        case HKT_REDUCE_SCATTER:
-            return hkt_reduce_scatter(send, recv, count, type, op, comm, request);
-        case HKT_ALL_GATHER:
-            return hkt_all_gather(send, recv, count, type, comm, request);
-        case HKT_BROADCAST:
-            return hkt_broadcast(send, recv, count, type, root, comm, request);
-        case HKT_REDUCE:
-            return hkt_reduce(send, recv, count, type, op, root, comm, request);
-        case HKT_GATHER:
-            return hkt_gather(send, recv, count, type, root, comm, request);
-        case HKT_SCATTER:
-            return hkt_scatter(send, recv, count, type, root, comm, request);
-        case HKT_ALL_TO_ALL:
-            return hkt_all_to_all(send, recv, count, type, comm, request);
-    }
-    fmt::print(stderr, "soak: {} has no function here yet\n", layout.contract().name);
-    std::_Exit(1);
-}
-
 }  // namespace
 
 void Tally::add(const Tally& other) {

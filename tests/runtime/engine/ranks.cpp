@@ -110,10 +110,6 @@ std::string problems(const std::vector<Outcome>& outcomes) {
     return text;
 }
 
-void expect(bool holds, const std::string& text) {
-    if (!holds) throw std::runtime_error(text);
-}
-
 void* shared_memory(std::size_t bytes) {
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::runtime_error("the test cannot share memory");

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/expect.hpp"
+
 namespace hocket::test {
 
 struct Outcome {
@@ -26,9 +28,6 @@ std::vector<Outcome> run_ranks(const Job& job, const std::function<void(int)>& b
 
 // "" if all ranks are ok, else what went wrong, by rank.
 std::string problems(const std::vector<Outcome>& outcomes);
-
-// For bodies: throws `text`, which becomes the rank's outcome.
-void expect(bool holds, const std::string& text);
 
 // Memory that all ranks of jobs started later share, filled with zeros.
 void* shared_memory(std::size_t bytes);

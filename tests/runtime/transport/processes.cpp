@@ -133,10 +133,6 @@ std::vector<Outcome> run_job(int size, const std::function<std::string(Rank)>& b
     return ranks.wait();
 }
 
-void expect(bool holds, const std::string& what) {
-    if (!holds) throw std::runtime_error("expected: " + what);
-}
-
 void require_success(const std::vector<Outcome>& outcomes) {
     for (const Outcome& outcome : outcomes) {
         INFO(outcome.text << " signal " << outcome.signal);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/transport/bootstrap.hpp"
+#include "tests/support/expect.hpp"
 
 namespace hocket::test {
 
@@ -68,9 +69,6 @@ std::vector<Outcome> run_job(int size, const std::function<std::string(Rank)>& b
                              unsigned deadline_seconds = 20);
 
 double now();  // seconds, monotonic
-
-// In the processes, where Catch's macros are not at home: throws if it does not hold.
-void expect(bool holds, const std::string& what);
 
 // In the test: all processes ended well.
 void require_success(const std::vector<Outcome>& outcomes);
