@@ -154,7 +154,7 @@ class Matrix {
     // Whole vectors that all ranks know are taken apart and put together again.
     void pieces(const Memory& memory, hkt_type type) {
         for (const std::size_t most : options_.counts) {
-            Chance chance{most, ++operations_};
+            Chance chance{most, static_cast<std::uint64_t>(type)};
             std::vector<std::size_t> counts, begins{0};
             for (int rank = 0; rank < ranks_; ++rank) {
                 counts.push_back(chance.one_in(3) ? 0 : chance.below(most + 1));
@@ -183,7 +183,7 @@ class Matrix {
             expect("all_gather_v", 0, all);
             check(hkt_gather_v(memory.from, memory.to, counts.data(), type, root, comm_, nullptr),
                   "gather_v");
-            if (rank_ == root) expect("gather_v", 0, all);
+            expect("gather_v", 0, rank_ == root ? all : 0);
             fill(memory.from, 0, all);
             check(hkt_scatter_v(memory.from, memory.to, counts.data(), type, root, comm_, nullptr),
                   "scatter_v");
