@@ -379,8 +379,11 @@ TEST_CASE("a size that differs is found by the receive, and ends both ranks") {
                              {2'000'000, 2'000'001, HKT_INT8, HKT_INT8, "expects 2000001 bytes"},
                              {2, 1, HKT_INT32, HKT_INT64, "of 8 bytes (2 elements of 4)"}})
         for (const Way& way : {ways[0], ways[1], ways[5]}) {
+            // libfabric 1.17's shm can break in a rank whose peers give up their endpoints: no third one
+            // there.
+            const int ranks = std::string(way.provider) == "shm" ? 2 : 3;
             const auto outcomes = run_ranks(
-                {3, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "20000"}}}, [&](int rank) {
+                {ranks, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "20000"}}}, [&](int rank) {
                     setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
                     const Comm joined = join();
                     hkt_comm* comm = joined.get();
