@@ -339,11 +339,11 @@ HKT_API hkt_status hkt_barrier(hkt_comm* comm);
  * them when it likes, before, between or while collectives, and no other rank needs to know. Request, buffer
  * and alignment as for the collectives; a buffer is the caller's again when its own side is complete.
  *
- * A send of up to 4000 bytes is buffered: it may be complete before its receive was started. (Of one peer's
- * that have not been received only so many are; then the next ones wait.) A longer one is complete when its
+ * A send of up to 4000 bytes is buffered: it may be complete before its receive was started. So it is for the
+ * first 16 messages that a peer has not received; the next ones wait. A longer one is complete when its
  * receive has the data: two ranks that exchange such messages start both requests before they wait for one.
- * Messages move inside Hocket's calls of both ranks (hkt_wait and hkt_test of anything on comm, and waiting
- * calls). What has not been received when its sender destroys its communicator is lost.
+ * Messages move inside Hocket's calls on both ranks (starts, hkt_wait, hkt_test, collectives that wait). What
+ * has not been received when its sender destroys its communicator is lost.
  *
  * count and type's size must be the same on both sides. Where they differ the receive finds it, and all ranks
  * fail with HKT_ERROR_MISMATCH; the text has both ranks, the tag and both sizes. A message that nobody sends

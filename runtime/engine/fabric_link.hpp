@@ -31,6 +31,7 @@ class FabricLink : public PacketLink {
               MessageRequest* request) override;
     bool poll(bool is_awaited) override;
     bool waits_for_credit() const override { return credit_ == 0; }
+    bool is_quiet() const override { return !is_asked_for_ && free_.size() == parcels_.size(); }
     bool carries_pieces() const override { return false; }
 
     int peer() const { return peer_; }

@@ -41,6 +41,9 @@ class PacketLink {
     // Whether a send finds no room before a packet comes from the other side.
     virtual bool waits_for_credit() const { return false; }
 
+    // Whether nothing outside this process may still read or write the link's own memory.
+    virtual bool is_quiet() const { return true; }
+
     // Where the other rank finds the buffer, if it can reach it, else 0; and the other way round.
     virtual std::uint64_t place_of(const void*, std::size_t) const { return 0; }
     virtual std::byte* at(std::uint64_t) const { return nullptr; }

@@ -82,6 +82,11 @@ bool PointToPoint::retire() {
     return true;
 }
 
+bool PointToPoint::is_quiet() const {
+    return is_idle() &&
+           std::ranges::all_of(used_, [](const Peer* one) { return !one->link || one->link->is_quiet(); });
+}
+
 void PointToPoint::end_all(Status status) {
     for (MessageRequest* request : open_)
         if (request->status == Status::in_progress) request->status = status;

@@ -49,6 +49,8 @@ class PointToPoint : private PacketInbox {
     const std::vector<MessageRequest*>& open() const { return open_; }
     bool retire();  // true if any have ended
     bool is_idle() const { return open_.empty() && unsent_ == 0; }
+    // Idle, and the fabric has none of its memory.
+    bool is_quiet() const;
     const std::optional<SizeMismatch>& mismatch() const { return mismatch_; }
 
     // After a failure: all requests end with it, and nothing moves any more.

@@ -63,7 +63,7 @@ Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood
       agreed_(static_cast<std::size_t>(bootstrap.world_size()), -1) {}
 
 Progress::~Progress() {
-    if (!is_idle() && !failure_) {
+    if (!(in_flight_.empty() && messages_.is_quiet()) && !failure_) {
         if (fabric_) fabric_->abandon();
         if (neighbourhood_) neighbourhood_->window().quarantine();
     }
