@@ -18,11 +18,6 @@ void check_comm(const hkt_comm* comm, const char* function) {
     if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
 }
 
-std::string not_aligned(const char* buffer, DataType type) {
-    return fmt::format("{} is not aligned to its elements: {} needs an address that is a multiple of {}",
-                       buffer, name_of(type), element_size(type));
-}
-
 // Null, or overlapping in a way that would give wrong results without a word.
 void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
                    const engine::Extent& extent) {
@@ -36,7 +31,7 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
     const auto check = [&](const char* name, const void* buffer) {
         if (buffer == nullptr) capi::refuse(fmt::format("{} is null, but the count is not 0", name));
         if ((reinterpret_cast<std::uintptr_t>(buffer) & (element - 1)) != 0)
-            capi::refuse(not_aligned(name, plan.type()));
+            capi::refuse(capi::not_aligned(name, plan.type()));
     };
     const std::uint64_t sent = bytes_of(program.input()), received = bytes_of(program.output());
     if (received > 0) check("recv", recv);

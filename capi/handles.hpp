@@ -1,6 +1,6 @@
 // What the opaque handles of hocket.h are, and how a call's failure becomes a status and a text.
-// An hkt_request is a Request by another name (an engine::Execution, a cache::Batch), so that a start
-// allocates nothing.
+// An hkt_request is a Request by another name (an engine::Execution or MessageRequest, a cache::Batch), so
+// that a start allocates nothing.
 #pragma once
 
 #include <exception>

@@ -332,6 +332,32 @@ HKT_API hkt_status hkt_scatter_v(const void* send, void* recv, const size_t* cou
 /* Returns when every rank has entered it. Always waits. */
 HKT_API hkt_status hkt_barrier(hkt_comm* comm);
 
+/* ---- Point to point --------------------------------------------------------------------------- */
+/* A send on one rank and a receive on another (or the same) are matched by peer and tag: the first send to a
+ * rank with a tag goes to the first receive from the sender with that tag, the second to the second, in the
+ * order in which each side started them. They are outside the common order of collectives: each rank starts
+ * them when it likes, before, between or while collectives, and no other rank needs to know. Request, buffer
+ * and alignment as for the collectives; a buffer is the caller's again when its own side is complete.
+ *
+ * A send of up to 4000 bytes is buffered: it may be complete before its receive was started. So it is for the
+ * first 16 messages that a peer has not received; the next ones wait. A longer one is complete when its
+ * receive has the data: two ranks that exchange such messages start both requests before they wait for one.
+ * Messages move inside Hocket's calls on both ranks (starts, hkt_wait, hkt_test, collectives that wait). What
+ * has not been received when its sender destroys its communicator is lost.
+ *
+ * count and type's size must be the same on both sides. Where they differ the receive finds it, and all ranks
+ * fail with HKT_ERROR_MISMATCH; the text has both ranks, the tag and both sizes. A message that nobody sends
+ * or receives ends with HKT_ERROR_TIMEOUT, which names the peer and the tag, and breaks the communicator as a
+ * collective's would. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, and those of hkt_wait. */
+
+/* Sends count elements at buffer to rank `peer`. tag: 0 or more. */
+HKT_API hkt_status hkt_send(const void* buffer, size_t count, hkt_type type, int32_t peer, int32_t tag,
+                            hkt_comm* comm, hkt_request** request);
+
+/* Receives count elements from rank `peer` into buffer. */
+HKT_API hkt_status hkt_recv(void* buffer, size_t count, hkt_type type, int32_t peer, int32_t tag,
+                            hkt_comm* comm, hkt_request** request);
+
 /* ---- Requests --------------------------------------------------------------------------------- */
 
 /* Waits until the operation is complete, frees the request, and returns the operation's status. Spins

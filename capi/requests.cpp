@@ -15,11 +15,14 @@ Request& checked(hkt_request* request, const char* function) {
 hkt_comm* comm_of(hkt_request* request) {
     if (request == nullptr) return nullptr;
     const auto& of = *reinterpret_cast<Request*>(request);
-    return of.type == Request::Type::collective ? static_cast<hkt_comm*>(of.user) : nullptr;
+    return of.type == Request::Type::batch ? nullptr : static_cast<hkt_comm*>(of.user);
 }
 
 engine::Execution& execution(Request& request) {
     return static_cast<engine::Execution&>(request);
+}
+engine::MessageRequest& message(Request& request) {
+    return static_cast<engine::MessageRequest&>(request);
 }
 cache::Batch& batch(Request& request) {
     return static_cast<cache::Batch&>(request);
@@ -33,10 +36,16 @@ hkt_status hkt_wait(hkt_request* request) {
     hkt_comm* const comm = comm_of(request);
     return capi::guarded(comm, [&] {
         Request& started = checked(request, "hkt_wait");
-        if (started.type == Request::Type::collective)
-            comm->engine->wait(execution(started));
-        else
-            static_cast<hkt_cache*>(started.user)->cache->wait(batch(started));
+        switch (started.type) {
+            case Request::Type::collective:
+                comm->engine->wait(execution(started));
+                break;
+            case Request::Type::message:
+                comm->engine->wait(message(started));
+                break;
+            case Request::Type::batch:
+                static_cast<hkt_cache*>(started.user)->cache->wait(batch(started));
+        }
         return HKT_SUCCESS;
     });
 }
@@ -45,9 +54,18 @@ hkt_status hkt_test(hkt_request* request) {
     hkt_comm* const comm = comm_of(request);
     return capi::guarded(comm, [&] {
         Request& started = checked(request, "hkt_test");
-        const bool done = started.type == Request::Type::collective ? comm->engine->test(execution(started))
-                                                                    : batch(started).test();
-        return done ? HKT_SUCCESS : HKT_IN_PROGRESS;
+        const auto has_ended = [&] {
+            switch (started.type) {
+                case Request::Type::collective:
+                    return comm->engine->test(execution(started));
+                case Request::Type::message:
+                    return comm->engine->test(message(started));
+                case Request::Type::batch:
+                    break;
+            }
+            return batch(started).test();
+        };
+        return has_ended() ? HKT_SUCCESS : HKT_IN_PROGRESS;
     });
 }
 

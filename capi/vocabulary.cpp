@@ -105,6 +105,11 @@ dsl::Collective collective_of(const hkt_collective& given) {
                        all_in_c(collective_names)));
 }
 
+std::string not_aligned(const char* buffer, DataType type) {
+    return fmt::format("{} is not aligned to its elements: {} needs an address that is a multiple of {}",
+                       buffer, name_of(type), element_size(type));
+}
+
 }  // namespace hocket::capi
 
 extern "C" {

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <optional>
+#include <string>
 
 #include "capi/hocket.h"
 #include "dsl/collective.hpp"
@@ -66,5 +67,8 @@ inline std::optional<dsl::Collective> find_collective(const hkt_collective& give
 DataType type_of(const hkt_type& given);
 ReduceOp op_of(const hkt_op& given, DataType type);
 dsl::Collective collective_of(const hkt_collective& given);
+
+// What is said of a buffer whose address is no multiple of its elements' size.
+std::string not_aligned(const char* buffer, DataType type);
 
 }  // namespace hocket::capi

@@ -146,7 +146,8 @@ void Communicator::open_window(transport::WindowInvitation invitation) {
         names.push_back(agreement_.invitations[static_cast<std::size_t>(other)]);
     }
     const transport::Patience patience = patience_of(*bootstrap_, options_);
-    auto window = transport::Window::open(std::move(invitation), names, self, Neighbourhood::reserved_bytes(),
+    auto window = transport::Window::open(std::move(invitation), names, self,
+                                          Neighbourhood::reserved_bytes(static_cast<int>(members.size())),
                                           patience.deadline, patience.abandoned);
     window_ = window.get();
     if (!shares) agreement_.hosts.clear();
@@ -342,6 +343,14 @@ std::uint64_t Communicator::bytes_of_x(dsl::Collective collective, DataType type
 const SizedPlans::Sized& Communicator::plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,
                                                 std::uint64_t count) const {
     return made_for_all(plans, bytes_of_x(collective, type, count));
+}
+
+void Communicator::check_message(const MessageStart& start) const {
+    if (start.peer < 0 || start.peer >= size())
+        throw Error(Status::invalid_argument,
+                    fmt::format("the peer is {}; it must be a rank, 0 to {}", start.peer, size() - 1));
+    if (start.tag < 0)
+        throw Error(Status::invalid_argument, fmt::format("the tag is {}; it must be 0 or more", start.tag));
 }
 
 Execution& Communicator::start(const std::shared_ptr<Plan>& plan, const void* send, void* recv,

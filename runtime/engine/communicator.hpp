@@ -82,6 +82,16 @@ class Communicator {
     bool test(Execution& execution) { return progress_->test(execution); }
     void wait(Execution& execution) { progress_->wait(execution); }
     void barrier();
+    MessageRequest& start(const MessageStart& message) {
+        check_message(message);
+        return progress_->start(message);
+    }
+    void run(const MessageStart& message) {
+        check_message(message);
+        progress_->run(message);
+    }
+    bool test(MessageRequest& request) { return progress_->test(request); }
+    void wait(MessageRequest& request) { progress_->wait(request); }
     std::optional<Failure> failure() { return progress_->failure(); }
 
     // Collective, in the same order on all ranks as all that joins them: every rank gives a text (at most 1
@@ -111,6 +121,7 @@ class Communicator {
     const SizedPlans::Sized& made_for_all(SizedPlans& plans, std::uint64_t bytes) const;
     std::uint64_t bytes_of_x(dsl::Collective collective, DataType type, std::uint64_t count) const;
     std::shared_ptr<Plan> make_meeting(const std::string& purpose);
+    void check_message(const MessageStart& message) const;
     void say_goodbye();
 
     using Key =

@@ -72,13 +72,32 @@ std::string action(const Execution& execution, const dsl::Op& op) {
     return fmt::format("waiting for rank {}, before {}", op.peer, region(execution, op));
 }
 
+std::string state_of(const MessageRequest& message) {
+    if (message.is_matched) return "the other side is there, but not all bytes have moved";
+    return message.start.direction == Direction::send
+               ? fmt::format("rank {} has not received it", message.start.peer)
+               : fmt::format("rank {} has not sent it", message.start.peer);
+}
+
+std::string messages_in_flight(std::span<MessageRequest* const> messages) {
+    std::string text = fmt::format("{} ({})", describe(messages.front()->start), state_of(*messages.front()));
+    if (messages.size() > 1)
+        text += fmt::format("\n  and {} later sends and receives were in flight", messages.size() - 1);
+    return text;
+}
+
 std::string where(int this_rank, InFlight in_flight) {
-    if (in_flight.empty()) return fmt::format("  rank {} was between operations", this_rank);
-    const Execution& oldest = *in_flight.front();
+    const auto& [operations, messages] = in_flight;
+    if (operations.empty() && messages.empty())
+        return fmt::format("  rank {} was between operations", this_rank);
+    if (operations.empty())
+        return fmt::format("  rank {} was in a {}", this_rank, messages_in_flight(messages));
+    const Execution& oldest = *operations.front();
     std::string text = fmt::format("  rank {} was in {}", this_rank, describe(oldest));
     if (const auto op = oldest.run().first_incomplete()) text += ", " + describe(oldest, *op);
-    if (const auto later = in_flight.back()->number() - oldest.number(); later > 0)
+    if (const auto later = operations.back()->number() - oldest.number(); later > 0)
         text += fmt::format("\n  and {} later operations were in flight", later);
+    if (!messages.empty()) text += "\n  beside it a " + messages_in_flight(messages);
     return text;
 }
 
@@ -97,7 +116,7 @@ Failure make(Status status, std::string with_place, const std::string& hint, con
 Failure make(Status status, const std::string& what, const std::string& hint, int this_rank,
              InFlight in_flight) {
     return make(status, fmt::format("{}\n{}", what, where(this_rank, in_flight)), hint,
-                in_flight.empty() ? nullptr : in_flight.front());
+                in_flight.operations.empty() ? nullptr : in_flight.operations.front());
 }
 
 }  // namespace
@@ -125,6 +144,12 @@ std::string describe(const Execution& execution, dsl::OpId id) {
                                    action(execution, op), origin.location, origin.text);
     if (!origin.context.empty()) text += fmt::format("\n  in {}", origin.context);
     return text;
+}
+
+std::string describe(const MessageStart& message) {
+    const bool sends = message.direction == Direction::send;
+    return fmt::format("{} of {} bytes {} rank {}, tag {}", sends ? "send" : "receive", message.bytes,
+                       sends ? "to" : "from", message.peer, message.tag);
 }
 
 Failure rank_was_lost(int rank, const std::string& reason, int this_rank, InFlight in_flight) {
@@ -168,13 +193,42 @@ Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_fl
                 this_rank, in_flight);
 }
 
+Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message, int this_rank,
+                  InFlight in_flight) {
+    const bool sends = message.start.direction == Direction::send;
+    return make(
+        Status::timeout,
+        fmt::format("the {} on rank {} did not finish within {} ms: {}", describe(message.start), this_rank,
+                    limit.count(), state_of(message)),
+        fmt::format("see what rank {} is doing, and whether its {} names rank {} and tag {}; if it is "
+                    "slow, raise HOCKET_TIMEOUT_MS",
+                    message.start.peer, sends ? "receive" : "send", this_rank, message.start.tag),
+        this_rank, in_flight);
+}
+
+// Whatever collective this rank was in has nothing to do with it.
+Failure sizes_differ(const MessageStart& receive, std::uint64_t sent_bytes, std::uint64_t sent_element,
+                     int this_rank, InFlight in_flight) {
+    const std::string what = fmt::format(
+        "rank {} sent rank {} a message with tag {} of {} bytes ({} elements of {}), but rank {} expects {} "
+        "bytes ({} elements of {})",
+        receive.peer, this_rank, receive.tag, sent_bytes, sent_bytes / sent_element, sent_element, this_rank,
+        receive.bytes, receive.count(), receive.element);
+    return make(Status::mismatch, fmt::format("{}\n{}", what, where(this_rank, in_flight)),
+                "a send and the receive that it is matched with must have the same count, of types of the "
+                "same size; with the same tag, the first send is matched with the first receive",
+                nullptr);
+}
+
 Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in_flight) {
     // The operation that the other one speaks of, where this rank is in it too, tells most.
-    const auto same = std::find_if(in_flight.begin(), in_flight.end(), [&](const Execution* execution) {
+    auto& operations = in_flight.operations;
+    const auto same = std::ranges::find_if(operations, [&](const Execution* execution) {
         return static_cast<std::int64_t>(execution->number()) == notice.number;
     });
-    if (same != in_flight.end()) in_flight = InFlight(same, in_flight.end());
-    const char* hint = notice.status == Status::mismatch
+    if (same != operations.end()) operations = std::span(same, operations.end());
+    const bool is_of_collectives = !notice.operation.empty();
+    const char* hint = notice.status == Status::mismatch && is_of_collectives
                            ? "all ranks must start the same collectives in the same order, with the same "
                              "count, type, operator, root and schedule text"
                            : "see what the ranks named above were doing";

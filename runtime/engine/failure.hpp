@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/engine/execution.hpp"
+#include "runtime/engine/message_request.hpp"
 #include "runtime/engine/notice.hpp"
 #include "runtime/error.hpp"
 
@@ -24,8 +25,14 @@ std::string describe(const Execution& execution);
 // "step 5 of 12: waiting for x[1/4, 1/2) (elements 250 to 499) from rank 1\n  at schedules/ring.sched:5: ..."
 std::string describe(const Execution& execution, dsl::OpId op);
 
-// The executions in flight, oldest first, when the failure was noticed.
-using InFlight = std::span<Execution* const>;
+// "send of 4000 bytes to rank 1, tag 7"
+std::string describe(const MessageStart& message);
+
+// What was in flight when the failure was noticed, the oldest first.
+struct InFlight {
+    std::span<Execution* const> operations;
+    std::span<MessageRequest* const> messages;
+};
 
 Failure rank_was_lost(int rank, const std::string& reason, int this_rank, InFlight in_flight);
 Failure rank_has_left(int rank, int this_rank, InFlight in_flight);
@@ -33,6 +40,12 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
                       InFlight in_flight);
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight);
 Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight);
+Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message, int this_rank,
+                  InFlight in_flight);
+
+// A receive, and the send that it is matched with.
+Failure sizes_differ(const MessageStart& receive, std::uint64_t sent_bytes, std::uint64_t sent_element,
+                     int this_rank, InFlight in_flight);
 
 // Another rank has noticed that something is wrong.
 Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in_flight);

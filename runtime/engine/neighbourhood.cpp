@@ -39,8 +39,14 @@ void relax() {
 
 }  // namespace
 
-std::size_t Neighbourhood::reserved_bytes() {
-    return round_up(sizeof(Board)) + lanes * tiles_in_flight * 2 * tile_bytes;
+// A slice begins with the board; the copies of all lanes follow, then the mailboxes.
+std::size_t Neighbourhood::reserved_bytes(int members) {
+    return round_up(sizeof(Board)) + lanes * tiles_in_flight * 2 * tile_bytes +
+           static_cast<std::size_t>(members) * mailbox_bytes;
+}
+
+std::byte* Neighbourhood::mailbox(Member owner, Member sender) const {
+    return slice(owner) + reserved_bytes(sender);
 }
 
 bool Neighbourhood::can_fence_others() {

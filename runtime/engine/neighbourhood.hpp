@@ -25,7 +25,8 @@ class Neighbourhood {
     static constexpr std::uint64_t lanes = 8;
     static constexpr std::uint64_t tiles_in_flight = 2;      // of each start
     static constexpr std::uint64_t tile_bytes = 128 * 1024;  // of input, and of output: room for copies
-    static std::size_t reserved_bytes();                     // of a slice of the window
+    static constexpr std::uint64_t mailbox_bytes = 260 * 1024;
+    static std::size_t reserved_bytes(int members);  // of a slice of the window
 
     // Whether a rank that falls asleep can order the others' memory accesses from afar, so that a signal
     // costs no more than a store. If any of them cannot, all their signals are fences.
@@ -60,6 +61,8 @@ class Neighbourhood {
     // Room for copies of a tile, whose x is of so many bytes.
     std::byte* copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
                       std::uint64_t bytes) const;
+    // Room for what one member sends to another alone. Zeroed, and takes no memory before it is touched.
+    std::byte* mailbox(Member owner, Member sender) const;
 
     // How far a rank has come in start `number`, in its even or its odd tiles: grows with the value, which is
     // less than 2^28. While a rank is in a start, no neighbour can be in the next one of that lane.
@@ -92,6 +95,9 @@ class Neighbourhood {
     std::optional<dsl::Rank> busy_since(
         std::uint64_t number) const;  // a rank that has not, as far as is known
 
+    // Changes a word that others look at, and wakes those that are asleep.
+    void publish(std::atomic<std::uint64_t>& word, std::uint64_t value);
+
     // Between these two every signal of a neighbour rings this rank's doorbell.
     void fall_asleep();
     void wake_up();
@@ -111,7 +117,6 @@ class Neighbourhood {
         return tile % tiles_in_flight == 0 ? line.reached : line.reached_in_odd_tiles;
     }
     Board& board(Member member) const { return *reinterpret_cast<Board*>(window_->slice(member)); }
-    void publish(std::atomic<std::uint64_t>& word, std::uint64_t value);
     void ring_sleepers();
 
     std::unique_ptr<transport::Window> window_;

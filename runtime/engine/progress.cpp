@@ -32,6 +32,13 @@ constexpr auto mismatch_lingers = 100ms;
 constexpr auto longest_sleep = 1s;
 constexpr auto sleep_after_departure = 20ms;
 
+[[noreturn]] void refuse_request() {
+    throw Error(
+        Status::invalid_argument,
+        "this request is not in flight: was it waited for before? A request ends with hkt_wait, or with "
+        "an hkt_test that does not return HKT_IN_PROGRESS");
+}
+
 bool readable(int fd) {
     pollfd entry{fd, POLLIN, 0};
     return fd >= 0 && ::poll(&entry, 1, 0) > 0;
@@ -52,11 +59,12 @@ Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood
       timeout_(timeout),
       spin_time_(spin_time * (neighbourhood ? neighbourhood->ranks_per_core() : 1)),
       long_yield_(long_yield * (neighbourhood ? neighbourhood->ranks_per_core() : 1)),
+      messages_(bootstrap.rank(), bootstrap.world_size(), neighbourhood, fabric),
       completions_(64),
       agreed_(static_cast<std::size_t>(bootstrap.world_size()), -1) {}
 
 Progress::~Progress() {
-    if (!in_flight_.empty() && !failure_) {
+    if (!(in_flight_.empty() && messages_.is_quiet()) && !failure_) {
         if (fabric_) fabric_->abandon();
         if (neighbourhood_) neighbourhood_->window().quarantine();
     }
@@ -74,7 +82,7 @@ Execution& Progress::start(const std::shared_ptr<Plan>& plan, const Extent& exte
 
 void Progress::run(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv) {
     Gate::Visit visit(gate_);
-    if (in_flight_.empty() && !failure_ && run_at_once(*plan, extent, send, recv)) return;
+    if (is_idle() && !failure_ && run_at_once(*plan, extent, send, recv)) return;
     come_in();
     Execution& execution = begin(plan, extent, send, recv, std::nullopt);
     wait_for_others(visit, execution);
@@ -152,17 +160,70 @@ Execution& Progress::begin(const std::shared_ptr<Plan>& plan, const Extent& exte
     return execution;
 }
 
+MessageRequest& Progress::start(const MessageStart& message) {
+    Gate::Visit visit(gate_);
+    come_in();
+    MessageRequest& request = begin(message);
+    go_out();
+    return request;
+}
+
+void Progress::run(const MessageStart& message) {
+    Gate::Visit visit(gate_);
+    come_in();
+    MessageRequest& request = begin(message);
+    wait_for_others(visit, request);
+    go_out();
+    finish(request);
+}
+
+MessageRequest& Progress::begin(const MessageStart& message) {
+    if (failure_) throw Error(failure_->status, failure_->text);
+    MessageRequest* begun = nullptr;
+    try {
+        begun = &messages_.make(message);
+    } catch (const std::exception& error) {
+        // The other side will wait for it.
+        fail_here(error);
+        throw;
+    }
+    try {
+        messages_.begin(*begun);
+        look_at_messages();
+    } catch (const Error& error) {
+        fail_fabric(error.what(), -1);
+    } catch (const std::exception& error) {
+        fail_here(error);
+    }
+    if (begun->status == Status::in_progress) begun->deadline = Clock::now() - away_ + timeout_;
+    return *begun;
+}
+
+template <typename Started>
+bool Progress::has_ended(const Started& started) {
+    const auto is_open = [&] { return started.status_of_all() == Status::in_progress; };
+    come_in();
+    if (is_open() && !gate_.driven()) {
+        step();
+        if (is_open()) watch(Clock::now());
+    }
+    go_out();
+    return !is_open();
+}
+
 bool Progress::test(Execution& execution) {
     Gate::Visit visit(gate_);
     require_lent(execution);
-    come_in();
-    if (execution.status_of_all() == Status::in_progress && !gate_.driven()) {
-        step();
-        if (execution.status_of_all() == Status::in_progress) watch(Clock::now());
-    }
-    go_out();
-    if (execution.status_of_all() == Status::in_progress) return false;
+    if (!has_ended(execution)) return false;
     finish(execution);
+    return true;
+}
+
+bool Progress::test(MessageRequest& request) {
+    Gate::Visit visit(gate_);
+    require_lent(request);
+    if (!has_ended(request)) return false;
+    finish(request);
     return true;
 }
 
@@ -175,9 +236,19 @@ void Progress::wait(Execution& execution) {
     finish(execution);
 }
 
-void Progress::wait_for_others(Gate::Visit& visit, Execution& execution) {
-    const auto ended = [&] { return execution.status_of_all() != Status::in_progress; };
-    if (!ended() && visit.become_driver(ended)) drive(visit, execution);
+void Progress::wait(MessageRequest& request) {
+    Gate::Visit visit(gate_);
+    require_lent(request);
+    come_in();
+    wait_for_others(visit, request);
+    go_out();
+    finish(request);
+}
+
+template <typename Started>
+void Progress::wait_for_others(Gate::Visit& visit, const Started& started) {
+    const auto ended = [&] { return started.status_of_all() != Status::in_progress; };
+    if (!ended() && visit.become_driver(ended)) drive(visit, started);
 }
 
 std::optional<Failure> Progress::failure() {
@@ -187,14 +258,14 @@ std::optional<Failure> Progress::failure() {
     return failure_;
 }
 
-// A request is gone once it was waited for. Its execution is kept for the next start, so that asking again
-// can be told.
+// A request is gone once it was waited for. Its memory is kept for the next start, so that asking again can
+// be told.
 void Progress::require_lent(const Execution& execution) const {
-    if (std::find(lent_.begin(), lent_.end(), &execution) == lent_.end())
-        throw Error(
-            Status::invalid_argument,
-            "this request is not in flight: was it waited for before? A request ends with hkt_wait, or with "
-            "an hkt_test that does not return HKT_IN_PROGRESS");
+    if (std::find(lent_.begin(), lent_.end(), &execution) == lent_.end()) refuse_request();
+}
+
+void Progress::require_lent(const MessageRequest& request) const {
+    if (!request.is_lent) refuse_request();
 }
 
 // Ended, and asked for: the execution goes back to its plan.
@@ -202,6 +273,12 @@ void Progress::finish(Execution& execution) {
     const Status status = execution.status_of_all();
     lent_.erase(std::find(lent_.begin(), lent_.end(), &execution));
     execution.release();
+    if (status != Status::success) throw Error(failure_->status, failure_->text);
+}
+
+void Progress::finish(MessageRequest& request) {
+    const Status status = request.status;
+    messages_.release(request);
     if (status != Status::success) throw Error(failure_->status, failure_->text);
 }
 
@@ -213,6 +290,7 @@ bool Progress::step() {
             for (std::size_t i = 0; i < arrivals && !failure_; ++i) arrived(completions_[i]);
             moved = arrivals > 0;
         }
+        moved |= advance_messages();
         moved |= advance_all();
         if (moved) stranded_since_.reset();
         retire();
@@ -240,6 +318,20 @@ bool Progress::advance_all() {
     return moved;
 }
 
+bool Progress::advance_messages() {
+    const bool moved = !failure_ && messages_.advance();
+    look_at_messages();
+    return moved;
+}
+
+// After whatever may have ended some, or shown that two don't fit.
+void Progress::look_at_messages() {
+    if (const auto& mismatch = messages_.mismatch(); mismatch && !failure_)
+        fail(sizes_differ(mismatch->receive->start, mismatch->sent_bytes, mismatch->sent_element,
+                          bootstrap_.rank(), in_flight()));
+    if (messages_.retire()) gate_.announce();
+}
+
 // How many executions may move: the oldest, as far as their messages fit. All ranks start the same operations
 // in the same order, so the oldest that any rank waits for is among them everywhere.
 std::size_t Progress::window() const {
@@ -255,6 +347,7 @@ std::size_t Progress::window() const {
 }
 
 void Progress::arrived(const transport::Completion& completion) {
+    if (completion.message->kind != of_collective) return message_arrived(completion);
     const auto& transfer = *static_cast<Transfer*>(completion.message->user);
     Execution& execution = *transfer.execution;
     const dsl::Op& op = execution.plan().program().ops[transfer.op];
@@ -270,6 +363,13 @@ void Progress::arrived(const transport::Completion& completion) {
     execution.complete(transfer.op);
 }
 
+void Progress::message_arrived(const transport::Completion& completion) {
+    const transport::Message& message = *completion.message;
+    if (!completion.ok && !PointToPoint::is_dispensable(message))
+        return fail_fabric(completion.error, PointToPoint::peer_of(message));
+    messages_.completed(completion);
+}
+
 void Progress::retire() {
     const auto ended = [](const Execution* execution) { return execution->status() != Status::in_progress; };
     const auto rest = std::remove_if(in_flight_.begin(), in_flight_.end(), ended);
@@ -279,11 +379,12 @@ void Progress::retire() {
     gate_.announce();
 }
 
-void Progress::drive(Gate::Visit& visit, Execution& execution) {
+template <typename Started>
+void Progress::drive(Gate::Visit& visit, const Started& started) {
     auto quiet_since = Clock::time_point::max(), watched = Clock::now();
-    while (execution.status_of_all() == Status::in_progress) {
+    while (started.status_of_all() == Status::in_progress) {
         visit.step_aside();
-        if (execution.status_of_all() != Status::in_progress) return;  // a visitor may have finished it
+        if (started.status_of_all() != Status::in_progress) return;  // a visitor may have finished it
         const bool moved = step();
         const auto now = Clock::now();
         if (now - watched > watch_interval) {
@@ -318,6 +419,8 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
     Clock::duration at_most = somebody_left_ ? Clock::duration(sleep_after_departure) : longest_sleep;
     for (const Execution* execution : in_flight_)
         at_most = std::min(at_most, execution->deadline() + away_ - now);
+    if (!messages_.open().empty())  // the oldest has the first deadline
+        at_most = std::min(at_most, messages_.open().front()->deadline + away_ - now);
     // Once somebody has left, the event descriptor is readable for good: it would end every sleep at once.
     pollfd others[] = {{gate_.bell_fd(), POLLIN, 0},
                        {neighbourhood_ ? neighbourhood_->window().doorbell_fd() : -1, POLLIN, 0},
@@ -348,12 +451,20 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
 
 // What can keep an operation from ever ending.
 void Progress::watch(Clock::time_point now) {
-    if (failure_ || is_alone()) return;
+    if (failure_) return;
     if (auto news = bad_news()) return fail(std::move(*news));
     watch_departures(now);
+    if (!failure_) watch_deadlines(now);
+}
+
+// A rank that is alone may wait for a message from another thread of its own.
+void Progress::watch_deadlines(Clock::time_point now) {
     for (const Execution* execution : in_flight_)
-        if (!failure_ && now - away_ >= execution->deadline())
-            return fail(timed_out(timeout_, bootstrap_.rank(), in_flight_));
+        if (now - away_ >= execution->deadline())
+            return fail(timed_out(timeout_, bootstrap_.rank(), in_flight()));
+    for (const MessageRequest* message : messages_.open())
+        if (now - away_ >= message->deadline)
+            return fail(timed_out(timeout_, *message, bootstrap_.rank(), in_flight()));
 }
 
 void Progress::watch_departures(Clock::time_point now) {
@@ -362,10 +473,12 @@ void Progress::watch_departures(Clock::time_point now) {
     const auto peer = departed_peer();
     if (!peer) return;
     if (!stranded_since_) stranded_since_ = now;
-    if (now - *stranded_since_ >= stranded_grace) fail(rank_has_left(*peer, bootstrap_.rank(), in_flight_));
+    if (now - *stranded_since_ >= stranded_grace) fail(rank_has_left(*peer, bootstrap_.rank(), in_flight()));
 }
 
 std::optional<int> Progress::departed_peer() const {
+    for (const MessageRequest* message : messages_.open())
+        if (bootstrap_.has_left(message->start.peer)) return message->start.peer;
     for (const Execution* execution : in_flight_) {
         const auto awaited = execution->run().awaited_at_start();
         if (awaited && bootstrap_.has_left(*awaited)) return *awaited;
@@ -384,7 +497,7 @@ std::optional<int> Progress::departed_peer() const {
 void Progress::fail_here(const std::exception& caught) {
     const Error error = error_of(caught);
     if (failure_ || is_alone() || is_same_on_all(error.status())) return;
-    fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight_));
+    fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight()));
 }
 
 void Progress::cannot_start(const std::exception& error) {
@@ -398,20 +511,20 @@ void Progress::fail_fabric(const std::string& reason, int peer) {
     while (Clock::now() < until) {
         if (auto news = bad_news()) return fail(std::move(*news));
         if (peer >= 0 && bootstrap_.has_left(peer))
-            return fail(rank_has_left(peer, bootstrap_.rank(), in_flight_));
+            return fail(rank_has_left(peer, bootstrap_.rank(), in_flight()));
         std::this_thread::sleep_for(5ms);
     }
     const std::string whole = peer < 0 ? reason : fmt::format("{} (rank {})", reason, peer);
-    fail(fabric_failed(whole, fabric_ ? fabric_->provider() : "memory", bootstrap_.rank(), in_flight_));
+    fail(fabric_failed(whole, fabric_ ? fabric_->provider() : "memory", bootstrap_.rank(), in_flight()));
 }
 
 // A report is the cause where there is one: whoever reported may have been lost, or left, since.
 std::optional<Failure> Progress::bad_news() const {
     const auto report = bootstrap_.reported();
     if (report && report->rank != bootstrap_.rank())
-        return rank_reported(report->rank, decode_notice(report->text), bootstrap_.rank(), in_flight_);
+        return rank_reported(report->rank, decode_notice(report->text), bootstrap_.rank(), in_flight());
     if (const auto loss = bootstrap_.loss())
-        return rank_was_lost(loss->rank, loss->reason, bootstrap_.rank(), in_flight_);
+        return rank_was_lost(loss->rank, loss->reason, bootstrap_.rank(), in_flight());
     return std::nullopt;
 }
 
@@ -460,17 +573,18 @@ void Progress::fail(Failure failure) {
     if (neighbourhood_) neighbourhood_->window().quarantine();
     for (Execution* execution : in_flight_) execution->end(failure_->status);
     in_flight_.clear();
+    messages_.end_all(failure_->status);
     gate_.announce();
 }
 
 void Progress::come_in() {
-    if (in_flight_.empty() || gate_.driven()) return;
+    if (is_idle() || gate_.driven()) return;
     const auto absence = Clock::now() - last_seen_;
     if (absence > timeout_ / away_share) away_ += absence;
 }
 
 void Progress::go_out() {
-    if (!in_flight_.empty()) last_seen_ = Clock::now();
+    if (!is_idle()) last_seen_ = Clock::now();
 }
 
 }  // namespace hocket::engine

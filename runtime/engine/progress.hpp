@@ -13,6 +13,7 @@
 #include "runtime/engine/execution.hpp"
 #include "runtime/engine/failure.hpp"
 #include "runtime/engine/gate.hpp"
+#include "runtime/engine/point_to_point.hpp"
 #include "runtime/transport/bootstrap.hpp"
 #include "runtime/transport/fabric.hpp"
 
@@ -40,6 +41,12 @@ class Progress {
     bool test(Execution& execution);
     void wait(Execution& execution);  // as test, once it has ended
 
+    // The same of a message to or from one other rank.
+    MessageRequest& start(const MessageStart& message);
+    void run(const MessageStart& message);
+    bool test(MessageRequest& request);
+    void wait(MessageRequest& request);
+
     // A start that the others will make, too, cannot even be begun here: unless that is so on all ranks alike
     // (a mistake of the caller, a schedule that is refused or not there), all are told, as after any failure.
     void cannot_start(const std::exception& error);
@@ -53,19 +60,34 @@ class Progress {
     bool run_at_once(Plan& plan, const Extent& extent, const void* send, void* recv);
     Execution& begin(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv,
                      std::optional<std::chrono::milliseconds> limit);
+    MessageRequest& begin(const MessageStart& message);
     bool step();  // true if anything moved
     bool advance_all();
-    void wait_for_others(Gate::Visit& visit, Execution& execution);
+    bool advance_messages();
+    void look_at_messages();
+    // Both of anything that has status_of_all().
+    template <typename Started>
+    bool has_ended(const Started& started);
+    template <typename Started>
+    void wait_for_others(Gate::Visit& visit, const Started& started);
+    // Nothing is in flight.
+    bool is_idle() const { return in_flight_.empty() && messages_.is_idle(); }
+    InFlight in_flight() const { return {in_flight_, messages_.open()}; }
     bool is_alone() const { return neighbourhood_ == nullptr && fabric_ == nullptr; }
     void arrived(const transport::Completion& completion);
+    void message_arrived(const transport::Completion& completion);
     std::size_t window() const;
     void require_lent(const Execution& execution) const;
+    void require_lent(const MessageRequest& request) const;
     void retire();
     void finish(Execution& execution);
-    void drive(Gate::Visit& visit, Execution& execution);
+    void finish(MessageRequest& request);
+    template <typename Started>
+    void drive(Gate::Visit& visit, const Started& started);
     bool spin(Clock::time_point now);  // false: sleep rather
     void sleep(Gate::Visit& visit, Clock::time_point now);
     void watch(Clock::time_point now);
+    void watch_deadlines(Clock::time_point now);
     void watch_departures(Clock::time_point now);
     std::optional<int> departed_peer() const;
     std::int64_t start_of(std::int64_t turn) const;
@@ -87,6 +109,7 @@ class Progress {
     Gate gate_;                          // guards all that follows
     std::vector<Execution*> in_flight_;  // oldest first
     std::vector<Execution*> lent_;       // with the caller: in flight, or ended and not yet asked for
+    PointToPoint messages_;
     std::vector<transport::Completion> completions_;
     std::uint64_t started_ = 0, turns_ = 0;  // so far, and the turns that they have taken
     std::uint64_t history_ = 0;              // of all starts: ranks that once differed never agree again

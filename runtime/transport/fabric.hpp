@@ -20,7 +20,8 @@ namespace hocket::transport {
 // A message in flight. Belongs to the caller, who keeps it at its address until poll() returns it.
 struct Message {
     alignas(16) std::byte provider_context[64];  // libfabric's fi_context2
-    void* user = nullptr;                        // the caller's
+    void* user = nullptr;                        // the caller's, as is
+    int kind = 0;
 
     // Fabric's own, of libfabric's providers.
     std::span<const Segment> segments;  // to be filled; of a message that is sent: none

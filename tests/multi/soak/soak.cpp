@@ -1,4 +1,5 @@
-// soak: every collective in every way, for as long as you like, every element checked, memory flat.
+// soak: every collective in every way, and messages between two ranks beside them, for as long as you like,
+// every element checked, memory flat.
 //
 //     hocket-run -n 4 soak --seconds 600
 //

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <tuple>
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::size_t most_in_flight = 12;  // more than a host's ranks move at a time
 constexpr std::size_t page = 4096;
+constexpr std::uint64_t rounds_of_letters = 50;  // until each rank has spoken with each, in both manners
 
 // A collective's own function keeps a plan for each of these.
 auto kept_as(const Operation& operation) {
@@ -104,6 +106,13 @@ void Stream::warm_up() {
                                                              std::min(bytes, shape_.most_bytes));
                         warm_up(operation, own);
                     }
+    for (std::uint64_t round = 0; round < rounds_of_letters; ++round) {
+        Chance common{shape_.seed, shape_.number, round};
+        under_way_ = "messages between two ranks";
+        Letters letters(common, comm_.get(), shape_.most_bytes);
+        start(letters, own);
+        finish(letters, own);
+    }
 }
 
 void Stream::warm_up(const Operation& operation, Chance& own) {
@@ -131,9 +140,14 @@ void Stream::run(std::uint64_t episode, std::uint64_t step) {
                                   batch.operations.back().is_in_place() ? ", in place" : "");
     }
     batch.requests.resize(chosen.size());
+    std::optional<Letters> letters;
+    if (chance.one_in(4)) letters.emplace(chance, comm_.get(), shape_.most_bytes);
+    // No rank needs to know where among the collectives the others start and end theirs.
+    const bool letters_go_first = own.one_in(2), letters_end_first = own.one_in(2);
     if (late) std::this_thread::sleep_for(std::chrono::microseconds(own.log_uniform(100'000)));
     if (somebody_is_late) ++tally_.counts["times that a rank was late"];
     const bool waits = chosen.size() == 1 && own.one_in(2);
+    if (letters && letters_go_first) start(*letters, own);
     for (std::size_t i = 0; i < chosen.size(); ++i) {
         if (i == barrier_before) {
             check(hkt_barrier(comm_.get()), fmt::format("the barrier before {} failed", i));
@@ -141,7 +155,10 @@ void Stream::run(std::uint64_t episode, std::uint64_t step) {
         }
         start(batch, i, waits);
     }
+    if (letters && !letters_go_first) start(*letters, own);
+    if (letters && letters_end_first) finish(*letters, own);
     if (!waits) finish(batch, own);
+    if (letters && !letters_end_first) finish(*letters, own);
     for (std::size_t i = 0; i < chosen.size(); ++i) {
         if (const std::string fault = batch.operations[i].fault(); !fault.empty())
             fail(fmt::format("{}: {}", i, fault));
@@ -199,6 +216,17 @@ void Stream::start(Batch& batch, std::size_t index, bool waits) {
         return call_function(layout, placed.send(), placed.recv(), comm, request);
     };
     check(call(), fmt::format("starting {} failed", index));
+}
+
+void Stream::start(Letters& letters, Chance& own) {
+    letters.start(own, [this](hkt_status status, const std::string& what) { check(status, what); });
+    tally_.counts["messages sent"] += letters.sent();
+}
+
+void Stream::finish(Letters& letters, Chance& own) {
+    const std::string fault =
+        letters.finish(own, [this](hkt_status status, const std::string& what) { check(status, what); });
+    if (!fault.empty()) fail(fault);
 }
 
 void Stream::finish(Batch& batch, Chance& own) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capi/hocket.h"
+#include "tests/multi/soak/letters.hpp"
 #include "tests/multi/soak/operation.hpp"
 
 namespace hocket::soak {
@@ -79,6 +80,8 @@ class Stream {
     std::vector<Operation> choose(Chance& chance) const;
     Placed place(const Operation& operation, std::size_t index, std::size_t of, Chance& own) const;
     void start(Batch& batch, std::size_t index, bool waits);
+    void start(Letters& letters, Chance& own);
+    void finish(Letters& letters, Chance& own);
     void finish(Batch& batch, Chance& own);
     void finish_one(Batch& batch, std::size_t index);
     void poll(Batch& batch);

@@ -1,0 +1,58 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+
+#include "capi/handles.hpp"
+#include "capi/vocabulary.hpp"
+
+using namespace hocket;
+
+namespace {
+
+// buffer: of a send it is only read.
+hkt_status start(engine::Direction direction, void* buffer, std::size_t count, hkt_type type, int32_t peer,
+                 int32_t tag, hkt_comm* comm, hkt_request** request) {
+    const char* function = direction == engine::Direction::send ? "hkt_send" : "hkt_recv";
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
+        if (request != nullptr) *request = nullptr;
+        const DataType row = capi::type_of(type);
+        const std::size_t element = element_size(row);
+        if (count > PTRDIFF_MAX / element)
+            capi::refuse(fmt::format("a count of {} {} elements does not fit in memory (at most {})", count,
+                                     name_of(row), PTRDIFF_MAX / element));
+        if (buffer == nullptr && count > 0) capi::refuse("buffer is null, but the count is not 0");
+        if (reinterpret_cast<std::uintptr_t>(buffer) % element != 0 && count > 0)
+            capi::refuse(capi::not_aligned("buffer", row));
+        const engine::MessageStart message{.direction = direction,
+                                           .peer = peer,
+                                           .tag = tag,
+                                           .data = static_cast<std::byte*>(buffer),
+                                           .bytes = count * element,
+                                           .element = static_cast<std::uint32_t>(element)};
+        if (request == nullptr) {
+            comm->engine->run(message);
+        } else {
+            engine::MessageRequest& started = comm->engine->start(message);
+            started.user = comm;
+            *request = capi::handle(started);
+        }
+        return HKT_SUCCESS;
+    });
+}
+
+}  // namespace
+
+extern "C" {
+
+hkt_status hkt_send(const void* buffer, size_t count, hkt_type type, int32_t peer, int32_t tag,
+                    hkt_comm* comm, hkt_request** request) {
+    return start(engine::Direction::send, const_cast<void*>(buffer), count, type, peer, tag, comm, request);
+}
+
+hkt_status hkt_recv(void* buffer, size_t count, hkt_type type, int32_t peer, int32_t tag, hkt_comm* comm,
+                    hkt_request** request) {
+    return start(engine::Direction::receive, buffer, count, type, peer, tag, comm, request);
+}
+
+}  // extern "C"

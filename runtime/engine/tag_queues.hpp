@@ -1,0 +1,39 @@
+// Queues by tag. What has the same tag comes out in the order in which it went in.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+namespace hocket::engine {
+
+template <typename Entry>
+class TagQueues {
+  public:
+    void push(int tag, Entry entry) {
+        queues_[tag].push_back(std::move(entry));
+        ++size_;
+    }
+
+    // The first with that tag; nothing if there is none.
+    std::optional<Entry> pop(int tag) {
+        const auto found = queues_.find(tag);
+        if (found == queues_.end()) return std::nullopt;
+        std::optional<Entry> first(std::move(found->second.front()));
+        found->second.pop_front();
+        if (found->second.empty()) queues_.erase(found);  // programs may use each tag once
+        --size_;
+        return first;
+    }
+
+    std::size_t size() const { return size_; }
+    void clear() { queues_.clear(), size_ = 0; }
+
+  private:
+    std::unordered_map<int, std::deque<Entry>> queues_;
+    std::size_t size_ = 0;
+};
+
+}  // namespace hocket::engine
