@@ -192,7 +192,7 @@ void Communicator::say_goodbye() {
     try {
         if (progress_->failure()) return;
         std::int32_t here = 1, all = 0;
-        progress_->wait(progress_->start(make_meeting("destroy"), 1, &here, &all, goodbye_limit));
+        progress_->wait(progress_->start(make_meeting("destroy"), 1, &here, &all, 1, goodbye_limit));
     } catch (const Error& error) {
         // The caller can be told no more, but wrong results must not pass unseen.
         if (error.status() == Status::mismatch) log_line("hocket: {}", error.what());
@@ -342,11 +342,6 @@ std::uint64_t Communicator::bytes_of_x(dsl::Collective collective, DataType type
 const SizedPlans::Sized& Communicator::plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,
                                                 std::uint64_t count) const {
     return made_for_all(plans, bytes_of_x(collective, type, count));
-}
-
-Execution& Communicator::start(const std::shared_ptr<Plan>& plan, const void* send, void* recv,
-                               const Extent& extent) {
-    return progress_->start(plan, extent, send, recv);
 }
 
 // Over the fabric, by an all_reduce of one element: no rank has the result before all have given their part.

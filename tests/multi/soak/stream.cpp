@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "capi/vocabulary.hpp"
+#include "tools/hocket_bench_comm.hpp"
 
 namespace hocket::soak {
 namespace {
@@ -33,7 +34,9 @@ auto planned_as(const Operation& operation) {
 // The collective's own function.
 hkt_status call_function(const bench::Layout& layout, const void* send, void* recv, hkt_comm* comm,
                          hkt_request** request) {
-    const auto [collective, type, op, root, rank, ranks, count] = layout;
+    const auto [collective, type, named, root, rank, ranks, count] = layout;
+    const bench::Operator made(comm, named);
+    const hkt_op op = made.given();
     switch (collective) {
         case HKT_ALL_REDUCE:
             return hkt_all_reduce(send, recv, count, type, op, comm, request);
@@ -207,7 +210,8 @@ hkt_plan* Stream::plan_for(Batch& batch, const Operation& operation) {
     how.root = layout.root;
     how.executor = operation.executor;
     hkt_plan* made = nullptr;
-    check(hkt_plan_create(comm_.get(), layout.collective, layout.type, layout.op, &how, &made),
+    const bench::Operator op(comm_.get(), layout.op);
+    check(hkt_plan_create(comm_.get(), layout.collective, layout.type, op.given(), &how, &made),
           "making the plan of " + operation.text() + " failed");
     plan.reset(made);
     return made;
