@@ -9,8 +9,46 @@
 #include "runtime/kernels/cpu/apply.hpp"
 #include "runtime/kernels/cpu/hand_over.hpp"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace hocket::kernels {
 namespace {
+
+template <typename Stored, typename Worked>
+void multiply_each(Stored* products, const Stored* source, std::size_t count, Worked by) {
+    for (std::size_t i = 0; i < count; ++i)
+        products[i] = static_cast<Stored>(product(static_cast<Worked>(source[i]), by));
+}
+
+#if defined(__x86_64__)
+// Eight at a time, which compilers do not make of the integer arithmetic of half.hpp. The processor's
+// conversions give the same bits.
+__attribute__((target("f16c"))) void multiply_eights(Float16* products, const Float16* source,
+                                                     std::size_t count, float by) {
+    const __m256 factors = _mm256_set1_ps(by);
+    std::size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        const auto* from = reinterpret_cast<const __m128i*>(source + i);
+        const __m256 values = _mm256_mul_ps(_mm256_cvtph_ps(_mm_loadu_si128(from)), factors);
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(products + i),
+                         _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    }
+    multiply_each(products + i, source + i, count - i, by);
+}
+
+void multiply_block(Float16* products, const Float16* source, std::size_t count, float by) {
+    static const bool converts = __builtin_cpu_supports("f16c") != 0;
+    return converts ? multiply_eights(products, source, count, by)
+                    : multiply_each(products, source, count, by);
+}
+#endif
+
+template <typename Stored, typename Worked>
+void multiply_block(Stored* products, const Stored* source, std::size_t count, Worked by) {
+    multiply_each(products, source, count, by);
+}
 
 // In blocks that fit the first cache, each worked out there and then handed over.
 template <DataType type>
@@ -23,8 +61,7 @@ void multiply_as(std::byte* to, const std::byte* from, std::size_t count, double
     Stored products[block];
     for (std::size_t first = 0; first < count; first += block) {
         const std::size_t length = std::min(block, count - first);
-        for (std::size_t i = 0; i < length; ++i)
-            products[i] = static_cast<Stored>(product(static_cast<Worked>(source[first + i]), by));
+        multiply_block(products, source + first, length, by);
         hand_over(to + first * sizeof(Stored), reinterpret_cast<const std::byte*>(products),
                   length * sizeof(Stored));
     }

@@ -79,6 +79,26 @@ TEST_CASE("multiply: floats are rounded once, integers wrap around", "[kernels]"
     CHECK(times<DataType::int64>(1, -0x1p63) == std::numeric_limits<std::int64_t>::min());
 }
 
+TEST_CASE("multiply: every number of 16 bits, by the processor as by integer arithmetic", "[kernels]") {
+    const auto check = [&]<typename Half>(DataType type, Half) {
+        std::vector<Half> all(65536 + 3);  // and some behind the last eight
+        for (std::size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<std::uint16_t>(i);
+        for (const double factor : {1., 0.1, -3., 1e-5, 70'000., 0x1p-14}) {
+            INFO(name_of(type) << " by " << factor);
+            std::vector<Half> products(all.size());
+            kernels::multiply(type, reinterpret_cast<std::byte*>(products.data()),
+                              reinterpret_cast<const std::byte*>(all.data()), all.size(), factor);
+            std::size_t wrong = 0;
+            for (std::size_t i = 0; i < all.size(); ++i)
+                wrong +=
+                    products[i].bits != Half(static_cast<float>(all[i]) * static_cast<float>(factor)).bits;
+            CHECK(wrong == 0);
+        }
+    };
+    check(DataType::float16, Float16());
+    check(DataType::bfloat16, BFloat16());
+}
+
 TEST_CASE("multiply: a factor must be a number of what the type is calculated in", "[kernels]") {
     using kernels::why_no_factor;
     constexpr double nan = std::numeric_limits<double>::quiet_NaN(),
