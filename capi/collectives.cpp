@@ -49,34 +49,52 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
 }
 
 hkt_status start(hkt_comm* comm, const std::shared_ptr<engine::Plan>& plan, const void* send, void* recv,
-                 const engine::Extent& extent, hkt_request** request) {
+                 double factor, const engine::Extent& extent, hkt_request** request) {
     check_buffers(*plan, send, recv, extent);
     if (request == nullptr) {
-        comm->engine->run(plan, send, recv, extent);
+        comm->engine->run(plan, send, recv, extent, factor);
     } else {
-        engine::Execution& execution = comm->engine->start(plan, send, recv, extent);
+        engine::Execution& execution = comm->engine->start(plan, send, recv, extent, factor);
         execution.user = comm;
         *request = capi::handle(execution);
     }
     return HKT_SUCCESS;
 }
 
-hkt_status start(hkt_comm* comm, const engine::PlanChoice& choice, const void* send, void* recv,
-                 std::size_t count, hkt_request** request) {
+// A collective that is started by its own function. factor: of an operator that multiplies.
+struct Call {
+    engine::PlanChoice choice;
+    double factor = 1;
+};
+
+hkt_status start(hkt_comm* comm, const Call& call, const void* send, void* recv, std::size_t count,
+                 hkt_request** request) {
     if (request != nullptr) *request = nullptr;
-    return start(comm, comm->engine->cached_plan(choice, count), send, recv, count, request);
+    return start(comm, comm->engine->cached_plan(call.choice, count), send, recv, call.factor, count,
+                 request);
 }
 
 // Of pieces that are not alike; counts: of all ranks.
-hkt_status start_uneven(hkt_comm* comm, engine::PlanChoice choice, const void* send, void* recv,
-                        const std::size_t* counts, hkt_request** request) {
+hkt_status start_uneven(hkt_comm* comm, Call call, const void* send, void* recv, const std::size_t* counts,
+                        hkt_request** request) {
     if (request != nullptr) *request = nullptr;
     if (counts == nullptr) capi::refuse("counts is null; it must point to one count for each rank");
     const std::vector<std::uint64_t> pieces(counts, counts + comm->engine->size());
     const Layout layout(pieces);
-    choice.is_uneven = true;
-    return start(comm, comm->engine->cached_plan(choice, layout), send, recv, engine::Extent(layout),
-                 request);
+    call.choice.is_uneven = true;
+    return start(comm, comm->engine->cached_plan(call.choice, layout), send, recv, call.factor,
+                 engine::Extent(layout), request);
+}
+
+Call moving(Collective collective, const hkt_type& type, int root = 0) {
+    return {{.collective = collective, .type = capi::type_of(type), .root = root}};
+}
+
+Call combining(const hkt_comm& comm, Collective collective, const hkt_type& type, const hkt_op& op,
+               int root = 0) {
+    const DataType row = capi::type_of(type);
+    const auto [reduction, factor] = capi::operator_of(op, row, comm.operators);
+    return {{.collective = collective, .type = row, .op = reduction, .root = root}, factor};
 }
 
 }  // namespace
@@ -87,9 +105,7 @@ hkt_status hkt_all_reduce(const void* send, void* recv, size_t count, hkt_type t
                           hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_all_reduce");
-        const DataType row = capi::type_of(type);
-        return start(comm, {.collective = Collective::all_reduce, .type = row, .op = capi::op_of(op, row)},
-                     send, recv, count, request);
+        return start(comm, combining(*comm, Collective::all_reduce, type, op), send, recv, count, request);
     });
 }
 
@@ -97,10 +113,8 @@ hkt_status hkt_reduce_scatter(const void* send, void* recv, size_t recv_count, h
                               hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_reduce_scatter");
-        const DataType row = capi::type_of(type);
-        return start(comm,
-                     {.collective = Collective::reduce_scatter, .type = row, .op = capi::op_of(op, row)},
-                     send, recv, recv_count, request);
+        return start(comm, combining(*comm, Collective::reduce_scatter, type, op), send, recv, recv_count,
+                     request);
     });
 }
 
@@ -108,8 +122,7 @@ hkt_status hkt_all_gather(const void* send, void* recv, size_t send_count, hkt_t
                           hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_all_gather");
-        return start(comm, {.collective = Collective::all_gather, .type = capi::type_of(type)}, send, recv,
-                     send_count, request);
+        return start(comm, moving(Collective::all_gather, type), send, recv, send_count, request);
     });
 }
 
@@ -117,8 +130,7 @@ hkt_status hkt_broadcast(const void* send, void* recv, size_t count, hkt_type ty
                          hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_broadcast");
-        return start(comm, {.collective = Collective::broadcast, .type = capi::type_of(type), .root = root},
-                     send, recv, count, request);
+        return start(comm, moving(Collective::broadcast, type, root), send, recv, count, request);
     });
 }
 
@@ -126,8 +138,7 @@ hkt_status hkt_gather(const void* send, void* recv, size_t send_count, hkt_type 
                       hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_gather");
-        return start(comm, {.collective = Collective::gather, .type = capi::type_of(type), .root = root},
-                     send, recv, send_count, request);
+        return start(comm, moving(Collective::gather, type, root), send, recv, send_count, request);
     });
 }
 
@@ -135,10 +146,7 @@ hkt_status hkt_reduce(const void* send, void* recv, size_t count, hkt_type type,
                       hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_reduce");
-        const DataType row = capi::type_of(type);
-        return start(
-            comm, {.collective = Collective::reduce, .type = row, .op = capi::op_of(op, row), .root = root},
-            send, recv, count, request);
+        return start(comm, combining(*comm, Collective::reduce, type, op, root), send, recv, count, request);
     });
 }
 
@@ -146,8 +154,7 @@ hkt_status hkt_scatter(const void* send, void* recv, size_t recv_count, hkt_type
                        hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_scatter");
-        return start(comm, {.collective = Collective::scatter, .type = capi::type_of(type), .root = root},
-                     send, recv, recv_count, request);
+        return start(comm, moving(Collective::scatter, type, root), send, recv, recv_count, request);
     });
 }
 
@@ -155,8 +162,7 @@ hkt_status hkt_all_to_all(const void* send, void* recv, size_t count, hkt_type t
                           hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_all_to_all");
-        return start(comm, {.collective = Collective::all_to_all, .type = capi::type_of(type)}, send, recv,
-                     count, request);
+        return start(comm, moving(Collective::all_to_all, type), send, recv, count, request);
     });
 }
 
@@ -164,8 +170,7 @@ hkt_status hkt_all_gather_v(const void* send, void* recv, const size_t* counts, 
                             hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_all_gather_v");
-        return start_uneven(comm, {.collective = Collective::all_gather, .type = capi::type_of(type)}, send,
-                            recv, counts, request);
+        return start_uneven(comm, moving(Collective::all_gather, type), send, recv, counts, request);
     });
 }
 
@@ -173,10 +178,8 @@ hkt_status hkt_reduce_scatter_v(const void* send, void* recv, const size_t* coun
                                 hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_reduce_scatter_v");
-        const DataType row = capi::type_of(type);
-        return start_uneven(
-            comm, {.collective = Collective::reduce_scatter, .type = row, .op = capi::op_of(op, row)}, send,
-            recv, counts, request);
+        return start_uneven(comm, combining(*comm, Collective::reduce_scatter, type, op), send, recv, counts,
+                            request);
     });
 }
 
@@ -184,9 +187,7 @@ hkt_status hkt_gather_v(const void* send, void* recv, const size_t* counts, hkt_
                         hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_gather_v");
-        return start_uneven(comm,
-                            {.collective = Collective::gather, .type = capi::type_of(type), .root = root},
-                            send, recv, counts, request);
+        return start_uneven(comm, moving(Collective::gather, type, root), send, recv, counts, request);
     });
 }
 
@@ -194,9 +195,7 @@ hkt_status hkt_scatter_v(const void* send, void* recv, const size_t* counts, hkt
                          hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_scatter_v");
-        return start_uneven(comm,
-                            {.collective = Collective::scatter, .type = capi::type_of(type), .root = root},
-                            send, recv, counts, request);
+        return start_uneven(comm, moving(Collective::scatter, type, root), send, recv, counts, request);
     });
 }
 
@@ -215,7 +214,12 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
         if (plan == nullptr) capi::refuse("hkt_plan_create: plan is null; give it a place for the plan");
         *plan = nullptr;
         engine::PlanChoice choice{.collective = capi::collective_of(collective), .type = capi::type_of(type)};
-        if (contract_of(choice.collective).combines()) choice.op = capi::op_of(op, choice.type);
+        double factor = 1;
+        if (contract_of(choice.collective).combines()) {
+            const auto given_op = capi::operator_of(op, choice.type, comm->operators);
+            choice.op = given_op.op;
+            factor = given_op.factor;
+        }
         const hkt_plan_options given = capi::read_options(options);
         if (given.executor < HKT_EXECUTOR_DEFAULT || given.executor > HKT_EXECUTOR_INTERPRETER)
             capi::refuse(
@@ -227,6 +231,7 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
         made->comm = comm;
         made->collective = choice.collective;
         made->type = choice.type;
+        made->factor = factor;
         made->plans = comm->engine->make_plans(choice);
         *plan = made.release();
         return HKT_SUCCESS;
@@ -239,7 +244,7 @@ hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t c
         if (request != nullptr) *request = nullptr;
         const auto& sized =
             plan->comm->engine->plan_for(*plan->plans, plan->collective, plan->type, count).plan;
-        return start(plan->comm, sized, send, recv, count, request);
+        return start(plan->comm, sized, send, recv, plan->factor, count, request);
     });
 }
 

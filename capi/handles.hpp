@@ -9,6 +9,7 @@
 #include <string>
 
 #include "capi/hocket.h"
+#include "capi/operators.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/engine/communicator.hpp"
 #include "runtime/error.hpp"
@@ -16,6 +17,7 @@
 
 struct hkt_comm {
     std::unique_ptr<hocket::engine::Communicator> engine;
+    hocket::capi::MadeOperators operators;
     std::mutex error_mutex;
     std::string last_error;
 };
@@ -24,6 +26,7 @@ struct hkt_plan {
     hkt_comm* comm;
     hocket::dsl::Collective collective;
     hocket::DataType type;
+    double factor;  // as in engine::Start
     std::unique_ptr<hocket::engine::SizedPlans> plans;
     std::once_flag explained;
     std::string explanation;

@@ -105,11 +105,12 @@ typedef enum hkt_type {
     HKT_UINT64 = 9,
     HKT_BFLOAT16 = 10,
     HKT_FLOAT16 = 11,
-    HKT_BOOL = 12 /* a byte, 0 or 1, as C's bool; no sum, product, average; max is or, min is and */
+    HKT_BOOL = 12 /* a byte, 0 or 1, as C's bool; no sum of any kind, no product; max is or, min is and */
 } hkt_type;
 
 /* Integer sums and products wrap around. Floating-point max and min: if any operand is NaN the result is
- * NaN. */
+ * NaN. A function that takes an hkt_op takes a constant, or what hkt_premul_sum_create made for its
+ * communicator. */
 typedef enum hkt_op {
     HKT_SUM = 0,
     HKT_MAX = 1,
@@ -119,7 +120,10 @@ typedef enum hkt_op {
     HKT_BOR = 5,
     HKT_BXOR = 6,
     HKT_AVERAGE =
-        7 /* the sum, divided by the number of ranks once, when it is complete; integers: towards 0 */
+        7, /* the sum, divided by the number of ranks once, when it is complete; integers: towards 0 */
+    HKT_PREMUL_SUM = 8, /* each rank's input is multiplied by its factor, then they are added. For names and
+                           hkt_op_supports: what collectives take is made by hkt_premul_sum_create */
+    HKT_OP_LAST = 0x7fffffff /* no operator: what is made lies below */
 } hkt_op;
 
 typedef enum hkt_collective {
@@ -266,6 +270,29 @@ HKT_API hkt_status hkt_mem_register(hkt_comm* comm, void* memory, size_t bytes);
 /* Makes it private again; contents stay. memory is what hkt_mem_register was given. Errors: INVALID_ARGUMENT.
  */
 HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
+
+/* ---- Operators with a factor ------------------------------------------------------------------ */
+
+/* Makes *op a premul_sum with this rank's factor, to be passed wherever a function takes an hkt_op:
+ * recv[i] = the sum over all ranks of the rank's factor times its send[i]. The factors may differ by rank and
+ * are not compared; that it is a premul_sum is what all ranks must agree on. send is not changed: each rank
+ * works on a copy of it.
+ *
+ * The factor is taken as what the type is calculated in: double for float64; float for float32, float16 and
+ * bfloat16 (each product is rounded to 16 bits before products are added); for integers it is a whole number
+ * from the type's least to its largest, and products wrap around. Where the operator is used with a type that
+ * cannot take the factor (2.5 for int32, 1e300 for float32), that is INVALID_ARGUMENT; if only on this rank,
+ * the others wait for it until their deadline, as after any argument that is wrong on one rank alone.
+ *
+ * Local: doesn't wait for other ranks. The operator is of comm alone. It is read before the function that it
+ * is passed to returns: it may be destroyed while what was started with it is in flight, and a plan keeps the
+ * factor that it was created with. hkt_op_name and hkt_op_supports take it like HKT_PREMUL_SUM. Thread-safe,
+ * while other threads start operations, too. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_premul_sum_create(double factor, hkt_comm* comm, hkt_op* op);
+
+/* Destroys it; what is left when comm is destroyed goes with that. Thread-safe. Errors: INVALID_ARGUMENT (a
+ * constant, what was destroyed before, or another communicator's). */
+HKT_API hkt_status hkt_op_destroy(hkt_op op, hkt_comm* comm);
 
 /* ---- Collectives ------------------------------------------------------------------------------ */
 /* Each looks its plan up in the communicator's cache and makes it at first use (see hkt_plan_create),

@@ -35,7 +35,11 @@ constexpr bool has_row(hkt_type type) {
     return false;
 }
 constexpr bool has_row(hkt_op op) {
-    switch (op) { HOCKET_REDUCE_OPS(HOCKET_CASE) return true; }
+    switch (op) {
+        HOCKET_REDUCE_OPS(HOCKET_CASE) return true;
+        case HKT_OP_LAST:  // no operator
+            return false;
+    }
     return false;
 }
 #undef HOCKET_CASE
@@ -128,7 +132,8 @@ hkt_status hkt_type_from_name(const char* name, hkt_type* type) {
 }
 
 const char* hkt_op_name(hkt_op op) {
-    return name_in(op_names, op);
+    const auto row = capi::find_op(op);
+    return row ? name_of(*row).data() : nullptr;
 }
 
 hkt_status hkt_op_from_name(const char* name, hkt_op* op) {

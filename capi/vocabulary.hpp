@@ -28,7 +28,11 @@ int number_of(const Enum& value) {
     return number;
 }
 
-// The row of a constant; none where it has none.
+// Operators that are made for a communicator (operators.hpp) have numbers from here on: of each, what is left
+// of it in a division by this is the constant of its row.
+inline constexpr int first_made = 256;
+
+// The row of a constant, or of an operator that may have been made; none where there is none.
 inline std::optional<DataType> find_type(const hkt_type& given) {
     switch (number_of(given)) {
 #define HOCKET_CASE(name, text, constant, ...) \
@@ -41,14 +45,22 @@ inline std::optional<DataType> find_type(const hkt_type& given) {
 }
 
 inline std::optional<ReduceOp> find_op(const hkt_op& given) {
-    switch (number_of(given)) {
-#define HOCKET_CASE(name, text, constant, ...) \
-    case constant:                             \
+    const int number = number_of(given);
+    const bool is_made = number >= first_made;
+    switch (is_made ? number % first_made : number) {
+#define HOCKET_CASE(name, text, constant, combination, kinds, start, end) \
+    case constant:                                                        \
+        static_assert(constant < first_made);                             \
+        if (is_made && start != at_start::multiply) return std::nullopt;  \
         return ReduceOp::name;
         HOCKET_REDUCE_OPS(HOCKET_CASE)
 #undef HOCKET_CASE
     }
     return std::nullopt;
+}
+
+constexpr int constant_of(ReduceOp op) {
+    return all_ops[static_cast<std::size_t>(op)];
 }
 
 inline std::optional<dsl::Collective> find_collective(const hkt_collective& given) {
@@ -62,8 +74,8 @@ inline std::optional<dsl::Collective> find_collective(const hkt_collective& give
     return std::nullopt;
 }
 
-// What a call was given. They throw Error(invalid_argument): of what is no row, or of an operator that does
-// not exist for the type, with the names.
+// What a call was given (an operator: see operators.hpp). They throw Error(invalid_argument): of what is no
+// row, or of an operator that does not exist for the type, with the names.
 DataType type_of(const hkt_type& given);
 ReduceOp op_of(const hkt_op& given, DataType type);
 dsl::Collective collective_of(const hkt_collective& given);

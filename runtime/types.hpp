@@ -18,10 +18,17 @@ namespace hocket {
 // What a type is, and what an operator exists for.
 namespace kind {
 inline constexpr unsigned floating = 1, integer = 2, truth = 4;
+inline constexpr unsigned numbers = floating | integer, bits = integer | truth, all = numbers | truth;
+}  // namespace kind
+namespace at_start {
+inline constexpr bool keep = false, multiply = true;
 }
 namespace at_end {
 inline constexpr bool keep = false, divide = true;
 }
+
+// What an operator makes of two values: kernels/cpu/apply.hpp.
+enum class Combination : std::uint8_t { sum, product, max, min, band, bor, bxor };
 
 // A row is a line, so that none moves another.
 // clang-format off
@@ -43,17 +50,19 @@ inline constexpr bool keep = false, divide = true;
     ROW(uint64,   "uint64",   HKT_UINT64,   std::uint64_t, std::uint64_t, kind::integer)            \
     ROW(boolean,  "bool",     HKT_BOOL,     std::uint8_t,  std::uint8_t,  kind::truth)              \
 
-// Name, text, constant of hocket.h, kinds of types that it exists for, what is done at the end: when a value
-// holds all ranks' operands, it is kept, or divided by their number. What it does: kernels/cpu/apply.hpp.
-#define HOCKET_REDUCE_OPS(ROW)                                                                      \
-    ROW(sum,     "sum",     HKT_SUM,     kind::floating | kind::integer,               at_end::keep)   \
-    ROW(product, "product", HKT_PRODUCT, kind::floating | kind::integer,               at_end::keep)   \
-    ROW(max,     "max",     HKT_MAX,     kind::floating | kind::integer | kind::truth, at_end::keep)   \
-    ROW(min,     "min",     HKT_MIN,     kind::floating | kind::integer | kind::truth, at_end::keep)   \
-    ROW(band,    "band",    HKT_BAND,    kind::integer | kind::truth,                  at_end::keep)   \
-    ROW(bor,     "bor",     HKT_BOR,     kind::integer | kind::truth,                  at_end::keep)   \
-    ROW(bxor,    "bxor",    HKT_BXOR,    kind::integer | kind::truth,                  at_end::keep)   \
-    ROW(average, "average", HKT_AVERAGE, kind::floating | kind::integer,               at_end::divide) \
+// Name, text, constant of hocket.h, what it makes of two values, kinds of types that it exists for; what is
+// done at the start: a rank's input is kept, or multiplied by the rank's factor (kernels/cpu/multiply.hpp); and
+// at the end: when a value holds all ranks' operands, it is kept, or divided by their number.
+#define HOCKET_REDUCE_OPS(ROW)                                                                                 \
+    ROW(sum,        "sum",        HKT_SUM,        sum,     kind::numbers, at_start::keep,     at_end::keep)    \
+    ROW(product,    "product",    HKT_PRODUCT,    product, kind::numbers, at_start::keep,     at_end::keep)    \
+    ROW(max,        "max",        HKT_MAX,        max,     kind::all,     at_start::keep,     at_end::keep)    \
+    ROW(min,        "min",        HKT_MIN,        min,     kind::all,     at_start::keep,     at_end::keep)    \
+    ROW(band,       "band",       HKT_BAND,       band,    kind::bits,    at_start::keep,     at_end::keep)    \
+    ROW(bor,        "bor",        HKT_BOR,        bor,     kind::bits,    at_start::keep,     at_end::keep)    \
+    ROW(bxor,       "bxor",       HKT_BXOR,       bxor,    kind::bits,    at_start::keep,     at_end::keep)    \
+    ROW(average,    "average",    HKT_AVERAGE,    sum,     kind::numbers, at_start::keep,     at_end::divide)  \
+    ROW(premul_sum, "premul_sum", HKT_PREMUL_SUM, sum,     kind::numbers, at_start::multiply, at_end::keep)    \
 
 // So much for the rows.
 // clang-format on
@@ -88,11 +97,13 @@ struct TypeRow {
 };
 struct OpRow {
     std::string_view name;  // ends in a 0
+    Combination combination;
     unsigned kinds;
-    bool divides;
+    bool multiplies, divides;
 };
 #define HOCKET_TYPE(name, text, constant, stored, worked, kind) {text, sizeof(stored), kind},
-#define HOCKET_OP(name, text, constant, kinds, end) {text, kinds, end},
+#define HOCKET_OP(name, text, constant, combination, kinds, start, end) \
+    {text, Combination::combination, kinds, start, end},
 inline constexpr TypeRow type_rows[] = {HOCKET_DATA_TYPES(HOCKET_TYPE)};
 inline constexpr OpRow op_rows[] = {HOCKET_REDUCE_OPS(HOCKET_OP)};
 #undef HOCKET_TYPE

@@ -19,6 +19,16 @@ void check(hkt_status status, hkt_comm* comm, const char* what) {
         throw std::runtime_error(fmt::format("{}: {}", what, hkt_comm_last_error(comm)));
 }
 
+Operator::Operator(hkt_comm* comm, hkt_op op) : comm_(comm), given_(op), is_made_(multiplies(op)) {
+    if (is_made_)
+        check(hkt_premul_sum_create(factor_of(hkt_comm_rank(comm)), comm, &given_), comm,
+              "no operator could be made");
+}
+
+Operator::~Operator() {
+    if (is_made_) hkt_op_destroy(given_, comm_);
+}
+
 Comm join(const Options& options) {
     hkt_comm_options how = HKT_COMM_OPTIONS_INIT;
     how.topology = null_if_empty(options.topology);
@@ -36,7 +46,8 @@ Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op,
     how.root = root;
     how.executor = executor;
     hkt_plan* plan = nullptr;
-    check(hkt_plan_create(comm, options.collective, type, op, &how, &plan), comm, "cannot make the plan");
+    check(hkt_plan_create(comm, options.collective, type, Operator(comm, op).given(), &how, &plan), comm,
+          "cannot make the plan");
     return Plan(plan);
 }
 

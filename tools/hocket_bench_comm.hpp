@@ -20,6 +20,22 @@ using Plan = std::unique_ptr<hkt_plan, Closer>;
 // Throws std::runtime_error with the communicator's text if status is an error.
 void check(hkt_status status, hkt_comm* comm, const char* what);
 
+// What the functions are given for an operator: its constant, or where it multiplies what is made of it with
+// this rank's factor (factor_of). Must be gone before comm is.
+class Operator {
+  public:
+    Operator(hkt_comm* comm, hkt_op op);
+    ~Operator();
+    Operator(const Operator&) = delete;
+    Operator& operator=(const Operator&) = delete;
+    hkt_op given() const { return given_; }
+
+  private:
+    hkt_comm* comm_;
+    hkt_op given_;
+    bool is_made_;
+};
+
 Comm join(const Options& options);
 Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root,
                hkt_executor executor);

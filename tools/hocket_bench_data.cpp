@@ -54,11 +54,13 @@ class Input {
     }
 
   private:
-    // Sums of all ranks stay below 2^digits: exact in any order. Of more ranks than that, some send 0.
+    // Sums of all ranks, multiplied or not, stay below 2^digits: exact in any order. Of more ranks than that,
+    // some send 0.
     std::int64_t whole_number(int rank, std::size_t i, std::uint64_t bits) const {
         const std::uint64_t most = std::uint64_t{1} << std::numeric_limits<Stored>::digits,
-                            ranks = layout_.ranks, span = std::max<std::uint64_t>(most / ranks, 2);
-        if ((rank + i) % ((ranks + most - 1) / most) != 0) return 0;
+                            parts = layout_.ranks * (multiplies(layout_.op) ? largest_factor : 1),
+                            span = std::max<std::uint64_t>(most / parts, 2);
+        if ((rank + i) % ((parts + most - 1) / most) != 0) return 0;
         return static_cast<std::int64_t>(bits % span) - static_cast<std::int64_t>(span / 2);
     }
 
@@ -105,9 +107,13 @@ auto expected(const Layout& layout, const Input<type>& input, std::size_t i) {
     if (!contract.combines()) return sent(layout.root, place);
     return with_op(capi::find_op(layout.op).value(), [&]<ReduceOp op>(OpConstant<op>) -> Worked {
         if constexpr (supports(op, type)) {
-            Worked value = sent(0, place);
-            for (int rank = 1; rank < layout.ranks; ++rank)
-                value = kernels::apply<op>(value, sent(rank, place));
+            const auto part = [&](int rank) {
+                const Worked value = sent(rank, place);
+                if constexpr (!row_of(op).multiplies) return value;
+                return rounded<type>(kernels::product(value, static_cast<Worked>(factor_of(rank))));
+            };
+            Worked value = part(0);
+            for (int rank = 1; rank < layout.ranks; ++rank) value = kernels::apply<op>(value, part(rank));
             const auto divisor = divisor_of(op, static_cast<std::uint32_t>(layout.ranks));
             return divisor == 1 ? value : rounded<type>(kernels::divided(value, divisor));
         }

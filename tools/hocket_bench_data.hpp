@@ -25,6 +25,16 @@ inline dsl::Contract contract_of(hkt_collective collective) {
     return dsl::contract_of(capi::find_collective(collective).value());
 }
 
+// Whether each rank's input is multiplied before it is combined; and by what. The factors differ, are numbers
+// of every type, and no larger than largest_factor.
+inline bool multiplies(hkt_op op) {
+    return row_of(capi::find_op(op).value()).multiplies;
+}
+inline constexpr int largest_factor = 3;
+inline double factor_of(int rank) {
+    return largest_factor - rank % largest_factor;
+}
+
 // From begin to before end.
 struct Range {
     std::size_t begin = 0, end = 0;

@@ -30,7 +30,8 @@ std::map<std::string, std::vector<Constant>> choices(std::span<const Constant> a
 const auto types =
     choices<hkt_type>(capi::all_types, hkt_type_name,
                       {{"float", "float32"}, {"double", "float64"}, {"half", "float16"}, {"int", "int32"}});
-const auto ops = choices<hkt_op>(capi::all_ops, hkt_op_name, {{"prod", "product"}, {"avg", "average"}});
+const auto ops = choices<hkt_op>(capi::all_ops, hkt_op_name,
+                                 {{"prod", "product"}, {"avg", "average"}, {"mulsum", "premul_sum"}});
 const std::map<std::string, std::vector<hkt_executor>> executors{
     {"default", {HKT_EXECUTOR_DEFAULT}},
     {"jit", {HKT_EXECUTOR_JIT}},

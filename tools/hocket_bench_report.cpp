@@ -87,11 +87,11 @@ void Report::print_header() const {
     if (options_.verbose && !about_.provider_why.empty()) fmt::print("# {}\n", about_.provider_why);
     fmt::print("# {} iterations after {} to warm up; time: {}\n#\n", options_.iterations, options_.warmup,
                statistic_of(about_.method));
-    fmt::print("#{:61}{:^32}{:^32}\n", "", "out-of-place", "in-place");
-    fmt::print("#{:>11}  {:>12}  {:>8}  {:>6}  {:>6}", "size", "count", "type", "redop", "root");
+    fmt::print("#{:65}{:^32}{:^32}\n", "", "out-of-place", "in-place");
+    fmt::print("#{:>11}  {:>12}  {:>8}  {:>10}  {:>6}", "size", "count", "type", "redop", "root");
     for (int way = 0; way < 2; ++way)
         fmt::print("  {:>7}  {:>6}  {:>6} {:>6}", "time", "algbw", "busbw", "#wrong");
-    fmt::print("\n#{:>11}  {:>12}  {:>8}  {:>6}  {:>6}", "(B)", "(elements)", "", "", "");
+    fmt::print("\n#{:>11}  {:>12}  {:>8}  {:>10}  {:>6}", "(B)", "(elements)", "", "", "");
     for (int way = 0; way < 2; ++way)
         fmt::print("  {:>7}  {:>6}  {:>6} {:>6}", "(us)", "(GB/s)", "(GB/s)", "");
     fmt::print("\n");
@@ -102,7 +102,7 @@ void Report::add(const Row& row) {
     rows_.push_back(row);
     if (!speaks_) return;
     const Layout& layout = row.layout;
-    fmt::print("{:12}  {:12}  {:>8}  {:>6}  {:6}", layout.larger_bytes(), layout.count,
+    fmt::print("{:12}  {:12}  {:>8}  {:>10}  {:6}", layout.larger_bytes(), layout.count,
                hkt_type_name(layout.type), op_name(layout), root_of(layout));
     for (const Measurement& way : {row.out_of_place, row.in_place})
         fmt::print("{}", columns(layout, way, options_.check));

@@ -193,7 +193,7 @@ void Communicator::say_goodbye() {
     try {
         if (progress_->failure()) return;
         std::int32_t here = 1, all = 0;
-        progress_->wait(progress_->start(make_meeting("destroy"), 1, &here, &all, goodbye_limit));
+        progress_->wait(progress_->start(make_meeting("destroy"), 1, &here, &all, 1, goodbye_limit));
     } catch (const Error& error) {
         // The caller can be told no more, but wrong results must not pass unseen.
         if (error.status() == Status::mismatch) log_line("hocket: {}", error.what());
@@ -351,11 +351,6 @@ void Communicator::check_message(const MessageStart& start) const {
                     fmt::format("the peer is {}; it must be a rank, 0 to {}", start.peer, size() - 1));
     if (start.tag < 0)
         throw Error(Status::invalid_argument, fmt::format("the tag is {}; it must be 0 or more", start.tag));
-}
-
-Execution& Communicator::start(const std::shared_ptr<Plan>& plan, const void* send, void* recv,
-                               const Extent& extent) {
-    return progress_->start(plan, extent, send, recv);
 }
 
 // Over the fabric, by an all_reduce of one element: no rank has the result before all have given their part.

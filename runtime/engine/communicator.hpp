@@ -75,9 +75,14 @@ class Communicator {
         return plans.for_bytes(bytes_of_x(collective, type, count));
     }
 
-    Execution& start(const std::shared_ptr<Plan>& plan, const void* send, void* recv, const Extent& extent);
-    void run(const std::shared_ptr<Plan>& plan, const void* send, void* recv, const Extent& extent) {
-        progress_->run(plan, extent, send, recv);
+    // factor: of this rank's input, where the plan multiplies.
+    Execution& start(const std::shared_ptr<Plan>& plan, const void* send, void* recv, const Extent& extent,
+                     double factor = 1) {
+        return progress_->start(plan, extent, send, recv, factor);
+    }
+    void run(const std::shared_ptr<Plan>& plan, const void* send, void* recv, const Extent& extent,
+             double factor = 1) {
+        progress_->run(plan, extent, send, recv, factor);
     }
     bool test(Execution& execution) { return progress_->test(execution); }
     void wait(Execution& execution) { progress_->wait(execution); }

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "runtime/engine/address.hpp"
+#include "runtime/kernels/cpu/multiply.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -72,6 +73,7 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neig
     const std::uint64_t skipped = start.begin_of(tile) * element_size(start.plan->type());
     send_ = address(const_cast<std::byte*>(start.send), skipped);
     recv_ = address(start.recv, skipped);
+    factor_ = start.factor;
     waits_ = binding_->waits;
     remaining_ = binding_->remaining;
     entered_ = neighbourhood == nullptr;
@@ -92,7 +94,7 @@ void GraphRun::place_areas() {
     const dsl::RankProgram& program = plan_->program();
     const auto& offsets = binding_->byte_offsets;
     const auto own = [&](dsl::AreaId area, const std::byte* buffer) {
-        return copies_[area] && !works_beside_copies() ? copies_[area] : buffer;
+        return copies_[area] && !works_beside_copy(area) ? copies_[area] : buffer;
     };
     areas_[dsl::input_area] = virtual_base(own(dsl::input_area, send_), offsets[program.input_origin]);
     areas_[dsl::output_area] = virtual_base(own(dsl::output_area, recv_), offsets[program.output_origin]);
@@ -194,11 +196,12 @@ std::uint64_t GraphRun::bytes_of_buffer(dsl::AreaId area) const {
 }
 
 // Buffers that neighbours use and cannot reach are copied to where they can; so is an input that must not be
-// one with the output.
+// one with the output, or is multiplied.
 void GraphRun::make_copies() {
     const dsl::RankProgram& program = plan_->program();
     const std::uint64_t input = bytes_of_buffer(dsl::input_area), output = bytes_of_buffer(dsl::output_area);
-    bool copies_input = plan_->must_copy_in_place(send_, recv_, binding_->layout), copies_output = false;
+    bool copies_input = plan_->multiplies() || plan_->must_copy_in_place(send_, recv_, binding_->layout);
+    bool copies_output = false;
     if (neighbourhood_) {
         contacts_.assign(static_cast<std::size_t>(neighbourhood_->members()), false);
         transport::Window& window = neighbourhood_->window();
@@ -217,9 +220,10 @@ void GraphRun::make_copies() {
 }
 
 // This rank itself can work on the caller's buffers, so that only what neighbours touch is copied: if nobody
-// looks for the others' part of the output.
-bool GraphRun::works_beside_copies() const {
+// looks for the others' part of the output, and not on an input whose copy is multiplied.
+bool GraphRun::works_beside_copy(dsl::AreaId area) const {
     const dsl::RankProgram& program = plan_->program();
+    if (area == dsl::input_area && plan_->multiplies()) return false;
     return !contract_of(program.collective).is_by_rank() && program.keeps_places() &&
            program.economy == dsl::Economy::bytes && program.output_is_apart;
 }
@@ -230,13 +234,16 @@ std::uint64_t GraphRun::move_copies(dsl::AreaId area) {
     if (bytes_of_buffer(area) == 0) return 0;
     std::uint64_t bytes = 0;
     const auto move = [&](std::uint64_t begin, std::uint64_t end) {
-        if (is_input)
+        if (is_input && plan_->multiplies())
+            kernels::multiply(plan_->type(), copies_[area] + begin, send_ + begin,
+                              (end - begin) / element_size(plan_->type()), factor_);
+        else if (is_input)
             std::memcpy(copies_[area] + begin, send_ + begin, end - begin);
         else
             std::memcpy(recv_ + begin, copies_[area] + begin, end - begin);
         bytes += end - begin;
     };
-    if (!works_beside_copies()) {
+    if (!works_beside_copy(area)) {
         move(0, bytes_of_buffer(area));
         return bytes;
     }

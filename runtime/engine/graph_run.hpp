@@ -55,7 +55,7 @@ class GraphRun final : public Run {
     void free_memory();
     void place_areas();
     void make_copies();
-    bool works_beside_copies() const;
+    bool works_beside_copy(dsl::AreaId area) const;
     std::uint64_t move_copies(dsl::AreaId area);
     std::uint64_t enter();
     bool look_for_neighbours();
@@ -84,6 +84,7 @@ class GraphRun final : public Run {
     Neighbourhood* neighbourhood_ = nullptr;
     const std::byte* send_ = nullptr;
     std::byte *recv_ = nullptr, *copies_[2] = {};  // of input and output; null: they are used where they are
+    double factor_ = 1;
     bool entered_ = true;
     std::vector<bool> contacts_;  // by member
     std::optional<Disagreement> disagreement_;

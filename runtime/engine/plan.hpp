@@ -76,6 +76,9 @@ class Plan : public std::enable_shared_from_this<Plan> {
     const std::string& purpose() const { return use_.purpose; }
     bool is_uneven() const { return use_.is_uneven; }
     bool reduces() const;
+    // Whether each rank's input is multiplied by the rank's factor before it is combined. It is then copied
+    // for it: the program reads the product where it would have read the input.
+    bool multiplies() const { return reduces() && row_of(op_).multiplies; }
     // Whether input and output have positions of their own, and the caller has them in one place: then the
     // input must be copied before anything is written.
     bool must_copy_in_place(const void* send, const void* recv, const Layout& layout) const;

@@ -72,30 +72,31 @@ Progress::~Progress() {
 }
 
 Execution& Progress::start(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send,
-                           void* recv, std::optional<std::chrono::milliseconds> limit) {
+                           void* recv, double factor, std::optional<std::chrono::milliseconds> limit) {
     Gate::Visit visit(gate_);
     come_in();
-    Execution& execution = begin(plan, extent, send, recv, limit);
+    Execution& execution = begin(plan, extent, send, recv, factor, limit);
     go_out();
     return execution;
 }
 
-void Progress::run(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv) {
+void Progress::run(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv,
+                   double factor) {
     Gate::Visit visit(gate_);
-    if (is_idle() && !failure_ && run_at_once(*plan, extent, send, recv)) return;
+    if (is_idle() && !failure_ && run_at_once(*plan, extent, send, recv, factor)) return;
     come_in();
-    Execution& execution = begin(plan, extent, send, recv, std::nullopt);
+    Execution& execution = begin(plan, extent, send, recv, factor, std::nullopt);
     wait_for_others(visit, execution);
     go_out();
     finish(execution);
 }
 
 // False: nothing has been done that begin() would not do again.
-bool Progress::run_at_once(Plan& plan, const Extent& extent, const void* send, void* recv) {
+bool Progress::run_at_once(Plan& plan, const Extent& extent, const void* send, void* recv, double factor) {
     if (!plan.small_run()) return false;
     const std::uint64_t history = mix(history_, plan.identity(extent));
     try {
-        if (!plan.small_run()->run(plan, *neighbourhood_, extent.count, send, recv, turns_,
+        if (!plan.small_run()->run(plan, *neighbourhood_, extent.count, send, recv, factor, turns_,
                                    static_cast<std::uint32_t>(history >> 32)))
             return false;
     } catch (const std::exception& error) {
@@ -109,7 +110,7 @@ bool Progress::run_at_once(Plan& plan, const Extent& extent, const void* send, v
 }
 
 Execution& Progress::begin(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send,
-                           void* recv, std::optional<std::chrono::milliseconds> limit) {
+                           void* recv, double factor, std::optional<std::chrono::milliseconds> limit) {
     if (failure_) throw Error(failure_->status, failure_->text);
     const std::uint64_t history = mix(history_, plan->identity(extent));
     Start start{.plan = plan.get(),
@@ -117,6 +118,7 @@ Execution& Progress::begin(const std::shared_ptr<Plan>& plan, const Extent& exte
                 .uneven = extent.uneven,
                 .send = static_cast<const std::byte*>(send),
                 .recv = static_cast<std::byte*>(recv),
+                .factor = factor,
                 .number = started_,
                 .turn = turns_,
                 .checksum = static_cast<std::uint32_t>(history >> 32)};

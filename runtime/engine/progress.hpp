@@ -28,14 +28,15 @@ class Progress {
              std::chrono::milliseconds timeout);
     ~Progress();
 
-    // The caller gets the execution back to wait() or test() for it. `limit` instead of the communicator's
-    // timeout: for a rank that is about to leave, so that other ranks aren't told when it passes. Throws
-    // hocket::Error.
+    // The caller gets the execution back to wait() or test() for it. factor: as in Start. `limit` instead of
+    // the communicator's timeout: for a rank that is about to leave, so that other ranks aren't told when it
+    // passes. Throws hocket::Error.
     Execution& start(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv,
-                     std::optional<std::chrono::milliseconds> limit = std::nullopt);
+                     double factor = 1, std::optional<std::chrono::milliseconds> limit = std::nullopt);
 
     // start() and wait() in one.
-    void run(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv);
+    void run(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv,
+             double factor = 1);
 
     // True: ended, and the execution is no longer the caller's. Throws its failure (it is gone then, too).
     bool test(Execution& execution);
@@ -57,9 +58,9 @@ class Progress {
   private:
     using Clock = Execution::Clock;
 
-    bool run_at_once(Plan& plan, const Extent& extent, const void* send, void* recv);
+    bool run_at_once(Plan& plan, const Extent& extent, const void* send, void* recv, double factor);
     Execution& begin(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv,
-                     std::optional<std::chrono::milliseconds> limit);
+                     double factor, std::optional<std::chrono::milliseconds> limit);
     MessageRequest& begin(const MessageStart& message);
     bool step();  // true if anything moved
     bool advance_all();

@@ -42,7 +42,9 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
     start_.tile_elements = tile_elements();
     start_.copies = start_.is_small;
     start_.has_met = false;
+    start_.factor = start.factor;
     start_.copies_input =
+        start.plan->multiplies() ||
         start.plan->must_copy_in_place(start.send, start.recv, Layout(start.count * start_.parts));
     start_.disagreement.reset();
     tiles_begun_ = 0;

@@ -7,6 +7,7 @@
 #include "runtime/engine/plan.hpp"
 #include "runtime/engine/shared_run.hpp"
 #include "runtime/kernels/cpu/hand_over.hpp"
+#include "runtime/kernels/cpu/multiply.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -58,6 +59,7 @@ std::unique_ptr<SmallRun> SmallRun::of(const Plan& plan) {
 
 SmallRun::SmallRun(const Plan& plan)
     : program_(plan.program()),
+      type_(plan.type()),
       output_origin_(plan.program().output_origin),
       input_origin_(plan.program().input_origin),
       element_(element_size(plan.type())),
@@ -67,6 +69,7 @@ SmallRun::SmallRun(const Plan& plan)
     const dsl::RankProgram& program = plan.program();
     reads_send_ = program.input() != dsl::Share::none;
     shows_part_ = program.input() == dsl::Share::own;
+    multiplies_ = plan.multiplies();
     for (dsl::OpId id = 0; id < program.ops.size(); ++id) {
         const dsl::Op& op = program.ops[id];
         if (op.kind == Kind::await && !op.guards_buffers) awaited_.push_back(op.peer);
@@ -75,14 +78,14 @@ SmallRun::SmallRun(const Plan& plan)
 }
 
 bool SmallRun::run(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t count, const void* send,
-                   void* recv, std::uint64_t number, std::uint32_t checksum) {
+                   void* recv, double factor, std::uint64_t number, std::uint32_t checksum) {
     if (count == 0 || count > most_elements_ || !neighbourhood.is_free(number)) return false;
     if (count != count_) {
         binding_ = plan.bind(count * parts_);
         count_ = count;
         bytes_ = count * parts_ * element_;
     }
-    show(neighbourhood, number, checksum, send);
+    show(neighbourhood, number, checksum, send, factor);
     if (!meet(neighbourhood, number, checksum)) return false;
     place(neighbourhood, number, send, recv);
     const std::uint64_t* offsets = binding_->byte_offsets.data();
@@ -93,11 +96,15 @@ bool SmallRun::run(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t count
 }
 
 void SmallRun::show(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum,
-                    const void* send) {
+                    const void* send, double factor) {
     std::byte* copy = neighbourhood.copies(neighbourhood.self(), number, 0, dsl::input_area, bytes_);
-    if (reads_send_)
-        kernels::hand_over(copy + binding_->byte_offsets[input_origin_], static_cast<const std::byte*>(send),
-                           shows_part_ ? count_ * element_ : bytes_);
+    const auto* input = static_cast<const std::byte*>(send);
+    std::byte* const shown = copy + binding_->byte_offsets[input_origin_];
+    const std::uint64_t bytes = shows_part_ ? count_ * element_ : bytes_;
+    if (reads_send_ && multiplies_)
+        kernels::multiply(type_, shown, input, bytes / element_, factor);
+    else if (reads_send_)
+        kernels::hand_over(shown, input, bytes);
     Neighbourhood::Line& line = neighbourhood.line(neighbourhood.self(), number);
     line.completed = neighbourhood.completed();
     line.checksum = checksum;
@@ -113,10 +120,12 @@ bool SmallRun::meet(Neighbourhood& neighbourhood, std::uint64_t number, std::uin
     });
 }
 
-// This rank reads its input where the caller has it: its own copy is on its way to the others by now, and
-// would have to come back.
+// This rank reads its input where the caller has it, unless that was multiplied: its own copy is on its way
+// to the others by now, and would have to come back.
 void SmallRun::place(const Neighbourhood& neighbourhood, std::uint64_t number, const void* send, void* recv) {
-    areas_[dsl::input_area] = virtual_base(send, binding_->byte_offsets[input_origin_]);
+    areas_[dsl::input_area] =
+        multiplies_ ? neighbourhood.copies(neighbourhood.self(), number, 0, dsl::input_area, bytes_)
+                    : virtual_base(send, binding_->byte_offsets[input_origin_]);
     areas_[dsl::output_area] = virtual_base(recv, binding_->byte_offsets[output_origin_]);
     for (const dsl::Rank rank : awaited_) {
         const Member member = neighbourhood.member_of(rank);

@@ -22,15 +22,17 @@ class SmallRun {
 
     // With nothing in flight; arguments as SharedRun::begin has them. False: not done.
     bool run(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t count, const void* send, void* recv,
-             std::uint64_t number, std::uint32_t checksum);
+             double factor, std::uint64_t number, std::uint32_t checksum);
 
   private:
     explicit SmallRun(const Plan& plan);
-    void show(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum, const void* send);
+    void show(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum, const void* send,
+              double factor);
     bool meet(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum) const;
     void place(const Neighbourhood& neighbourhood, std::uint64_t number, const void* send, void* recv);
 
     const dsl::RankProgram& program_;
+    DataType type_;
 
     // All are awaited before anything is written: input and output may be one, and the general way reads the
     // input again.
@@ -38,7 +40,7 @@ class SmallRun {
     std::vector<dsl::OpId> local_;  // combines and copies, in program order
     dsl::BoundaryId output_origin_, input_origin_;
     std::uint64_t element_, parts_, most_elements_;
-    bool reads_send_, shows_part_;
+    bool reads_send_, shows_part_, multiplies_;
 
     std::shared_ptr<const Binding> binding_;  // of the last count
     std::uint64_t count_ = 0, bytes_ = 0;     // as given, and of x

@@ -6,6 +6,7 @@
 
 #include "runtime/engine/address.hpp"
 #include "runtime/kernels/cpu/hand_over.hpp"
+#include "runtime/kernels/cpu/multiply.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -191,7 +192,7 @@ bool TileRun::is_copied(dsl::AreaId area) const {
     const dsl::RankProgram& program = start_.program();
     const bool is_input = area == dsl::input_area;
     const bool has_other_gaps =
-        !works_beside_copies() && !holds_own_part_only(area) && start_.parts > 1 && !start_.is_whole();
+        !works_beside_copy(area) && !holds_own_part_only(area) && start_.parts > 1 && !start_.is_whole();
     return has_other_gaps || (is_input ? program.shares_input || start_.is_small || start_.copies_input
                                        : program.shares_output);
 }
@@ -215,7 +216,7 @@ void TileRun::place_own(Part part) {
     placed_part_ = part;
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area}) {
         const Part there = holds_own_part_only(area) ? static_cast<Part>(start_.program().rank) : part;
-        areas_[area] = is_copied(area) && !works_beside_copies()
+        areas_[area] = is_copied(area) && !works_beside_copy(area)
                            ? virtual_base(copies(start_.neighbourhood->self(), area), begin_of(area))
                            : virtual_base(buffer(area, there), begin_of(area) + there * part_bytes());
     }
@@ -247,7 +248,7 @@ void TileRun::move_copies(dsl::AreaId area) {
         for (Part part = begin / bytes; part * bytes < end; ++part)
             move(area, part, std::max(begin, part * bytes), std::min(end, (part + 1) * bytes));
     };
-    if (works_beside_copies()) {
+    if (works_beside_copy(area)) {
         const auto& offsets = binding_->byte_offsets;
         for (const dsl::Stretch& touched :
              area == dsl::input_area ? program.input_read : program.output_written)
@@ -265,7 +266,9 @@ void TileRun::move(dsl::AreaId area, Part part, std::uint64_t begin, std::uint64
     std::byte* copy = address(copies(start_.neighbourhood->self(), area), begin);
     std::byte* original = address(buffer(area, part), begin - part * part_bytes());
     const bool is_input = area == dsl::input_area;
-    if (is_input)
+    if (is_input && start_.plan->multiplies())
+        kernels::multiply(start_.plan->type(), copy, original, (end - begin) / start_.element, start_.factor);
+    else if (is_input)
         kernels::hand_over(copy, original, end - begin);
     else
         std::memcpy(original, copy, end - begin);

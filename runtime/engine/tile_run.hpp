@@ -23,10 +23,11 @@ struct SharedStart {
     std::byte* memory = nullptr;  // in the window: work and scratch
     std::uint64_t number = 0;
     std::uint32_t checksum = 0;
-    bool is_small = false;       // all are shown copies of the inputs, from the start
-    bool copies = false;         // of what neighbours use of the callers' buffers
-    bool copies_input = false;   // in any case: it is one with the output, which it must not be
-    bool has_met = false;        // the first signal was the meeting's
+    bool is_small = false;      // all are shown copies of the inputs, from the start
+    bool copies = false;        // of what neighbours use of the callers' buffers
+    bool copies_input = false;  // in any case: it is multiplied, or one with the output, which it must not be
+    double factor = 1;          // of the input, where the plan multiplies
+    bool has_met = false;       // the first signal was the meeting's
     std::vector<bool> contacts;  // by member: has been met in this start
     std::optional<Disagreement> disagreement;
 
@@ -68,7 +69,10 @@ class TileRun {
     void move_copies(dsl::AreaId area);
     void move(dsl::AreaId area, Part part, std::uint64_t begin, std::uint64_t end);
     bool is_copied(dsl::AreaId area) const;
-    bool works_beside_copies() const { return !start_.is_small && can_work_beside_; }
+    bool works_beside_copy(dsl::AreaId area) const {
+        const bool is_multiplied = area == dsl::input_area && start_.plan->multiplies();
+        return !start_.is_small && can_work_beside_ && !is_multiplied;
+    }
     dsl::Share held(dsl::AreaId area) const {
         return area == dsl::input_area ? start_.program().input() : start_.program().output();
     }
@@ -84,7 +88,8 @@ class TileRun {
 
     SharedStart& start_;
     // This rank itself can work on the caller's buffers, so that only what neighbours touch is copied: where
-    // every operation is in one part of x, and nobody looks for the others' part of the output.
+    // every operation is in one part of x, and nobody looks for the others' part of the output. Not on an
+    // input whose copy is multiplied.
     bool can_work_beside_;
     std::vector<Part> part_of_;     // by operation
     std::vector<bool> hands_over_;  // by operation: writes to neighbours

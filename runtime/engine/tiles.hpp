@@ -24,6 +24,7 @@ struct Start {
     std::optional<Layout> uneven = std::nullopt;
     const std::byte* send = nullptr;
     std::byte* recv = nullptr;
+    double factor = 1;           // this rank's, where the plan multiplies
     std::uint64_t number = 0;    // of all starts
     std::uint64_t turn = 0;      // the first tile's
     std::uint32_t checksum = 0;  // of what all ranks have started so far

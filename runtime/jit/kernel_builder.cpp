@@ -342,27 +342,26 @@ KernelBuilder::Values KernelBuilder::apply(Values a, const Values& b) {
 // Bit for bit what kernels/cpu/apply.hpp defines: there is no fast-math flag anywhere.
 llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
     const bool floating = a->getType()->isFPOrFPVectorTy(), is_signed = elements_.is_signed;
-    switch (shape_.op) {
-        case ReduceOp::sum:
-        case ReduceOp::average:  // which is divided when it is complete
+    switch (row_of(shape_.op).combination) {
+        case Combination::sum:
             return floating ? ir_.CreateFAdd(a, b, "sum") : ir_.CreateAdd(a, b, "sum");
-        case ReduceOp::product:
+        case Combination::product:
             return floating ? ir_.CreateFMul(a, b, "product") : ir_.CreateMul(a, b, "product");
-        case ReduceOp::max:
+        case Combination::max:
             return choose(floating    ? ir_.CreateFCmpOGT(a, b)
                           : is_signed ? ir_.CreateICmpSGT(a, b)
                                       : ir_.CreateICmpUGT(a, b),
                           a, b, "max");
-        case ReduceOp::min:
+        case Combination::min:
             return choose(floating    ? ir_.CreateFCmpOLT(a, b)
                           : is_signed ? ir_.CreateICmpSLT(a, b)
                                       : ir_.CreateICmpULT(a, b),
                           a, b, "min");
-        case ReduceOp::band:
+        case Combination::band:
             return ir_.CreateAnd(a, b, "band");
-        case ReduceOp::bor:
+        case Combination::bor:
             return ir_.CreateOr(a, b, "bor");
-        case ReduceOp::bxor:
+        case Combination::bxor:
             return ir_.CreateXor(a, b, "bxor");
     }
     no_such_row(shape_.op);

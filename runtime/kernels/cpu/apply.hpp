@@ -1,4 +1,4 @@
-// What each operator does with two values: the one definition, for all types that it exists for.
+// What operators make of two values: the one definition, for all types that they exist for.
 #pragma once
 
 #include <cstdint>
@@ -55,12 +55,6 @@ T bxor(T a, T b) {
     return static_cast<T>(a ^ b);
 }
 
-// Divided at the end.
-template <typename T>
-T average(T a, T b) {
-    return sum(a, b);
-}
-
 // A result that is complete, divided: integers towards 0.
 template <typename T>
 T divided(T value, std::uint32_t divisor) {
@@ -73,8 +67,8 @@ T divided(T value, std::uint32_t divisor) {
 // T: the Worked type of a row that the operator exists for.
 template <ReduceOp op, typename T>
 T apply(T a, T b) {
-#define HOCKET_APPLY(name, ...) \
-    if constexpr (op == ReduceOp::name) return name(a, b);
+#define HOCKET_APPLY(name, text, constant, combination, ...) \
+    if constexpr (op == ReduceOp::name) return combination(a, b);
     HOCKET_REDUCE_OPS(HOCKET_APPLY)
 #undef HOCKET_APPLY
 }

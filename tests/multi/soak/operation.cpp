@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "capi/vocabulary.hpp"
+#include "tools/hocket_bench_comm.hpp"
 
 namespace hocket::soak {
 namespace {
@@ -89,7 +90,9 @@ std::string Operation::text() const {
 
 hkt_status call_function(const bench::Layout& layout, const void* send, void* recv, hkt_comm* comm,
                          hkt_request** request) {
-    const auto [collective, type, op, root, rank, ranks, count] = layout;
+    const auto [collective, type, named, root, rank, ranks, count] = layout;
+    const bench::Operator made(comm, named);
+    const hkt_op op = made.given();
     switch (collective) {
         case HKT_ALL_REDUCE:
             return hkt_all_reduce(send, recv, count, type, op, comm, request);

@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "capi/vocabulary.hpp"
+#include "tools/hocket_bench_comm.hpp"
 
 namespace hocket::soak {
 namespace {
@@ -198,7 +199,8 @@ hkt_plan* Stream::plan_for(Batch& batch, const Operation& operation) {
     how.root = layout.root;
     how.executor = operation.executor;
     hkt_plan* made = nullptr;
-    check(hkt_plan_create(comm_.get(), layout.collective, layout.type, layout.op, &how, &made),
+    const bench::Operator op(comm_.get(), layout.op);
+    check(hkt_plan_create(comm_.get(), layout.collective, layout.type, op.given(), &how, &made),
           "making the plan of " + operation.text() + " failed");
     plan.reset(made);
     return made;

@@ -72,14 +72,23 @@ std::vector<T> values(int rank, std::uint64_t count) {
     return result;
 }
 
+// The rank's, of its input, where the operator multiplies.
+template <typename T>
+T factor(int rank) {
+    return std::is_floating_point_v<T> ? static_cast<T>(0.3 - 0.7 * rank) : static_cast<T>(3 - 2 * rank);
+}
+
 template <typename T>
 T reduced(ReduceOp op, int ranks, std::uint64_t i) {
-    long double result = value<T>(0, i);
+    const auto part = [&](int rank) -> long double {
+        return row_of(op).multiplies ? factor<T>(rank) * value<T>(rank, i) : value<T>(rank, i);
+    };
+    long double result = part(0);
     for (int rank = 1; rank < ranks; ++rank) {
-        const long double next = value<T>(rank, i);
-        result = op == ReduceOp::sum   ? result + next
-                 : op == ReduceOp::max ? std::max(result, next)
-                                       : std::min(result, next);
+        const long double next = part(rank);
+        result = op == ReduceOp::max   ? std::max(result, next)
+                 : op == ReduceOp::min ? std::min(result, next)
+                                       : result + next;
     }
     return static_cast<T>(result);
 }
@@ -120,10 +129,11 @@ std::vector<T> run(Communicator& comm, PlanChoice choice, std::uint64_t count, b
     const auto plan = comm.cached_plan(choice, count);
     const test::Extents extents(choice.collective, choice.root, comm.rank(), comm.size(), count);
     const auto mine = values<T>(comm.rank(), extents.sent);
+    const auto by = static_cast<double>(factor<T>(comm.rank()));
     if (!in_place) {
         Buffer<T> send(comm, place, mine), recv(comm, place, std::vector<T>(extents.received, T{77}));
         const bool gets_none = extents.received == 0;
-        comm.run(plan, send.data(), gets_none ? nullptr : recv.data(), count);
+        comm.run(plan, send.data(), gets_none ? nullptr : recv.data(), count, by);
         expect(std::equal(mine.begin(), mine.end(), send.data()), "the send buffer was written to");
         return std::vector<T>(recv.data(), recv.data() + extents.received);
     }
@@ -131,7 +141,7 @@ std::vector<T> run(Communicator& comm, PlanChoice choice, std::uint64_t count, b
     std::copy(mine.begin(), mine.end(), both.begin() + static_cast<std::ptrdiff_t>(extents.send_begin));
     Buffer<T> buffer(comm, place, both);
     T* recv = buffer.data() + extents.recv_begin;
-    comm.wait(comm.start(plan, buffer.data() + extents.send_begin, recv, count));
+    comm.wait(comm.start(plan, buffer.data() + extents.send_begin, recv, count, by));
     if (extents.received == 0)
         expect(std::equal(both.begin(), both.end(), buffer.data()),
                "a buffer without a result was written to");
@@ -190,6 +200,12 @@ dsl::Rank last_if_any(const Communicator& comm, Collective collective) {
     return contract_of(collective).has_root() ? comm.size() - 1 : 0;
 }
 
+// An input as it is, and where inputs are combined one that is multiplied, too.
+std::vector<ReduceOp> sums_of(Collective collective) {
+    if (contract_of(collective).combines()) return {ReduceOp::sum, ReduceOp::premul_sum};
+    return {ReduceOp::sum};
+}
+
 std::unique_ptr<Communicator> join() {
     return Communicator::create(engine::resolve({}));
 }
@@ -197,7 +213,7 @@ std::unique_ptr<Communicator> join() {
 template <typename T>
 void check_type(Communicator& comm) {
     for (const Collective collective : dsl::all_collectives)
-        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::premul_sum}) {
             const dsl::Contract contract = contract_of(collective);
             if (!contract.combines() && op != ReduceOp::sum) continue;
             const PlanChoice choice{
@@ -307,22 +323,30 @@ TEST_CASE("a rank that runs out of memory in a small collective tells the others
     CHECK(test::problems(outcomes) == "");
 }
 
+namespace {
+
+void check_places(Communicator& comm, const PlanChoice& choice, std::uint64_t count) {
+    const auto oracle = run<float>(comm, choice, count, false);
+    expect_result(comm, choice, count, oracle);
+    for (const Place place : {Place::window, Place::mixed})
+        for (const bool in_place : {false, true})
+            expect(same_bits(run<float>(comm, choice, count, in_place, place), oracle),
+                   fmt::format("{} of {} {}: place {}, in place {}", dsl::name_of(choice.collective), count,
+                               name_of(choice.op), int(place), in_place));
+}
+
+}  // namespace
+
 TEST_CASE("buffers in the window, in private memory and in both give the same bits") {
     for (const int ranks : {2, 3, 4}) {
         const auto outcomes = run_ranks({ranks, {}, 120}, [](int) {
             const auto comm = join();
             for (const auto collective : dsl::all_collectives)
                 for (const std::uint64_t count : {1, 1000, 5003, 70001, 300007})
-                    for (const auto executor : {ExecutorKind::interpreter, ExecutorKind::automatic}) {
-                        PlanChoice choice{.collective = collective, .executor = executor};
-                        const auto oracle = run<float>(*comm, choice, count, false);
-                        expect_result(*comm, choice, count, oracle);
-                        for (const Place place : {Place::window, Place::mixed})
-                            for (const bool in_place : {false, true})
-                                expect(same_bits(run<float>(*comm, choice, count, in_place, place), oracle),
-                                       fmt::format("{} of {}: place {}, in place {}",
-                                                   dsl::name_of(collective), count, int(place), in_place));
-                    }
+                    for (const auto executor : {ExecutorKind::interpreter, ExecutorKind::automatic})
+                        for (const ReduceOp op : sums_of(collective))
+                            check_places(*comm, {.collective = collective, .op = op, .executor = executor},
+                                         count);
         });
         INFO(ranks << " ranks");
         CHECK(test::problems(outcomes) == "");
@@ -369,14 +393,15 @@ TEST_CASE("exchanges inside of any collective are right, wherever buffers are") 
             for (const auto& [collective, name] : {std::pair(Collective::all_to_all, ":one"),
                                                    {Collective::reduce_scatter, ":moved"},
                                                    {Collective::all_gather, ":moved"},
-                                                   {Collective::all_reduce, ":turned"}}) {
-                const PlanChoice choice{.collective = collective, .schedule = path + name};
-                check_collective<float>(*comm, choice, {0, 1, 7, 1000, 70'001, 400'009});
-                for (const Place place : {Place::window, Place::mixed})
-                    for (const bool in_place : {false, true})
-                        expect_result(*comm, choice, 70'001,
-                                      run<float>(*comm, choice, 70'001, in_place, place));
-            }
+                                                   {Collective::all_reduce, ":turned"}})
+                for (const ReduceOp op : sums_of(collective)) {
+                    const PlanChoice choice{.collective = collective, .op = op, .schedule = path + name};
+                    check_collective<float>(*comm, choice, {0, 1, 7, 1000, 70'001, 400'009});
+                    for (const Place place : {Place::window, Place::mixed})
+                        for (const bool in_place : {false, true})
+                            expect_result(*comm, choice, 70'001,
+                                          run<float>(*comm, choice, 70'001, in_place, place));
+                }
         });
         INFO(hosts);
         CHECK(test::problems(outcomes) == "");
@@ -405,14 +430,16 @@ TEST_CASE("memory inside hosts and messages between them, every collective, any 
                 setenv("HOCKET_HOST_ID", c.hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
                 const auto comm = join();
                 expect(comm->provider().find("tcp") != std::string::npos, "no messages: " + comm->provider());
-                for (const auto collective : dsl::all_collectives) {
-                    const PlanChoice choice{.collective = collective, .root = last_if_any(*comm, collective)};
-                    check_collective<float>(*comm, choice, {0, 1, 7, 1000, 70001});
-                    for (const Place place : {Place::window, Place::mixed})
-                        for (const bool in_place : {false, true})
-                            expect_result(*comm, choice, 70001,
-                                          run<float>(*comm, choice, 70001, in_place, place));
-                }
+                for (const auto collective : dsl::all_collectives)
+                    for (const ReduceOp op : sums_of(collective)) {
+                        const PlanChoice choice{
+                            .collective = collective, .op = op, .root = last_if_any(*comm, collective)};
+                        check_collective<float>(*comm, choice, {0, 1, 7, 1000, 70001});
+                        for (const Place place : {Place::window, Place::mixed})
+                            for (const bool in_place : {false, true})
+                                expect_result(*comm, choice, 70001,
+                                              run<float>(*comm, choice, 70001, in_place, place));
+                    }
             });
         INFO(c.hosts << " " << c.schedule);
         CHECK(test::problems(outcomes) == "");

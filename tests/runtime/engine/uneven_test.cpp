@@ -25,12 +25,17 @@ std::int64_t value(int rank, std::uint64_t i) {
     return static_cast<std::int64_t>(i * 2654435761u % 100'003) * (rank + 3);
 }
 
+std::int64_t factor_of(int rank) {
+    return 5 - 3 * rank;
+}
+
 // Element i of x, where it must be right on this rank.
 std::int64_t expected(const PlanChoice& choice, const Layout& layout, int ranks, std::uint64_t i) {
     const dsl::Contract contract = contract_of(choice.collective);
     if (contract.combines()) {
         std::int64_t sum = 0;
-        for (int rank = 0; rank < ranks; ++rank) sum += value(rank, i);
+        for (int rank = 0; rank < ranks; ++rank)
+            sum += value(rank, i) * (row_of(choice.op).multiplies ? factor_of(rank) : 1);
         return sum;
     }
     if (contract.spreads()) return value(choice.root, i);
@@ -74,7 +79,7 @@ void check(Communicator& comm, PlanChoice choice, const Counts& counts, bool in_
                  *recv = block + received.begin + (in_place ? 0 : layout.count() + 1);
     for (std::uint64_t i = 0; i < sent.count; ++i) send[i] = value(comm.rank(), sent.begin + i);
     const auto plan = comm.cached_plan(choice, layout);
-    comm.run(plan, send, recv, Extent(layout));
+    comm.run(plan, send, recv, Extent(layout), static_cast<double>(factor_of(comm.rank())));
     for (std::uint64_t i = 0; i < received.count; ++i)
         expect(recv[i] == expected(choice, layout, comm.size(), received.begin + i),
                fmt::format("{}: element {} is wrong", what, i));
@@ -109,12 +114,13 @@ void check_all(Communicator& comm) {
     for (const Counts& counts : counts_for(comm.size()))
         for (const auto& [collective, names] : schedules)
             for (const char* name : names)
-                for (unsigned manner = 0; manner < 8; ++manner) {
+                for (unsigned manner = 0; manner < (contract_of(collective).combines() ? 16 : 8); ++manner) {
                     const int root =
                         contract_of(collective).has_root() ? static_cast<int>(manner) % comm.size() : 0;
                     check(
                         comm,
                         {.collective = collective,
+                         .op = (manner & 8) != 0 ? ReduceOp::premul_sum : ReduceOp::sum,
                          .root = root,
                          .schedule = name,
                          .executor = (manner & 4) != 0 ? ExecutorKind::interpreter : ExecutorKind::automatic},

@@ -60,17 +60,38 @@ std::pair<DataType, ReduceOp> pair_of(std::size_t number) {
     return pairs[number % pairs.size()];
 }
 
+std::vector<std::pair<DataType, ReduceOp>> multiplying_pairs() {
+    std::vector<std::pair<DataType, ReduceOp>> pairs;
+    for (const ReduceOp op : all_ops)
+        for (const DataType type : all_types)
+            if (supports(op, type) && row_of(op).multiplies) pairs.emplace_back(type, op);
+    return pairs;
+}
+
+// Of what multiplies; whole numbers, which every type has.
+double factor_of(int rank) {
+    return 2 * rank + 3;
+}
+
 // Up to 192 bytes go with the signal, up to 16 KiB are copied, 64 KiB and more go in tiles. A tile is divided
 // among the ranks anew, so large counts are only of what combines in the same order whoever does it.
 std::vector<Work> all_work() {
     using enum Collective;
     std::vector<Work> work;
-    const auto add = [&](Collective collective, const char* schedule, std::uint64_t count) {
-        const auto [type, op] = pair_of(work.size());
+    const auto add_pair = [&](Collective collective, const char* schedule, std::uint64_t count,
+                              std::pair<DataType, ReduceOp> pair) {
         // Every rank is the root at times.
         const auto root =
             static_cast<dsl::Rank>(contract_of(collective).has_root() ? work.size() % ranks : 0);
-        work.push_back({collective, schedule, count, root, type, op});
+        work.push_back({collective, schedule, count, root, pair.first, pair.second});
+    };
+    const auto add = [&](Collective collective, const char* schedule, std::uint64_t count) {
+        add_pair(collective, schedule, count, pair_of(work.size()));
+    };
+    // An input that is multiplied takes a way of its own in all of them.
+    const auto add_multiplied = [&](Collective collective, const char* schedule, std::uint64_t count) {
+        static const auto pairs = multiplying_pairs();
+        add_pair(collective, schedule, count, pairs[work.size() % pairs.size()]);
     };
     for (const auto& [collective, schedules] :
          {std::pair<Collective, std::vector<const char*>>(
@@ -83,8 +104,11 @@ std::vector<Work> all_work() {
           {gather, {"", "binomial", "direct", "default"}},
           {scatter, {"", "binomial", "direct", "default"}},
           {all_to_all, {"", "direct", "pairwise", "bruck", "default"}}})
-        for (const char* schedule : schedules)
+        for (const char* schedule : schedules) {
             for (const std::uint64_t count : {0, 7, 48, 49, 3001}) add(collective, schedule, count);
+            if (contract_of(collective).combines())
+                for (const std::uint64_t count : {7, 3001}) add_multiplied(collective, schedule, count);
+        }
     for (const std::uint64_t count : {65'537, 300'007}) {
         add(all_reduce, "direct", count);
         add(broadcast, "chain(4)", count);
@@ -94,6 +118,9 @@ std::vector<Work> all_work() {
         add(gather, "binomial", count);
         add(scatter, "direct", count);
         add(all_to_all, "pairwise", count);
+        add_multiplied(all_reduce, "direct", count);
+        add_multiplied(reduce_scatter, "direct", count);
+        add_multiplied(reduce, "binomial", count);
     }
     return work;
 }
@@ -156,9 +183,9 @@ std::vector<std::byte> run(Communicator& comm, const Work& work, const Manner& m
     const std::vector<std::byte> sent = sent_by(work, comm.rank());
     std::copy(sent.begin(), sent.end(), send);
     if (manner.at_once)
-        comm.run(plan, send, recv, work.count);
+        comm.run(plan, send, recv, work.count, factor_of(comm.rank()));
     else
-        comm.wait(comm.start(plan, send, recv, work.count));
+        comm.wait(comm.start(plan, send, recv, work.count, factor_of(comm.rank())));
     std::vector<std::byte> result(recv, recv + received);
     expect(manner.in_place || std::all_of(recv + received, block + 2 * whole,
                                           [](std::byte other) { return other == unwritten; }),

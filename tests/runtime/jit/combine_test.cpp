@@ -43,8 +43,9 @@ std::uint32_t bits(float value) {
 // What each operator makes of a few small numbers that every type has, where it exists.
 TEST_CASE("combine: plain numbers", "[kernels]") {
     const std::map<ReduceOp, int> right = {
-        {ReduceOp::sum, 10}, {ReduceOp::max, 5}, {ReduceOp::min, 2},  {ReduceOp::product, 30},
-        {ReduceOp::band, 0}, {ReduceOp::bor, 7}, {ReduceOp::bxor, 4}, {ReduceOp::average, 10}};
+        {ReduceOp::sum, 10},     {ReduceOp::max, 5},      {ReduceOp::min, 2},
+        {ReduceOp::product, 30}, {ReduceOp::band, 0},     {ReduceOp::bor, 7},
+        {ReduceOp::bxor, 4},     {ReduceOp::average, 10}, {ReduceOp::premul_sum, 10}};
     for (const DataType type : all_types)
         for (const ReduceOp op : all_ops)
             if (supports(op, type))

@@ -1,0 +1,99 @@
+#include "capi/operators.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "capi/handles.hpp"
+#include "capi/vocabulary.hpp"
+#include "runtime/kernels/cpu/multiply.hpp"
+
+using namespace hocket;
+
+namespace hocket::capi {
+namespace {
+
+constexpr std::uint32_t serials = (HKT_OP_LAST - first_made) / first_made;  // that there are
+
+int draw_number(ReduceOp op) {
+    static std::atomic<std::uint32_t> next{0};
+    const auto serial = static_cast<int>(next.fetch_add(1, std::memory_order_relaxed) % serials);
+    return first_made * (serial + 1) + constant_of(op);
+}
+
+[[noreturn]] void refuse_unknown(int number) {
+    if (number < first_made)
+        refuse(
+            fmt::format("the operator is {}, a constant, and none that hkt_premul_sum_create made", number));
+    refuse(fmt::format(
+        "there is no operator {} of this communicator: it was made for another one, or destroyed; "
+        "make one with hkt_premul_sum_create, and pass it until hkt_op_destroy",
+        number));
+}
+
+}  // namespace
+
+hkt_op MadeOperators::make(ReduceOp op, double factor) {
+    const std::lock_guard lock(mutex_);
+    if (factors_.size() == serials)
+        throw Error(Status::out_of_memory,
+                    fmt::format("the communicator has {} operators, and no number for another: destroy those "
+                                "that are not needed (hkt_op_destroy)",
+                                serials));
+    // Numbers come round after 8 million: those that are in use are passed over.
+    for (;;) {
+        const int number = draw_number(op);
+        if (factors_.emplace(number, factor).second) return static_cast<hkt_op>(number);
+    }
+}
+
+double MadeOperators::factor_of(const hkt_op& made) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = factors_.find(number_of(made));
+    if (found == factors_.end()) refuse_unknown(number_of(made));
+    return found->second;
+}
+
+void MadeOperators::destroy(const hkt_op& made) {
+    const std::lock_guard lock(mutex_);
+    if (factors_.erase(number_of(made)) == 0) refuse_unknown(number_of(made));
+}
+
+Operator operator_of(const hkt_op& given, DataType type, const MadeOperators& made) {
+    const ReduceOp op = op_of(given, type);
+    if (!row_of(op).multiplies) return {op, 1};
+    if (number_of(given) < first_made)
+        refuse(
+            fmt::format("the operator {} needs this rank's factor: make it for the communicator with "
+                        "hkt_{}_create, and pass what that gives instead of the constant",
+                        name_of(op), name_of(op)));
+    const double factor = made.factor_of(given);
+    if (const auto why = kernels::why_no_factor(type, factor))
+        refuse(fmt::format("the factor {} {}", factor, *why));
+    return {op, factor};
+}
+
+}  // namespace hocket::capi
+
+extern "C" {
+
+hkt_status hkt_premul_sum_create(double factor, hkt_comm* comm, hkt_op* op) {
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse("hkt_premul_sum_create: comm is null");
+        if (op == nullptr)
+            capi::refuse("hkt_premul_sum_create: op is null; give it a place for the operator");
+        *op = comm->operators.make(ReduceOp::premul_sum, factor);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_op_destroy(hkt_op op, hkt_comm* comm) {
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse("hkt_op_destroy: comm is null");
+        comm->operators.destroy(op);
+        return HKT_SUCCESS;
+    });
+}
+
+}  // extern "C"
