@@ -225,8 +225,9 @@ Failure counts_differ(const Execution& execution, const Disagreement& disagreeme
                             this_rank, counts->sent ? "expects" : "expects only", counts->expected,
                             describe(execution), describe(execution, id)),
                 fmt::format("compare rank {}'s count for what it sends to rank {} with rank {}'s for what it "
-                            "receives from rank {}",
-                            peer, this_rank, this_rank, peer),
+                            "receives from rank {}{}",
+                            peer, this_rank, this_rank, peer,
+                            counts->sent ? "" : "; or see whether the one has started something else"),
                 &execution);
 }
 

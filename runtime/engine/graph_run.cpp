@@ -74,8 +74,8 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neig
     recv_ = address(start.recv, skipped);
     if (is_by_pair() && plan_->program().buffers == 1) {
         const std::uint64_t element = element_size(start.plan->type());
-        send_ += binding_->layout.place_sent_to(0) * element;
-        recv_ += binding_->layout.place_received_from(0) * element;
+        send_ = address(const_cast<std::byte*>(send_), binding_->layout.place_sent_to(0) * element);
+        recv_ = address(recv_, binding_->layout.place_received_from(0) * element);
     }
     waits_ = binding_->waits;
     remaining_ = binding_->remaining;

@@ -327,10 +327,13 @@ TEST_CASE("all_to_all_v is right in memory, by messages and by both") {
 
 TEST_CASE("a schedule may divide the pieces, as long as they go straight") {
     const ScheduleFile file(R"(
-        algorithm halves all_to_all(x, y) over g {
-            parallel t in 0 ..< 2
+        algorithm thirds all_to_all(x, y) over g {
+            for t in 0 ..< 3 {
+                let a = x.part(t of 3)
+                let b = y.part(t of 3)
                 each r in g, q in g
-                    x.part(t of 2)[q] : r -> y.part(t of 2)[r] : q
+                    a[q] : r -> b[r] : q
+            }
         }
         schedule parts all_to_all(x) {
             parallel t in 0 ..< 3 {
@@ -339,8 +342,9 @@ TEST_CASE("a schedule may divide the pieces, as long as they go straight") {
             }
         })");
     for (const Way& way : {Way{"aaa", ""}, {"abc", ""}, {"aabb", ""}}) {
-        const std::string problems =
-            on(way, [&](int, Communicator& comm) { check_all(comm, 77, {file.path + ":parts"}); });
+        const std::string problems = on(way, [&](int, Communicator& comm) {
+            check_all(comm, 77, {file.path + ":parts", file.path + ":thirds"});
+        });
         INFO(way.hosts);
         CHECK(problems == "");
     }
