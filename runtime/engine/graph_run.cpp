@@ -72,6 +72,7 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neig
     const std::uint64_t skipped = start.begin_of(tile) * element_size(start.plan->type());
     send_ = address(const_cast<std::byte*>(start.send), skipped);
     recv_ = address(start.recv, skipped);
+    // A rank alone exchanges nothing: it has one piece, and its buffers are taken to begin there.
     if (is_by_pair() && plan_->program().buffers == 1) {
         const std::uint64_t element = element_size(start.plan->type());
         send_ = address(const_cast<std::byte*>(send_), binding_->layout.place_sent_to(0) * element);
