@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -18,9 +19,75 @@ void check_comm(const hkt_comm* comm, const char* function) {
     if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
 }
 
+void check_buffer(const char* name, const void* buffer, DataType type) {
+    if (buffer == nullptr) capi::refuse(fmt::format("{} is null, but the count is not 0", name));
+    if ((reinterpret_cast<std::uintptr_t>(buffer) & (element_size(type) - 1)) != 0)
+        capi::refuse(capi::not_aligned(name, type));
+}
+
+// What a rank sends to another, or gets from it.
+struct PairPiece {
+    std::uintptr_t begin, end;
+    bool is_received;
+    int peer;
+};
+
+[[noreturn]] void refuse_overlap(const PairPiece& received, const PairPiece& other) {
+    if (other.is_received)
+        capi::refuse(fmt::format("what is received from rank {} overlaps what is received from rank {}",
+                                 received.peer, other.peer));
+    capi::refuse(fmt::format(
+        "what is received from rank {} overlaps what is sent to rank {}, but not as in place: that "
+        "is send == recv, with the same counts and displacements for both",
+        received.peer, other.peer));
+}
+
+// Where a piece is received, nothing else may lie.
+void check_apart(std::vector<PairPiece>& pieces) {
+    std::sort(pieces.begin(), pieces.end(),
+              [](const PairPiece& a, const PairPiece& b) { return a.begin < b.begin; });
+    const PairPiece *sent = nullptr, *received = nullptr;  // of those before, what reaches furthest
+    for (const PairPiece& piece : pieces) {
+        if (received && piece.begin < received->end) refuse_overlap(*received, piece);
+        if (piece.is_received && sent && piece.begin < sent->end) refuse_overlap(piece, *sent);
+        const PairPiece*& furthest = piece.is_received ? received : sent;
+        if (!furthest || furthest->end < piece.end) furthest = &piece;
+    }
+}
+
+// As check_buffers, where each pair of ranks has a count of its own.
+void check_pairs(const engine::Plan& plan, const void* send, const void* recv, const Layout& layout) {
+    const std::uint64_t element = element_size(plan.type());
+    plan.elements_of_x(layout.count());  // not too many
+    if (layout.received().count > 0) check_buffer("recv", recv, plan.type());
+    if (layout.sent().count > 0) check_buffer("send", send, plan.type());
+    const auto from = reinterpret_cast<std::uintptr_t>(send), to = reinterpret_cast<std::uintptr_t>(recv);
+    bool in_place = send == recv, is_packed = true;
+    for (int rank = 0; rank < plan.program().ranks; ++rank) {
+        in_place &= layout.sent_to(rank) == layout.received_from(rank) &&
+                    layout.place_sent_to(rank) == layout.place_received_from(rank);
+        is_packed &= layout.place_received_from(rank) == layout.begin_received_from(rank);
+    }
+    const bool is_apart =
+        from + layout.sent().span * element <= to || to + layout.received().span * element <= from;
+    if (is_packed && (in_place || is_apart)) return;
+    std::vector<PairPiece> pieces;
+    const auto add = [&](std::uintptr_t buffer, std::uint64_t place, std::uint64_t count, bool is_received,
+                         int peer) {
+        const std::uintptr_t begin = buffer + place * element;
+        if (count > 0) pieces.push_back({begin, begin + count * element, is_received, peer});
+    };
+    for (int rank = 0; rank < plan.program().ranks; ++rank) {
+        add(to, layout.place_received_from(rank), layout.received_from(rank), true, rank);
+        if (!in_place && !is_apart) add(from, layout.place_sent_to(rank), layout.sent_to(rank), false, rank);
+    }
+    check_apart(pieces);
+}
+
 // Null, or overlapping in a way that would give wrong results without a word.
 void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
                    const engine::Extent& extent) {
+    if (plan.is_by_pair()) return check_pairs(plan, send, recv, *extent.uneven);
     const dsl::RankProgram& program = plan.program();
     const std::uint64_t element = element_size(plan.type()), all = plan.elements_of_x(extent.count);
     const Layout layout = extent.uneven ? *extent.uneven : Layout(all);
@@ -28,14 +95,9 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
         if (share == dsl::Share::none) return std::uint64_t{0};
         return element * (share == dsl::Share::own ? layout.piece_count(program.rank, program.ranks) : all);
     };
-    const auto check = [&](const char* name, const void* buffer) {
-        if (buffer == nullptr) capi::refuse(fmt::format("{} is null, but the count is not 0", name));
-        if ((reinterpret_cast<std::uintptr_t>(buffer) & (element - 1)) != 0)
-            capi::refuse(capi::not_aligned(name, plan.type()));
-    };
     const std::uint64_t sent = bytes_of(program.input()), received = bytes_of(program.output());
-    if (received > 0) check("recv", recv);
-    if (sent > 0) check("send", send);
+    if (received > 0) check_buffer("recv", recv, plan.type());
+    if (sent > 0) check_buffer("send", send, plan.type());
     if (sent == 0 || received == 0) return;
 
     // In place is where each element of x has one address, in send and in recv.
@@ -74,13 +136,10 @@ hkt_status start(hkt_comm* comm, const Call& call, const void* send, void* recv,
                  request);
 }
 
-// Of pieces that are not alike; counts: of all ranks.
-hkt_status start_uneven(hkt_comm* comm, Call call, const void* send, void* recv, const std::size_t* counts,
+// Of pieces that are not alike.
+hkt_status start_uneven(hkt_comm* comm, Call call, const void* send, void* recv, const Layout& layout,
                         hkt_request** request) {
     if (request != nullptr) *request = nullptr;
-    if (counts == nullptr) capi::refuse("counts is null; it must point to one count for each rank");
-    const std::vector<std::uint64_t> pieces(counts, counts + comm->engine->size());
-    const Layout layout(pieces);
     call.choice.is_uneven = true;
     return start(comm, comm->engine->cached_plan(call.choice, layout), send, recv, call.factor,
                  engine::Extent(layout), request);
@@ -95,6 +154,24 @@ Call combining(const hkt_comm& comm, Collective collective, const hkt_type& type
     const DataType row = capi::type_of(type);
     const auto [reduction, factor] = capi::operator_of(op, row, comm.operators);
     return {{.collective = collective, .type = row, .op = reduction, .root = root}, factor};
+}
+
+// One number for each rank. Without them: null, where that may be.
+std::vector<std::uint64_t> numbers(const hkt_comm* comm, const std::size_t* given) {
+    if (given == nullptr) return {};
+    return {given, given + comm->engine->size()};
+}
+std::vector<std::uint64_t> counts_of(const hkt_comm* comm, const std::size_t* given, const char* name) {
+    if (given == nullptr)
+        capi::refuse(fmt::format("{} is null; it must point to one count for each rank", name));
+    return numbers(comm, given);
+}
+
+// counts: of all ranks.
+hkt_status start_uneven(hkt_comm* comm, const Call& call, const void* send, void* recv,
+                        const std::size_t* counts, hkt_request** request) {
+    if (request != nullptr) *request = nullptr;
+    return start_uneven(comm, call, send, recv, Layout(counts_of(comm, counts, "counts")), request);
 }
 
 }  // namespace
@@ -196,6 +273,21 @@ hkt_status hkt_scatter_v(const void* send, void* recv, const size_t* counts, hkt
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_scatter_v");
         return start_uneven(comm, moving(Collective::scatter, type, root), send, recv, counts, request);
+    });
+}
+
+hkt_status hkt_all_to_all_v(const void* send, const size_t* send_counts, const size_t* send_displs,
+                            void* recv, const size_t* recv_counts, const size_t* recv_displs, hkt_type type,
+                            hkt_comm* comm, hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_all_to_all_v");
+        if (request != nullptr) *request = nullptr;
+        const Call call = moving(Collective::all_to_all, type);
+        const auto sent = counts_of(comm, send_counts, "send_counts"),
+                   received = counts_of(comm, recv_counts, "recv_counts"),
+                   sent_at = numbers(comm, send_displs), received_at = numbers(comm, recv_displs);
+        return start_uneven(comm, call, send, recv, Layout({sent, sent_at}, {received, received_at}),
+                            request);
     });
 }
 

@@ -11,6 +11,7 @@
 
 #include "dsl/compile.hpp"
 #include "dsl/diagnostic.hpp"
+#include "dsl/direct.hpp"
 #include "dsl/estimate.hpp"
 #include "dsl/parse.hpp"
 
@@ -235,7 +236,7 @@ struct Choices::Field {
     };
     Rank root;
     std::vector<Entrant> entrants;
-    std::map<std::uint64_t, Chosen> chosen;  // by bytes
+    std::map<std::pair<std::uint64_t, bool>, Chosen> chosen;  // by bytes, and whether only direct ones count
 };
 
 struct Choices::Candidate {
@@ -325,10 +326,11 @@ std::optional<Proofs::Proof> Choices::proof_if_right(const Candidate& candidate,
 }
 
 const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t bytes,
-                                std::optional<Proofs::Proof>* proof) {
+                                std::optional<Proofs::Proof>* proof, bool only_direct) {
     if (bytes == 0) bytes = usual_bytes;
     Field& field = this->field(collective, root);
-    if (const auto known = field.chosen.find(bytes); known != field.chosen.end()) return known->second;
+    if (const auto known = field.chosen.find({bytes, only_direct}); known != field.chosen.end())
+        return known->second;
     Chosen chosen;
     chosen.why = fmt::format("{} of {} on {} ({} ranks):", name_of(collective), text_of_size(double(bytes)),
                              topology_.name, topology_.ranks());
@@ -338,9 +340,12 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
     });
     for (const Candidate& candidate : all) {
         auto proved = chosen.name.empty() ? proof_if_right(candidate, root) : std::nullopt;
-        const bool first = proved.has_value();
+        const bool passes_on = proved && only_direct && first_detour(*proved->graph);
+        const bool first = proved && !passes_on;
         chosen.why += fmt::format(" {} {}{},", candidate.runnable->name, text_of_time(candidate.seconds),
-                                  first || !chosen.name.empty() ? "" : " (wrong here)");
+                                  first || !chosen.name.empty() ? ""
+                                  : passes_on                   ? " (not direct)"
+                                                                : " (wrong here)");
         if (first) {
             chosen.name = candidate.runnable->name;
             chosen.seconds = candidate.seconds;
@@ -349,13 +354,13 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
     }
     if (chosen.name.empty())
         throw DiagnosticError(Span(),
-                              fmt::format("there is no schedule for {} that runs on topology {}",
-                                          name_of(collective), topology_.name),
+                              fmt::format("there is no {}schedule for {} that runs on topology {}",
+                                          only_direct ? "direct " : "", name_of(collective), topology_.name),
                               library_.where_looked());
     chosen.why.back() = ' ';
     chosen.why += by_link ? "(of those within 12 % the one with the least on its busiest link; estimates)"
                           : "(estimates)";
-    return field.chosen.emplace(bytes, std::move(chosen)).first->second;
+    return field.chosen.emplace(std::pair(bytes, only_direct), std::move(chosen)).first->second;
 }
 
 std::vector<std::string> Choices::names(Collective collective, Rank root, std::uint64_t bytes) {

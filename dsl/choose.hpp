@@ -32,8 +32,9 @@ class Choices {
     // defaults, and of all its algorithms over all ranks, the one with the lowest estimate for `bytes` of x
     // (0: 1 MiB) that is right. Throws DiagnosticError if there is none. Valid until it is asked about
     // another root. `proof`, if not null, gets its proof, unless the choice is known from before.
+    // only_direct: only of those that are direct (dsl/direct.hpp).
     const Chosen& schedule(Collective collective, Rank root, std::uint64_t bytes,
-                           std::optional<Proofs::Proof>* proof = nullptr);
+                           std::optional<Proofs::Proof>* proof = nullptr, bool only_direct = false);
 
     // The names of all that schedule() chooses among, its choice first, then by estimate. Right ones only,
     // and of those that come to the same steps one.

@@ -10,6 +10,7 @@
 #include "dsl/bind.hpp"
 #include "dsl/choose.hpp"
 #include "dsl/diagnostic.hpp"
+#include "dsl/direct.hpp"
 #include "dsl/project.hpp"
 
 namespace hocket::dsl {
@@ -169,6 +170,7 @@ class Checked : public CheckedSchedule {
           root_(request.root),
           hosts_(request.hosts),
           economy_(request.economy),
+          only_direct_(request.only_direct),
           deadline_(request.deadline) {
         site_->deadline = request.deadline;
         const Rank ranks = site_->topology.ranks();
@@ -181,7 +183,8 @@ class Checked : public CheckedSchedule {
         std::string schedule = request.schedule;
         std::optional<Proofs::Proof> proof;
         if (schedule.empty()) {
-            const Chosen chosen = site_->choices.schedule(request.collective, root_, request.bytes, &proof);
+            const Chosen chosen =
+                site_->choices.schedule(request.collective, root_, request.bytes, &proof, only_direct_);
             schedule = chosen.name;
             choices_.push_back(chosen.why);
         }
@@ -190,6 +193,7 @@ class Checked : public CheckedSchedule {
             proof = site_->proofs.prove(runnable_, root_,
                                         site_->choices.chooser(runnable_, root_, request.bytes));
         proof_ = std::move(*proof);
+        if (only_direct_) require_direct(graph(), runnable_.name);
         for (const Choice& choice : proof_.choices)
             choices_.push_back(location_of(choice.call) + ": " + choice.text);
     }
@@ -199,7 +203,8 @@ class Checked : public CheckedSchedule {
         std::vector<Rank> host;
         for (Rank other = 0; other < levels().ranks(); ++other)
             if (other == rank || (!hosts_.empty() && hosts_[other] == hosts_[rank])) host.push_back(other);
-        RankProgram program = dsl::project(graph(), rank, host, economy_, deadline_, *proof_.completion);
+        RankProgram program = dsl::project(graph(), rank, host, economy_, deadline_, *proof_.completion,
+                                           only_direct_ ? Copying::by_receivers : Copying::by_either);
         program.schedule = runnable_.name;
         program.topology = topology();
         program.fingerprint = fingerprint();
@@ -237,6 +242,7 @@ class Checked : public CheckedSchedule {
     Rank root_;
     std::vector<int> hosts_;
     Economy economy_;
+    bool only_direct_;
     Deadline deadline_;
     Runnable runnable_;
     Proofs::Proof proof_;

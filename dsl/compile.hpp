@@ -36,6 +36,9 @@ struct PlanRequest {
     Economy economy = Economy::bytes;  // where they do
     std::uint64_t bytes = 0;           // of x: the size that choices are made for. 0: 1 MiB
     Deadline deadline = {};            // of the check and of projections
+    // Every piece must go straight from its sender to its receiver (dsl/direct.hpp), and receivers copy out
+    // of neighbours' inputs. Only of all_to_all.
+    bool only_direct = false;
 };
 
 // A schedule that has passed verification on a topology. Immutable, thread-safe.

@@ -59,7 +59,7 @@ struct Side {
 class Projector {
   public:
     Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy, const Deadline& deadline,
-              const Completion& completion);
+              const Completion& completion, Copying copying);
     RankProgram run(Rank rank);
 
   private:
@@ -87,6 +87,7 @@ class Projector {
     std::vector<HostStep> steps_;  // the graph's that concern the host
     std::vector<Rank> host_;
     Economy economy_;
+    Copying copying_;
     OpBuilder builder_;
     Places places_;
     std::vector<Side> sides_;
@@ -124,13 +125,14 @@ Atoms atoms_of(const StepGraph& graph, const std::vector<HostStep>& steps, const
 }
 
 Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy,
-                     const Deadline& deadline, const Completion& completion)
+                     const Deadline& deadline, const Completion& completion, Copying copying)
     : graph_(graph),
       deadline_(deadline),
       completion_(completion),
       steps_(steps_of(graph, host, completion)),
       host_(std::move(host)),
       economy_(host_.size() == 1 ? Economy::bytes : economy),
+      copying_(copying),
       builder_(atoms_of(graph, steps_, host_, completion), host_, economy_ == Economy::waits),
       places_(graph, host_, economy_, builder_) {
     for (const Rank rank : host_) sides_.push_back({rank, {}, {}, {}});
@@ -406,7 +408,7 @@ void Projector::overwrite(std::vector<Overwrite> overwrites) {
 
 // The sender reads once for all its receivers; but if few send to many, the receivers are more hands.
 bool Projector::prefers_push(const std::vector<Overwrite>& overwrites) const {
-    if (economy_ == Economy::waits) return false;
+    if (economy_ == Economy::waits || copying_ == Copying::by_receivers) return false;
     std::vector<double> pushed(sides_.size(), 0), pulled(sides_.size(), 0);
     for (const Overwrite& overwrite : overwrites) {
         const auto& boundaries = builder_.boundaries();
@@ -472,8 +474,8 @@ void Projector::complete_output(Member member) {
 }  // namespace
 
 RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host, Economy economy,
-                    const Deadline& deadline, const Completion& completion) {
-    return Projector(graph, std::move(host), economy, deadline, completion).run(rank);
+                    const Deadline& deadline, const Completion& completion, Copying copying) {
+    return Projector(graph, std::move(host), economy, deadline, completion, copying).run(rank);
 }
 
 }  // namespace hocket::dsl

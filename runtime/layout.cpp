@@ -1,30 +1,69 @@
 #include "runtime/layout.hpp"
 
+#include <algorithm>
+
 #include "runtime/error.hpp"
 
 namespace hocket {
+namespace {
+
+std::uint64_t sum(std::uint64_t a, std::uint64_t b) {
+    if (std::uint64_t sum = 0; !__builtin_add_overflow(a, b, &sum)) return sum;
+    throw Error(Status::invalid_argument, "the counts of all ranks together are more than 2^64 - 1");
+}
+
+}  // namespace
 
 Layout::Layout(std::span<const std::uint64_t> pieces) : count_(0) {
     std::vector<std::uint64_t> begins;
     begins.reserve(pieces.size() + 1);
     for (const std::uint64_t piece : pieces) {
         begins.push_back(count_);
-        if (__builtin_add_overflow(count_, piece, &count_))
-            throw Error(Status::invalid_argument, "the counts of all ranks together are more than 2^64 - 1");
+        count_ = sum(count_, piece);
     }
     begins.push_back(count_);
     begins_ = std::make_shared<const std::vector<std::uint64_t>>(std::move(begins));
 }
 
+Layout::Layout(const PieceList& sent, const PieceList& received) : count_(0), buffers_(2) {
+    std::vector<std::uint64_t> begins;
+    Pairs pairs{};
+    std::uint64_t all = 0;
+    for (const bool is_received : {false, true}) {
+        const PieceList& list = is_received ? received : sent;
+        Buffer& buffer = pairs.buffers[is_received ? 1 : 0];
+        for (std::size_t i = 0; i < list.counts.size(); ++i) {
+            const std::uint64_t count = list.counts[i],
+                                place = list.begins.empty() ? buffer.count : list.begins[i];
+            begins.push_back(all);
+            pairs.places.push_back(place);
+            all = sum(all, count);
+            buffer.count += count;
+            if (count > 0) buffer.span = std::max(buffer.span, sum(place, count));
+        }
+        count_ = std::max(count_, buffer.span);
+    }
+    begins.push_back(all);
+    begins_ = std::make_shared<const std::vector<std::uint64_t>>(std::move(begins));
+    pairs_ = std::make_shared<const Pairs>(std::move(pairs));
+}
+
 std::uint64_t Layout::offset_in_pieces(const dsl::Rational& boundary) const {
     using Wide = unsigned __int128;
     const std::vector<std::uint64_t>& begins = *begins_;
-    const auto num = static_cast<Wide>(boundary.num()) * (begins.size() - 1),
-               den = static_cast<Wide>(boundary.den());
+    const auto num = static_cast<Wide>(boundary.num()) * pieces(), den = static_cast<Wide>(boundary.den());
     const auto piece = static_cast<std::size_t>(num / den);
-    if (piece + 1 >= begins.size()) return count_;
+    if (piece + 1 >= begins.size()) return begins.back();
     const std::uint64_t length = begins[piece + 1] - begins[piece];
     return begins[piece] + static_cast<std::uint64_t>(num % den * length / den);
+}
+
+std::uint64_t Layout::shift(const dsl::Rational& boundary) const {
+    using Wide = unsigned __int128;
+    const auto piece = static_cast<std::size_t>(static_cast<Wide>(boundary.num()) * pieces() /
+                                                static_cast<Wide>(boundary.den()));
+    const std::uint64_t of_buffer = piece < pieces() ? 0 : sent().count;
+    return pairs_->places[piece] - ((*begins_)[piece] - of_buffer);
 }
 
 }  // namespace hocket

@@ -10,7 +10,13 @@
 
 namespace hocket {
 
-// All ranks of a start have the same one.
+// One piece a rank, in a buffer.
+struct PieceList {
+    std::span<const std::uint64_t> counts;       // of elements
+    std::span<const std::uint64_t> begins = {};  // where they begin in the buffer; none: one behind the other
+};
+
+// All ranks of a start have the same one, unless each pair of ranks has a count of its own.
 class Layout {
   public:
     // x of so many elements. The ranks' pieces of it, if it is divided, are as alike as they can be: a
@@ -22,9 +28,18 @@ class Layout {
     // than 64 bits can count.
     explicit Layout(std::span<const std::uint64_t> pieces);
 
-    std::uint64_t count() const { return count_; }  // of x
+    // Of one rank, which sends these pieces, one to each rank, and gets those, one from each: all that it
+    // knows of what all exchange. x's positions up to 1 are in what is sent, those from there to 2 in what is
+    // received. Throws as above; nothing is said about pieces that overlap.
+    Layout(const PieceList& sent, const PieceList& received);
+
+    // Of x; by pair, what the larger of the two buffers spans, from where it begins to the end of its last
+    // piece.
+    std::uint64_t count() const { return count_; }
     bool is_even() const { return begins_ == nullptr; }
-    // The element at which a boundary lies: at most 1 where the pieces are given.
+    bool is_by_pair() const { return buffers_ == 2; }
+    // The element at which a boundary lies, all pieces one behind the other: at most 1 where the pieces are
+    // given, 2 by pair.
     std::uint64_t offset(const dsl::Rational& boundary) const {
         return is_even() ? boundary.offset(count_) : offset_in_pieces(boundary);
     }
@@ -38,21 +53,53 @@ class Layout {
         return piece_begin(rank + 1, ranks) - piece_begin(rank, ranks);
     }
 
-    // Where the ranks' pieces begin, and the last one ends; nothing where they are alike.
+    // By pair: what this rank sends and receives.
+    struct Buffer {
+        std::uint64_t count, span;  // of all pieces; from where the buffer begins to the end of the last one
+    };
+    const Buffer& sent() const { return pairs_->buffers[0]; }
+    const Buffer& received() const { return pairs_->buffers[1]; }
+    std::uint64_t sent_to(int rank) const { return length(index(rank)); }
+    std::uint64_t received_from(int rank) const { return length(pieces() + index(rank)); }
+    // Where the piece begins, all one behind the other in their buffer.
+    std::uint64_t begin_sent_to(int rank) const { return (*begins_)[index(rank)]; }
+    std::uint64_t begin_received_from(int rank) const {
+        return (*begins_)[pieces() + index(rank)] - pairs_->buffers[0].count;
+    }
+    // Where it begins in its buffer as it is.
+    std::uint64_t place_sent_to(int rank) const { return pairs_->places[index(rank)]; }
+    std::uint64_t place_received_from(int rank) const { return pairs_->places[pieces() + index(rank)]; }
+    // How much further on than offset() says, from where its buffer begins, the piece of a boundary below 2
+    // lies in the buffer; modulo 2^64.
+    std::uint64_t shift(const dsl::Rational& boundary) const;
+
+    // Where the ranks' pieces begin, one behind the other, and the last one ends; nothing where they are
+    // alike.
     std::span<const std::uint64_t> begins() const {
         return is_even() ? std::span<const std::uint64_t>() : std::span<const std::uint64_t>(*begins_);
     }
     friend bool operator==(const Layout& a, const Layout& b) {
-        if (a.count_ != b.count_ || a.is_even() != b.is_even()) return false;
-        return a.begins_ == b.begins_ || *a.begins_ == *b.begins_;
+        if (a.count_ != b.count_ || a.is_even() != b.is_even() || a.buffers_ != b.buffers_) return false;
+        return (a.begins_ == b.begins_ || *a.begins_ == *b.begins_) &&
+               (a.pairs_ == b.pairs_ || a.pairs_->places == b.pairs_->places);
     }
 
   private:
+    struct Pairs {
+        Buffer buffers[2];
+        std::vector<std::uint64_t> places;  // of all pieces, those that are sent first, in their buffer
+    };
+
     std::uint64_t offset_in_pieces(const dsl::Rational& boundary) const;
+    static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+    std::size_t pieces() const { return (begins_->size() - 1) / buffers_; }
+    std::uint64_t length(std::size_t piece) const { return (*begins_)[piece + 1] - (*begins_)[piece]; }
 
     std::uint64_t count_;
+    std::size_t buffers_ = 1;
     std::shared_ptr<const std::vector<std::uint64_t>>
-        begins_;  // of each rank's piece, and the end. Null: alike
+        begins_;                          // of each rank's piece, and the end. Null: alike
+    std::shared_ptr<const Pairs> pairs_;  // null: not by pair
 };
 
 }  // namespace hocket

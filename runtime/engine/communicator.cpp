@@ -25,7 +25,6 @@ constexpr auto verdict_within = 1s;  // rank 0's, on which failure was the first
 
 // Up to here a rank's part of the work costs less than one more wait for the others.
 constexpr std::uint64_t small_bytes = 16 * 1024;
-constexpr std::uint64_t usual_bytes = 1 << 20;
 
 // The language's errors in the runtime's terms.
 template <typename Call>
@@ -245,6 +244,8 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
         return checked;
     } catch (const Error& error) {
         if (error.status() != Status::schedule && error.status() != Status::not_found) throw;
+        // It was measured of all_to_all, and need not be direct.
+        if (request.only_direct) return nullptr;
         if (rank() == 0 && !warned_.exchange(true))
             log_line(
                 "hocket: warning: {} is not run by {} as the tuning table {} says: {}\n"
@@ -271,6 +272,7 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
     const bool counts_waits = neighbourhood_ && bytes <= small_bytes;
     request.economy = counts_waits ? dsl::Economy::waits : dsl::Economy::bytes;
     request.bytes = bytes;
+    request.only_direct = choice.is_uneven && contract_of(choice.collective).exchanges();
     std::vector<std::string> why;
     std::unique_ptr<dsl::CheckedSchedule> checked;
     if (request.schedule.empty()) checked = tuned_schedule(request, why);

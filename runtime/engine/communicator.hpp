@@ -58,11 +58,13 @@ class Communicator {
         return plan_for(cached_plans(choice), choice.collective, choice.type, count).plan;
     }
 
-    // Of an uneven choice.
+    // Of an uneven choice. By pair ranks have other counts, and must all take the same plan: that for the
+    // usual size.
     const std::shared_ptr<Plan>& cached_plan(const PlanChoice& choice, const Layout& pieces) {
         const std::uint64_t element = element_size(choice.type);
-        return made_for_all(cached_plans(choice), std::min(pieces.count(), UINT64_MAX / element) * element)
-            .plan;
+        const std::uint64_t bytes =
+            pieces.is_by_pair() ? usual_bytes : std::min(pieces.count(), UINT64_MAX / element) * element;
+        return made_for_all(cached_plans(choice), bytes).plan;
     }
 
     // The plan among them for `count` as the collective's function takes it, to be started: where it cannot
@@ -110,6 +112,8 @@ class Communicator {
     transport::Window& window() { return *window_; }
 
   private:
+    static constexpr std::uint64_t usual_bytes = 1 << 20;
+
     explicit Communicator(const Options& options);
     void meet();
     void open_window(transport::WindowInvitation invitation);

@@ -18,11 +18,14 @@ std::string elements(const Execution& execution, const dsl::MessagePart& part) {
     const std::uint64_t size = element_size(execution.plan().type());
     const dsl::Rational first = execution.plan().program().boundaries[part.begin];
     const auto buffer = static_cast<std::uint64_t>(first.num() / first.den());
+    const std::uint64_t of_buffer = binding.layout.offset(dsl::Rational(static_cast<std::int64_t>(buffer))),
+                        shift = binding.byte_shifts.empty() ? 0 : binding.byte_shifts[part.begin] / size;
     const auto element = [&](dsl::BoundaryId boundary) {
         return execution.start().begin_of(execution.tile()) + binding.byte_offsets[boundary] / size -
-               buffer * binding.count;
+               of_buffer + shift;
     };
     const std::uint64_t begin = element(part.begin), end = element(part.end);
+    if (end == begin) return "none";
     return end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1);
 }
 
@@ -131,6 +134,10 @@ std::string describe(const Execution& execution) {
     const dsl::Contract contract = contract_of(program.collective);
     if (contract.has_root())
         type += fmt::format(" {} rank {}", contract.spreads() ? "from" : "to", program.root);
+    // By pair each rank has other counts.
+    if (plan.is_by_pair())
+        return fmt::format("{}_v #{} ({} on {}, {})", dsl::name_of(program.collective), execution.number(),
+                           program.schedule, program.topology, type);
     return fmt::format("{} #{} ({} on {}, {}, {} element{})", dsl::name_of(program.collective),
                        execution.number(), program.schedule, program.topology, type, execution.start().count,
                        execution.start().count == 1 ? "" : "s");
@@ -180,9 +187,10 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
 
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight) {
     return make(status, fmt::format("rank {} cannot go on: {}", this_rank, reason),
-                status == Status::timeout ? ""  // the reason has one
-                                          : "see what that process may still use of memory and open files "
-                                            "(ulimit -a), and what it may read",
+                status == Status::timeout    ? ""  // the reason has one
+                : status == Status::mismatch ? "compare what is given to that call as counts"
+                                             : "see what that process may still use of memory and open files "
+                                               "(ulimit -a), and what it may read",
                 this_rank, in_flight);
 }
 
@@ -238,7 +246,7 @@ Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in
 
 Failure ranks_disagree(const Execution& execution, Disagreement disagreement, std::int64_t agreed,
                        int this_rank, const std::optional<Notice>& theirs) {
-    const auto [id, peer] = disagreement;
+    const auto [id, peer, counts] = disagreement;
     const auto number = static_cast<std::int64_t>(execution.number());
     std::string difference = fmt::format("rank {} started ", peer);
     // Where both call it the same, they differed in an earlier one, or in what the words don't tell.
@@ -259,6 +267,22 @@ Failure ranks_disagree(const Execution& execution, Disagreement disagreement, st
         "all ranks must start the same collectives in the same order, with the same count, type, operator, "
         "root and schedule text; compare those calls on both ranks",
         &execution);
+}
+
+Failure counts_differ(const Execution& execution, const Disagreement& disagreement, int this_rank) {
+    const auto& [id, peer, counts] = disagreement;
+    const std::string sent = counts->sent
+                                 ? fmt::format("{} element{}", *counts->sent, *counts->sent == 1 ? "" : "s")
+                                 : std::string("more elements");
+    return make(Status::mismatch,
+                fmt::format("rank {} sends {} to rank {}, which {} {}, in {}\n  noticed in {}", peer, sent,
+                            this_rank, counts->sent ? "expects" : "expects only", counts->expected,
+                            describe(execution), describe(execution, id)),
+                fmt::format("compare rank {}'s count for what it sends to rank {} with rank {}'s for what it "
+                            "receives from rank {}{}",
+                            peer, this_rank, this_rank, peer,
+                            counts->sent ? "" : "; or see whether the one has started something else"),
+                &execution);
 }
 
 }  // namespace hocket::engine

@@ -55,4 +55,7 @@ Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in
 Failure ranks_disagree(const Execution& execution, Disagreement disagreement, std::int64_t agreed,
                        int this_rank, const std::optional<Notice>& theirs = std::nullopt);
 
+// By pair: a peer has more or fewer elements for this rank than it expects.
+Failure counts_differ(const Execution& execution, const Disagreement& disagreement, int this_rank);
+
 }  // namespace hocket::engine

@@ -74,6 +74,12 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neig
     send_ = address(const_cast<std::byte*>(start.send), skipped);
     recv_ = address(start.recv, skipped);
     factor_ = start.factor;
+    // A rank alone exchanges nothing: it has one piece, and its buffers are taken to begin there.
+    if (is_by_pair() && plan_->program().buffers == 1) {
+        const std::uint64_t element = element_size(start.plan->type());
+        send_ = address(const_cast<std::byte*>(send_), binding_->layout.place_sent_to(0) * element);
+        recv_ = address(recv_, binding_->layout.place_received_from(0) * element);
+    }
     waits_ = binding_->waits;
     remaining_ = binding_->remaining;
     entered_ = neighbourhood == nullptr;
@@ -102,16 +108,16 @@ void GraphRun::place_areas() {
     for (std::size_t i = 0; i < program.scratch.size(); ++i)
         areas_[program.first_scratch() + i] =
             virtual_base(address(memory_, binding_->slot_offsets[i]), offsets[program.scratch[i].begin]);
-    place_shifted(program, offsets.data(), areas_.data());
+    if (is_by_pair())
+        place_piece(program.rank, dsl::input_area, piece_for(program.rank));
+    else
+        place_shifted(program, offsets.data(), areas_.data());
 }
 
 void GraphRun::enqueue(dsl::OpId id) {
     const dsl::Op& op = plan_->program().ops[id];
     if (op.kind == Kind::await) return awaits_.push_back(id);
-    Queue& queue = binding_->bytes_of(op) == 0 ? local_
-                   : op.kind == Kind::receive  ? receives_
-                   : op.kind == Kind::send     ? sends_
-                                               : local_;
+    Queue& queue = !binding_->travels(op) ? local_ : op.kind == Kind::receive ? receives_ : sends_;
     queue.ops.push_back(id);
 }
 
@@ -141,12 +147,19 @@ bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
         if (op.kind == Kind::signal)
             neighbourhood_->signal(turn_, 0, op.message);
         else if (bytes > 0)
-            plan_->executor().run(id, areas_.data(), binding_->byte_offsets.data());
+            run_local(op, id);
         complete(id);
         did_something = true;
         budget -= std::min(budget, bytes);
     } while (budget > 0);
     return did_something;
+}
+
+void GraphRun::run_local(const dsl::Op& op, dsl::OpId id) {
+    std::byte* const output = areas_[dsl::output_area];
+    areas_[dsl::output_area] = address(output, shift_of(dsl::output_area, op.begin));
+    plan_->executor().run(id, areas_.data(), binding_->byte_offsets.data());
+    areas_[dsl::output_area] = output;
 }
 
 bool GraphRun::post(Queue& queue, transport::Fabric* fabric) {
@@ -160,9 +173,16 @@ bool GraphRun::post(Queue& queue, transport::Fabric* fabric) {
 
 bool GraphRun::post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric) {
     Transfer& transfer = transfers_[transfer_of_[id]];
-    const std::span<const transport::Segment> segments = segments_of(op, transfer);
+    std::span<const transport::Segment> segments = segments_of(op, transfer);
     const std::uint64_t tag = tag_of(turn_, op.message);
-    if (op.kind == Kind::send) return fabric.send(op.peer, tag, checksum_, segments, transfer.message);
+    const bool has_none = segments.empty();
+    if (has_none) {
+        segments_[transfer.first_segment] = {&nothing_, 1};
+        segments = {&segments_[transfer.first_segment], 1};
+    }
+    if (op.kind == Kind::send)
+        return fabric.send(op.peer, tag, has_none ? checksum_of_none(checksum_) : checksum_, segments,
+                           transfer.message);
     return fabric.receive(op.peer, tag, segments, transfer.message);
 }
 
@@ -174,7 +194,8 @@ std::span<const transport::Segment> GraphRun::segments_of(const dsl::Op& op, con
         const dsl::MessagePart part = op.part(i);
         const std::uint64_t begin = binding_->byte_offsets[part.begin],
                             end = binding_->byte_offsets[part.end];
-        if (begin < end) *next++ = {address(areas_[part.area], begin), end - begin};
+        const std::uint64_t shift = shift_of(part.area, part.begin);
+        if (begin < end) *next++ = {address(areas_[part.area], begin + shift), end - begin};
     }
     return {first, next};
 }
@@ -183,16 +204,27 @@ std::span<const transport::Segment> GraphRun::segments_of(const dsl::Op& op, con
 
 std::uint64_t GraphRun::bytes_of_buffer(dsl::AreaId area) const {
     const dsl::RankProgram& program = plan_->program();
+    const Layout& layout = binding_->layout;
+    if (is_by_pair())
+        return (area == dsl::input_area ? layout.sent() : layout.received()).count *
+               element_size(plan_->type());
     const std::uint64_t whole = binding_->count * element_size(plan_->type());
     switch (area == dsl::input_area ? program.input() : program.output()) {
         case dsl::Share::none:
             return 0;
         case dsl::Share::own:
-            return binding_->layout.piece_count(program.rank, program.ranks) * element_size(plan_->type());
+            return layout.piece_count(program.rank, program.ranks) * element_size(plan_->type());
         case dsl::Share::whole:
             break;
     }
     return whole;
+}
+
+// From where it begins to the end of what lies in it.
+std::uint64_t GraphRun::bytes_spanned(dsl::AreaId area) const {
+    if (!is_by_pair()) return bytes_of_buffer(area);
+    const Layout& layout = binding_->layout;
+    return (area == dsl::input_area ? layout.sent() : layout.received()).span * element_size(plan_->type());
 }
 
 // Buffers that neighbours use and cannot reach are copied to where they can; so is an input that must not be
@@ -200,6 +232,10 @@ std::uint64_t GraphRun::bytes_of_buffer(dsl::AreaId area) const {
 void GraphRun::make_copies() {
     const dsl::RankProgram& program = plan_->program();
     const std::uint64_t input = bytes_of_buffer(dsl::input_area), output = bytes_of_buffer(dsl::output_area);
+    const std::uint64_t shown =
+        neighbourhood_ && is_by_pair()
+            ? static_cast<std::uint64_t>(neighbourhood_->members()) * sizeof(ShownPiece)
+            : 0;
     bool copies_input = plan_->multiplies() || plan_->must_copy_in_place(send_, recv_, binding_->layout);
     bool copies_output = false;
     if (neighbourhood_) {
@@ -207,11 +243,12 @@ void GraphRun::make_copies() {
         transport::Window& window = neighbourhood_->window();
         const bool reads_send = program.input() != dsl::Share::none;
         const bool shows_copies = program.economy == dsl::Economy::waits;
-        copies_input |=
-            reads_send && (shows_copies || (program.shares_input && !window.offset_of(send_, input)));
+        copies_input |= reads_send &&
+                        (shows_copies ||
+                         (program.shares_input && !window.offset_of(send_, bytes_spanned(dsl::input_area))));
         copies_output = program.shares_output && !window.offset_of(recv_, output);
     }
-    const std::uint64_t begin = (binding_->memory_bytes + 63) / 64 * 64,
+    const std::uint64_t begin = (binding_->memory_bytes + shown + 63) / 64 * 64,
                         middle = begin + (input + 63) / 64 * 64;
     const std::uint64_t bytes = copies_output ? middle + output : copies_input ? middle : begin;
     need_memory(neighbourhood_ ? std::max<std::uint64_t>(64, bytes) : bytes);
@@ -232,6 +269,7 @@ bool GraphRun::works_beside_copy(dsl::AreaId area) const {
 std::uint64_t GraphRun::move_copies(dsl::AreaId area) {
     const bool is_input = area == dsl::input_area;
     if (bytes_of_buffer(area) == 0) return 0;
+    if (is_by_pair()) return pack_input();
     std::uint64_t bytes = 0;
     const auto move = [&](std::uint64_t begin, std::uint64_t end) {
         if (is_input && plan_->multiplies())
@@ -266,6 +304,7 @@ std::uint64_t GraphRun::enter() {
                 .value_or(0) -
             binding_->byte_offsets[origins[area]];
     line.bases[dsl::work_area] = window.offset_of(memory_, memory_bytes_).value();
+    if (is_by_pair()) show_pieces();
     line.completed = neighbourhood_->completed();
     line.checksum = checksum_;
     line.in_windows = 1;
@@ -303,9 +342,78 @@ bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
         areas_[dsl::RankProgram::neighbour_area(index, area)] =
             address(neighbourhood_->window().slice(member), line.bases[area]);
-    place_shifted(plan_->program(), binding_->byte_offsets.data(), areas_.data());
+    if (!is_by_pair()) {
+        place_shifted(plan_->program(), binding_->byte_offsets.data(), areas_.data());
+    } else if (const auto difference = find_piece(member)) {
+        disagreement_ = {id, op.peer, *difference};
+        return false;
+    }
     contacts_[static_cast<std::size_t>(member)] = true;
     return true;
+}
+
+// ---- By pair ------------------------------------------------------------------------------------
+//
+// Positions are of the pieces one behind the other. In the caller's buffers they lie where the caller says,
+// in a copy of the input one behind the other. The work area, which no direct program uses, shows the
+// neighbours where this rank's pieces for them are: their own layout does not tell.
+
+std::uint64_t GraphRun::shift_of(dsl::AreaId area, dsl::BoundaryId boundary) const {
+    const bool is_packed = area == dsl::input_area && copies_[dsl::input_area];
+    return !is_by_pair() || is_packed ? 0 : binding_->byte_shifts[boundary];
+}
+
+std::byte* GraphRun::piece_for(dsl::Rank rank) const {
+    const Layout& layout = binding_->layout;
+    const std::uint64_t element = element_size(plan_->type());
+    if (copies_[dsl::input_area])
+        return address(copies_[dsl::input_area], layout.begin_sent_to(rank) * element);
+    return address(const_cast<std::byte*>(send_), layout.place_sent_to(rank) * element);
+}
+
+std::uint64_t GraphRun::pack_input() const {
+    const Layout& layout = binding_->layout;
+    const std::uint64_t element = element_size(plan_->type());
+    for (dsl::Rank rank = 0; rank < plan_->program().ranks; ++rank)
+        if (const std::uint64_t bytes = layout.sent_to(rank) * element; bytes > 0)
+            std::memcpy(piece_for(rank), send_ + layout.place_sent_to(rank) * element, bytes);
+    return layout.sent().count * element;
+}
+
+void GraphRun::show_pieces() const {
+    const Layout& layout = binding_->layout;
+    auto* const shown = reinterpret_cast<ShownPiece*>(memory_);
+    for (Member member = 0; member < neighbourhood_->members(); ++member) {
+        const dsl::Rank rank = neighbourhood_->ranks()[static_cast<std::size_t>(member)];
+        const std::uint64_t count = layout.sent_to(rank);
+        const auto offset =
+            neighbourhood_->window().offset_of(piece_for(rank), count * element_size(plan_->type()));
+        shown[member] = {offset.value_or(0), count};  // without elements it may be anywhere
+    }
+}
+
+// What a neighbour has for this rank; if that is as much as this one expects, it is placed.
+std::optional<PairCounts> GraphRun::find_piece(Member member) {
+    const Member self = neighbourhood_->self();
+    const dsl::Rank source = neighbourhood_->ranks()[static_cast<std::size_t>(member)];
+    const dsl::AreaId input = dsl::RankProgram::neighbour_area(
+                          static_cast<std::size_t>(member < self ? member : member - 1), dsl::input_area),
+                      work = input + dsl::work_area;
+    const ShownPiece& shown = reinterpret_cast<const ShownPiece*>(areas_[work])[self];
+    const std::uint64_t expected = binding_->layout.received_from(source);
+    if (shown.count != expected) return PairCounts{shown.count, expected};
+    place_piece(source, input, address(neighbourhood_->window().slice(member), shown.offset));
+    return std::nullopt;
+}
+
+// So that it is read where it belongs in this rank's output, one behind the other.
+void GraphRun::place_piece(dsl::Rank source, dsl::AreaId input, std::byte* piece) {
+    const dsl::RankProgram& program = plan_->program();
+    const Layout& layout = binding_->layout;
+    const std::uint64_t begin =
+        (layout.sent().count + layout.begin_received_from(source)) * element_size(plan_->type());
+    for (std::size_t i = 0; i < program.shifted.size(); ++i)
+        if (program.shifted[i].of == input) areas_[program.first_shifted() + i] = virtual_base(piece, begin);
 }
 
 std::optional<dsl::OpId> GraphRun::first_incomplete() const {

@@ -13,6 +13,12 @@
 
 namespace hocket::engine {
 
+// By pair also a rank that has no elements for another sends it a message: a byte that means nothing, with
+// this in place of the start's checksum. (Not all providers match messages without bytes.)
+constexpr std::uint32_t checksum_of_none(std::uint32_t checksum) {
+    return ~checksum;
+}
+
 // A message of an execution; its address is in transport::Message::user.
 struct Transfer {
     transport::Message message;
@@ -61,9 +67,23 @@ class GraphRun final : public Run {
     bool look_for_neighbours();
     bool contact(const dsl::Op& op, dsl::OpId id);
     std::uint64_t bytes_of_buffer(dsl::AreaId area) const;
+    std::uint64_t bytes_spanned(dsl::AreaId area) const;
     bool post(Queue& queue, transport::Fabric* fabric);
     bool post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric);
+    void run_local(const dsl::Op& op, dsl::OpId id);
     std::span<const transport::Segment> segments_of(const dsl::Op& op, const Transfer& transfer);
+
+    // By pair.
+    struct ShownPiece {               // to a neighbour
+        std::uint64_t offset, count;  // where it is in the slice, and its elements
+    };
+    bool is_by_pair() const { return binding_->layout.is_by_pair(); }
+    std::uint64_t shift_of(dsl::AreaId area, dsl::BoundaryId boundary) const;
+    std::byte* piece_for(dsl::Rank rank) const;
+    std::uint64_t pack_input() const;
+    void show_pieces() const;
+    std::optional<PairCounts> find_piece(Member member);
+    void place_piece(dsl::Rank source, dsl::AreaId input, std::byte* piece);
 
     const Plan* plan_;
     std::uint64_t turn_ = 0;
@@ -76,6 +96,7 @@ class GraphRun final : public Run {
     std::vector<std::uint32_t> transfer_of_;  // operation -> index into transfers_
     std::vector<Transfer> transfers_;
     std::vector<transport::Segment> segments_;  // of all messages, in their order
+    std::byte nothing_{};                       // what messages without elements are made of
     std::vector<std::byte*> areas_;
     std::byte* memory_ = nullptr;  // work and scratch, and copies of buffers that neighbours cannot reach
     std::uint64_t memory_bytes_ = 0;

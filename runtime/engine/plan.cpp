@@ -26,6 +26,7 @@ constexpr std::uint64_t round_up(std::uint64_t bytes) {
 std::shared_ptr<Plan> Plan::make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind,
                                  PlanUse use) {
     check_rules(program, type, op);
+    if (use.is_uneven && contract_of(program.collective).exchanges()) check_is_direct(program);
     return std::shared_ptr<Plan>(new Plan(std::move(program), type, op, kind, std::move(use)));
 }
 
@@ -79,6 +80,7 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout) {
     binding->count = count;
     binding->byte_offsets.resize(program_.boundaries.size());
     executor_->bind(layout, binding->byte_offsets.data());
+    if (layout.is_by_pair()) bind_pairs(*binding);
     binding->memory_bytes =
         program_.uses_work
             ? round_up(count * static_cast<std::uint64_t>(program_.buffers) * element_size(type_))
@@ -96,7 +98,8 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout) {
         if (binding->waits[id] != 0) continue;
         const dsl::Op& op = program_.ops[id];
         const bool orders = op.kind == Kind::signal || op.kind == Kind::await;
-        if (binding->bytes_of(op) != 0 || (orders && count > 0)) {
+        const bool is_waited_for = orders && (count > 0 || layout.is_by_pair());
+        if (binding->bytes_of(op) != 0 || is_waited_for || binding->travels(op)) {
             binding->ready.push_back(id);
             continue;
         }
@@ -110,13 +113,30 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout) {
     return bindings_.front();
 }
 
+void Plan::bind_pairs(Binding& binding) const {
+    const Layout& layout = binding.layout;
+    const std::uint64_t sent = layout.sent_to(program_.rank), wanted = layout.received_from(program_.rank);
+    if (sent != wanted)
+        throw Error(Status::mismatch,
+                    fmt::format("rank {} sends {} elements to itself, and expects {} from itself in {}_v",
+                                program_.rank, sent, wanted, dsl::name_of(program_.collective)));
+    for (const dsl::Rational& boundary : program_.boundaries) {
+        // At the end no piece begins. A rank alone has one piece and no exchange (GraphRun::begin).
+        const bool has_none = boundary == dsl::Rational(program_.buffers) || program_.buffers == 1;
+        binding.byte_shifts.push_back(has_none ? 0 : layout.shift(boundary) * element_size(type_));
+    }
+}
+
 std::uint64_t Plan::identity(const Extent& extent) {
-    const std::uint64_t count = extent.count;
+    // By pair each rank has its own counts.
+    const std::uint64_t count = is_by_pair() ? 0 : extent.count;
     if (last_identity_.count == count && !extent.uneven) return last_identity_.hash;
     std::uint64_t hash = mix(program_.fingerprint, static_cast<std::uint64_t>(type_));
     hash = mix(hash, reduces() ? static_cast<std::uint64_t>(op_) : 0);
     hash = mix(mix(hash, use_.purpose.empty() ? 0 : 1), count);
     if (extent.uneven) {
+        hash = mix(hash, is_by_pair() ? 1 : 0);
+        if (is_by_pair()) return hash;
         for (const std::uint64_t begin : extent.uneven->begins()) hash = mix(hash, begin);
         return hash;
     }

@@ -27,7 +27,7 @@ struct Extent {
     explicit Extent(Layout pieces) : count(pieces.count()), uneven(std::move(pieces)) {}
 
     std::uint64_t count;           // as given; where pieces are uneven, of x
-    std::optional<Layout> uneven;  // none: alike
+    std::optional<Layout> uneven;  // none: alike. By pair, count is its count()
 };
 
 // What a plan works out for one layout, so that a start with the same works out nothing.
@@ -35,6 +35,7 @@ struct Binding {
     Layout layout{0};
     std::uint64_t count = 0;                  // elements of x
     std::vector<std::uint64_t> byte_offsets;  // of each boundary in x
+    std::vector<std::uint64_t> byte_shifts;   // by pair, of each boundary: Layout::shift; else nothing
     std::vector<std::uint64_t> slot_offsets;  // where each scratch slot lies in an execution's memory
     std::uint64_t memory_bytes = 0;           // work area (at 0) and scratch slots, 64-byte aligned each
     std::vector<std::uint32_t> waits;         // for each operation: how many operations it has to wait for
@@ -51,6 +52,12 @@ struct Binding {
         std::uint64_t bytes = bytes_between(op.begin, op.end);
         for (const dsl::MessagePart& part : op.further) bytes += bytes_between(part.begin, part.end);
         return bytes;
+    }
+    // Whether it goes to another rank, or comes from there. By pair a message without elements does, too:
+    // only so does the receiver learn that there are none.
+    bool travels(const dsl::Op& op) const {
+        const bool is_message = op.kind == dsl::Op::Kind::send || op.kind == dsl::Op::Kind::receive;
+        return is_message && (layout.is_by_pair() || bytes_of(op) > 0);
     }
 };
 
@@ -75,6 +82,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
     ReduceOp op() const { return op_; }
     const std::string& purpose() const { return use_.purpose; }
     bool is_uneven() const { return use_.is_uneven; }
+    // Each pair of ranks has a count of its own, and each rank knows only its own pairs'.
+    bool is_by_pair() const { return is_uneven() && contract_of(program_.collective).exchanges(); }
     bool reduces() const;
     // Whether each rank's input is multiplied by the rank's factor before it is combined. It is then copied
     // for it: the program reads the product where it would have read the input.
@@ -108,6 +117,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
     Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, PlanUse use);
 
     [[noreturn]] void refuse_count(std::uint64_t count) const;
+    void bind_pairs(Binding& binding) const;
 
     dsl::RankProgram program_;
     DataType type_;

@@ -49,6 +49,26 @@ bool is_same_on_all(Status status) {
     return status == Status::invalid_argument || status == Status::schedule || status == Status::not_found;
 }
 
+// Whether what has come is what the operation receives.
+std::optional<Disagreement> disagreement_of(const Execution& execution, dsl::OpId id,
+                                            const transport::Completion& completion) {
+    if (!completion.ok && !completion.truncated) return std::nullopt;
+    const dsl::Op& op = execution.plan().program().ops[id];
+    const bool is_by_pair = execution.plan().is_by_pair();
+    const bool has_none = is_by_pair && completion.checksum == checksum_of_none(execution.checksum());
+    const bool is_same = has_none || completion.checksum == execution.checksum();
+    const std::uint64_t sent = has_none ? 0 : completion.bytes, expected = execution.bytes_of(op);
+    if (!completion.truncated && is_same && sent == expected) return std::nullopt;
+    Disagreement disagreement{id, op.peer};
+    // Some providers tell nothing of a message that did not fit.
+    const bool is_unknown = completion.truncated && completion.bytes <= expected;
+    if (is_by_pair && (is_same || is_unknown)) {
+        const std::uint64_t element = element_size(execution.plan().type());
+        disagreement.counts = {is_unknown ? std::nullopt : std::optional(sent / element), expected / element};
+    }
+    return disagreement;
+}
+
 }  // namespace
 
 Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood, transport::Fabric* fabric,
@@ -355,10 +375,8 @@ void Progress::arrived(const transport::Completion& completion) {
     const dsl::Op& op = execution.plan().program().ops[transfer.op];
     if (op.kind == dsl::Op::Kind::receive) {
         std::int64_t& agreed = agreed_[static_cast<std::size_t>(op.peer)];
-        const bool foreign =
-            completion.checksum != execution.checksum() || completion.bytes != execution.bytes_of(op);
-        if (completion.truncated || (completion.ok && foreign))
-            return fail_mismatch(execution, {transfer.op, op.peer});
+        if (const auto disagreement = disagreement_of(execution, transfer.op, completion))
+            return fail_mismatch(execution, *disagreement);
         if (completion.ok) agreed = std::max(agreed, static_cast<std::int64_t>(execution.number()));
     }
     if (!completion.ok) return fail_fabric(completion.error, op.peer);
@@ -486,7 +504,8 @@ std::optional<int> Progress::departed_peer() const {
         if (awaited && bootstrap_.has_left(*awaited)) return *awaited;
         const auto& ops = execution->plan().program().ops;
         for (dsl::OpId id = 0; id < ops.size(); ++id) {
-            const bool waits = ops[id].kind == dsl::Op::Kind::await || execution->bytes_of(ops[id]) > 0;
+            const bool waits =
+                ops[id].kind == dsl::Op::Kind::await || execution->run().binding().travels(ops[id]);
             if (ops[id].peer >= 0 && !execution->run().is_complete(id) && waits &&
                 bootstrap_.has_left(ops[id].peer))
                 return ops[id].peer;
@@ -548,7 +567,8 @@ std::int64_t Progress::start_of(std::int64_t turn) const {
 // The other side is told at once, and given a moment to say what *it* started. Meanwhile this rank moves the
 // messages that are already on their way, so that the other side can notice by itself.
 void Progress::fail_mismatch(const Execution& execution, Disagreement disagreement) {
-    const auto [op, peer] = disagreement;
+    if (disagreement.counts) return fail(counts_differ(execution, disagreement, bootstrap_.rank()));
+    const dsl::Rank peer = disagreement.peer;
     std::int64_t agreed = agreed_[static_cast<std::size_t>(peer)];
     if (neighbourhood_) agreed = std::max(agreed, start_of(neighbourhood_->agreed_until(peer)));
     tell_others(ranks_disagree(execution, disagreement, agreed, bootstrap_.rank()));

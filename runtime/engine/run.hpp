@@ -14,10 +14,18 @@
 
 namespace hocket::engine {
 
-// A neighbour has started something else, as was seen at this operation.
+// Elements of a piece, as its two ranks count them.
+struct PairCounts {
+    std::optional<std::uint64_t> sent;  // none: not known, but more than is expected
+    std::uint64_t expected;
+};
+
+// A neighbour has started something else, as was seen at this operation; or the same, but has more or fewer
+// elements for this rank than it expects.
 struct Disagreement {
     dsl::OpId op;
     dsl::Rank peer;
+    std::optional<PairCounts> counts = std::nullopt;
 };
 
 class Run {

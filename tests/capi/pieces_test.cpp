@@ -135,6 +135,157 @@ TEST_CASE("counts by rank: the pieces lie one behind the other where they are to
     });
 }
 
+TEST_CASE("counts by pair: every rank gives its own, with displacements or without") {
+    on_four_ranks([](hkt_comm* comm) {
+        const int rank = hkt_comm_rank(comm);
+        const auto count = [](int from, int to) {
+            return static_cast<std::size_t>(from == to ? 2 : from == 1 ? 0 : to == 3 ? 1000 : 10 * from + to);
+        };
+        std::size_t sends[4], receives[4], send_at[4], receive_at[4], sent = 0, received = 0;
+        for (int other = 0; other < 4; ++other) {
+            sends[other] = count(rank, other), receives[other] = count(other, rank);
+            sent += sends[other], received += receives[other];
+        }
+        Values packed, wanted;
+        for (int other = 0; other < 4; ++other) {
+            for (std::size_t i = 0; i < sends[other]; ++i) packed.push_back(message(rank, other, i));
+            for (std::size_t i = 0; i < receives[other]; ++i) wanted.push_back(message(other, rank, i));
+        }
+        Values result(received, -1);
+        must(comm, hkt_all_to_all_v(packed.data(), sends, nullptr, result.data(), receives, nullptr,
+                                    HKT_INT32, comm, nullptr));
+        expect(result == wanted, "packed");
+
+        // The last rank's piece first, with one element before each.
+        Values from(sent + 4, -2), to(received + 4, -2), placed = to;
+        for (std::size_t other = 4, next_from = 0, next_to = 0; other-- > 0;) {
+            send_at[other] = next_from + 1, receive_at[other] = next_to + 1;
+            next_from += 1 + sends[other], next_to += 1 + receives[other];
+            for (std::size_t i = 0; i < sends[other]; ++i)
+                from[send_at[other] + i] = message(rank, static_cast<int>(other), i);
+            for (std::size_t i = 0; i < receives[other]; ++i)
+                placed[receive_at[other] + i] = message(static_cast<int>(other), rank, i);
+        }
+        hkt_request* request = nullptr;
+        must(comm, hkt_all_to_all_v(from.data(), sends, send_at, to.data(), receives, receive_at, HKT_INT32,
+                                    comm, &request));
+        must(comm, hkt_wait(request));
+        expect(to == placed, "with displacements");
+
+        // In place: pieces of one length in both directions.
+        std::size_t both[4], all = 0;
+        for (int other = 0; other < 4; ++other)
+            all += both[other] = static_cast<std::size_t>(100 * (rank + other));
+        Values own;
+        wanted.clear();
+        for (int other = 0; other < 4; ++other)
+            for (std::size_t i = 0; i < both[other]; ++i) {
+                own.push_back(message(rank, other, i));
+                wanted.push_back(message(other, rank, i));
+            }
+        must(comm, hkt_all_to_all_v(own.data(), both, nullptr, own.data(), both, nullptr, HKT_INT32, comm,
+                                    nullptr));
+        expect(own == wanted, "in place");
+    });
+}
+
+TEST_CASE("counts by pair that two ranks give differently are an error on all, which names them") {
+    for (const char* hosts : {"aaa", "abc"}) {
+        const auto outcomes = run_ranks({3, {{"HOCKET_TIMEOUT_MS", "30000"}}, 60}, [&](int rank) {
+            setenv("HOCKET_HOST_ID", std::string(1, hosts[rank]).c_str(), 1);
+            const Comm comm = join();
+            std::size_t sends[] = {1, 1, 1}, receives[] = {1, 1, 1};
+            if (rank == 2) sends[0] = 4;
+            Values from(6, rank), to(4, -1);
+            hkt_status status = hkt_all_to_all_v(from.data(), sends, nullptr, to.data(), receives, nullptr,
+                                                 HKT_INT32, comm.get(), nullptr);
+            if (status == HKT_SUCCESS) status = hkt_barrier(comm.get());
+            const std::string told = hkt_comm_last_error(comm.get());
+            expect(status == HKT_ERROR_MISMATCH, told);
+            expect(told.find("rank 2 sends 4 elements to rank 0, which expects 1") != told.npos, told);
+            expect(to[3] == -1, "written behind the pieces");
+        });
+        INFO(hosts);
+        CHECK(problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("a communicator whose schedule passes pieces on refuses counts by pair, and stays usable") {
+    const auto outcomes = run_ranks({4, {{"HOCKET_SCHEDULE", "bruck"}}, 60}, [&](int) {
+        const Comm comm = join();
+        const std::size_t counts[] = {1, 1, 1, 1};
+        Values from(4), to(4);
+        const hkt_status status = hkt_all_to_all_v(from.data(), counts, nullptr, to.data(), counts, nullptr,
+                                                   HKT_INT32, comm.get(), nullptr);
+        const std::string told = hkt_comm_last_error(comm.get());
+        expect(status == HKT_ERROR_SCHEDULE, told);
+        expect(told.find("as direct and pairwise do") != told.npos, told);
+        must(comm.get(), hkt_all_to_all(from.data(), to.data(), 1, HKT_INT32, comm.get(), nullptr));
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("wrong arguments of counts by pair are refused, with words that name them") {
+    const Comm comm = alone();
+    Values x(16), y(16);
+    const std::size_t four = 4, three = 3, none = 0, one = 1, huge = SIZE_MAX / 8, far = SIZE_MAX;
+    const auto call = [&](const void* send, const std::size_t* send_count, const std::size_t* send_displ,
+                          void* recv, const std::size_t* recv_count, const std::size_t* recv_displ) {
+        return hkt_all_to_all_v(send, send_count, send_displ, recv, recv_count, recv_displ, HKT_INT32,
+                                comm.get(), nullptr);
+    };
+    const auto refused = [&](hkt_status status, const char* words) {
+        CHECK(status == HKT_ERROR_INVALID_ARGUMENT);
+        CHECK_THAT(hkt_comm_last_error(comm.get()), Contains(words));
+    };
+    refused(call(x.data(), nullptr, nullptr, y.data(), &four, nullptr), "send_counts is null");
+    refused(call(x.data(), &four, nullptr, y.data(), nullptr, nullptr), "recv_counts is null");
+    refused(call(nullptr, &four, nullptr, y.data(), &four, nullptr), "send is null");
+    refused(call(x.data(), &four, nullptr, nullptr, &four, nullptr), "recv is null");
+    refused(call(reinterpret_cast<char*>(x.data()) + 1, &four, nullptr, y.data(), &four, nullptr),
+            "send is not aligned");
+    refused(call(x.data(), &huge, nullptr, y.data(), &huge, nullptr), "does not fit");
+    refused(call(x.data(), &four, &huge, y.data(), &four, nullptr), "does not fit");
+    refused(call(x.data(), &four, &far, y.data(), &four, nullptr), "more than 2^64 - 1");
+    refused(call(x.data(), &four, nullptr, x.data() + 1, &four, nullptr),
+            "what is received from rank 0 overlaps what is sent to rank 0");
+    refused(call(x.data(), &four, nullptr, x.data(), &four, &one), "but not as in place");
+    CHECK(hkt_all_to_all_v(x.data(), &four, nullptr, y.data(), &four, nullptr, HKT_INT32, nullptr, nullptr) ==
+          HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_comm_status(comm.get()) == HKT_SUCCESS);
+    CHECK(call(x.data(), &four, nullptr, y.data(), &three, nullptr) == HKT_ERROR_MISMATCH);
+    CHECK_THAT(hkt_comm_last_error(comm.get()), Contains("rank 0 sends 4 elements to itself, and expects 3"));
+    for (std::size_t i = 0; i < 16; ++i) x[i] = static_cast<std::int32_t>(i);
+    CHECK(call(nullptr, &none, nullptr, nullptr, &none, nullptr) == HKT_SUCCESS);
+    CHECK(call(nullptr, &none, &four, nullptr, &none, &four) == HKT_SUCCESS);
+    CHECK(call(x.data(), &four, &one, y.data(), &four, &three) == HKT_SUCCESS);
+    CHECK((y[2] == 0 && y[3] == 1 && y[6] == 4 && y[7] == 0));
+    CHECK(call(x.data(), &four, &one, x.data(), &four, &one) == HKT_SUCCESS);
+    CHECK((x[0] == 0 && x[1] == 1 && x[5] == 5));
+    // In one buffer, but apart.
+    const std::size_t eight = 8;
+    CHECK(call(x.data(), &four, nullptr, x.data(), &four, &eight) == HKT_SUCCESS);
+    CHECK((x[8] == 0 && x[11] == 3 && x[12] == 12));
+    CHECK(hkt_comm_status(comm.get()) == HKT_SUCCESS);
+}
+
+TEST_CASE("pieces that are received must not overlap") {
+    const auto outcomes = run_ranks({2, {}, 60}, [](int) {
+        const Comm comm = join();
+        Values from(8), to(8);
+        const std::size_t counts[] = {3, 3}, displs[] = {4, 2}, both[] = {0, 0};
+        hkt_status status = hkt_all_to_all_v(from.data(), counts, nullptr, to.data(), counts, displs,
+                                             HKT_INT32, comm.get(), nullptr);
+        const std::string told = hkt_comm_last_error(comm.get());
+        expect(status == HKT_ERROR_INVALID_ARGUMENT, told);
+        expect(told.find("received from rank 1 overlaps what is received from rank 0") != told.npos, told);
+        // What is sent may.
+        must(comm.get(), hkt_all_to_all_v(from.data(), counts, both, to.data(), counts, nullptr, HKT_INT32,
+                                          comm.get(), nullptr));
+    });
+    CHECK(problems(outcomes) == "");
+}
+
 TEST_CASE("wrong arguments of these are refused, with words that name them") {
     const Comm comm = alone();
     Values x(8), y(8);
