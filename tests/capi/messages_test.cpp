@@ -389,6 +389,7 @@ TEST_CASE("a size that differs is found by the receive, and ends both ranks") {
                     setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
                     const Comm joined = join();
                     hkt_comm* comm = joined.get();
+                    std::vector<std::int64_t> buffer(300'000);
                     // All have joined. Rank 2 may be in it still when the others fail.
                     const hkt_status met = hkt_barrier(comm);
                     const auto call = [&] {
@@ -482,15 +483,17 @@ TEST_CASE("a dead rank, and one that has left, end the messages that need it") {
                     setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
                     const Comm joined = join();
                     hkt_comm* comm = joined.get();
-                    expect(hkt_barrier(comm) == HKT_SUCCESS, hkt_comm_last_error(comm));
+                    Bytes bytes(100'000);
+                    hkt_request* request = nullptr;
+                    if (rank == 0) hkt_recv(bytes.data(), bytes.size(), HKT_UINT8, 2, 8, comm, &request);
+                    if (rank == 1) hkt_send(bytes.data(), bytes.size(), HKT_UINT8, 2, 8, comm, &request);
+                    const hkt_status met = hkt_barrier(comm);
                     if (rank == 2) {
+                        expect(met == HKT_SUCCESS, hkt_comm_last_error(comm));
                         if (dies) raise(SIGKILL);
                         return;
                     }
-                    Bytes bytes(100'000);
-                    const hkt_status status =
-                        rank == 0 ? hkt_recv(bytes.data(), bytes.size(), HKT_UINT8, 2, 8, comm, nullptr)
-                                  : hkt_send(bytes.data(), bytes.size(), HKT_UINT8, 2, 8, comm, nullptr);
+                    const hkt_status status = hkt_wait(request);
                     expect_failure(comm, status, HKT_ERROR_PEER_LOST,
                                    {dies ? "rank 2 was lost" : "rank 2 has left the job",
                                     rank == 0 ? "receive of 100000 bytes from rank 2, tag 8"
