@@ -1,6 +1,4 @@
 // What most tests include, compiled once.
-#pragma once
-
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
