@@ -88,7 +88,7 @@ TEST_CASE("schedc names the types and operators there are") {
     const auto wrong = hocket::test::run({HOCKET_SCHEDC, "explain", "ring", "-n", "2", "-d", "float8"}, 20s);
     CHECK(wrong.exit_code != 0);
     CHECK_THAT(wrong.err, Contains("'float8' is not one of {"));
-    const std::regex words("[{,]([a-z0-9]+)(?=[,}])");
+    const std::regex words("[{,]([a-z0-9_]+)(?=[,}])");
     const auto named = [&](const std::string& text) {
         std::set<std::string> names;
         for (std::sregex_iterator match(text.begin(), text.end(), words), end; match != end; ++match)
