@@ -91,8 +91,8 @@ struct Talk {
 struct Way {
     const char *hosts, *provider;
 };
-constexpr Way ways[] = {{"aaaa", ""}, {"abcd", ""},    {"aabb", ""},
-                        {"abbb", ""}, {"aaaa", "tcp"}, {"aaaa", "shm"}};
+constexpr Way ways[] = {{"aaaa", ""},    {"abcd", ""},    {"aabb", ""},       {"abbb", ""},
+                        {"aaaa", "tcp"}, {"aaaa", "shm"}, {"aaaa", "ofi+tcp"}};
 
 void on_every_way(int ranks, const std::function<void(const Talk&)>& body) {
     for (const Way& way : ways) {
