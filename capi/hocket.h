@@ -357,18 +357,19 @@ HKT_API hkt_status hkt_scatter_v(const void* send, void* recv, const size_t* cou
                                  int32_t root, hkt_comm* comm, hkt_request** request);
 
 /* As all_to_all, with a count for each pair of ranks: send_counts[q] elements from this rank to rank q, and
- * recv_counts[q] from rank q to this one. A rank gives its own counts alone; what it gives for what it sends to
- * q must be what q gives for what it receives from it. Both arrays have one count for each rank, 0 included.
- * send_displs, recv_displs: where in send and recv the piece for or from each rank begins, in elements; NULL:
- * one behind the other, in the order of the ranks. The arrays are read before the function returns.
- * Pieces of recv must not overlap each other, nor pieces of send unless in place; all is checked. In place:
- * recv == send, with the same counts and displacements for both on this rank; the library then copies send
- * first. A rank whose buffer has no elements may pass NULL for it.
- * If two ranks give different counts for what one sends to the other, all ranks fail with MISMATCH, the
- * receiver with a text that names both ranks and counts; nothing is written but the receiver's pieces. A rank
- * that has all that it waits for may return before it hears of it; then its next operation fails.
- * Each piece goes straight from its sender to its receiver: a schedule that passes pieces on (bruck, default),
- * where the communicator's is one, is refused with SCHEDULE. */
+ * recv_counts[q] from rank q to this one. A rank gives its own counts alone; what it gives for what it sends
+ * to q must be what q gives for what it receives from it.
+ *   counts      one for each rank, 0 included; the arrays are read before the function returns.
+ *   displs      send_displs, recv_displs: where in send and recv the piece for or from each rank begins, in
+ *               elements. NULL: one behind the other, in the order of the ranks.
+ *   buffers     Pieces of recv must not overlap each other, nor pieces of send unless in place: that is
+ *               checked. In place: recv == send, with the same counts and displacements for both on this
+ *               rank; the library then copies send first. A rank whose buffer has no elements may pass NULL.
+ *   MISMATCH    two ranks give different counts for what one sends to the other: all ranks fail, with a text
+ *               that names both and their counts; nothing but the receivers' pieces is written. A rank that
+ *               has all that it waits for may return before it hears of it; then its next operation fails.
+ *   SCHEDULE    Each piece goes straight from its sender to its receiver. Where the communicator's schedule
+ *               is one that passes pieces on (bruck, default), it is refused. */
 HKT_API hkt_status hkt_all_to_all_v(const void* send, const size_t* send_counts, const size_t* send_displs,
                                     void* recv, const size_t* recv_counts, const size_t* recv_displs,
                                     hkt_type type, hkt_comm* comm, hkt_request** request);

@@ -41,7 +41,7 @@ Layout::Layout(const PieceList& sent, const PieceList& received) : count_(0), bu
             buffer.count += count;
             if (count > 0) buffer.span = std::max(buffer.span, sum(place, count));
         }
-        count_ = std::max(count_, buffer.span);
+        count_ = std::max({count_, buffer.count, buffer.span});
     }
     begins.push_back(all);
     begins_ = std::make_shared<const std::vector<std::uint64_t>>(std::move(begins));

@@ -33,8 +33,8 @@ class Layout {
     // received. Throws as above; nothing is said about pieces that overlap.
     Layout(const PieceList& sent, const PieceList& received);
 
-    // Of x; by pair, what the larger of the two buffers spans, from where it begins to the end of its last
-    // piece.
+    // Of x; by pair, of the larger of the two buffers: all its pieces, or from where it begins to the end of
+    // the last one, whatever is more.
     std::uint64_t count() const { return count_; }
     bool is_even() const { return begins_ == nullptr; }
     bool is_by_pair() const { return buffers_ == 2; }

@@ -43,7 +43,7 @@ std::uint64_t count_of(Kind kind, Random& random, std::uint64_t element, std::si
         case Kind::some:
             return below(random, 2) * below(random, 3000);
         case Kind::large:
-            return below(random, 4) == 0 ? below(random, 400'000 / element) : below(random, 2);
+            return below(random, 4) == 0 ? below(random, 150'000 / element) : below(random, 2);
         case Kind::one_row:
             return from == 0 ? below(random, 5000) : 0;
         case Kind::last:
@@ -128,6 +128,7 @@ class Exchange {
         for (int rank = 0; rank < comm.size(); ++rank)
             for (std::uint64_t i = 0; i < layout_.sent_to(rank) * element_; ++i)
                 send()[layout_.place_sent_to(rank) * element_ + i] = value(salt, comm.rank(), rank, i);
+        before_.assign(send(), send() + bytes_[0]);
     }
     ~Exchange() {
         if (manner_.in_window) comm_.window().release(block_);
@@ -147,12 +148,8 @@ class Exchange {
                 expected[layout_.place_received_from(rank) * element_ + i] =
                     value(salt_, rank, comm_.rank(), i);
         expect(std::equal(expected.begin(), expected.end(), recv()), what + ": the result is wrong");
-        if (manner_.in_place) return;
-        for (int rank = 0; rank < comm_.size(); ++rank)
-            for (std::uint64_t i = 0; i < layout_.sent_to(rank) * element_; ++i)
-                expect(
-                    send()[layout_.place_sent_to(rank) * element_ + i] == value(salt_, comm_.rank(), rank, i),
-                    what + ": the input was written to");
+        expect(manner_.in_place || std::equal(before_.begin(), before_.end(), send()),
+               what + ": the input was written to");
     }
 
   private:
@@ -173,7 +170,7 @@ class Exchange {
     std::uint64_t element_, bytes_[2]{};
     Counts sent_, received_, sent_at_, received_at_;
     Layout layout_{0};
-    std::vector<std::byte> own_;
+    std::vector<std::byte> own_, before_;
     std::byte* block_ = nullptr;
     engine::Execution* execution_ = nullptr;
 };
@@ -393,7 +390,7 @@ TEST_CASE("a receiver that expects more or less than there is says so, and nobod
         Way way;
         std::uint64_t sent, expected;
         DataType type = DataType::int32;
-        bool sent_is_told = true;
+        bool is_always_told = true;  // how many there are: not by all providers
     };
     const std::uint64_t many = 300'000;
     for (const Case& c : {Case{{"aaa", ""}, 7, 5},
@@ -427,19 +424,20 @@ TEST_CASE("a receiver that expects more or less than there is says so, and nobod
                 if (rank == 0) sent = received = {3, 3, 3};
                 sent[0] = received[0] = 3;
                 received[static_cast<std::size_t>(rank)] = sent[static_cast<std::size_t>(rank)];
+                // libfabric's shm of 1.17 can crash where a rank has gone before another heard of it.
+                comm.barrier();
                 const Error error = error_of(comm, sent, received, c.type, in_window);
                 const std::string told = error.what();
                 expect(error.status() == Status::mismatch, "another status: " + told);
-                const std::string words =
-                    c.sent_is_told ? fmt::format(
-                                         "rank 1 sends {} element{} to rank 2, which expects {}, in "
-                                         "all_to_all_v #0",
-                                         c.sent, c.sent == 1 ? "" : "s", c.expected)
-                                   : fmt::format(
-                                         "rank 1 sends more elements to rank 2, which expects only {}, in "
-                                         "all_to_all_v #0",
-                                         c.expected);
-                expect(told.find(words) != told.npos, words + " is not in: " + told);
+                const std::string told_all =
+                    fmt::format("rank 1 sends {} element{} to rank 2, which expects {}, in all_to_all_v #1",
+                                c.sent, c.sent == 1 ? "" : "s", c.expected);
+                const std::string told_some = fmt::format(
+                    "rank 1 sends more elements to rank 2, which expects only {}, in all_to_all_v #1",
+                    c.expected);
+                const bool is_told = told.find(told_all) != told.npos;
+                expect(is_told || (!c.is_always_told && told.find(told_some) != told.npos),
+                       told_all + " is not in: " + told);
                 if (rank == 2)
                     expect(told.find("compare rank 1's count") != told.npos, "there is no hint: " + told);
             });
