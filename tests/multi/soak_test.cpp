@@ -38,7 +38,8 @@ TEST_CASE("the soak passes: by memory, and by messages alone") {
                                           210s, {{"HOCKET_PROVIDER", provider}});
     INFO(result.out << result.err);
     CHECK(result.exit_code == 0);
-    for (const char* counted : {" barriers", " communicators", " plans made", " messages sent", "at the end:"})
+    for (const char* counted :
+         {" barriers", " communicators", " plans made", " messages sent", "at the end:"})
         CHECK_THAT(result.out, Contains(counted));
     for (const auto collective : hocket::dsl::all_collectives) {
         std::string counted = " ";

@@ -1,6 +1,6 @@
 // What most tests include, compiled once.
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -66,6 +66,7 @@ class Matrix {
                 for (const hkt_type type : capi::all_types) {
                     for (const hkt_op op : ops_for(collective, type)) run_all(memory, collective, type, op);
                     pieces(memory, type);
+                    pairs(memory, type);
                 }
         if (rank_ == 0)
             fmt::print("{} ranks, {}, {}: {} operations, all right\n", ranks_,
@@ -193,6 +194,39 @@ class Matrix {
             check(hkt_reduce_scatter_v(memory.from, memory.to, counts.data(), type, HKT_MIN, comm_, nullptr),
                   "reduce_scatter_v");
             expect("reduce_scatter_v", mine, bytes);
+        }
+    }
+
+    // Every pair of ranks has a count of its own; here all ranks know all of them.
+    void pairs(const Memory& memory, hkt_type type) {
+        const auto ranks = static_cast<std::size_t>(ranks_), self = static_cast<std::size_t>(rank_);
+        for (const std::size_t most : options_.counts) {
+            Chance chance{most, static_cast<std::uint64_t>(type), 1};
+            std::vector<std::vector<std::size_t>> counts(ranks);  // by sender and receiver
+            for (auto& row : counts)
+                for (std::size_t i = 0; i < ranks; ++i)
+                    row.push_back(chance.one_in(3) ? 0 : chance.below(most + 1));
+            const std::size_t element = hkt_type_size(type);
+            const auto value = [&](std::size_t from, std::size_t to, std::size_t byte) {
+                return static_cast<unsigned char>((byte * 7 + from * 3 + to * 5 + most) % 251 % 2);
+            };
+            std::vector<std::size_t> received;
+            unsigned char* next = memory.from;
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                received.push_back(counts[rank][self]);
+                for (std::size_t i = 0; i < counts[self][rank] * element; ++i) *next++ = value(self, rank, i);
+            }
+            check(hkt_all_to_all_v(memory.from, counts[self].data(), nullptr, memory.to, received.data(),
+                                   nullptr, type, comm_, nullptr),
+                  "all_to_all_v");
+            const unsigned char* found = memory.to;
+            for (std::size_t rank = 0; rank < ranks; ++rank)
+                for (std::size_t i = 0; i < received[rank] * element; ++i)
+                    if (*found++ != value(rank, self, i))
+                        fail(fmt::format(
+                            "all_to_all_v of {}, up to {} elements: byte {} from rank {} is wrong",
+                            hkt_type_name(type), most, i, rank));
+            ++operations_;
         }
     }
 
