@@ -62,12 +62,12 @@ class Matrix {
 
     void run() {
         for (const Memory& memory : memories())
-            for (const hkt_collective collective : capi::all_collectives)
-                for (const hkt_type type : capi::all_types) {
+            for (const hkt_type type : capi::all_types) {
+                for (const hkt_collective collective : capi::all_collectives)
                     for (const hkt_op op : ops_for(collective, type)) run_all(memory, collective, type, op);
-                    pieces(memory, type);
-                    pairs(memory, type);
-                }
+                pieces(memory, type);
+                pairs(memory, type);
+            }
         if (rank_ == 0)
             fmt::print("{} ranks, {}, {}: {} operations, all right\n", ranks_,
                        hkt_comm_info(comm_, "provider"), options_.executor, operations_);
