@@ -384,11 +384,13 @@ HKT_API hkt_status hkt_barrier(hkt_comm* comm);
  * them when it likes, before, between or while collectives, and no other rank needs to know. Request, buffer
  * and alignment as for the collectives; a buffer is the caller's again when its own side is complete.
  *
- * A send of up to 4000 bytes is buffered: it may be complete before its receive was started. So it is for the
- * first 16 messages that a peer has not received; the next ones wait. A longer one is complete when its
- * receive has the data: two ranks that exchange such messages start both requests before they wait for one.
- * Messages move inside Hocket's calls on both ranks (starts, hkt_wait, hkt_test, collectives that wait). What
- * has not been received when its sender destroys its communicator is lost.
+ * A send of up to 4000 bytes is buffered: it may be complete before its receive was started. After the first
+ * few such messages a send waits while its peer has nothing open with this rank. While it has, messages of
+ * other tags are kept in the peer's memory, without a limit, so that the one it waits for can come. A longer
+ * send is complete once its receive was started and the data have left this rank: two ranks that exchange
+ * such messages start both requests before they wait for one. Messages move inside Hocket's calls on both
+ * ranks (starts, hkt_wait, hkt_test, collectives that wait). What has not been received when its sender
+ * destroys its communicator is lost.
  *
  * count and type's size must be the same on both sides. Where they differ the receive finds it, and all ranks
  * fail with HKT_ERROR_MISMATCH; the text has both ranks, the tag and both sizes. A message that nobody sends

@@ -15,16 +15,18 @@ constexpr std::size_t most_parts = 4;  // of a message, to be named
 
 std::string elements(const Execution& execution, const dsl::MessagePart& part) {
     const engine::Binding& binding = execution.run().binding();
-    const std::uint64_t size = element_size(execution.plan().type());
+    const auto size = static_cast<std::int64_t>(element_size(execution.plan().type()));
     const dsl::Rational first = execution.plan().program().boundaries[part.begin];
-    const auto buffer = static_cast<std::uint64_t>(first.num() / first.den());
-    const std::uint64_t of_buffer = binding.layout.offset(dsl::Rational(static_cast<std::int64_t>(buffer))),
-                        shift = binding.byte_shifts.empty() ? 0 : binding.byte_shifts[part.begin] / size;
+    const auto of_buffer =
+        static_cast<std::int64_t>(binding.layout.offset(dsl::Rational(first.num() / first.den())));
+    // A piece may lie before the place that it would have behind the others.
+    const std::int64_t shift =
+        binding.byte_shifts.empty() ? 0 : static_cast<std::int64_t>(binding.byte_shifts[part.begin]) / size;
     const auto element = [&](dsl::BoundaryId boundary) {
-        return execution.start().begin_of(execution.tile()) + binding.byte_offsets[boundary] / size -
-               of_buffer + shift;
+        return static_cast<std::int64_t>(execution.start().begin_of(execution.tile())) +
+               static_cast<std::int64_t>(binding.byte_offsets[boundary]) / size - of_buffer + shift;
     };
-    const std::uint64_t begin = element(part.begin), end = element(part.end);
+    const std::int64_t begin = element(part.begin), end = element(part.end);
     if (end == begin) return "none";
     return end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1);
 }
@@ -47,6 +49,7 @@ std::string region(const Execution& execution, const dsl::Op& op) {
     if (unnamed > 0) text += fmt::format(" and {} other pieces", unnamed);
     if (const auto tiles = execution.start().tiles; tiles > 1)
         text += fmt::format(" of tile {} of {}", execution.tile() + 1, tiles);
+    if (ranges.size() == 1 && ranges[0] == "none") return text + " (no elements)";
     const bool is_one = ranges.size() == 1 && ranges[0].find(' ') == std::string::npos;
     return fmt::format("{} (element{} {}{})", text, is_one ? "" : "s", fmt::join(ranges, ", "),
                        unnamed > 0 ? ", ..." : "");
@@ -238,7 +241,8 @@ Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in
     const bool is_of_collectives = !notice.operation.empty();
     const char* hint = notice.status == Status::mismatch && is_of_collectives
                            ? "all ranks must start the same collectives in the same order, with the same "
-                             "count, type, operator, root and schedule text"
+                             "count (in all_to_all_v one count for both ranks of a pair), type, operator, "
+                             "root and schedule text"
                            : "see what the ranks named above were doing";
     return make(notice.status, fmt::format("rank {} reported: {}", rank, notice.text), hint, this_rank,
                 in_flight);
@@ -274,10 +278,12 @@ Failure counts_differ(const Execution& execution, const Disagreement& disagreeme
     const std::string sent = counts->sent
                                  ? fmt::format("{} element{}", *counts->sent, *counts->sent == 1 ? "" : "s")
                                  : std::string("more elements");
+    const bool is_all = counts->expected == execution.run().binding().layout.received_from(peer);
     return make(Status::mismatch,
-                fmt::format("rank {} sends {} to rank {}, which {} {}, in {}\n  noticed in {}", peer, sent,
+                fmt::format("rank {} sends {} to rank {}, which {} {}{}, in {}\n  noticed in {}", peer, sent,
                             this_rank, counts->sent ? "expects" : "expects only", counts->expected,
-                            describe(execution), describe(execution, id)),
+                            is_all ? "" : " in this message, which has a part of them", describe(execution),
+                            describe(execution, id)),
                 fmt::format("compare rank {}'s count for what it sends to rank {} with rank {}'s for what it "
                             "receives from rank {}{}",
                             peer, this_rank, this_rank, peer,

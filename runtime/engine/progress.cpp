@@ -214,8 +214,10 @@ MessageRequest& Progress::begin(const MessageStart& message) {
         look_at_messages();
     } catch (const Error& error) {
         fail_fabric(error.what(), -1);
-    } catch (const std::exception& error) {
-        fail_here(error);
+    } catch (const std::exception& caught) {
+        // Also where no other rank waits for it: it has begun in part.
+        const Error error = error_of(caught);
+        if (!failure_) fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight()));
     }
     if (begun->status == Status::in_progress) begun->deadline = Clock::now() - away_ + timeout_;
     return *begun;

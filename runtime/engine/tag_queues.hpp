@@ -20,7 +20,7 @@ class TagQueues {
     // The first with that tag; nothing if there is none.
     std::optional<Entry> pop(int tag) {
         const auto found = queues_.find(tag);
-        if (found == queues_.end()) return std::nullopt;
+        if (found == queues_.end() || found->second.empty()) return std::nullopt;  // empty: a push has failed
         std::optional<Entry> first(std::move(found->second.front()));
         found->second.pop_front();
         if (found->second.empty()) queues_.erase(found);  // programs may use each tag once
