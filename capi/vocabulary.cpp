@@ -86,16 +86,14 @@ hkt_status find_in(const Name<Constant> (&names)[size], const char* what, const 
 
 namespace hocket::capi {
 
-DataType type_of(const hkt_type& given) {
-    if (const auto type = find_type(given)) return *type;
+void refuse_type(const hkt_type& given) {
     refuse(fmt::format("the type is {}; it must be one of {}", number_of(given), all_in_c(type_names)));
 }
 
-ReduceOp op_of(const hkt_op& given, DataType type) {
+void refuse_op(const hkt_op& given, DataType type) {
     const auto op = find_op(given);
     if (!op)
         refuse(fmt::format("the operator is {}; it must be one of {}", number_of(given), all_in_c(op_names)));
-    if (supports(*op, type)) return *op;
     std::vector<std::string_view> types;
     for (const DataType other : hocket::all_types)
         if (supports(*op, other)) types.push_back(name_of(other));

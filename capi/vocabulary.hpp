@@ -76,8 +76,17 @@ inline std::optional<dsl::Collective> find_collective(const hkt_collective& give
 
 // What a call was given (an operator: see operators.hpp). They throw Error(invalid_argument): of what is no
 // row, or of an operator that does not exist for the type, with the names.
-DataType type_of(const hkt_type& given);
-ReduceOp op_of(const hkt_op& given, DataType type);
+[[noreturn]] void refuse_type(const hkt_type& given);
+[[noreturn]] void refuse_op(const hkt_op& given, DataType type);
+inline DataType type_of(const hkt_type& given) {
+    if (const auto type = find_type(given)) return *type;
+    refuse_type(given);
+}
+inline ReduceOp op_of(const hkt_op& given, DataType type) {
+    const auto op = find_op(given);
+    if (op && supports(*op, type)) return *op;
+    refuse_op(given, type);
+}
 dsl::Collective collective_of(const hkt_collective& given);
 
 // What is said of a buffer whose address is no multiple of its elements' size.

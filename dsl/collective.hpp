@@ -72,17 +72,19 @@ struct Contract {
     constexpr bool gathers() const { return input.has(Share::own); }
 };
 
-// Throws std::logic_error for a number that is no collective's.
-constexpr Contract contract_of(Collective collective) {
-    constexpr Contract rows[] = {
+// Not inside of contract_of: there the compiler would write the table onto the stack at every call.
+inline constexpr Contract contracts[] = {
 #define HOCKET_ROW(name, constant, in_root, in_others, out_root, out_others, effect) \
     {#name, {Share::in_root, Share::in_others}, {Share::out_root, Share::out_others}, Effect::effect},
-        HOCKET_COLLECTIVES(HOCKET_ROW)
+    HOCKET_COLLECTIVES(HOCKET_ROW)
 #undef HOCKET_ROW
-    };
-    if (static_cast<std::size_t>(collective) >= std::size(rows))
+};
+
+// Throws std::logic_error for a number that is no collective's.
+constexpr const Contract& contract_of(Collective collective) {
+    if (static_cast<std::size_t>(collective) >= std::size(contracts))
         throw std::logic_error("a collective that the table does not have");
-    return rows[static_cast<std::size_t>(collective)];
+    return contracts[static_cast<std::size_t>(collective)];
 }
 
 constexpr std::string_view name_of(Collective collective) {

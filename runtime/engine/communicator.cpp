@@ -339,7 +339,8 @@ SizedPlans& Communicator::cached_plans(const PlanChoice& choice) {
 std::uint64_t Communicator::bytes_of_x(dsl::Collective collective, DataType type, std::uint64_t count) const {
     const bool is_by_rank = contract_of(collective).is_by_rank();
     const std::uint64_t factor = element_size(type) * (is_by_rank ? static_cast<std::uint64_t>(size()) : 1);
-    return std::min(count, UINT64_MAX / factor) * factor;
+    std::uint64_t bytes = 0;
+    return __builtin_mul_overflow(count, factor, &bytes) ? UINT64_MAX : bytes;
 }
 
 const SizedPlans::Sized& Communicator::plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,

@@ -14,6 +14,8 @@ STYLES = {
     "Gloo": ("#a07ab5", "-", "^"),
     "Hocket": ("#c8102e", "-", "o"),
     "Hocket (malloc)": ("#e8836f", "-", "o"),
+    report.BEFORE: ("#888888", ":", "x"),
+    report.BEFORE + " (malloc)": ("#bbbbbb", ":", "x"),
     "roofline": ("#333333", "--", None),
     report.LIMIT: ("#333333", "--", None),
     "Hocket, ring": ("#e8836f", "-", "v"),
