@@ -89,12 +89,11 @@ void check_pairs(const engine::Plan& plan, const void* send, const void* recv, c
 void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
                    const engine::Extent& extent) {
     if (plan.is_by_pair()) return check_pairs(plan, send, recv, *extent.uneven);
-    const dsl::RankProgram& program = plan.program();
-    const std::uint64_t element = element_size(plan.type()), all = element * plan.elements_of_x(extent.count);
-    const auto rank = static_cast<std::uint64_t>(program.rank);
+    const std::uint64_t element = plan.element(), all = element * plan.elements_of_x(extent.count);
     const std::uint64_t own =
-        element * (extent.uneven ? extent.uneven->piece_count(program.rank, program.ranks) : extent.count);
-    const dsl::Share input = program.input(), output = program.output();
+        element * (extent.uneven ? extent.uneven->piece_count(plan.program().rank, plan.program().ranks)
+                                 : extent.count);
+    const dsl::Share input = plan.input(), output = plan.output();
     const auto bytes_of = [&](dsl::Share share) {
         return share == dsl::Share::none ? 0 : share == dsl::Share::own ? own : all;
     };
@@ -106,8 +105,10 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
     // In place is where each element of x has one address, in send and in recv.
     const auto from = reinterpret_cast<std::uintptr_t>(send), to = reinterpret_cast<std::uintptr_t>(recv);
     if (from >= to + received || to >= from + sent) return;
-    const std::uint64_t before =
-        extent.uneven ? element * extent.uneven->piece_begin(program.rank, program.ranks) : rank * own;
+    const dsl::RankProgram& program = plan.program();
+    const std::uint64_t before = extent.uneven
+                                     ? element * extent.uneven->piece_begin(program.rank, program.ranks)
+                                     : static_cast<std::uint64_t>(program.rank) * own;
     const auto skipped = [&](dsl::Share share) { return share == dsl::Share::own ? before : 0; };  // of x
     if (from - skipped(input) != to - skipped(output))
         capi::refuse("send and recv overlap, but not as in place (hocket.h says where they must point then)");

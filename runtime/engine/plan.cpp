@@ -34,6 +34,9 @@ Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind ki
     : program_(std::move(program)),
       type_(type),
       op_(op),
+      input_(program_.input()),
+      output_(program_.output()),
+      element_(element_size(type)),
       parts_(contract_of(program_.collective).is_by_rank() && !use.is_uneven
                  ? static_cast<std::uint64_t>(program_.ranks)
                  : 1),

@@ -79,6 +79,10 @@ class Plan : public std::enable_shared_from_this<Plan> {
     const dsl::RankProgram& program() const { return program_; }
     const Executor& executor() const { return *executor_; }
     DataType type() const { return type_; }
+    std::uint64_t element() const { return element_; }  // its bytes
+    // What this rank's buffers hold of x.
+    dsl::Share input() const { return input_; }
+    dsl::Share output() const { return output_; }
     ReduceOp op() const { return op_; }
     const std::string& purpose() const { return use_.purpose; }
     bool is_uneven() const { return use_.is_uneven; }
@@ -122,7 +126,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
     dsl::RankProgram program_;
     DataType type_;
     ReduceOp op_;
-    std::uint64_t parts_, most_elements_;  // x for a count of 1; the largest count
+    dsl::Share input_, output_;
+    std::uint64_t element_, parts_, most_elements_;  // x for a count of 1; the largest count
     PlanUse use_;
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<SmallRun> small_run_;
