@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 
@@ -24,29 +25,6 @@ using Catch::Contains;
 namespace {
 
 using Bytes = std::vector<unsigned char>;
-
-struct Closer {
-    void operator()(hkt_comm* comm) const { hkt_comm_destroy(comm); }
-};
-using Comm = std::unique_ptr<hkt_comm, Closer>;
-
-Comm join() {
-    hkt_comm* comm = nullptr;
-    const hkt_status status = hkt_comm_create(nullptr, &comm);
-    expect(status == HKT_SUCCESS, hkt_last_error());
-    return Comm(comm);
-}
-
-Comm alone(std::int64_t timeout_ms = 0) {
-    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
-    options.rank = 0;
-    options.world_size = 1;
-    options.timeout_ms = timeout_ms;
-    hkt_comm* comm = nullptr;
-    const hkt_status status = hkt_comm_create(&options, &comm);
-    expect(status == HKT_SUCCESS, hkt_last_error());
-    return Comm(comm);
-}
 
 // The bytes of a message that is known by its ends, its tag and a number.
 Bytes contents(std::size_t bytes, int from, int to, int tag, int number = 0) {

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 
@@ -20,24 +21,6 @@ using namespace hocket::test;
 using Catch::Contains;
 
 namespace {
-
-struct Destroy {
-    void operator()(hkt_comm* comm) const { hkt_comm_destroy(comm); }
-};
-using Comm = std::unique_ptr<hkt_comm, Destroy>;
-
-Comm join(const hkt_comm_options* options = nullptr) {
-    hkt_comm* comm = nullptr;
-    if (hkt_comm_create(options, &comm) != HKT_SUCCESS) throw std::runtime_error(hkt_last_error());
-    return Comm(comm);
-}
-
-Comm alone() {
-    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
-    options.rank = 0;
-    options.world_size = 1;
-    return join(&options);
-}
 
 void must(hkt_comm* comm, hkt_status status) {
     if (status != HKT_SUCCESS) throw std::runtime_error(hkt_comm_last_error(comm));

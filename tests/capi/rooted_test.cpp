@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 
@@ -19,24 +20,6 @@ using Catch::Contains;
 namespace {
 
 using Values = std::vector<std::int32_t>;
-
-struct Destroy {
-    void operator()(hkt_comm* comm) const { hkt_comm_destroy(comm); }
-};
-using Comm = std::unique_ptr<hkt_comm, Destroy>;
-
-Comm join(const hkt_comm_options* options = nullptr) {
-    hkt_comm* comm = nullptr;
-    if (hkt_comm_create(options, &comm) != HKT_SUCCESS) throw std::runtime_error(hkt_last_error());
-    return Comm(comm);
-}
-
-Comm alone() {
-    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
-    options.rank = 0;
-    options.world_size = 1;
-    return join(&options);
-}
 
 constexpr std::int32_t untouched = -77;
 

@@ -1,0 +1,35 @@
+// Communicators of the C ABI, for tests.
+#pragma once
+
+#include <hocket.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "tests/support/expect.hpp"
+
+namespace hocket::test {
+
+struct DestroyComm {
+    void operator()(hkt_comm* comm) const { hkt_comm_destroy(comm); }
+};
+using Comm = std::unique_ptr<hkt_comm, DestroyComm>;
+
+// Throws what hkt_last_error says.
+inline Comm join(const hkt_comm_options* options = nullptr) {
+    hkt_comm* comm = nullptr;
+    const hkt_status status = hkt_comm_create(options, &comm);
+    expect(status == HKT_SUCCESS, hkt_last_error());
+    return Comm(comm);
+}
+
+// A world of one rank. timeout_ms: 0 for the usual one.
+inline Comm alone(std::int64_t timeout_ms = 0) {
+    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
+    options.rank = 0;
+    options.world_size = 1;
+    options.timeout_ms = timeout_ms;
+    return join(&options);
+}
+
+}  // namespace hocket::test
