@@ -446,6 +446,31 @@ TEST_CASE("a receiver that expects more or less than there is says so, and nobod
         }
 }
 
+TEST_CASE("counts that differ are told with the elements of the receiver's buffer, wherever its pieces lie") {
+    const std::string problems = on({"abc", ""}, [](int rank, Communicator& comm) {
+        // The pieces lie in the opposite order of the ranks. Rank 1 has 5 for rank 2, which expects 7.
+        const Counts received = rank == 2 ? Counts{3, 7, 1} : Counts{3, 3, 3},
+                     places = rank == 2 ? Counts{8, 1, 0} : Counts{6, 3, 0},
+                     sent = rank == 1   ? Counts{3, 3, 5}
+                            : rank == 2 ? Counts{3, 3, 1}
+                                        : Counts{3, 3, 3};
+        const Layout layout({sent}, {received, places});
+        std::vector<std::int32_t> from(16), to(16);
+        const PlanChoice choice{
+            .collective = Collective::all_to_all, .type = DataType::int32, .is_uneven = true};
+        std::string told = "nobody noticed";
+        try {
+            comm.run(comm.cached_plan(choice, layout), from.data(), to.data(), Extent(layout));
+            comm.barrier();
+        } catch (const Error& error) {
+            told = error.what();
+        }
+        expect(told.find("rank 1 sends 5 elements to rank 2, which expects 7") != told.npos, told);
+        expect(told.find("(elements 1 to 7)") != told.npos, told);
+    });
+    CHECK(problems == "");
+}
+
 TEST_CASE("a rank that counts otherwise for itself is an error on all ranks") {
     for (const Way& way : {Way{"aa", ""}, {"ab", ""}}) {
         const std::string problems = on(way, [](int rank, Communicator& comm) {
