@@ -38,7 +38,9 @@ class Matrix {
   public:
     explicit Matrix(const Options& options) : options_(options) {
         if (!options.hosts.empty()) {
-            const auto rank = static_cast<std::size_t>(std::atoi(std::getenv("RANK")));
+            const char* given = std::getenv("RANK");
+            if (!given) fail("--hosts goes by RANK, which hocket-run sets");
+            const auto rank = static_cast<std::size_t>(std::atoi(given));
             const std::string host(1, options.hosts[rank % options.hosts.size()]);
             setenv("HOCKET_HOST_ID", host.c_str(), 1);
         }
@@ -144,7 +146,7 @@ class Matrix {
         const double divisor = layout.op == HKT_AVERAGE ? ranks_ : 1;
         const double half_a_step =
             std::ldexp(1.0, -std::numeric_limits<typename ElementOf<type>::Stored>::digits);
-        if (std::abs(found - sum / divisor) > (ranks_ + 1) * half_a_step * size / divisor)
+        if (!(std::abs(found - sum / divisor) <= (ranks_ + 1) * half_a_step * size / divisor))
             fail(fmt::format("{} {} of {} {}: element {} is {}, not {}",
                              hkt_collective_name(layout.collective), hkt_op_name(layout.op), layout.count,
                              hkt_type_name(layout.type), i, found, sum / divisor));
