@@ -19,7 +19,7 @@ void check_comm(const hkt_comm* comm, const char* function) {
     if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
 }
 
-inline void check_buffer(const char* name, const void* buffer, DataType type) {
+void check_buffer(const char* name, const void* buffer, DataType type) {
     if (buffer == nullptr) capi::refuse(fmt::format("{} is null, but the count is not 0", name));
     if ((reinterpret_cast<std::uintptr_t>(buffer) & (element_size(type) - 1)) != 0)
         capi::refuse(capi::not_aligned(name, type));

@@ -45,10 +45,9 @@ class Layout {
     }
     // Of one rank, of so many.
     std::uint64_t piece_begin(int rank, int ranks) const {
-        if (!is_even()) return (*begins_)[static_cast<std::size_t>(rank)];
-        const auto first = static_cast<unsigned>(rank), all = static_cast<unsigned>(ranks);
-        if (count_ <= UINT32_MAX) return first * count_ / all;
-        return static_cast<std::uint64_t>(static_cast<unsigned __int128>(first) * count_ / all);
+        const auto numerator = static_cast<unsigned __int128>(rank) * count_;
+        return is_even() ? static_cast<std::uint64_t>(numerator / static_cast<unsigned>(ranks))
+                         : (*begins_)[static_cast<std::size_t>(rank)];
     }
     std::uint64_t piece_count(int rank, int ranks) const {
         return piece_begin(rank + 1, ranks) - piece_begin(rank, ranks);
