@@ -245,7 +245,7 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
     } catch (const Error& error) {
         if (error.status() != Status::schedule && error.status() != Status::not_found) throw;
         // It was measured of all_to_all, and need not be direct.
-        if (request.only_direct) return nullptr;
+        if (request.only_direct && error.status() == Status::schedule) return nullptr;
         if (rank() == 0 && !warned_.exchange(true))
             log_line(
                 "hocket: warning: {} is not run by {} as the tuning table {} says: {}\n"
