@@ -19,10 +19,14 @@ void check_comm(const hkt_comm* comm, const char* function) {
     if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
 }
 
-void check_buffer(const char* name, const void* buffer, DataType type) {
+[[noreturn, gnu::cold]] void refuse_buffer(const char* name, const void* buffer, DataType type) {
     if (buffer == nullptr) capi::refuse(fmt::format("{} is null, but the count is not 0", name));
-    if ((reinterpret_cast<std::uintptr_t>(buffer) & (element_size(type) - 1)) != 0)
-        capi::refuse(capi::not_aligned(name, type));
+    capi::refuse(capi::not_aligned(name, type));
+}
+
+inline void check_buffer(const char* name, const void* buffer, const engine::Plan& plan) {
+    const bool is_aligned = (reinterpret_cast<std::uintptr_t>(buffer) & (plan.element() - 1)) == 0;
+    if (buffer == nullptr || !is_aligned) refuse_buffer(name, buffer, plan.type());
 }
 
 // What a rank sends to another, or gets from it.
@@ -59,8 +63,8 @@ void check_apart(std::vector<PairPiece>& pieces) {
 void check_pairs(const engine::Plan& plan, const void* send, const void* recv, const Layout& layout) {
     const std::uint64_t element = element_size(plan.type());
     plan.elements_of_x(layout.count());  // not too many
-    if (layout.received().count > 0) check_buffer("recv", recv, plan.type());
-    if (layout.sent().count > 0) check_buffer("send", send, plan.type());
+    if (layout.received().count > 0) check_buffer("recv", recv, plan);
+    if (layout.sent().count > 0) check_buffer("send", send, plan);
     const auto from = reinterpret_cast<std::uintptr_t>(send), to = reinterpret_cast<std::uintptr_t>(recv);
     bool in_place = send == recv, is_packed = true;
     for (int rank = 0; rank < plan.program().ranks; ++rank) {
@@ -86,8 +90,7 @@ void check_pairs(const engine::Plan& plan, const void* send, const void* recv, c
 
 // Null, or overlapping in a way that would give wrong results without a word. Small starts notice what this
 // costs: where pieces are alike, no layout is made for it.
-void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
-                   const engine::Extent& extent) {
+void check_buffers(const engine::Plan& plan, const void* send, const void* recv, engine::Extent extent) {
     if (plan.is_by_pair()) return check_pairs(plan, send, recv, *extent.uneven);
     const std::uint64_t element = plan.element(), all = element * plan.elements_of_x(extent.count);
     const std::uint64_t own =
@@ -98,8 +101,8 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
         return share == dsl::Share::none ? 0 : share == dsl::Share::own ? own : all;
     };
     const std::uint64_t sent = bytes_of(input), received = bytes_of(output);
-    if (received > 0) check_buffer("recv", recv, plan.type());
-    if (sent > 0) check_buffer("send", send, plan.type());
+    if (received > 0) check_buffer("recv", recv, plan);
+    if (sent > 0) check_buffer("send", send, plan);
     if (sent == 0 || received == 0) return;
 
     // In place is where each element of x has one address, in send and in recv.
@@ -115,7 +118,7 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
 }
 
 hkt_status start(hkt_comm* comm, const std::shared_ptr<engine::Plan>& plan, const void* send, void* recv,
-                 double factor, const engine::Extent& extent, hkt_request** request) {
+                 double factor, engine::Extent extent, hkt_request** request) {
     check_buffers(*plan, send, recv, extent);
     if (request == nullptr) {
         comm->engine->run(plan, send, recv, extent, factor);
@@ -325,8 +328,6 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
         choice.executor = static_cast<engine::ExecutorKind>(given.executor);
         auto made = std::make_unique<hkt_plan>();
         made->comm = comm;
-        made->collective = choice.collective;
-        made->type = choice.type;
         made->factor = factor;
         made->plans = comm->engine->make_plans(choice);
         *plan = made.release();
@@ -338,9 +339,8 @@ hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t c
     return capi::guarded(plan == nullptr ? nullptr : plan->comm, [&] {
         if (plan == nullptr) capi::refuse("hkt_plan_start: the plan is null");
         if (request != nullptr) *request = nullptr;
-        const auto& sized =
-            plan->comm->engine->plan_for(*plan->plans, plan->collective, plan->type, count).plan;
-        return start(plan->comm, sized, send, recv, plan->factor, count, request);
+        return start(plan->comm, plan->comm->engine->plan_for(*plan->plans, count).plan, send, recv,
+                     plan->factor, count, request);
     });
 }
 
@@ -359,8 +359,7 @@ const char* hkt_plan_explain(hkt_plan* plan) {
 const char* hkt_plan_schedule(hkt_plan* plan, size_t count) {
     if (plan == nullptr) return "";
     try {
-        return plan->comm->engine->look_up(*plan->plans, plan->collective, plan->type, count)
-            .schedule.c_str();
+        return plan->plans->for_bytes(plan->plans->bytes_of(count)).schedule.c_str();
     } catch (...) {
         return "";
     }

@@ -24,8 +24,6 @@ struct hkt_comm {
 
 struct hkt_plan {
     hkt_comm* comm;
-    hocket::dsl::Collective collective;
-    hocket::DataType type;
     double factor;  // as in engine::Start
     std::unique_ptr<hocket::engine::SizedPlans> plans;
     std::once_flag explained;

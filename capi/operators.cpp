@@ -60,9 +60,7 @@ void MadeOperators::destroy(const hkt_op& made) {
     if (factors_.erase(number_of(made)) == 0) refuse_unknown(number_of(made));
 }
 
-Operator operator_of(const hkt_op& given, DataType type, const MadeOperators& made) {
-    const ReduceOp op = op_of(given, type);
-    if (!row_of(op).multiplies) return {op, 1};
+Operator multiplying_operator(ReduceOp op, const hkt_op& given, DataType type, const MadeOperators& made) {
     if (number_of(given) < first_made)
         refuse(
             fmt::format("the operator {} needs this rank's factor: make it for the communicator with "

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "capi/hocket.h"
+#include "capi/vocabulary.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::capi {
@@ -32,6 +33,10 @@ struct Operator {
 
 // Throws Error(invalid_argument): as op_of (vocabulary.hpp), of an operator that multiplies and was not made
 // for the communicator, or whose factor is not one for the type.
-Operator operator_of(const hkt_op& given, DataType type, const MadeOperators& made);
+Operator multiplying_operator(ReduceOp op, const hkt_op& given, DataType type, const MadeOperators& made);
+inline Operator operator_of(const hkt_op& given, DataType type, const MadeOperators& made) {
+    const ReduceOp op = op_of(given, type);
+    return row_of(op).multiplies ? multiplying_operator(op, given, type, made) : Operator{op, 1};
+}
 
 }  // namespace hocket::capi

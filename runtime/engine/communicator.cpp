@@ -292,9 +292,13 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
 }
 
 std::unique_ptr<SizedPlans> Communicator::lazy_plans(const PlanChoice& choice) const {
-    return std::make_unique<SizedPlans>([this, choice](std::uint64_t bytes, const SizedPlans::Made& made) {
-        return make_plan(choice, bytes, made);
-    });
+    const bool is_by_rank = contract_of(choice.collective).is_by_rank();
+    const std::uint64_t bytes_of_one =
+        element_size(choice.type) * (is_by_rank ? static_cast<std::uint64_t>(size()) : 1);
+    return std::make_unique<SizedPlans>(bytes_of_one,
+                                        [this, choice](std::uint64_t bytes, const SizedPlans::Made& made) {
+                                            return make_plan(choice, bytes, made);
+                                        });
 }
 
 // A plan that the others make, too, and will start: they must hear of it when it cannot be made here.
@@ -334,18 +338,6 @@ SizedPlans& Communicator::cached_plans(const PlanChoice& choice) {
     if (!plans) plans = lazy_plans(choice);
     if (is_usual) usual.store(plans.get(), std::memory_order_release);
     return *plans;
-}
-
-std::uint64_t Communicator::bytes_of_x(dsl::Collective collective, DataType type, std::uint64_t count) const {
-    const bool is_by_rank = contract_of(collective).is_by_rank();
-    const std::uint64_t factor = element_size(type) * (is_by_rank ? static_cast<std::uint64_t>(size()) : 1);
-    std::uint64_t bytes = 0;
-    return __builtin_mul_overflow(count, factor, &bytes) ? UINT64_MAX : bytes;
-}
-
-const SizedPlans::Sized& Communicator::plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,
-                                                std::uint64_t count) const {
-    return made_for_all(plans, bytes_of_x(collective, type, count));
 }
 
 void Communicator::check_message(const MessageStart& start) const {

@@ -55,7 +55,7 @@ class Communicator {
     std::unique_ptr<SizedPlans> make_plans(const PlanChoice& choice) const;
     SizedPlans& cached_plans(const PlanChoice& choice);
     const std::shared_ptr<Plan>& cached_plan(const PlanChoice& choice, std::uint64_t count) {
-        return plan_for(cached_plans(choice), choice.collective, choice.type, count).plan;
+        return plan_for(cached_plans(choice), count).plan;
     }
 
     // Of an uneven choice. By pair ranks have other counts, and must all take the same plan: that for the
@@ -69,20 +69,18 @@ class Communicator {
 
     // The plan among them for `count` as the collective's function takes it, to be started: where it cannot
     // be made, the other ranks are told.
-    const SizedPlans::Sized& plan_for(SizedPlans& plans, dsl::Collective collective, DataType type,
-                                      std::uint64_t count) const;
-    // The same only to be looked at.
-    const SizedPlans::Sized& look_up(SizedPlans& plans, dsl::Collective collective, DataType type,
-                                     std::uint64_t count) const {
-        return plans.for_bytes(bytes_of_x(collective, type, count));
+    const SizedPlans::Sized& plan_for(SizedPlans& plans, std::uint64_t count) const {
+        const std::uint64_t bytes = plans.bytes_of(count);
+        const SizedPlans::Sized* known = plans.find(bytes);
+        return known ? *known : made_for_all(plans, bytes);
     }
 
     // factor: of this rank's input, where the plan multiplies.
-    Execution& start(const std::shared_ptr<Plan>& plan, const void* send, void* recv, const Extent& extent,
+    Execution& start(const std::shared_ptr<Plan>& plan, const void* send, void* recv, Extent extent,
                      double factor = 1) {
         return progress_->start(plan, extent, send, recv, factor);
     }
-    void run(const std::shared_ptr<Plan>& plan, const void* send, void* recv, const Extent& extent,
+    void run(const std::shared_ptr<Plan>& plan, const void* send, void* recv, Extent extent,
              double factor = 1) {
         progress_->run(plan, extent, send, recv, factor);
     }
@@ -128,7 +126,6 @@ class Communicator {
                                                          std::vector<std::string>& why) const;
     std::unique_ptr<SizedPlans> lazy_plans(const PlanChoice& choice) const;
     const SizedPlans::Sized& made_for_all(SizedPlans& plans, std::uint64_t bytes) const;
-    std::uint64_t bytes_of_x(dsl::Collective collective, DataType type, std::uint64_t count) const;
     std::shared_ptr<Plan> make_meeting(const std::string& purpose);
     void check_message(const MessageStart& message) const;
     void say_goodbye();

@@ -5,15 +5,16 @@
 namespace hocket::engine {
 
 Execution::Execution(const Plan& plan)
-    : Request(Type::collective), plan_(&plan), run_(Run::of(plan, *this)) {}
+    : Request(Type::collective), plan_(&plan), run_(Run::of(plan, *this)), messages_(run_->messages()) {}
 
 Execution::~Execution() = default;
 
 void Execution::begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) {
     keep_alive_ = start.plan->shared_from_this();
+    run_->begin(start, tile, neighbourhood);
     start_ = start;
+    start_.uneven = nullptr;
     tile_ = tile;
-    run_->begin(start_, tile, neighbourhood);
     status_ = run_->is_done() ? Status::success : Status::in_progress;
 }
 

@@ -57,17 +57,21 @@ class Execution : public Request {
 
     // How far it is, and what it is held up by.
     const Run& run() const { return *run_; }
+    std::size_t messages() const { return messages_; }  // at most: for some counts there are fewer
     std::uint64_t bytes_of(const dsl::Op& op) const { return run_->binding().bytes_of(op); }
 
   private:
+    // What every step looks at comes first, close together: with many ranks on a core, each step finds the
+    // caches as others left them.
     const Plan* plan_;
-    std::shared_ptr<Plan> keep_alive_;
-    Start start_;
-    std::uint64_t tile_ = 0;
-    Execution* next_tile_ = nullptr;
     std::unique_ptr<Run> run_;
-    Clock::time_point deadline_;
+    std::size_t messages_;
     Status status_ = Status::success;
+    Execution* next_tile_ = nullptr;
+    std::uint64_t tile_ = 0;
+    Start start_;
+    Clock::time_point deadline_;
+    std::shared_ptr<Plan> keep_alive_;
 };
 
 }  // namespace hocket::engine

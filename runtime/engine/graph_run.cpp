@@ -82,6 +82,7 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neig
     }
     waits_ = binding_->waits;
     remaining_ = binding_->remaining;
+    is_done_ = remaining_ == 0;
     entered_ = neighbourhood == nullptr;
     disagreement_.reset();
     for (Queue* queue : {&receives_, &sends_, &local_}) queue->clear();
@@ -123,7 +124,8 @@ void GraphRun::enqueue(dsl::OpId id) {
 
 void GraphRun::complete(dsl::OpId id) {
     waits_[id] = Binding::complete;
-    if (--remaining_ == 0 && copies_[dsl::output_area]) move_copies(dsl::output_area);
+    is_done_ = --remaining_ == 0;
+    if (is_done_ && copies_[dsl::output_area]) move_copies(dsl::output_area);
     for (const dsl::OpId next : plan_->program().ops[id].successors)
         if (--waits_[next] == 0) enqueue(next);
 }
@@ -236,7 +238,9 @@ void GraphRun::make_copies() {
         neighbourhood_ && is_by_pair()
             ? static_cast<std::uint64_t>(neighbourhood_->members()) * sizeof(ShownPiece)
             : 0;
-    bool copies_input = plan_->multiplies() || plan_->must_copy_in_place(send_, recv_, binding_->layout);
+    bool copies_input =
+        plan_->multiplies() ||
+        plan_->must_copy_in_place(send_, recv_, binding_->layout.piece_begin(program.rank, program.ranks));
     bool copies_output = false;
     if (neighbourhood_) {
         contacts_.assign(static_cast<std::size_t>(neighbourhood_->members()), false);

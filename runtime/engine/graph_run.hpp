@@ -36,7 +36,6 @@ class GraphRun final : public Run {
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
     // Its successors may be ready now.
     void complete(dsl::OpId op) override;
-    bool is_done() const override { return remaining_ == 0; }
     void release() override;
     std::uint64_t memory_bytes() const override { return memory_bytes_; }
     std::size_t messages() const override { return transfers_.size(); }
@@ -44,7 +43,6 @@ class GraphRun final : public Run {
     const Binding& binding() const override { return *binding_; }
     bool is_complete(dsl::OpId op) const override { return waits_[op] == Binding::complete; }
     std::optional<dsl::OpId> first_incomplete() const override;
-    const std::optional<Disagreement>& disagreement() const override { return disagreement_; }
 
   private:
     // Operations that may start, first come first served. Each operation enters one queue, once.
@@ -108,7 +106,6 @@ class GraphRun final : public Run {
     double factor_ = 1;
     bool entered_ = true;
     std::vector<bool> contacts_;  // by member
-    std::optional<Disagreement> disagreement_;
 };
 
 }  // namespace hocket::engine

@@ -36,6 +36,8 @@ Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind ki
       op_(op),
       input_(program_.input()),
       output_(program_.output()),
+      reduces_(contract_of(program_.collective).combines()),
+      multiplies_(reduces_ && row_of(op).multiplies),
       element_(element_size(type)),
       parts_(contract_of(program_.collective).is_by_rank() && !use.is_uneven
                  ? static_cast<std::uint64_t>(program_.ranks)
@@ -47,18 +49,13 @@ Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind ki
 
 Plan::~Plan() = default;
 
-bool Plan::reduces() const {
-    return contract_of(program_.collective).combines();
-}
-
-bool Plan::must_copy_in_place(const void* send, const void* recv, const Layout& layout) const {
-    const dsl::Share input = program_.input(), output = program_.output();
-    if (program_.buffers == 1 || input == dsl::Share::none || output == dsl::Share::none) return false;
-    const std::uint64_t own = layout.piece_begin(program_.rank, program_.ranks) * element_size(type_);
+bool Plan::must_copy_in_place(const void* send, const void* recv, std::uint64_t piece_begin) const {
+    if (program_.buffers == 1 || input_ == dsl::Share::none || output_ == dsl::Share::none) return false;
     const auto begin_of_x = [&](const void* buffer, dsl::Share share) {
-        return reinterpret_cast<std::uintptr_t>(buffer) - (share == dsl::Share::own ? own : 0);
+        return reinterpret_cast<std::uintptr_t>(buffer) -
+               (share == dsl::Share::own ? piece_begin * element_ : 0);
     };
-    return begin_of_x(send, input) == begin_of_x(recv, output);
+    return begin_of_x(send, input_) == begin_of_x(recv, output_);
 }
 
 void Plan::refuse_count(std::uint64_t count) const {
@@ -130,10 +127,9 @@ void Plan::bind_pairs(Binding& binding) const {
     }
 }
 
-std::uint64_t Plan::identity(const Extent& extent) {
+std::uint64_t Plan::find_identity(Extent extent) {
     // By pair each rank has its own counts.
     const std::uint64_t count = is_by_pair() ? 0 : extent.count;
-    if (last_identity_.count == count && !extent.uneven) return last_identity_.hash;
     std::uint64_t hash = mix(program_.fingerprint, static_cast<std::uint64_t>(type_));
     hash = mix(hash, reduces() ? static_cast<std::uint64_t>(op_) : 0);
     hash = mix(mix(hash, use_.purpose.empty() ? 0 : 1), count);

@@ -23,11 +23,12 @@ class SmallRun;
 struct Extent {
     // What the collective's function takes: elements of x, or of a rank's piece, all of which are alike.
     Extent(std::uint64_t given) : count(given) {}
-    // Of a plan whose pieces are uneven.
-    explicit Extent(Layout pieces) : count(pieces.count()), uneven(std::move(pieces)) {}
+    // Of a plan whose pieces are uneven. The layout stays the caller's, and must live as long as this.
+    explicit Extent(const Layout& pieces) : count(pieces.count()), uneven(&pieces) {}
+    explicit Extent(Layout&&) = delete;
 
-    std::uint64_t count;           // as given; where pieces are uneven, of x
-    std::optional<Layout> uneven;  // none: alike. By pair, count is its count()
+    std::uint64_t count;             // as given; where pieces are uneven, of x
+    const Layout* uneven = nullptr;  // null: alike. By pair, count is its count()
 };
 
 // What a plan works out for one layout, so that a start with the same works out nothing.
@@ -88,13 +89,14 @@ class Plan : public std::enable_shared_from_this<Plan> {
     bool is_uneven() const { return use_.is_uneven; }
     // Each pair of ranks has a count of its own, and each rank knows only its own pairs'.
     bool is_by_pair() const { return is_uneven() && contract_of(program_.collective).exchanges(); }
-    bool reduces() const;
+    bool reduces() const { return reduces_; }
     // Whether each rank's input is multiplied by the rank's factor before it is combined. It is then copied
     // for it: the program reads the product where it would have read the input.
-    bool multiplies() const { return reduces() && row_of(op_).multiplies; }
+    bool multiplies() const { return multiplies_; }
     // Whether input and output have positions of their own, and the caller has them in one place: then the
-    // input must be copied before anything is written.
-    bool must_copy_in_place(const void* send, const void* recv, const Layout& layout) const;
+    // input must be copied before anything is written. piece_begin: the element of x at which the rank's own
+    // piece begins, where a buffer holds no more than that.
+    bool must_copy_in_place(const void* send, const void* recv, std::uint64_t piece_begin) const;
 
     // Elements of x when the collective's function is given `count`; of an uneven plan, which is started with
     // all of x, as many. Throws hocket::Error (invalid_argument) for more than 2^47 bytes.
@@ -108,7 +110,10 @@ class Plan : public std::enable_shared_from_this<Plan> {
 
     // What all ranks must agree on before they exchange messages: schedule, type, operator, count, and
     // whether there is a purpose (not which: a rank that leaves meets the others' barrier).
-    std::uint64_t identity(const Extent& extent);
+    std::uint64_t identity(Extent extent) {
+        const bool is_last = last_identity_.count == extent.count && !extent.uneven;
+        return is_last ? last_identity_.hash : find_identity(extent);
+    }
 
     // Null if the program is not for it.
     SmallRun* small_run() const { return small_run_.get(); }
@@ -122,11 +127,13 @@ class Plan : public std::enable_shared_from_this<Plan> {
 
     [[noreturn]] void refuse_count(std::uint64_t count) const;
     void bind_pairs(Binding& binding) const;
+    std::uint64_t find_identity(Extent extent);
 
     dsl::RankProgram program_;
     DataType type_;
     ReduceOp op_;
     dsl::Share input_, output_;
+    bool reduces_, multiplies_;
     std::uint64_t element_, parts_, most_elements_;  // x for a count of 1; the largest count
     PlanUse use_;
     std::unique_ptr<Executor> executor_;

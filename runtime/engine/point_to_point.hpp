@@ -105,14 +105,15 @@ class PointToPoint : private PacketInbox {
     bool expect(Peer& peer, MessageRequest& receive);
     void finish(MessageRequest& request);
 
+    std::vector<MessageRequest*> open_;
+    std::size_t unsent_ = 0;  // controls of all peers
     const int rank_;
     Neighbourhood* const neighbourhood_;
     transport::Fabric* const fabric_;
     std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: never spoken with
     std::vector<Peer*> used_;
     std::vector<std::unique_ptr<MessageRequest>> requests_;
-    std::vector<MessageRequest*> free_, open_, busy_;
-    std::size_t unsent_ = 0;  // controls of all peers
+    std::vector<MessageRequest*> free_, busy_;
     bool any_ended_ = false;
     std::optional<SizeMismatch> mismatch_;
 };

@@ -79,9 +79,9 @@ Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood
       timeout_(timeout),
       spin_time_(spin_time * (neighbourhood ? neighbourhood->ranks_per_core() : 1)),
       long_yield_(long_yield * (neighbourhood ? neighbourhood->ranks_per_core() : 1)),
-      messages_(bootstrap.rank(), bootstrap.world_size(), neighbourhood, fabric),
       completions_(64),
-      agreed_(static_cast<std::size_t>(bootstrap.world_size()), -1) {}
+      agreed_(static_cast<std::size_t>(bootstrap.world_size()), -1),
+      messages_(bootstrap.rank(), bootstrap.world_size(), neighbourhood, fabric) {}
 
 Progress::~Progress() {
     if (!(in_flight_.empty() && messages_.is_quiet()) && !failure_) {
@@ -91,8 +91,8 @@ Progress::~Progress() {
     for (Execution* execution : lent_) execution->release();
 }
 
-Execution& Progress::start(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send,
-                           void* recv, double factor, std::optional<std::chrono::milliseconds> limit) {
+Execution& Progress::start(const std::shared_ptr<Plan>& plan, Extent extent, const void* send, void* recv,
+                           double factor, std::optional<std::chrono::milliseconds> limit) {
     Gate::Visit visit(gate_);
     come_in();
     Execution& execution = begin(plan, extent, send, recv, factor, limit);
@@ -100,7 +100,7 @@ Execution& Progress::start(const std::shared_ptr<Plan>& plan, const Extent& exte
     return execution;
 }
 
-void Progress::run(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv,
+void Progress::run(const std::shared_ptr<Plan>& plan, Extent extent, const void* send, void* recv,
                    double factor) {
     Gate::Visit visit(gate_);
     if (is_idle() && !failure_ && run_at_once(*plan, extent, send, recv, factor)) return;
@@ -112,7 +112,7 @@ void Progress::run(const std::shared_ptr<Plan>& plan, const Extent& extent, cons
 }
 
 // False: nothing has been done that begin() would not do again.
-bool Progress::run_at_once(Plan& plan, const Extent& extent, const void* send, void* recv, double factor) {
+bool Progress::run_at_once(Plan& plan, Extent extent, const void* send, void* recv, double factor) {
     if (!plan.small_run()) return false;
     const std::uint64_t history = mix(history_, plan.identity(extent));
     try {
@@ -129,8 +129,8 @@ bool Progress::run_at_once(Plan& plan, const Extent& extent, const void* send, v
     return true;
 }
 
-Execution& Progress::begin(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send,
-                           void* recv, double factor, std::optional<std::chrono::milliseconds> limit) {
+Execution& Progress::begin(const std::shared_ptr<Plan>& plan, Extent extent, const void* send, void* recv,
+                           double factor, std::optional<std::chrono::milliseconds> limit) {
     if (failure_) throw Error(failure_->status, failure_->text);
     const std::uint64_t history = mix(history_, plan->identity(extent));
     Start start{.plan = plan.get(),
@@ -343,6 +343,7 @@ bool Progress::advance_all() {
 }
 
 bool Progress::advance_messages() {
+    if (messages_.is_idle()) return false;
     const bool moved = !failure_ && messages_.advance();
     look_at_messages();
     return moved;
@@ -361,7 +362,7 @@ void Progress::look_at_messages() {
 std::size_t Progress::window() const {
     std::size_t messages = 0, end = 0;
     while (end < in_flight_.size()) {
-        messages += in_flight_[end]->run().messages();
+        messages += in_flight_[end]->messages();
         if (end > 0 && messages > window_messages) break;
         // Among neighbours a lane is taken again when its last turn and all before it are complete.
         if (in_flight_[end]->turn() - in_flight_.front()->turn() >= Neighbourhood::lanes) break;

@@ -31,11 +31,11 @@ class Progress {
     // The caller gets the execution back to wait() or test() for it. factor: as in Start. `limit` instead of
     // the communicator's timeout: for a rank that is about to leave, so that other ranks aren't told when it
     // passes. Throws hocket::Error.
-    Execution& start(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv,
+    Execution& start(const std::shared_ptr<Plan>& plan, Extent extent, const void* send, void* recv,
                      double factor = 1, std::optional<std::chrono::milliseconds> limit = std::nullopt);
 
     // start() and wait() in one.
-    void run(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv,
+    void run(const std::shared_ptr<Plan>& plan, Extent extent, const void* send, void* recv,
              double factor = 1);
 
     // True: ended, and the execution is no longer the caller's. Throws its failure (it is gone then, too).
@@ -58,8 +58,8 @@ class Progress {
   private:
     using Clock = Execution::Clock;
 
-    bool run_at_once(Plan& plan, const Extent& extent, const void* send, void* recv, double factor);
-    Execution& begin(const std::shared_ptr<Plan>& plan, const Extent& extent, const void* send, void* recv,
+    bool run_at_once(Plan& plan, Extent extent, const void* send, void* recv, double factor);
+    Execution& begin(const std::shared_ptr<Plan>& plan, Extent extent, const void* send, void* recv,
                      double factor, std::optional<std::chrono::milliseconds> limit);
     MessageRequest& begin(const MessageStart& message);
     bool step();  // true if anything moved
@@ -110,7 +110,6 @@ class Progress {
     Gate gate_;                          // guards all that follows
     std::vector<Execution*> in_flight_;  // oldest first
     std::vector<Execution*> lent_;       // with the caller: in flight, or ended and not yet asked for
-    PointToPoint messages_;
     std::vector<transport::Completion> completions_;
     std::uint64_t started_ = 0, turns_ = 0;  // so far, and the turns that they have taken
     std::uint64_t history_ = 0;              // of all starts: ranks that once differed never agree again
@@ -125,6 +124,8 @@ class Progress {
     // with something else, so that a late hkt_wait is not a timeout by itself.
     Clock::time_point last_seen_{};
     Clock::duration away_{0};
+
+    PointToPoint messages_;
 };
 
 }  // namespace hocket::engine

@@ -45,7 +45,8 @@ class Run {
     // The message of operation `op` has been sent, or has come.
     virtual void complete(dsl::OpId op) = 0;
 
-    virtual bool is_done() const = 0;
+    bool is_done() const { return is_done_; }
+    const std::optional<Disagreement>& disagreement() const { return disagreement_; }
 
     // After the end, whatever it was; keeps memory for the next start.
     virtual void release() {}
@@ -59,7 +60,11 @@ class Run {
     // Before the first operation: the rank that has not started this yet, or has not ended what was before
     // it.
     virtual std::optional<dsl::Rank> awaited_at_start() const { return std::nullopt; }
-    virtual const std::optional<Disagreement>& disagreement() const = 0;
+
+  protected:
+    // Here, and not behind a virtual call: they are looked at after every step.
+    bool is_done_ = true;
+    std::optional<Disagreement> disagreement_;
 };
 
 }  // namespace hocket::engine

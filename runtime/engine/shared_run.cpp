@@ -20,7 +20,9 @@ bool SharedRun::suits(const dsl::RankProgram& program) {
            program.neighbours.size() + 1 == static_cast<std::size_t>(program.ranks);
 }
 
-SharedRun::SharedRun(const Plan& plan) : tiles_{TileRun(plan, start_), TileRun(plan, start_)} {
+SharedRun::SharedRun(const Plan& plan)
+    : tiles_{TileRun(plan, start_), TileRun(plan, start_)},
+      most_elements_(Neighbourhood::tile_bytes / (plan.elements_of_x(1) * plan.element())) {
     start_.is_small = plan.program().economy == dsl::Economy::waits;
     start_.parts = plan.elements_of_x(1);
     start_.element = element_size(plan.type());
@@ -45,8 +47,9 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
     start_.factor = start.factor;
     start_.copies_input =
         start.plan->multiplies() ||
-        start.plan->must_copy_in_place(start.send, start.recv, Layout(start.count * start_.parts));
-    start_.disagreement.reset();
+        start.plan->must_copy_in_place(start.send, start.recv,
+                                       static_cast<std::uint64_t>(start.plan->program().rank) * start.count);
+    disagreement_.reset();
     tiles_begun_ = 0;
     met_ = 0;
     // Work is done on tiles, or on all at once, which takes more.
@@ -55,16 +58,19 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
     // A tile's slots may be rounded up where those of the whole are not.
     const std::uint64_t most = binding_->memory_bytes + 64 * start.plan->program().scratch.size();
     if (binding_->memory_bytes > 0 && most > memory_bytes_) need_memory(most);
-    stage_ = start.count == 0 ? Stage::done : Stage::closed;
+    stage_ = Stage::closed;
+    is_done_ = start.count == 0;
 }
 
 // The same on all ranks.
 std::uint64_t SharedRun::tile_elements() const {
-    const std::uint64_t unit = start_.parts * start_.element, most = Neighbourhood::tile_bytes / unit;
-    if (start_.is_small || start_.neighbourhood->ranks_per_core() > 1) return std::min(start_.count, most);
+    if (start_.is_small || start_.neighbourhood->ranks_per_core() > 1)
+        return std::min(start_.count, most_elements_);
+    const std::uint64_t unit = start_.parts * start_.element;
     const std::uint64_t line = std::max<std::uint64_t>(1, 64 / start_.element);
     const std::uint64_t part = (start_.count / tiles_of_a_start + line - 1) / line * line;
-    return std::min(start_.count, std::clamp(part, std::min(shortest_tile / unit + 1, most), most));
+    return std::min(start_.count,
+                    std::clamp(part, std::min(shortest_tile / unit + 1, most_elements_), most_elements_));
 }
 
 void SharedRun::need_memory(std::uint64_t bytes) {
@@ -121,9 +127,9 @@ void SharedRun::show_buffers() {
         return share == dsl::Share::whole ? part * start_.parts : part;
     };
     if (!start_.is_small && program.shares_input && start_.reads_send())
-        show(dsl::input_area, start_.send, bytes_of(program.input()), program.input_origin);
+        show(dsl::input_area, start_.send, bytes_of(start_.plan->input()), program.input_origin);
     if (!start_.is_small && program.shares_output)
-        show(dsl::output_area, start_.recv, bytes_of(program.output()), program.output_origin);
+        show(dsl::output_area, start_.recv, bytes_of(start_.plan->output()), program.output_origin);
     if (start_.memory != nullptr)
         line.bases[dsl::work_area] = window.offset_of(start_.memory, memory_bytes_).value();
     line.completed = start_.neighbourhood->completed();
@@ -170,13 +176,13 @@ void SharedRun::start_tiles() {
 }
 
 void SharedRun::begin_tiles() {
-    while (tiles_begun_ < tiles() && !tiles_[tiles_begun_ % tiles_.size()].is_active()) {
+    while (has_more_tiles() && !tiles_[tiles_begun_ % tiles_.size()].is_active()) {
         // Work and scratch are there once.
         if (start_.memory != nullptr && oldest().is_active()) return;
         tiles_[tiles_begun_ % tiles_.size()].begin(tiles_begun_);
         ++tiles_begun_;
     }
-    if (!oldest().is_active()) stage_ = Stage::done;
+    is_done_ = !oldest().is_active();
 }
 
 // No neighbour is waited for while there is another tile to work on.
@@ -185,8 +191,7 @@ bool SharedRun::run_tiles() {
     for (;;) {
         if (!run_each_tile(false) && !run_each_tile(true)) return moved;
         moved = true;
-        if (start_.disagreement) return true;
-        if (stage_ == Stage::done) return true;
+        if (disagreement_ || is_done_) return true;
     }
 }
 
@@ -197,7 +202,7 @@ bool SharedRun::run_each_tile(bool patient) {
         TileRun& tile = tiles_[(oldest_index + i) % tiles_.size()];
         if (!tile.is_active()) continue;
         moved |= tile.advance(patient);
-        if (start_.disagreement) return moved;
+        if (disagreement_) return moved;
         if (!tile.is_active()) begin_tiles();
     }
     return moved;

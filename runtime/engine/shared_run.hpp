@@ -29,17 +29,15 @@ class SharedRun final : public Run {
     // Waits for each neighbour only a moment.
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
     void complete(dsl::OpId) override {}  // there are no messages
-    bool is_done() const override { return stage_ == Stage::done; }
     std::uint64_t memory_bytes() const override { return memory_bytes_; }
 
     const Binding& binding() const override { return *binding_; }
     bool is_complete(dsl::OpId op) const override { return op < next_op(); }
     std::optional<dsl::OpId> first_incomplete() const override;
     std::optional<dsl::Rank> awaited_at_start() const override;
-    const std::optional<Disagreement>& disagreement() const override { return start_.disagreement; }
 
   private:
-    enum class Stage : std::uint8_t { closed, meeting, running, done };
+    enum class Stage : std::uint8_t { closed, meeting, running };
 
     dsl::OpId next_op() const { return stage_ == Stage::running ? oldest().next_op() : 0; }
     bool enter();
@@ -51,15 +49,16 @@ class SharedRun final : public Run {
     void show_buffers();
     void need_memory(std::uint64_t bytes);
     std::uint64_t tile_elements() const;
-    std::uint64_t tiles() const { return (start_.count + start_.tile_elements - 1) / start_.tile_elements; }
+    bool has_more_tiles() const { return tiles_begun_ * start_.tile_elements < start_.count; }
     const TileRun& oldest() const;
 
-    SharedStart start_;
+    SharedStart start_{.disagreement = disagreement_};
     std::array<TileRun, Neighbourhood::tiles_in_flight> tiles_;
     std::uint64_t tiles_begun_ = 0;
     std::shared_ptr<const Binding> binding_;  // of the first tile, or of all at once
-    Stage stage_ = Stage::done;
-    std::size_t met_ = 0;  // members that have been met, in order (meeting)
+    Stage stage_ = Stage::closed;             // until it is done
+    const std::uint64_t most_elements_;       // of a tile, in each part
+    std::size_t met_ = 0;                     // members that have been met, in order (meeting)
     bool all_in_windows_ = false;
     std::uint64_t memory_bytes_ = 0;
 };

@@ -2,8 +2,10 @@
 // sizes, made when it is first asked for.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -25,14 +27,29 @@ class SizedPlans {
     // for_bytes.
     using Made = std::deque<Sized>;
     using Make = std::function<Sized(std::uint64_t bytes, const Made& made)>;
-    explicit SizedPlans(Make make) : make_(std::move(make)) {}
+    // bytes_of_one: of x, for a count of 1.
+    SizedPlans(std::uint64_t bytes_of_one, Make make) : bytes_of_one_(bytes_of_one), make_(std::move(make)) {}
 
     // For x of so many bytes. Thread-safe; takes no lock where the plan exists. Valid as long as this.
     const Sized& for_bytes(std::uint64_t bytes);
+    // The same, null if it has not been made yet.
+    const Sized* find(std::uint64_t bytes) const {
+        return by_size_[range_of(bytes)].load(std::memory_order_acquire);
+    }
+
+    // Of x, for `count` as the collective's function takes it; the most there is, if it is more.
+    std::uint64_t bytes_of(std::uint64_t count) const {
+        std::uint64_t bytes = 0;
+        return __builtin_mul_overflow(count, bytes_of_one_, &bytes) ? UINT64_MAX : bytes;
+    }
 
   private:
     static constexpr std::size_t ranges = 49;  // up to 2^0, 2^1, ..., 2^48 bytes
+    static std::size_t range_of(std::uint64_t bytes) {
+        return std::min<std::size_t>(ranges - 1, bytes <= 1 ? 0 : std::bit_width(bytes - 1));
+    }
 
+    const std::uint64_t bytes_of_one_;
     Make make_;
     std::mutex mutex_;
     Made made_;

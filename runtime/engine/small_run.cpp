@@ -73,7 +73,7 @@ SmallRun::SmallRun(const Plan& plan)
     for (dsl::OpId id = 0; id < program.ops.size(); ++id) {
         const dsl::Op& op = program.ops[id];
         if (op.kind == Kind::await && !op.guards_buffers) awaited_.push_back(op.peer);
-        if (op.kind == Kind::combine || op.kind == Kind::copy) local_.push_back(id);
+        if (op.kind == Kind::combine || op.kind == Kind::copy) local_.push_back({id, op.begin, op.end});
     }
 }
 
@@ -89,9 +89,8 @@ bool SmallRun::run(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t count
     if (!meet(neighbourhood, number, checksum)) return false;
     place(neighbourhood, number, send, recv);
     const std::uint64_t* offsets = binding_->byte_offsets.data();
-    const auto& ops = plan.program().ops;
-    for (const dsl::OpId id : local_)
-        if (offsets[ops[id].begin] != offsets[ops[id].end]) plan.executor().run(id, areas_.data(), offsets);
+    for (const LocalOp& op : local_)
+        if (offsets[op.begin] != offsets[op.end]) plan.executor().run(op.id, areas_.data(), offsets);
     return true;
 }
 

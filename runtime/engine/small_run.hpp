@@ -37,7 +37,11 @@ class SmallRun {
     // All are awaited before anything is written: input and output may be one, and the general way reads the
     // input again.
     std::vector<dsl::Rank> awaited_;
-    std::vector<dsl::OpId> local_;  // combines and copies, in program order
+    struct LocalOp {
+        dsl::OpId id;
+        dsl::BoundaryId begin, end;
+    };
+    std::vector<LocalOp> local_;  // combines and copies, in program order
     dsl::BoundaryId output_origin_, input_origin_;
     std::uint64_t element_, parts_, most_elements_;
     bool reads_send_, shows_part_, multiplies_;

@@ -72,20 +72,30 @@ void SharedStart::look_for_absent(Member member, dsl::OpId op) {
 }
 
 TileRun::TileRun(const Plan& plan, SharedStart& start)
-    : start_(start), areas_(plan.program().areas()), placed_(plan.program().neighbours.size() + 1) {
-    auto parts = parts_of_operations(plan.program(), plan.elements_of_x(1));
+    : start_(start),
+      held_{plan.input(), plan.output()},
+      areas_(plan.program().areas()),
+      placed_(plan.program().neighbours.size() + 1) {
+    const auto parts = parts_of_operations(plan.program(), plan.elements_of_x(1));
     can_work_beside_ = parts && plan.program().output_is_apart && plan.program().keeps_places();
-    for (const dsl::Op& op : plan.program().ops)
-        hands_over_.push_back(writes_to_neighbours(plan.program(), op));
-    part_of_ = can_work_beside_ ? std::move(*parts) : std::vector<Part>(plan.program().ops.size(), 0);
+    for (const dsl::Op& op : plan.program().ops) {
+        const Part part = can_work_beside_ ? (*parts)[steps_.size()] : 0;
+        steps_.push_back({op.kind, op.guards_buffers, writes_to_neighbours(plan.program(), op), op.peer,
+                          op.message, op.begin, op.end, static_cast<std::uint32_t>(part)});
+    }
 }
 
 void TileRun::begin(std::uint64_t index) {
     index_ = index;
     begin_ = index * start_.tile_elements;
     const std::uint64_t elements = std::min(start_.tile_elements, start_.count - begin_);
+    part_bytes_ = elements * start_.element;
     if (!binding_ || binding_->count != start_.parts * elements)
         binding_ = start_.plan->bind(start_.parts * elements);
+    x_bytes_ = part_bytes_ * start_.parts;
+    begins_[dsl::output_area] = static_cast<std::uint64_t>(start_.program().buffers - 1) * x_bytes_;
+    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area})
+        is_copied_[area] = is_to_be_copied(area);
     const dsl::RankProgram& program = start_.program();
     areas_[dsl::work_area] = start_.memory;
     for (std::size_t i = 0; i < program.scratch.size(); ++i)
@@ -99,10 +109,9 @@ void TileRun::begin(std::uint64_t index) {
 }
 
 bool TileRun::advance(bool patient) {
-    const auto& ops = start_.program().ops;
     const dsl::OpId first = next_;
-    while (next_ < ops.size() && run_one(ops[next_], patient)) ++next_;
-    if (next_ == ops.size()) finish();
+    while (next_ < steps_.size() && run_one(steps_[next_], patient)) ++next_;
+    if (next_ == steps_.size()) finish();
     return !active_ || next_ != first;
 }
 
@@ -113,19 +122,18 @@ void TileRun::finish() {
 
 // ---- Operations ---------------------------------------------------------------------------------
 
-bool TileRun::run_one(const dsl::Op& op, bool patient) {
-    if (op.kind == Kind::await) return awaits(op, patient);
-    if (op.kind == Kind::signal) {
-        start_.neighbourhood->signal(start_.number, index_ % slots, value_of(op.message));
-    } else if (bytes_of(op) > 0) {
-        work(op);
-    }
+bool TileRun::run_one(const TileStep& step, bool patient) {
+    if (step.kind == Kind::await) return awaits(step, patient);
+    if (step.kind == Kind::signal)
+        start_.neighbourhood->signal(start_.number, index_ % slots, value_of(step.signal));
+    else if (binding_->bytes_between(step.begin, step.end) > 0)
+        work(step);
     return true;
 }
 
-void TileRun::work(const dsl::Op& op) {
-    if (part_of_[next_] != placed_part_) place_own(part_of_[next_]);
-    if (start_.copies && hands_over_[next_]) return work_in_blocks(op);
+void TileRun::work(const TileStep& step) {
+    if (step.part != placed_part_) place_own(step.part);
+    if (start_.copies && step.hands_over) return work_in_blocks(start_.program().ops[next_]);
     start_.plan->executor().run(next_, areas_.data(), binding_->byte_offsets.data());
 }
 
@@ -162,12 +170,12 @@ void TileRun::work_in_blocks(const dsl::Op& op) {
     }
 }
 
-bool TileRun::awaits(const dsl::Op& op, bool patient) {
+bool TileRun::awaits(const TileStep& step, bool patient) {
     // Small copies are not touched again before all have completed this start.
-    if (op.guards_buffers && start_.is_small && start_.is_whole()) return true;
+    if (step.guards_buffers && start_.is_small && start_.is_whole()) return true;
     const Neighbourhood& neighbourhood = *start_.neighbourhood;
-    const Member member = neighbourhood.member_of(op.peer);
-    const std::uint64_t slot = index_ % slots, value = value_of(op.message);
+    const Member member = neighbourhood.member_of(step.peer);
+    const std::uint64_t slot = index_ % slots, value = value_of(step.signal);
     if (!(patient ? neighbourhood.has_reached(member, start_.number, slot, value)
                   : neighbourhood.is_there(member, start_.number, slot, value))) {
         if (patient) start_.look_for_absent(member, next_);
@@ -187,8 +195,8 @@ std::uint64_t TileRun::value_of(std::uint32_t signal) const {
 // ---- Where things are ---------------------------------------------------------------------------
 
 // What neighbours use, and what has other gaps in a tile than the caller's buffer has.
-bool TileRun::is_copied(dsl::AreaId area) const {
-    if (!start_.copies || held(area) == dsl::Share::none) return false;
+bool TileRun::is_to_be_copied(dsl::AreaId area) const {
+    if (!start_.copies || held_[area] == dsl::Share::none) return false;
     const dsl::RankProgram& program = start_.program();
     const bool is_input = area == dsl::input_area;
     const bool has_other_gaps =
@@ -204,12 +212,6 @@ std::byte* TileRun::buffer(dsl::AreaId area, Part part) const {
                    (parts_before * start_.count + begin_) * start_.element);
 }
 
-// Where a buffer that holds all of x begins, among the program's positions.
-std::uint64_t TileRun::begin_of(dsl::AreaId area) const {
-    const auto before = area == dsl::output_area ? start_.program().buffers - 1 : 0;
-    return static_cast<std::uint64_t>(before) * binding_->count * start_.element;
-}
-
 // For operations of this part: copies lie where they are in the tile's x, a part of the caller's buffer where
 // it is there.
 void TileRun::place_own(Part part) {
@@ -217,8 +219,8 @@ void TileRun::place_own(Part part) {
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area}) {
         const Part there = holds_own_part_only(area) ? static_cast<Part>(start_.program().rank) : part;
         areas_[area] = is_copied(area) && !works_beside_copy(area)
-                           ? virtual_base(copies(start_.neighbourhood->self(), area), begin_of(area))
-                           : virtual_base(buffer(area, there), begin_of(area) + there * part_bytes());
+                           ? virtual_base(copies(start_.neighbourhood->self(), area), begins_[area])
+                           : virtual_base(buffer(area, there), begins_[area] + there * part_bytes_);
     }
     place_shifted(start_.program(), binding_->byte_offsets.data(), areas_.data());
 }
@@ -230,20 +232,19 @@ void TileRun::place_neighbour(Member member) {
     const Neighbourhood::Line& line = neighbourhood.line(member, start_.number);
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
         areas_[dsl::RankProgram::neighbour_area(index, area)] =
-            start_.copies && area != dsl::work_area ? virtual_base(copies(member, area), begin_of(area))
+            start_.copies && area != dsl::work_area ? virtual_base(copies(member, area), begins_[area])
                                                     : address(neighbourhood.slice(member), line.bases[area]);
     place_shifted(start_.program(), binding_->byte_offsets.data(), areas_.data());
 }
 
 std::byte* TileRun::copies(Member member, dsl::AreaId area) const {
-    return start_.neighbourhood->copies(member, start_.number, index_ % slots, area,
-                                        binding_->count * start_.element);
+    return start_.neighbourhood->copies(member, start_.number, index_ % slots, area, x_bytes_);
 }
 
 // Between the caller's buffer and the copy of this tile of it: what neighbours touch, or all of it.
 void TileRun::move_copies(dsl::AreaId area) {
     const dsl::RankProgram& program = start_.program();
-    const std::uint64_t bytes = part_bytes(), whole = bytes * start_.parts;
+    const std::uint64_t bytes = part_bytes_, whole = x_bytes_;
     const auto move_stretch = [&](std::uint64_t begin, std::uint64_t end) {
         for (Part part = begin / bytes; part * bytes < end; ++part)
             move(area, part, std::max(begin, part * bytes), std::min(end, (part + 1) * bytes));
@@ -264,7 +265,7 @@ void TileRun::move_copies(dsl::AreaId area) {
 void TileRun::move(dsl::AreaId area, Part part, std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return;
     std::byte* copy = address(copies(start_.neighbourhood->self(), area), begin);
-    std::byte* original = address(buffer(area, part), begin - part * part_bytes());
+    std::byte* original = address(buffer(area, part), begin - part * part_bytes_);
     const bool is_input = area == dsl::input_area;
     if (is_input && start_.plan->multiplies())
         kernels::multiply(start_.plan->type(), copy, original, (end - begin) / start_.element, start_.factor);

@@ -13,9 +13,21 @@
 
 namespace hocket::engine {
 
+// What a tile run needs of an operation. There are many awaits, and ranks that share a core find their caches
+// empty at every step: it must be little.
+struct TileStep {
+    dsl::Op::Kind kind;
+    bool guards_buffers, hands_over;  // hands over: writes to neighbours
+    dsl::Rank peer;
+    std::uint32_t signal;
+    dsl::BoundaryId begin, end;
+    std::uint32_t part;  // of x, that it is in
+};
+
 // What all tiles of a start have in common. x is `parts` pieces of `count` elements (one for each rank, or
 // one in all).
 struct SharedStart {
+    std::optional<Disagreement>& disagreement;  // the run's
     Plan* plan = nullptr;
     Neighbourhood* neighbourhood = nullptr;
     std::uint64_t count = 0, parts = 1, element = 1, tile_elements = 0;  // element: its bytes
@@ -28,11 +40,10 @@ struct SharedStart {
     bool copies_input = false;  // in any case: it is multiplied, or one with the output, which it must not be
     double factor = 1;          // of the input, where the plan multiplies
     bool has_met = false;       // the first signal was the meeting's
-    std::vector<bool> contacts;  // by member: has been met in this start
-    std::optional<Disagreement> disagreement;
+    std::vector<bool> contacts = {};  // by member: has been met in this start
 
     const dsl::RankProgram& program() const { return plan->program(); }
-    bool reads_send() const { return program().input() != dsl::Share::none; }
+    bool reads_send() const { return plan->input() != dsl::Share::none; }
     bool is_whole() const { return tile_elements >= count; }
     // The first look at a neighbour's line. False: it has started something else.
     bool contact(Member member, dsl::OpId op);
@@ -58,44 +69,41 @@ class TileRun {
   private:
     using Part = std::uint64_t;
 
-    bool run_one(const dsl::Op& op, bool patient);
-    void work(const dsl::Op& op);
+    bool run_one(const TileStep& step, bool patient);
+    void work(const TileStep& step);
     void work_in_blocks(const dsl::Op& op);
     std::byte* combine_at_hand(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes, std::byte* block);
-    bool awaits(const dsl::Op& op, bool patient);
+    bool awaits(const TileStep& step, bool patient);
     void finish();
     void place_own(Part part);
     void place_neighbour(Member member);
     void move_copies(dsl::AreaId area);
     void move(dsl::AreaId area, Part part, std::uint64_t begin, std::uint64_t end);
-    bool is_copied(dsl::AreaId area) const;
+    bool is_to_be_copied(dsl::AreaId area) const;
+    bool is_copied(dsl::AreaId area) const { return is_copied_[area]; }
     bool works_beside_copy(dsl::AreaId area) const {
         const bool is_multiplied = area == dsl::input_area && start_.plan->multiplies();
         return !start_.is_small && can_work_beside_ && !is_multiplied;
     }
-    dsl::Share held(dsl::AreaId area) const {
-        return area == dsl::input_area ? start_.program().input() : start_.program().output();
-    }
-    bool holds_own_part_only(dsl::AreaId area) const { return held(area) == dsl::Share::own; }
+    bool holds_own_part_only(dsl::AreaId area) const { return held_[area] == dsl::Share::own; }
     std::byte* buffer(dsl::AreaId area, Part part) const;
     std::byte* copies(Member member, dsl::AreaId area) const;
-    std::uint64_t begin_of(dsl::AreaId area) const;
     std::uint64_t value_of(std::uint32_t signal) const;
-    std::uint64_t part_bytes() const { return binding_->count / start_.parts * start_.element; }
-    std::uint64_t bytes_of(const dsl::Op& op) const {
-        return binding_->byte_offsets[op.end] - binding_->byte_offsets[op.begin];
-    }
 
     SharedStart& start_;
     // This rank itself can work on the caller's buffers, so that only what neighbours touch is copied: where
     // every operation is in one part of x, and nobody looks for the others' part of the output. Not on an
     // input whose copy is multiplied.
     bool can_work_beside_;
-    std::vector<Part> part_of_;     // by operation
-    std::vector<bool> hands_over_;  // by operation: writes to neighbours
+    dsl::Share held_[2];           // of x, by the rank's input and output
+    std::vector<TileStep> steps_;  // by operation
 
     std::shared_ptr<const Binding> binding_;
-    std::uint64_t index_ = 0, begin_ = 0;  // of the tile, in each part
+    std::uint64_t index_ = 0, begin_ = 0;         // of the tile, in each part
+    std::uint64_t part_bytes_ = 0, x_bytes_ = 0;  // that it has of each, and of all
+    // Of input and output: where all of x begins in it, among the program's positions; whether it is copied.
+    std::uint64_t begins_[2] = {};
+    bool is_copied_[2] = {};
     Part placed_part_ = 0;
     dsl::OpId next_ = 0;
     bool active_ = false;

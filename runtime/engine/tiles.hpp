@@ -20,8 +20,8 @@ inline constexpr std::size_t window_messages = 256;
 // One start on a communicator: what its tiles have in common. All ranks count alike.
 struct Start {
     Plan* plan = nullptr;
-    std::uint64_t count = 0;  // as in Extent
-    std::optional<Layout> uneven = std::nullopt;
+    std::uint64_t count = 0;         // as in Extent
+    const Layout* uneven = nullptr;  // as there; only while the start begins
     const std::byte* send = nullptr;
     std::byte* recv = nullptr;
     double factor = 1;           // this rank's, where the plan multiplies
