@@ -7,7 +7,7 @@
 #include "capi/growth.hpp"
 #include "capi/handles.hpp"
 #include "capi/vocabulary.hpp"
-#include "dsl/compile.hpp"
+#include "dsl/planning/compile.hpp"
 
 using namespace hocket;
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "capi/hocket.h"
-#include "dsl/collective.hpp"
+#include "dsl/base/collective.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::capi {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "dsl/rational.hpp"
+#include "dsl/base/rational.hpp"
 
 namespace hocket {
 

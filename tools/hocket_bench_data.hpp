@@ -17,7 +17,7 @@
 
 #include "capi/hocket.h"
 #include "capi/vocabulary.hpp"
-#include "dsl/collective.hpp"
+#include "dsl/base/collective.hpp"
 
 namespace hocket::bench {
 

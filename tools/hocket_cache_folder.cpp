@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "runtime/cache/files.hpp"
-#include "runtime/cache/folder.hpp"
-#include "runtime/cache/space.hpp"
+#include "runtime/cache/io/files.hpp"
+#include "runtime/cache/segments/folder.hpp"
+#include "runtime/cache/segments/space.hpp"
 
 namespace hocket::cache_tool {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cache/descriptor.hpp"
-#include "runtime/cache/segment.hpp"
+#include "runtime/cache/segments/descriptor.hpp"
+#include "runtime/cache/segments/segment.hpp"
 
 namespace hocket::cache_tool {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "runtime/cache/space.hpp"
+#include "runtime/cache/segments/space.hpp"
 #include "tools/hocket_cache_commands.hpp"
 #include "tools/hocket_cache_folder.hpp"
 #include "tools/hocket_cache_progress.hpp"

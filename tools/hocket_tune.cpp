@@ -11,8 +11,8 @@
 #include <stdexcept>
 
 #include "capi/vocabulary.hpp"
-#include "dsl/choose.hpp"
-#include "dsl/compile.hpp"
+#include "dsl/planning/choose.hpp"
+#include "dsl/planning/compile.hpp"
 #include "runtime/engine/options.hpp"
 #include "runtime/engine/tuning.hpp"
 #include "tools/hocket_bench_comm.hpp"

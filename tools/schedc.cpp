@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "dsl/diagnostic.hpp"
+#include "dsl/base/diagnostic.hpp"
 #include "runtime/engine/options.hpp"
 #include "runtime/error.hpp"
 #include "tools/schedc_check.hpp"

@@ -8,9 +8,9 @@
 #include <optional>
 #include <set>
 
-#include "dsl/bind.hpp"
-#include "dsl/compile.hpp"
-#include "dsl/diagnostic.hpp"
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/bind.hpp"
+#include "dsl/planning/compile.hpp"
 #include "tools/tool.hpp"
 
 namespace hocket::tools {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dsl/rank_program.hpp"
+#include "dsl/projection/rank_program.hpp"
 
 namespace hocket::tools {
 

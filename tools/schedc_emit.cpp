@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "dsl/compile.hpp"
+#include "dsl/planning/compile.hpp"
 
 namespace hocket::tools {
 

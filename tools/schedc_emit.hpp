@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "dsl/rank_program.hpp"
-#include "dsl/step_graph.hpp"
+#include "dsl/graph/step_graph.hpp"
+#include "dsl/projection/rank_program.hpp"
 
 namespace hocket::tools {
 

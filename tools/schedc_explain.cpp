@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <memory>
 
-#include "dsl/choose.hpp"
-#include "dsl/compile.hpp"
-#include "dsl/diagnostic.hpp"
-#include "dsl/estimate.hpp"
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/planning/choose.hpp"
+#include "dsl/planning/compile.hpp"
+#include "dsl/planning/estimate.hpp"
 #include "runtime/error.hpp"
 #include "tools/schedc_emit.hpp"
 #ifdef HOCKET_HAVE_JIT

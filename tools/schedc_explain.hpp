@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "dsl/rank_program.hpp"
+#include "dsl/projection/rank_program.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::tools {

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <optional>
 
-#include "runtime/cache/memory.hpp"
+#include "runtime/cache/memory/memory.hpp"
 #include "runtime/error.hpp"
 #include "runtime/request.hpp"
 

@@ -9,7 +9,7 @@
 #include <future>
 #include <utility>
 
-#include "runtime/cache/space.hpp"
+#include "runtime/cache/segments/space.hpp"
 
 namespace hocket::cache {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "runtime/cache/batch.hpp"
 #include "runtime/cache/counters.hpp"
-#include "runtime/cache/directory.hpp"
+#include "runtime/cache/directory/directory.hpp"
 #include "runtime/cache/loader.hpp"
-#include "runtime/cache/memory.hpp"
+#include "runtime/cache/memory/memory.hpp"
 #include "runtime/cache/options.hpp"
 #include "runtime/cache/server.hpp"
 #include "runtime/peers.hpp"

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "runtime/cache/key_flight.hpp"
+#include "runtime/cache/directory/key_flight.hpp"
 #include "runtime/cache/loader.hpp"
 
 namespace hocket::cache {

@@ -6,7 +6,7 @@
 #include <future>
 #include <utility>
 
-#include "runtime/cache/key_flight.hpp"
+#include "runtime/cache/directory/key_flight.hpp"
 #include "runtime/thread.hpp"
 
 namespace hocket::cache {

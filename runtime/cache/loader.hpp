@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "runtime/cache/counters.hpp"
-#include "runtime/cache/directory.hpp"
-#include "runtime/cache/loop.hpp"
-#include "runtime/cache/memory.hpp"
+#include "runtime/cache/directory/directory.hpp"
+#include "runtime/cache/directory/writer.hpp"
+#include "runtime/cache/io/loop.hpp"
+#include "runtime/cache/memory/memory.hpp"
 #include "runtime/cache/options.hpp"
 #include "runtime/cache/room_gate.hpp"
-#include "runtime/cache/writer.hpp"
 #include "runtime/peers.hpp"
 
 namespace hocket::cache {

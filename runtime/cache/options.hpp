@@ -9,9 +9,9 @@
 #include <span>
 #include <string>
 
-#include "runtime/cache/files.hpp"
-#include "runtime/cache/io.hpp"
-#include "runtime/cache/source.hpp"
+#include "runtime/cache/io/files.hpp"
+#include "runtime/cache/io/io.hpp"
+#include "runtime/cache/source/source.hpp"
 #include "runtime/cache/value.hpp"
 #include "runtime/error.hpp"
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/cache/loop.hpp"
-#include "runtime/cache/memory.hpp"
+#include "runtime/cache/io/loop.hpp"
+#include "runtime/cache/memory/memory.hpp"
 
 namespace hocket::cache {
 

@@ -11,7 +11,7 @@
 
 #include "runtime/cache/counters.hpp"
 #include "runtime/cache/loader.hpp"
-#include "runtime/cache/memory.hpp"
+#include "runtime/cache/memory/memory.hpp"
 #include "runtime/peers.hpp"
 
 namespace hocket::cache {

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "runtime/cache/key_flight.hpp"
+#include "runtime/cache/directory/key_flight.hpp"
 #include "runtime/cache/loader.hpp"
 
 namespace hocket::cache {

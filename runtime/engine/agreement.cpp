@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "dsl/topology.hpp"
-#include "runtime/engine/neighbourhood.hpp"
+#include "dsl/graph/topology.hpp"
+#include "runtime/engine/run/neighbourhood.hpp"
 #include "runtime/engine/tuning.hpp"
 #include "runtime/error.hpp"
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/bootstrap/bootstrap.hpp"
 #include "runtime/engine/options.hpp"
-#include "runtime/transport/bootstrap.hpp"
-#include "runtime/transport/fabric.hpp"
+#include "runtime/fabric/fabric.hpp"
 
 namespace hocket::engine {
 

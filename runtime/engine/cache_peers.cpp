@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/cache/peers/service.hpp"
 #include "runtime/environment.hpp"
-#include "runtime/transport/peer_service.hpp"
-#include "runtime/transport/socket.hpp"
+#include "runtime/net/socket.hpp"
 
 namespace hocket::engine {
 namespace {

@@ -6,14 +6,14 @@
 #include <cstdlib>
 #include <thread>
 
-#include "dsl/compile.hpp"
-#include "dsl/diagnostic.hpp"
-#include "dsl/estimate.hpp"
-#include "dsl/library.hpp"
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/library.hpp"
+#include "dsl/planning/compile.hpp"
+#include "dsl/planning/estimate.hpp"
 #include "runtime/caught.hpp"
 #include "runtime/engine/agreement.hpp"
 #include "runtime/log.hpp"
-#include "runtime/transport/own_address.hpp"
+#include "runtime/net/own_address.hpp"
 
 namespace hocket::engine {
 namespace {

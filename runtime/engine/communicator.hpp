@@ -13,11 +13,11 @@
 #include <string>
 #include <tuple>
 
-#include "dsl/compile.hpp"
+#include "dsl/planning/compile.hpp"
 #include "runtime/engine/agreement.hpp"
 #include "runtime/engine/options.hpp"
+#include "runtime/engine/plan/sized_plans.hpp"
 #include "runtime/engine/progress.hpp"
-#include "runtime/engine/sized_plans.hpp"
 #include "runtime/engine/tuning.hpp"
 
 namespace hocket::engine {

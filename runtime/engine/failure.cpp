@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "dsl/compile.hpp"
+#include "dsl/planning/compile.hpp"
 
 namespace hocket::engine {
 namespace {

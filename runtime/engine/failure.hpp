@@ -6,9 +6,9 @@
 #include <span>
 #include <string>
 
-#include "runtime/engine/execution.hpp"
-#include "runtime/engine/message_request.hpp"
+#include "runtime/engine/messages/message_request.hpp"
 #include "runtime/engine/notice.hpp"
+#include "runtime/engine/run/execution.hpp"
 #include "runtime/error.hpp"
 
 namespace hocket::engine {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/executor.hpp"
+#include "runtime/engine/plan/executor.hpp"
 #include "runtime/environment.hpp"
 
 namespace hocket::engine {

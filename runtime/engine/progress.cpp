@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 
 #include "runtime/caught.hpp"
-#include "runtime/engine/graph_run.hpp"
 #include "runtime/engine/hash.hpp"
-#include "runtime/engine/small_run.hpp"
+#include "runtime/engine/run/graph_run.hpp"
+#include "runtime/engine/run/small_run.hpp"
 
 namespace hocket::engine {
 namespace {

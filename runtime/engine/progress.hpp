@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/execution.hpp"
+#include "runtime/bootstrap/bootstrap.hpp"
 #include "runtime/engine/failure.hpp"
 #include "runtime/engine/gate.hpp"
-#include "runtime/engine/point_to_point.hpp"
-#include "runtime/transport/bootstrap.hpp"
-#include "runtime/transport/fabric.hpp"
+#include "runtime/engine/messages/point_to_point.hpp"
+#include "runtime/engine/run/execution.hpp"
+#include "runtime/fabric/fabric.hpp"
 
 namespace hocket::engine {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "dsl/step_graph.hpp"
+#include "dsl/graph/step_graph.hpp"
 #include "runtime/engine/options.hpp"
 
 namespace hocket::engine {

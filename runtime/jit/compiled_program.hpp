@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "dsl/rank_program.hpp"
+#include "dsl/projection/rank_program.hpp"
 #include "runtime/layout.hpp"
 #include "runtime/types.hpp"
 
@@ -14,7 +14,7 @@ namespace hocket::jit {
 
 class CompiledProgram {
   public:
-    // Compiles for this machine's CPU a program that keeps the rules (engine/program_rules.hpp). Throws
+    // Compiles for this machine's CPU a program that keeps the rules (engine/plan/program_rules.hpp). Throws
     // hocket::Error(internal) with LLVM's words. Thread-safe.
     static std::unique_ptr<CompiledProgram> compile(const dsl::RankProgram& program, DataType type,
                                                     ReduceOp op);

@@ -8,8 +8,8 @@
 #include <optional>
 #include <stdexcept>
 
-#include "dsl/compile.hpp"
-#include "dsl/diagnostic.hpp"
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/planning/compile.hpp"
 #include "tests/differential/random.hpp"
 #include "tests/dsl/simulate.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dsl/compile.hpp"
+#include "dsl/planning/compile.hpp"
 
 namespace hocket::test {
 

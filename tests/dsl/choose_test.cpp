@@ -1,10 +1,10 @@
-#include "dsl/choose.hpp"
+#include "dsl/planning/choose.hpp"
 
 #include <chrono>
 #include <map>
 #include <set>
 
-#include "dsl/estimate.hpp"
+#include "dsl/planning/estimate.hpp"
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"
 

@@ -1,6 +1,6 @@
 // all_to_all whose pieces go straight from their sender to their receiver.
-#include "dsl/direct.hpp"
-#include "dsl/choose.hpp"
+#include "dsl/proof/direct.hpp"
+#include "dsl/planning/choose.hpp"
 #include "tests/dsl/cases.hpp"
 #include "tests/dsl/errors.hpp"
 #include "tests/dsl/simulate.hpp"

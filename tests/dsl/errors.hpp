@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "dsl/diagnostic.hpp"
-#include "dsl/parse.hpp"
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/syntax/parse.hpp"
 #include "tests/dsl/cases.hpp"
 
 namespace hocket::test {

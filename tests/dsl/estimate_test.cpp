@@ -1,4 +1,4 @@
-#include "dsl/estimate.hpp"
+#include "dsl/planning/estimate.hpp"
 
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"

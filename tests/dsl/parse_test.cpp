@@ -1,4 +1,4 @@
-#include "dsl/parse.hpp"
+#include "dsl/syntax/parse.hpp"
 
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"

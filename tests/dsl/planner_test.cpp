@@ -1,7 +1,7 @@
 // What a planner remembers must not show.
 #include <fstream>
 
-#include "dsl/choose.hpp"
+#include "dsl/planning/choose.hpp"
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "dsl/project.hpp"
+#include "dsl/projection/project.hpp"
 #include "tests/dsl/cases.hpp"
 #include "tests/dsl/errors.hpp"
 #include "tests/dsl/simulate.hpp"

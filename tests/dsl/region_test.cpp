@@ -1,8 +1,8 @@
-#include "dsl/region.hpp"
+#include "dsl/graph/region.hpp"
 
 #include <random>
 
-#include "dsl/solve.hpp"
+#include "dsl/elaboration/solve.hpp"
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"
 

@@ -1,6 +1,6 @@
-#include "dsl/value.hpp"
+#include "dsl/elaboration/value.hpp"
 
-#include "dsl/bind.hpp"
+#include "dsl/elaboration/bind.hpp"
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <sstream>
 
-#include "dsl/collective.hpp"
+#include "dsl/base/collective.hpp"
 #include "runtime/types.hpp"
 #include "tests/multi/process.hpp"
 #include "tests/support/test.hpp"

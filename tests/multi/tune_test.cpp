@@ -3,7 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "dsl/collective.hpp"
+#include "dsl/base/collective.hpp"
 #include "tests/multi/process.hpp"
 #include "tests/support/test.hpp"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/transport/peer_protocol.hpp"
+#include "runtime/cache/peers/protocol.hpp"
 #include "tests/runtime/xxh3_plain.hpp"
 #include "tests/support/test.hpp"
 

@@ -30,7 +30,7 @@
 #include <string>
 #include <vector>
 
-#include "dsl/collective.hpp"
+#include "dsl/base/collective.hpp"
 
 namespace peers {
 

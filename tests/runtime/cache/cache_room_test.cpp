@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "tests/runtime/cache/slow_source.hpp"
+#include "tests/runtime/cache/source/slow_source.hpp"
 
 using namespace hocket;
 using namespace hocket::cache;

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "runtime/cache/cache.hpp"
-#include "runtime/transport/peer_service.hpp"
-#include "runtime/transport/socket.hpp"
+#include "runtime/cache/peers/service.hpp"
+#include "runtime/net/socket.hpp"
 #include "tests/runtime/cache/samples.hpp"
 #include "tests/support/test.hpp"
 

@@ -11,8 +11,8 @@
 #include <set>
 #include <thread>
 
-#include "tests/runtime/cache/fifos.hpp"
-#include "tests/runtime/cache/slow_source.hpp"
+#include "tests/runtime/cache/io/fifos.hpp"
+#include "tests/runtime/cache/source/slow_source.hpp"
 
 using namespace hocket;
 using namespace hocket::cache;

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cache/descriptor.hpp"
-#include "runtime/cache/directory.hpp"
+#include "runtime/cache/directory/directory.hpp"
+#include "runtime/cache/segments/descriptor.hpp"
 #include "runtime/xxh3.hpp"
 
 namespace hocket::test {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "dsl/collective.hpp"
+#include "dsl/base/collective.hpp"
 
 namespace hocket::test {
 

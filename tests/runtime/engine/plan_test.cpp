@@ -1,6 +1,6 @@
-#include "runtime/engine/plan.hpp"
+#include "runtime/engine/plan/plan.hpp"
 
-#include "runtime/engine/execution.hpp"
+#include "runtime/engine/run/execution.hpp"
 #include "runtime/error.hpp"
 #include "tests/runtime/engine/programs.hpp"
 #include "tests/support/test.hpp"

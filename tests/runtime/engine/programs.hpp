@@ -1,7 +1,7 @@
 // Rank programs made by hand, for tests of the engine that need no schedule language.
 #pragma once
 
-#include "dsl/rank_program.hpp"
+#include "dsl/projection/rank_program.hpp"
 
 namespace hocket::test {
 

@@ -1,6 +1,6 @@
 // Large starts between hosts: ranks of one machine that take themselves for several hosts (HOCKET_HOST_ID),
 // with real memory and real messages.
-#include "runtime/engine/tiles.hpp"
+#include "runtime/engine/run/tiles.hpp"
 
 #include <fmt/format.h>
 

@@ -15,7 +15,7 @@
 #include <cstring>
 #include <typeinfo>
 
-#include "dsl/compile.hpp"
+#include "dsl/planning/compile.hpp"
 #include "runtime/engine/communicator.hpp"
 #include "tests/runtime/engine/extents.hpp"
 #include "tests/runtime/engine/ranks.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/engine/executor.hpp"
+#include "runtime/engine/plan/executor.hpp"
 #include "runtime/jit/streaming.hpp"
 #include "tests/support/test.hpp"
 

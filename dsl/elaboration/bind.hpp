@@ -1,0 +1,20 @@
+// Parameters, arguments and ranges: what schedules, algorithms and topologies have in common.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dsl/elaboration/value.hpp"
+#include "dsl/syntax/ast.hpp"
+
+namespace hocket::dsl {
+
+// Adds the parameters to the scope: the reference's arguments by position, then the defaults. Names that mean
+// nothing stand for themselves (Symbol). Returns the name with its arguments: "flat(ring, doubling)".
+std::string bind_parameters(const std::string& name, const std::vector<ast::Parameter>& parameters,
+                            const ast::Expression& reference, Scope& scope);
+
+// The values a loop runs over, in order.
+std::vector<Value> values_of(const ast::Range& range, const Evaluator& evaluator);
+
+}  // namespace hocket::dsl

@@ -1,0 +1,323 @@
+#include "dsl/elaboration/elaborate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/bind.hpp"
+#include "dsl/elaboration/transfers.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+class Elaborator {
+  public:
+    Elaborator(const Runnable& runnable, const Library& library, const Topology& topology,
+               const ElaborateOptions& options)
+        : runnable_(runnable),
+          library_(library),
+          topology_(topology),
+          options_(options),
+          transfers_(graph_, topology, views_, options.only, options.deadline) {}
+
+    StepGraph run();
+
+  private:
+    void check_header(const ast::Schedule& schedule) const;
+    void statements(const std::vector<ast::Statement>& list, Scope& scope, Arena* arena);
+    void statement(const ast::Statement& statement, Scope& scope, Arena* arena);
+    void for_loop(const ast::For& loop, Scope& scope, Arena* arena);
+    void parallel(const ast::Parallel& loop, Span span, Scope& scope, Arena* arena);
+    void compose(const ast::Compose& compose, Span span, Scope& scope);
+    void run_algorithm(const ast::Algorithm& algorithm, const Group& group, ViewId view, Rank root,
+                       const std::vector<Rank>& anchors, Span call);
+    void own_transfers(const ast::Statement& statement, Scope& scope);
+    const ast::Algorithm& algorithm_for(const ast::Compose& compose, const Group& group, const Scope& scope,
+                                        Span span);
+    std::vector<Rank> anchors(const Group& group) const;
+
+    const Runnable& runnable_;
+    const Library& library_;
+    const Topology& topology_;
+    const ElaborateOptions& options_;
+    StepGraph graph_;
+    Views views_;
+    Transfers transfers_;
+    std::uint32_t blocks_ = 0;
+};
+
+View initial_view(const Topology& topology, Collective collective, Rank root) {
+    const Contract contract = contract_of(collective);
+    View view = contract.is_by_rank() ? View::by_rank(topology, contract.gathers()) : View();
+    if (contract.spreads()) view.concentrate(topology, world_group(topology), root);
+    return view;
+}
+
+void check_root(Collective collective, bool has_root, Span header) {
+    if (has_root == contract_of(collective).has_root()) return;
+    const std::string_view name = name_of(collective);
+    if (has_root)
+        throw DiagnosticError(header, fmt::format("{} has no root", name),
+                              fmt::format("its header names the buffer alone: {}(x)", name));
+    throw DiagnosticError(header, fmt::format("{} needs a root", name),
+                          fmt::format("its header names the buffer and the root: {}(x, root)", name));
+}
+
+// What a composition asks of its buffer, and says of its root.
+void check_composition(const ast::Compose& compose, View::Division division, const std::string& over,
+                       Span span) {
+    const Contract contract = contract_of(compose.collective);
+    using Division = View::Division;
+    if (contract.gathers() && division != Division::scattered)
+        throw DiagnosticError(
+            span, fmt::format("the buffer is not scattered over {}: there is nothing to gather", over),
+            "reduce_scatter it over the same levels first");
+    if (!contract.gathers() && (division == Division::scattered || division == Division::mixed))
+        throw DiagnosticError(
+            span, fmt::format("the buffer is scattered over {}: its ranks hold different parts of it", over),
+            "all_gather it over the same levels first");
+    const auto check_word = [&](const std::optional<ast::Expression>& given, bool is_wanted,
+                                const char* word) {
+        if (given.has_value() == is_wanted) return;
+        if (given)
+            throw DiagnosticError(given->span,
+                                  fmt::format("{} has no root that its data come {}", contract.name, word));
+        throw DiagnosticError(span, fmt::format("{} needs its root", contract.name),
+                              fmt::format("write: {} x over l {} root", contract.name, word));
+    };
+    check_word(compose.from, contract.spreads(), "from");
+    check_word(compose.to, contract.concentrates(), "to");
+}
+
+void Elaborator::check_header(const ast::Schedule& schedule) const {
+    check_root(schedule.collective, schedule.root.has_value(), schedule.span);
+    if (!schedule.where || Evaluator(runnable_.arguments, &topology_).truth(*schedule.where)) return;
+    throw ConditionError(
+        Diagnostic{schedule.span,
+                   fmt::format("{} cannot run on topology {}", runnable_.name, topology_.name),
+                   {{schedule.where->span, "because of this condition"}},
+                   schedule.parameters.empty() ? "choose another schedule or topology"
+                                               : "choose another schedule or topology, or other arguments"});
+}
+
+StepGraph Elaborator::run() {
+    graph_.collective = runnable_.collective();
+    graph_.ranks = topology_.ranks();
+    graph_.root = options_.root;
+    const View own = View::by_rank(topology_, true);
+    const Contract contract = contract_of(graph_.collective);
+    const bool has_owners = contract.is_by_rank();
+    for (Rank rank = 0; has_owners && !options_.only && rank < graph_.ranks; ++rank)
+        graph_.owned.push_back(own.held(topology_, rank));
+
+    const ViewId buffer = views_.add(initial_view(topology_, graph_.collective, graph_.root));
+    if (runnable_.schedule) {
+        graph_.header = runnable_.schedule->span;
+        check_header(*runnable_.schedule);
+        Scope scope = runnable_.arguments;
+        scope.add(runnable_.schedule->buffer.text, ViewRef{buffer});
+        if (runnable_.schedule->root) scope.add(runnable_.schedule->root->text, std::int64_t{options_.root});
+        statements(runnable_.schedule->body, scope, nullptr);
+        const std::string scattered = views_[buffer].scattered_over(topology_);
+        if (!contract.scatters() && !scattered.empty())
+            graph_.hint = fmt::format("{} is still scattered over {} at the end: {} it",
+                                      runnable_.schedule->buffer.text, scattered,
+                                      contract.concentrates() ? "gather" : "all_gather");
+    } else {
+        graph_.header = runnable_.algorithm->span;
+        const Group world = world_group(topology_);
+        views_[buffer].divide(topology_, world, graph_.header);
+        if (world.size > 1) run_algorithm(*runnable_.algorithm, world, buffer, options_.root, {0}, Span());
+    }
+    return std::move(graph_);
+}
+
+void Elaborator::statements(const std::vector<ast::Statement>& list, Scope& scope, Arena* arena) {
+    const std::size_t mark = scope.size(), views = views_.size();
+    for (const ast::Statement& item : list) statement(item, scope, arena);
+    scope.shrink(mark);
+    views_.shrink(views);
+}
+
+void Elaborator::statement(const ast::Statement& statement, Scope& scope, Arena* arena) {
+    transfers_.count_work(statement.span);
+    const auto& node = statement.node;
+    if (const auto* block = std::get_if<ast::Block>(&node)) return statements(block->body, scope, arena);
+    if (const auto* loop = std::get_if<ast::For>(&node)) return for_loop(*loop, scope, arena);
+    if (const auto* loop = std::get_if<ast::Parallel>(&node))
+        return parallel(*loop, statement.span, scope, arena);
+    if (const auto* binding = std::get_if<ast::Let>(&node)) return transfers_.let(*binding, scope, arena);
+    if (const auto* composition = std::get_if<ast::Compose>(&node)) {
+        if (arena)
+            throw DiagnosticError(statement.span, "an algorithm consists of transfers",
+                                  "compose collectives in a schedule");
+        return compose(*composition, statement.span, scope);
+    }
+    if (!arena) return own_transfers(statement, scope);
+    if (const auto* loop = std::get_if<ast::Each>(&node)) return transfers_.each(*loop, scope, *arena);
+    transfers_.transfer(std::get<ast::Transfer>(node), statement.span, scope, *arena);
+}
+
+// A schedule's own transfers are between all ranks, and see the buffers divided over all levels.
+void Elaborator::own_transfers(const ast::Statement& statement, Scope& scope) {
+    Arena world{world_group(topology_), {}, Span(), false};
+    world.members = members_of(topology_, world.group, 0);
+    std::vector<View> undivided = views_.save();
+    views_.divide(topology_, world.group, statement.span);
+    this->statement(statement, scope, &world);
+    views_.restore(std::move(undivided));
+}
+
+void Elaborator::for_loop(const ast::For& loop, Scope& scope, Arena* arena) {
+    for (Value& value : values_of(loop.binding.range, transfers_.evaluator(scope, arena))) {
+        transfers_.count_work(loop.binding.name.span);
+        const std::size_t mark = scope.size();
+        scope.add(loop.binding.name.text, std::move(value));
+        statements(loop.body, scope, arena);
+        scope.shrink(mark);
+    }
+}
+
+void Elaborator::parallel(const ast::Parallel& loop, Span span, Scope& scope, Arena* arena) {
+    const std::uint32_t parent = transfers_.strand, block = ++blocks_;
+    for (Value& value : values_of(loop.binding.range, transfers_.evaluator(scope, arena))) {
+        graph_.strands.push_back({parent, block, span});
+        transfers_.strand = static_cast<std::uint32_t>(graph_.strands.size() - 1);
+        const std::size_t mark = scope.size();
+        scope.add(loop.binding.name.text, std::move(value));
+        statements(loop.body, scope, arena);
+        scope.shrink(mark);
+    }
+    transfers_.strand = parent;
+}
+
+// ---- Composition
+// -------------------------------------------------------------------------------------------
+
+const ast::Algorithm& Elaborator::algorithm_for(const ast::Compose& compose, const Group& group,
+                                                const Scope& scope, Span span) {
+    if (!compose.algorithm) return options_.choose(compose.collective, group, span, graph_.choices);
+    const ast::Expression& named = *compose.algorithm;
+    std::string name = named.text;
+    if (named.kind != ast::Expression::Kind::name)
+        throw DiagnosticError(named.span, "expected an algorithm's name");
+    if (const Value* value = scope.find(name)) {
+        const auto* symbol = std::get_if<Symbol>(value);
+        if (!symbol)
+            throw DiagnosticError(
+                named.span, fmt::format("expected an algorithm, but '{}' is {}", name, kind_of(*value)));
+        name = symbol->name;
+    }
+    const ast::Algorithm* algorithm = library_.find_algorithm(name, compose.collective);
+    if (!algorithm) {
+        std::string known;
+        for (const ast::Algorithm* other : library_.algorithms(compose.collective))
+            known += (known.empty() ? "" : ", ") + other->name.text;
+        throw DiagnosticError(
+            named.span, fmt::format("there is no algorithm '{}' for {}", name, name_of(compose.collective)),
+            known.empty() ? library_.where_looked() : "there are: " + known);
+    }
+    return *algorithm;
+}
+
+// One rank of each group; when one rank's steps are wanted, only that rank's group.
+std::vector<Rank> Elaborator::anchors(const Group& group) const {
+    if (options_.only) return {*options_.only};
+    std::vector<Rank> result;
+    for (Rank rank = 0; rank < graph_.ranks; ++rank) {
+        bool first = true;
+        for (const int level : group.levels) first &= topology_.coordinate(rank, level) == 0;
+        if (first) result.push_back(rank);
+    }
+    return result;
+}
+
+void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
+    const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
+    const Value region = evaluate.evaluate(compose.region);
+    const auto* reference = std::get_if<ViewRef>(&region);
+    if (!reference)
+        throw DiagnosticError(compose.region.span,
+                              fmt::format("expected a buffer, but this is {}", kind_of(region)),
+                              "give a part its name first: let y = x.part(0 of 2)");
+    View& view = views_[reference->view];
+    const Group group = evaluate.group(compose.group);
+    const std::string over = name_of(topology_, group);
+    check_composition(compose, view.division(group), over, span);
+    const Contract contract = contract_of(compose.collective);
+    const auto& named_root = compose.from ? compose.from : compose.to;
+    const Rank root = named_root ? static_cast<Rank>(wrap(evaluate.integer(*named_root), graph_.ranks)) : 0;
+    view.divide(topology_, group, span);
+    // Only the groups take part that have the data.
+    std::vector<Rank> taking_part;
+    for (const Rank rank : anchors(group))
+        if (view.is_in(topology_, group, rank)) taking_part.push_back(rank);
+    if (group.size > 1)
+        run_algorithm(algorithm_for(compose, group, scope, span), group, reference->view, root, taking_part,
+                      span);
+    if (contract.scatters())
+        view.scatter(group);
+    else
+        view.gather(group);
+    if (contract.concentrates())
+        view.concentrate(topology_, group, root);
+    else
+        view.spread(group);
+}
+
+void Elaborator::run_algorithm(const ast::Algorithm& algorithm, const Group& group, ViewId view, Rank root,
+                               const std::vector<Rank>& anchors, Span call) {
+    if (!is_allowed(algorithm, group))
+        throw ConditionError(
+            Diagnostic{call.file ? call : algorithm.span,
+                       fmt::format("{} cannot run on a group of {} ranks (over {})", algorithm.name.text,
+                                   group.size, name_of(topology_, group)),
+                       {{algorithm.where->span, "because of this condition"}},
+                       "choose another algorithm, or leave `using` out to let the compiler choose"});
+    check_root(algorithm.collective, algorithm.root.has_value(), algorithm.span);
+    if (options_.on_use) options_.on_use(algorithm, group.size, call);
+    // An exchange's result is the same view of the next buffer.
+    const std::size_t mark = views_.size();
+    std::optional<ViewId> target;
+    if (algorithm.target) {
+        View next = views_[view];
+        next.advance();
+        graph_.buffers = std::max(graph_.buffers, next.buffer() + 1);
+        target = views_.add(std::move(next));
+    }
+    for (const Rank anchor : anchors) {
+        Arena arena{group, members_of(topology_, group, anchor), call};
+        Scope scope;
+        scope.add(algorithm.buffer.text, ViewRef{view});
+        scope.add(algorithm.group.text, group);
+        if (algorithm.root) {
+            std::int64_t member = 0, stride = 1;
+            for (const int level : group.levels) {
+                member += stride * topology_.coordinate(root, level);
+                stride *= topology_.levels[level].size;
+            }
+            scope.add(algorithm.root->text, member);
+        }
+        if (target) scope.add(algorithm.target->text, ViewRef{*target});
+        statements(algorithm.body, scope, &arena);
+    }
+    views_.shrink(mark);
+    if (target) views_[view].advance();
+}
+
+}  // namespace
+
+bool is_allowed(const ast::Algorithm& algorithm, const Group& group) {
+    if (!algorithm.where) return true;
+    Scope scope;
+    scope.add(algorithm.group.text, group);
+    return Evaluator(scope, nullptr).truth(*algorithm.where);
+}
+
+StepGraph elaborate(const Runnable& runnable, const Library& library, const Topology& topology,
+                    const ElaborateOptions& options) {
+    return Elaborator(runnable, library, topology, options).run();
+}
+
+}  // namespace hocket::dsl

@@ -1,0 +1,46 @@
+// Syntax tree + topology -> step graph.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "dsl/base/deadline.hpp"
+#include "dsl/elaboration/library.hpp"
+#include "dsl/elaboration/value.hpp"
+#include "dsl/graph/step_graph.hpp"
+#include "dsl/syntax/ast.hpp"
+
+namespace hocket::dsl {
+
+// A schedule with its arguments, or an algorithm that runs on all ranks (one of the two).
+struct Runnable {
+    const ast::Schedule* schedule = nullptr;
+    const ast::Algorithm* algorithm = nullptr;
+    Scope arguments;
+    std::string name;  // with arguments
+
+    Collective collective() const { return schedule ? schedule->collective : algorithm->collective; }
+};
+
+// Which algorithm a statement without `using` takes.
+using Chooser =
+    std::function<const ast::Algorithm&(Collective, const Group&, Span call, std::vector<Choice>&)>;
+
+struct ElaborateOptions {
+    Rank root = 0;
+    std::optional<Rank>
+        only;  // lay out only the steps of this rank, in the same order and with the same meaning
+    Chooser choose;
+    // Called for each algorithm that is used, with the size of its group, before its steps are laid out.
+    std::function<void(const ast::Algorithm&, Rank size, Span call)> on_use = {};
+    Deadline deadline = {};
+};
+
+// Throws DiagnosticError, DeadlineError.
+StepGraph elaborate(const Runnable& runnable, const Library& library, const Topology& topology,
+                    const ElaborateOptions& options);
+
+// The algorithm's `where` on a group of this size.
+bool is_allowed(const ast::Algorithm& algorithm, const Group& group);
+
+}  // namespace hocket::dsl

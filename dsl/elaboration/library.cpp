@@ -1,0 +1,195 @@
+#include "dsl/elaboration/library.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <system_error>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/syntax/parse.hpp"
+
+namespace hocket::dsl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Of errno, where it tells of this file alone. Any other stands for what this process cannot do now.
+bool is_about_the_file(int error) {
+    constexpr int errors[] = {ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, ELOOP, ENAMETOOLONG};
+    return std::find(std::begin(errors), std::end(errors), error) != std::end(errors);
+}
+
+const char* advice_for(int error) {
+    return error == EMFILE ? "; raise the limit (ulimit -n)" : "";
+}
+
+std::string read_file(const std::string& path) {
+    const std::unique_ptr<std::FILE, decltype(&std::fclose)> file(std::fopen(path.c_str(), "re"),
+                                                                  &std::fclose);
+    std::string text;
+    char bytes[16384];
+    if (file)
+        while (const std::size_t size = std::fread(bytes, 1, sizeof bytes, file.get()))
+            text.append(bytes, size);
+    if (file && !std::ferror(file.get())) return text;
+    const int error = errno;
+    const std::string what = fmt::format("cannot read {}: {}", path, std::generic_category().message(error));
+    if (!is_about_the_file(error)) throw ReadError(what + advice_for(error));
+    throw NotFoundError(what +
+                        " (a topology's short form is like 2x3, 4m/2 or 2mx4h@1Gb/s; docs/language.md)");
+}
+
+// `missing` gets a word if there is no such folder.
+std::vector<std::string> schedule_files(const std::string& folder, std::vector<std::string>& missing) {
+    std::vector<std::string> paths;
+    for (const std::string& place : {folder, folder + "/topologies"}) {
+        std::error_code error;
+        for (fs::directory_iterator entry(place, error), end; !error && entry != end; entry.increment(error))
+            if (entry->path().extension() == ".sched") paths.push_back(entry->path().string());
+        if (!error) continue;
+        const std::string what = fmt::format("cannot read the folder {}: {}", place, error.message());
+        if (error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+            throw ReadError(what + advice_for(error.value()));
+        if (place == folder) missing.push_back(what);
+    }
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+// The shortest way to say where a file is: messages are read by people in some folder. It may have been
+// removed.
+std::string display_path(const std::string& path) {
+    std::error_code error;
+    const fs::path here = fs::current_path(error);
+    const std::string relative = error ? path : fs::proximate(path, here, error).string();
+    return error || relative.starts_with("..") ? path : relative;
+}
+
+// First definition of each name wins, as in find.
+template <typename Definition, typename Files>
+std::vector<const Definition*> distinct(const Files& files, std::vector<Definition> ast::File::*member,
+                                        Collective collective) {
+    std::map<std::string, const Definition*> found;
+    for (const auto& file : files)
+        for (const Definition& definition : file->tree.*member)
+            if (definition.collective == collective) found.emplace(definition.name.text, &definition);
+    std::vector<const Definition*> result;
+    for (const auto& [name, definition] : found) result.push_back(definition);
+    return result;
+}
+
+// Files may say a name once for each collective.
+void reject_duplicates(const ast::File& tree) {
+    std::map<std::string, Span> seen;
+    const auto check = [&](const std::string& key, const ast::Name& name) {
+        const auto [entry, is_new] = seen.emplace(key, name.span);
+        if (!is_new)
+            throw DiagnosticError(Diagnostic{name.span,
+                                             fmt::format("'{}' is defined twice", name.text),
+                                             {{entry->second, "first here"}},
+                                             "rename one of them"});
+    };
+    for (const ast::Algorithm& a : tree.algorithms)
+        check(fmt::format("a{} {}", int(a.collective), a.name.text), a.name);
+    for (const ast::Schedule& s : tree.schedules)
+        check(fmt::format("s{} {}", int(s.collective), s.name.text), s.name);
+    for (const ast::TopologyDefinition& t : tree.topologies) check("t " + t.name.text, t.name);
+}
+
+}  // namespace
+
+bool looks_like_file(const std::string& text) {
+    return text.find('/') != std::string::npos || text.ends_with(".sched") ||
+           text.find(".sched:") != std::string::npos;
+}
+
+std::string file_of(const std::string& text) {
+    if (!looks_like_file(text)) return "";
+    return text.substr(0,
+                       text.find(':', text.rfind(".sched") == std::string::npos ? 0 : text.rfind(".sched")));
+}
+
+Library::Library(const std::vector<std::string>& search_path) : search_path_(search_path) {
+    for (const std::string& folder : search_path)
+        for (const std::string& path : schedule_files(folder, broken_)) {
+            try {
+                add(display_path(path), read_file(path), false);
+            } catch (const ReadError&) {
+                throw;
+            } catch (const std::runtime_error& error) {
+                broken_.push_back(error.what());
+            }
+        }
+}
+
+const ast::File& Library::add(const std::string& path, std::string text, bool first) {
+    auto entry = std::make_shared<Entry>();
+    entry->source = {path, std::move(text)};
+    entry->tree = parse(entry->source);
+    reject_duplicates(entry->tree);
+    return (*files_.insert(first ? files_.begin() : files_.end(), std::move(entry)))->tree;
+}
+
+const ast::File& Library::load(const std::string& path) {
+    const ast::File*& file = loaded_[path];
+    if (!file) file = &add(path, read_file(path), true);
+    return *file;
+}
+
+const ast::Schedule* Library::find_schedule(const std::string& name, Collective collective) const {
+    for (const ast::Schedule* schedule : schedules(collective))
+        if (schedule->name.text == name) return schedule;
+    return nullptr;
+}
+
+const ast::Algorithm* Library::find_algorithm(const std::string& name, Collective collective) const {
+    for (const ast::Algorithm* algorithm : algorithms(collective))
+        if (algorithm->name.text == name) return algorithm;
+    return nullptr;
+}
+
+const ast::TopologyDefinition* Library::find_topology(const std::string& name) const {
+    for (const auto& file : files_)
+        for (const ast::TopologyDefinition& topology : file->tree.topologies)
+            if (topology.name.text == name) return &topology;
+    return nullptr;
+}
+
+std::vector<const ast::Algorithm*> Library::algorithms(Collective collective) const {
+    return distinct(files_, &ast::File::algorithms, collective);
+}
+
+std::vector<const ast::Schedule*> Library::schedules(Collective collective) const {
+    return distinct(files_, &ast::File::schedules, collective);
+}
+
+std::string Library::where_looked() const {
+    std::string text = "looked in";
+    for (const std::string& folder : search_path_) text += " " + folder;
+    if (search_path_.empty()) text += " no folder";
+    for (const std::string& error : broken_) text += "\npassed over: " + error;
+    return text;
+}
+
+Library::Reference Library::resolve(const std::string& text) {
+    Reference reference;
+    std::string call = text;
+    if (looks_like_file(text)) {
+        reference.path = file_of(text);
+        reference.file = &load(reference.path);
+        call = reference.path == text ? "" : text.substr(reference.path.size() + 1);
+    }
+    if (!call.empty()) {
+        const auto& source = references_.try_emplace(text, SourceFile{"<" + text + ">", call}).first->second;
+        reference.call = parse_reference(source);
+    }
+    return reference;
+}
+
+}  // namespace hocket::dsl

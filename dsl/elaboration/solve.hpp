@@ -1,0 +1,30 @@
+// Which iterations of an `each` concern a rank: endpoints such as `r + 1` are solved for their variable, so
+// that the steps of one rank are found without walking those of all.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsl/elaboration/value.hpp"
+
+namespace hocket::dsl {
+
+struct Domain {
+    std::string_view name;
+    std::int64_t begin = 0, end = 0;  // half-open
+};
+
+struct Solution {
+    std::size_t variable;              // index into the domains
+    std::vector<std::int64_t> values;  // ascending, inside the domain
+};
+
+// The values of one variable for which `endpoint`, wrapped around `size`, is `member`. Nothing if the
+// expression is not of a form that can be solved (one variable, in sums, differences and xor with what
+// doesn't depend on any).
+std::optional<Solution> solve(const ast::Expression& endpoint, Rank member, Rank size,
+                              const std::vector<Domain>& domains, const Evaluator& evaluator);
+
+}  // namespace hocket::dsl

@@ -1,0 +1,290 @@
+#include "dsl/elaboration/transfers.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/solve.hpp"
+#include "dsl/graph/atoms.hpp"
+
+namespace hocket::dsl {
+
+namespace {
+
+constexpr std::size_t work_limit = 1 << 25;
+constexpr std::size_t work_of_a_look = 1 << 8;  // at the clock
+
+}  // namespace
+
+ChunkRange Transfers::chunk_range(const ast::Expression& region, const Evaluator& evaluator,
+                                  const Arena& arena) const {
+    using Kind = ast::Expression::Kind;
+    const Rank size = arena.group.size;
+    const bool indexed = region.kind == Kind::index || region.kind == Kind::slice;
+    const ast::Expression& base = indexed ? region.args[0] : region;
+    const Value buffer = evaluator.evaluate(base);
+    const auto* reference = std::get_if<ViewRef>(&buffer);
+    if (!reference)
+        throw DiagnosticError(base.span,
+                              fmt::format("expected a buffer here, but this is {}", kind_of(buffer)),
+                              "write x, x[chunk], x[first ..< end] or x[block(i, n)]");
+    const ViewId view = reference->view;
+    if (!indexed) return {view, 0, size};
+    if (region.kind == Kind::slice) {
+        const std::int64_t first = evaluator.integer(region.args[1]),
+                           last = evaluator.integer(region.args[2]);
+        if (first < 0 || last > size)
+            throw DiagnosticError(
+                region.span,
+                fmt::format("chunks {} ..< {} are not in this group: its chunks are 0 ..< {}", first, last,
+                            size),
+                "slices do not wrap around; a single chunk's index does");
+        if (first >= last)
+            throw DiagnosticError(region.span, fmt::format("the slice {} ..< {} is empty", first, last));
+        return {view, static_cast<Rank>(first), static_cast<Rank>(last)};
+    }
+    const ast::Expression& index = region.args[1];
+    if (index.kind == Kind::call && index.text == "block") {
+        if (index.args.size() != 2)
+            throw DiagnosticError(index.span, "block takes 2 arguments: block(chunk, chunks in a block)");
+        const std::int64_t chunk = wrap(evaluator.integer(index.args[0]), size),
+                           length = evaluator.integer(index.args[1]);
+        if (length < 1)
+            throw DiagnosticError(index.span, fmt::format("a block of {} chunks", length),
+                                  "a block has at least one");
+        const std::int64_t first = chunk / length * length;
+        return {view, static_cast<Rank>(first),
+                static_cast<Rank>(std::min<std::int64_t>(first + length, size))};
+    }
+    const auto chunk = static_cast<Rank>(wrap(evaluator.integer(index), size));
+    return {view, chunk, chunk + 1};
+}
+
+std::uint32_t Transfers::region_index(Arena& arena, ChunkRange chunks, Span span) {
+    const auto [entry, is_new] = arena.regions.emplace(chunks, 0);
+    if (is_new) {
+        Region region =
+            views_[chunks.view].chunks(topology_, arena.group, arena.members[0], chunks.first, chunks.last);
+        count_work(span, region.size());
+        entry->second = intern(std::move(region));
+    }
+    return entry->second;
+}
+
+// The region's index in the graph, which holds each once.
+std::uint32_t Transfers::intern(Region region) {
+    static_assert(std::has_unique_object_representations_v<Interval>);
+    const std::uint64_t hash = XXH3_64bits(region.data(), region.size() * sizeof(Interval));
+    const auto [first, last] = region_numbers_.equal_range(hash);
+    for (auto known = first; known != last; ++known)
+        if (graph_.regions[known->second] == region) return known->second;
+    const auto index = static_cast<std::uint32_t>(graph_.regions.size());
+    region_numbers_.emplace(hash, index);
+    graph_.regions.push_back(std::move(region));
+    return index;
+}
+
+std::uint32_t Transfers::origin_index(Span transfer, Span call) {
+    const auto key = std::pair(transfer.text().data(), call.text().data());
+    const auto [entry, is_new] =
+        origin_numbers_.emplace(key, static_cast<std::uint32_t>(graph_.origins.size()));
+    if (is_new) graph_.origins.push_back({transfer, call});
+    return entry->second;
+}
+
+void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena) {
+    const Evaluator evaluate = evaluator(scope, &arena);
+    const Rank size = arena.group.size;
+    const auto source_member = static_cast<Rank>(wrap(evaluate.integer(transfer.source), size));
+    const auto destination_member = static_cast<Rank>(wrap(evaluate.integer(transfer.destination), size));
+    const Rank source = arena.members[source_member], destination = arena.members[destination_member];
+    if (only_ && source != *only_ && destination != *only_) return;
+    const std::uint32_t region = region_index(arena, chunk_range(transfer.region, evaluate, arena), span);
+    std::uint32_t target = region;
+    if (transfer.target) target = region_index(arena, chunk_range(*transfer.target, evaluate, arena), span);
+    if (source == destination && region == target)
+        throw DiagnosticError(span,
+                              fmt::format("member {} of a group of {} sends to itself", source_member, size),
+                              "exclude it: each ... where a != b");
+    if (region != target) check_alike(transfer, region, target);
+    graph_.moves |= region != target;
+    graph_.steps.push_back({graph_.phases, region, target, source, destination,
+                            origin_index(span, arena.call), strand, transfer.combines});
+}
+
+// Boundaries are rounded where they are. Two places have the same length for every count only if they lie
+// alike in the ranks' pieces, which are all as long, or, where x is not divided by rank, alike in x.
+void Transfers::check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target) const {
+    const Region &from = graph_.regions[region], &to = graph_.regions[target];
+    const auto refuse = [&](std::string message, const char* hint) {
+        throw DiagnosticError(transfer.target->span, std::move(message), hint);
+    };
+    const std::vector<Piece> pieces = pieces_of(from, to);
+    if (pieces.back().from.end != from.back().end || pieces.back().to.end != to.back().end)
+        refuse(fmt::format("{} of x cannot come to {} of it", text_of(from), text_of(to)),
+               "name as many chunks on both sides");
+    const bool is_by_rank = contract_of(graph_.collective).is_by_rank();
+    const Rank alike = is_by_rank ? graph_.ranks : 1;
+    for (const Piece& piece : pieces)
+        if (place_in_piece(piece.from.begin, alike) != place_in_piece(piece.to.begin, alike))
+            refuse(fmt::format(
+                       "{} and {} of x lie differently in {}: for some counts one has more elements than "
+                       "the other",
+                       text_of(from), text_of(to), is_by_rank ? "the ranks' pieces" : "it"),
+                   is_by_rank ? "move whole pieces, or the same part of each"
+                              : "only where x is divided by rank can a piece come to another's place");
+}
+
+// One `each`: all its iterations, or those that can concern the wanted rank.
+class EachRunner {
+  public:
+    EachRunner(Transfers& transfers, const ast::Each& each, Scope& scope, Arena& arena)
+        : transfers_(transfers),
+          each_(each),
+          scope_(scope),
+          arena_(arena),
+          mark_(scope.size()),
+          views_mark_(transfers.views_.size()),
+          evaluator_(transfers.evaluator(scope, &arena)) {
+        for (const ast::Binding& binding : each.bindings) {
+            refuse_dependent(binding.range.first);
+            if (binding.range.last) refuse_dependent(*binding.range.last);
+            domains_.push_back(domain(binding));
+        }
+    }
+
+    void run() {
+        for (const ast::Statement& statement : each_.body)
+            if (!std::holds_alternative<ast::Transfer>(statement.node) &&
+                !std::holds_alternative<ast::Let>(statement.node))
+                throw DiagnosticError(statement.span, "an each holds transfers and let only",
+                                      "put for around the each, or add a variable to it");
+        std::vector<std::int64_t> values(domains_.size());
+        std::vector<std::vector<std::int64_t>> tuples;
+        if (!transfers_.only_ || !concerned(tuples)) return all(values, 0, std::nullopt, nullptr);
+        std::sort(tuples.begin(), tuples.end());
+        tuples.erase(std::unique(tuples.begin(), tuples.end()), tuples.end());
+        for (const auto& tuple : tuples) iteration(tuple);
+    }
+
+  private:
+    // The iterations of an each are a product: no range may depend on another variable of it.
+    void refuse_dependent(const ast::Expression& expression) const {
+        for (const ast::Binding& binding : each_.bindings)
+            if (expression.kind == ast::Expression::Kind::name && expression.text == binding.name.text)
+                throw DiagnosticError(
+                    expression.span,
+                    fmt::format("a range of this each depends on its variable '{}'", expression.text),
+                    "range over all values, and use where");
+        for (const ast::Expression& arg : expression.args) refuse_dependent(arg);
+    }
+
+    Domain domain(const ast::Binding& binding) const {
+        const ast::Range& range = binding.range;
+        if (range.kind == ast::Range::Kind::items)
+            return {binding.name.text, 0, evaluator_.group(range.first).size};
+        const std::int64_t first = evaluator_.integer(range.first), last = evaluator_.integer(*range.last);
+        // Iterations are simultaneous, so counting down is counting up.
+        return range.kind == ast::Range::Kind::up ? Domain{binding.name.text, first, last}
+                                                  : Domain{binding.name.text, last, first};
+    }
+
+    // The iterations in which an endpoint is the wanted rank. False if that can't be told: then all are
+    // walked.
+    bool concerned(std::vector<std::vector<std::int64_t>>& tuples) {
+        const auto me = std::find(arena_.members.begin(), arena_.members.end(), *transfers_.only_);
+        const Rank member = static_cast<Rank>(me - arena_.members.begin());
+        if (me == arena_.members.end()) return true;
+        for (const ast::Statement& statement : each_.body)
+            if (std::holds_alternative<ast::Let>(statement.node)) return false;
+        for (const ast::Statement& statement : each_.body) {
+            const auto& transfer = std::get<ast::Transfer>(statement.node);
+            for (const ast::Expression* endpoint : {&transfer.source, &transfer.destination}) {
+                const auto solution = solution_of(*endpoint, member);
+                if (!solution) return false;
+                std::vector<std::int64_t> values(domains_.size());
+                all(values, 0, *solution, &tuples);
+            }
+        }
+        return true;
+    }
+
+    // A constant part that has no value may stand where `where` keeps it from being looked at.
+    std::optional<Solution> solution_of(const ast::Expression& endpoint, Rank member) const {
+        try {
+            return solve(endpoint, member, arena_.group.size, domains_, evaluator_);
+        } catch (const DiagnosticError&) {
+            return std::nullopt;
+        }
+    }
+
+    // Walks the product of the domains, one of them narrowed to the solution; runs the iterations, or
+    // collects them.
+    void all(std::vector<std::int64_t>& values, std::size_t depth, const std::optional<Solution>& solution,
+             std::vector<std::vector<std::int64_t>>* collected) {
+        if (depth == domains_.size()) return collected ? collected->push_back(values) : iteration(values);
+        const auto next = [&](std::int64_t value) {
+            transfers_.count_work(each_.bindings[depth].name.span);
+            values[depth] = value;
+            all(values, depth + 1, solution, collected);
+        };
+        if (solution && solution->variable == depth)
+            for (const std::int64_t value : solution->values) next(value);
+        else
+            for (std::int64_t value = domains_[depth].begin; value < domains_[depth].end; ++value)
+                next(value);
+    }
+
+    void iteration(const std::vector<std::int64_t>& values) {
+        for (std::size_t i = 0; i < values.size(); ++i) scope_.add(domains_[i].name, values[i]);
+        if (!each_.where || evaluator_.truth(*each_.where))
+            for (const ast::Statement& statement : each_.body) {
+                if (const auto* binding = std::get_if<ast::Let>(&statement.node))
+                    transfers_.let(*binding, scope_, &arena_);
+                else
+                    transfers_.lay_out(std::get<ast::Transfer>(statement.node), statement.span, scope_,
+                                       arena_);
+            }
+        scope_.shrink(mark_);
+        transfers_.views_.shrink(views_mark_);
+    }
+
+    Transfers& transfers_;
+    const ast::Each& each_;
+    Scope& scope_;
+    Arena& arena_;
+    std::size_t mark_, views_mark_;
+    Evaluator evaluator_;
+    std::vector<Domain> domains_;
+};
+
+void Transfers::each(const ast::Each& each, Scope& scope, Arena& arena) {
+    EachRunner(*this, each, scope, arena).run();
+    ++graph_.phases;
+}
+
+void Transfers::transfer(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena) {
+    lay_out(transfer, span, scope, arena);
+    ++graph_.phases;
+}
+
+void Transfers::let(const ast::Let& let, Scope& scope, const Arena* arena) {
+    Value value = evaluator(scope, arena).evaluate(let.value);
+    if (const auto* part = std::get_if<PartOf>(&value))
+        value = ViewRef{views_.add(views_[part->view].part(part->index, part->parts, let.value.span))};
+    scope.add(let.name.text, std::move(value));
+}
+
+void Transfers::count_work(Span span, std::size_t work) {
+    work_ += work;
+    if (work_ > work_limit)
+        throw DiagnosticError(
+            span, fmt::format("this schedule makes more than {} steps and loop rounds", work_limit));
+    if (work_ - looked_ < work_of_a_look) return;
+    looked_ = work_;
+    deadline_.check("laying out " + location_of(span));
+}
+
+}  // namespace hocket::dsl

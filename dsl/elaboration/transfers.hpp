@@ -1,0 +1,77 @@
+// The transfers of algorithms, and of schedules themselves, laid out as steps.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "dsl/base/deadline.hpp"
+#include "dsl/elaboration/value.hpp"
+#include "dsl/graph/step_graph.hpp"
+#include "dsl/syntax/ast.hpp"
+
+namespace hocket::dsl {
+
+// Chunks [first, last) of a view, in a group's own numbering.
+struct ChunkRange {
+    ViewId view = 0;
+    Rank first = 0, last = 0;
+    auto operator<=>(const ChunkRange&) const = default;
+};
+
+// A group of ranks that an algorithm runs on, or all ranks, for a schedule's own transfers.
+struct Arena {
+    Group group;
+    std::vector<Rank> members;
+    Span call;
+    bool in_algorithm = true;                          // where the topology's names are unknown
+    std::map<ChunkRange, std::uint32_t> regions = {};  // index in the graph, of what was met before
+};
+
+class Transfers {
+  public:
+    // Lays out into the graph; with `only`, the steps of that rank alone. All references must outlive it.
+    Transfers(StepGraph& graph, const Topology& topology, Views& views, std::optional<Rank> only,
+              const Deadline& deadline)
+        : graph_(graph), topology_(topology), views_(views), only_(only), deadline_(deadline) {}
+
+    // Statements; each is a phase of its own.
+    void each(const ast::Each& each, Scope& scope, Arena& arena);
+    void transfer(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena);
+
+    // Names a value; a part of a buffer becomes a view. Null: in a schedule.
+    void let(const ast::Let& let, Scope& scope, const Arena* arena);
+
+    // Null: in a schedule.
+    Evaluator evaluator(const Scope& scope, const Arena* arena) const {
+        return {scope, arena && arena->in_algorithm ? nullptr : &topology_};
+    }
+
+    // Every step, loop round and piece of a region is counted: a schedule that needs too many of them is a
+    // mistake.
+    void count_work(Span span, std::size_t work = 1);
+
+    std::uint32_t strand = 0;  // that steps belong to from now on
+
+  private:
+    friend class EachRunner;
+    void lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena);
+    ChunkRange chunk_range(const ast::Expression& region, const Evaluator& evaluator,
+                           const Arena& arena) const;
+    void check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target) const;
+    std::uint32_t region_index(Arena& arena, ChunkRange chunks, Span span);
+    std::uint32_t intern(Region region);
+    std::uint32_t origin_index(Span transfer, Span call);
+
+    StepGraph& graph_;
+    const Topology& topology_;
+    Views& views_;
+    std::optional<Rank> only_;
+    const Deadline& deadline_;
+    std::unordered_multimap<std::uint64_t, std::uint32_t> region_numbers_;         // by hash
+    std::map<std::pair<const char*, const char*>, std::uint32_t> origin_numbers_;  // by the statements' texts
+    std::size_t work_ = 0, looked_ = 0;                                            // at the clock
+};
+
+}  // namespace hocket::dsl

@@ -1,0 +1,260 @@
+#include "dsl/elaboration/value.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "dsl/base/diagnostic.hpp"
+
+namespace hocket::dsl {
+
+using ast::Expression;
+using ast::Operator;
+
+namespace {
+
+[[noreturn]] void overflow(const Expression& expression) {
+    throw DiagnosticError(expression.span, "this number leaves the range of 64 bits");
+}
+
+std::int64_t power(const Expression& expression, std::int64_t base, std::int64_t exponent) {
+    if (exponent < 0)
+        throw DiagnosticError(expression.span,
+                              fmt::format("negative exponent {}: numbers are whole", exponent));
+    std::int64_t result = 1;
+    while (exponent > 0) {
+        if (exponent & 1)
+            if (__builtin_mul_overflow(result, base, &result)) overflow(expression);
+        exponent >>= 1;
+        if (exponent > 0 && __builtin_mul_overflow(base, base, &base)) overflow(expression);
+    }
+    return result;
+}
+
+std::int64_t quotient(const Expression& expression, std::int64_t a, std::int64_t b) {
+    if (b == 0) throw DiagnosticError(expression.span, "division by zero");
+    if (a == INT64_MIN && b == -1) overflow(expression);
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));  // rounds down
+}
+
+std::int64_t remainder(const Expression& expression, std::int64_t a, std::int64_t b) {
+    if (b <= 0)
+        throw DiagnosticError(expression.span, fmt::format("mod {}: the divisor must be positive", b));
+    return wrap(a, b);
+}
+
+std::int64_t positive(const Expression& expression, std::int64_t value) {
+    if (value <= 0)
+        throw DiagnosticError(expression.span,
+                              fmt::format("{} of {}: the argument must be positive", expression.text, value));
+    return value;
+}
+
+}  // namespace
+
+const char* kind_of(const Value& value) {
+    constexpr const char* kinds[] = {"a number",           "a group", "a list of groups", "a buffer",
+                                     "a part of a buffer", "a name"};
+    return kinds[value.index()];
+}
+
+Value Evaluator::evaluate(const Expression& expression) const {
+    switch (expression.kind) {
+        case Expression::Kind::integer:
+            return expression.number;
+        case Expression::Kind::name:
+            return name(expression);
+        case Expression::Kind::operation:
+            return operation(expression);
+        case Expression::Kind::call:
+            return call(expression);
+        case Expression::Kind::index:
+            return index(expression);
+        case Expression::Kind::member:
+            return member(expression);
+        case Expression::Kind::part:
+            return part(expression);
+        case Expression::Kind::tuple:
+            return tuple(expression);
+        case Expression::Kind::slice:
+            break;
+    }
+    throw DiagnosticError(expression.span, "a range of chunks can only be the left side of a transfer");
+}
+
+std::int64_t Evaluator::integer(const Expression& expression) const {
+    // The common cases, without making a Value.
+    if (expression.kind == Expression::Kind::integer) return expression.number;
+    if (expression.kind == Expression::Kind::operation) return operation(expression);
+    if (expression.kind == Expression::Kind::name)
+        if (const Value* value = scope_.find(expression.text))
+            if (const auto* number = std::get_if<std::int64_t>(value)) return *number;
+    const Value value = evaluate(expression);
+    if (const auto* number = std::get_if<std::int64_t>(&value)) return *number;
+    throw DiagnosticError(expression.span, fmt::format("expected a number, but this is {}", kind_of(value)));
+}
+
+Group Evaluator::group(const Expression& expression) const {
+    Value value = evaluate(expression);
+    if (auto* group = std::get_if<Group>(&value)) return std::move(*group);
+    throw DiagnosticError(expression.span, fmt::format("expected a group, but this is {}", kind_of(value)),
+                          "a group is a level's name, levels[i], world, or several: (inner, outer)");
+}
+
+Value Evaluator::name(const Expression& expression) const {
+    const std::string& text = expression.text;
+    if (const Value* value = scope_.find(text)) return *value;
+    if (topology_) {
+        if (text == "world") return world_group(*topology_);
+        if (text == "ranks") return std::int64_t{topology_->ranks()};
+        if (text == "levels") {
+            GroupList list;
+            for (int level = 0; level < static_cast<int>(topology_->levels.size()); ++level)
+                list.push_back(make_group(*topology_, {level}));
+            return list;
+        }
+        for (int level = 0; level < static_cast<int>(topology_->levels.size()); ++level)
+            if (topology_->levels[level].name == text) return make_group(*topology_, {level});
+    }
+    std::string known = scope_.names();
+    if (topology_) {
+        known += (known.empty() ? "" : ", ") + std::string("levels, world, ranks");
+        for (const Level& level : topology_->levels) known += ", " + level.name;
+    }
+    throw DiagnosticError(expression.span, fmt::format("'{}' is not known here", text),
+                          known.empty() ? "no names are known here" : "known here: " + known);
+}
+
+Value Evaluator::index(const Expression& expression) const {
+    const Value base = evaluate(expression.args[0]);
+    const auto* list = std::get_if<GroupList>(&base);
+    if (!list)
+        throw DiagnosticError(expression.span,
+                              std::holds_alternative<ViewRef>(base)
+                                  ? "a chunk of a buffer can only be the left side of a transfer"
+                                  : fmt::format("{} has no elements to choose from", kind_of(base)));
+    const std::int64_t position = integer(expression.args[1]);
+    if (position < 0 || position >= static_cast<std::int64_t>(list->size()))
+        throw DiagnosticError(expression.args[1].span,
+                              fmt::format("index {} is out of range: there are {} levels, counted from 0",
+                                          position, list->size()));
+    return (*list)[position];
+}
+
+Value Evaluator::member(const Expression& expression) const {
+    const Value base = evaluate(expression.args[0]);
+    const std::string& text = expression.text;
+    if (const auto* group = std::get_if<Group>(&base)) {
+        if (text == "size") return std::int64_t{group->size};
+        throw DiagnosticError(expression.span, fmt::format("a group has no '{}'", text), "it has .size");
+    }
+    if (const auto* list = std::get_if<GroupList>(&base)) {
+        if (text == "count") return static_cast<std::int64_t>(list->size());
+        if (text == "reversed") return GroupList(list->rbegin(), list->rend());
+        throw DiagnosticError(expression.span, fmt::format("a list of groups has no '{}'", text),
+                              "it has .count and .reversed");
+    }
+    throw DiagnosticError(expression.span, fmt::format("{} has no '{}'", kind_of(base), text));
+}
+
+Value Evaluator::part(const Expression& expression) const {
+    const Value base = evaluate(expression.args[0]);
+    const auto* view = std::get_if<ViewRef>(&base);
+    if (!view)
+        throw DiagnosticError(expression.args[0].span,
+                              fmt::format("expected a buffer, but this is {}", kind_of(base)));
+    const std::int64_t index = integer(expression.args[1]), parts = integer(expression.args[2]);
+    if (parts < 1)
+        throw DiagnosticError(expression.args[2].span,
+                              fmt::format("{} parts: there must be 1 or more", parts));
+    if (index < 0 || index >= parts)
+        throw DiagnosticError(expression.span, fmt::format("there is no part {} of {}", index, parts),
+                              "parts count from 0");
+    return PartOf{view->view, index, parts};
+}
+
+Value Evaluator::tuple(const Expression& expression) const {
+    std::vector<int> levels;
+    for (const Expression& arg : expression.args)
+        for (const int level : group(arg).levels) {
+            for (const int other : levels)
+                if (other == level) throw DiagnosticError(arg.span, "this level is in the group twice");
+            levels.push_back(level);
+        }
+    if (!topology_) throw DiagnosticError(expression.span, "an algorithm knows only its own group");
+    return make_group(*topology_, std::move(levels));
+}
+
+std::int64_t Evaluator::operation(const Expression& expression) const {
+    const std::int64_t a = integer(expression.args[0]);
+    // and, or: the right side only where it matters.
+    if (expression.op == Operator::logical_and) return a != 0 && truth(expression.args[1]);
+    if (expression.op == Operator::logical_or) return a != 0 || truth(expression.args[1]);
+    if (expression.op == Operator::logical_not) return a == 0;
+    std::int64_t result = 0;
+    if (expression.op == Operator::negate) {
+        if (__builtin_sub_overflow(std::int64_t{0}, a, &result)) overflow(expression);
+        return result;
+    }
+    const std::int64_t b = integer(expression.args[1]);
+    switch (expression.op) {
+        case Operator::equal:
+            return a == b;
+        case Operator::not_equal:
+            return a != b;
+        case Operator::less:
+            return a < b;
+        case Operator::less_equal:
+            return a <= b;
+        case Operator::greater:
+            return a > b;
+        case Operator::greater_equal:
+            return a >= b;
+        case Operator::bit_xor:
+            return a ^ b;
+        case Operator::divide:
+            return quotient(expression, a, b);
+        case Operator::modulo:
+            return remainder(expression, a, b);
+        case Operator::power:
+            return power(expression, a, b);
+        case Operator::add:
+            if (__builtin_add_overflow(a, b, &result)) overflow(expression);
+            return result;
+        case Operator::subtract:
+            if (__builtin_sub_overflow(a, b, &result)) overflow(expression);
+            return result;
+        default:
+            if (__builtin_mul_overflow(a, b, &result)) overflow(expression);
+            return result;
+    }
+}
+
+std::int64_t Evaluator::call(const Expression& expression) const {
+    const auto arguments = [&](std::size_t count) {
+        if (expression.args.size() != count)
+            throw DiagnosticError(expression.span,
+                                  fmt::format("{} takes {} argument{}, here are {}", expression.text, count,
+                                              count == 1 ? "" : "s", expression.args.size()));
+    };
+    const auto argument = [&](std::size_t i) { return integer(expression.args[i]); };
+    const std::string& function = expression.text;
+    if (function == "pow2")
+        return arguments(1), argument(0) > 0 && std::has_single_bit(static_cast<std::uint64_t>(argument(0)));
+    if (function == "log2")
+        return arguments(1),
+               std::bit_width(static_cast<std::uint64_t>(positive(expression, argument(0)))) - 1;
+    if (function == "log2_up")
+        return arguments(1),
+               std::bit_width(static_cast<std::uint64_t>(positive(expression, argument(0))) - 1);
+    if (function == "min") return arguments(2), std::min(argument(0), argument(1));
+    if (function == "max") return arguments(2), std::max(argument(0), argument(1));
+    if (function == "block")
+        throw DiagnosticError(expression.span,
+                              "block(i, n) is a range of chunks: it can only stand in x[...]");
+    throw DiagnosticError(expression.span, fmt::format("there is no function '{}'", function),
+                          "there are pow2(n), log2(n) and log2_up(n) (rounded down and up), min, max, and "
+                          "block(i, n) in x[...]");
+}
+
+}  // namespace hocket::dsl

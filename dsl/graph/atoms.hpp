@@ -1,0 +1,70 @@
+// A buffer divided into atoms: the finest pieces that any of some regions divides it into. Counting atoms
+// instead of comparing fractions is what makes verification and projection fast.
+#pragma once
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "dsl/graph/region.hpp"
+
+namespace hocket::dsl {
+
+// Half-open; atom i lies between boundaries i and i + 1.
+struct AtomRange {
+    std::uint32_t begin = 0, end = 0;
+};
+
+// How far into its piece, of so many in a buffer, a position lies: 0 to 1 of the piece.
+inline Rational place_in_piece(Rational position, std::int64_t pieces) {
+    const Rational in_pieces = position * Rational(pieces);
+    return Rational(in_pieces.num() % in_pieces.den(), in_pieces.den());
+}
+
+class Atoms {
+  public:
+    void add(const std::vector<Region>& regions) {
+        for (const Region& region : regions)
+            for (const Interval& interval : region) {
+                boundaries_.push_back(interval.begin);
+                boundaries_.push_back(interval.end);
+            }
+    }
+    // After the last add, before everything else. Where `pieces` is not 0, that many pieces of each buffer
+    // are all cut alike.
+    void settle(std::int64_t buffers = 1, std::int64_t pieces = 0) {
+        for (std::int64_t buffer = 1; buffer <= buffers; ++buffer) boundaries_.push_back(Rational(buffer));
+        if (pieces > 0) cut_alike(buffers, pieces);
+        std::sort(boundaries_.begin(), boundaries_.end());
+        boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
+    }
+
+    std::uint32_t count() const { return static_cast<std::uint32_t>(boundaries_.size() - 1); }
+    const std::vector<Rational>& boundaries() const { return boundaries_; }
+
+    AtomRange of(const Interval& interval) const { return {index(interval.begin), index(interval.end)}; }
+    std::vector<AtomRange> of(const Region& region) const {
+        std::vector<AtomRange> ranges;
+        for (const Interval& interval : region) ranges.push_back(of(interval));
+        return ranges;
+    }
+
+  private:
+    void cut_alike(std::int64_t buffers, std::int64_t pieces) {
+        std::set<Rational> cuts{Rational(0)};  // inside a piece
+        for (const Rational& boundary : boundaries_) cuts.insert(place_in_piece(boundary, pieces));
+        boundaries_.assign(1, Rational(buffers));
+        for (std::int64_t piece = 0; piece < buffers * pieces; ++piece)
+            for (const Rational& cut : cuts)
+                boundaries_.push_back((Rational(piece) + cut) * Rational(1, pieces));
+    }
+
+    std::uint32_t index(Rational boundary) const {
+        const auto found = std::lower_bound(boundaries_.begin(), boundaries_.end(), boundary);
+        return static_cast<std::uint32_t>(found - boundaries_.begin());
+    }
+
+    std::vector<Rational> boundaries_{Rational(0), Rational(1)};
+};
+
+}  // namespace hocket::dsl

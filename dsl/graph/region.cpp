@@ -1,0 +1,183 @@
+#include "dsl/graph/region.hpp"
+
+#include <algorithm>
+
+#include "dsl/base/diagnostic.hpp"
+
+namespace hocket::dsl {
+
+std::string text_of(const Region& region) {
+    std::string text;
+    for (const Interval& interval : region)
+        text += (text.empty() ? "[" : " + [") + interval.begin.text() + ", " + interval.end.text() + ")";
+    return text.empty() ? "[)" : text;
+}
+
+std::vector<Piece> pieces_of(const Region& from, const Region& to) {
+    std::vector<Piece> pieces;
+    Rational taken_from, taken_to;  // of the current intervals
+    for (auto source = from.begin(), target = to.begin(); source != from.end() && target != to.end();) {
+        const Rational begin = source->begin + taken_from, at = target->begin + taken_to;
+        const Rational length = std::min(source->end - begin, target->end - at);
+        pieces.push_back({{begin, begin + length}, {at, at + length}});
+        taken_from = taken_from + length;
+        taken_to = taken_to + length;
+        if (begin + length == source->end) ++source, taken_from = Rational();
+        if (at + length == target->end) ++target, taken_to = Rational();
+    }
+    return pieces;
+}
+
+Region merged(Region intervals) {
+    std::sort(intervals.begin(), intervals.end(),
+              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+    Region result;
+    for (const Interval& interval : intervals) {
+        if (!result.empty() && interval.begin <= result.back().end)
+            result.back().end = std::max(result.back().end, interval.end);
+        else
+            result.push_back(interval);
+    }
+    return result;
+}
+
+View View::by_rank(const Topology& topology, bool scattered) {
+    View view;
+    for (int level = static_cast<int>(topology.levels.size()); level-- > 0;)
+        view.digits_.push_back(
+            {.level = level, .size = topology.levels[level].size, .scattered = scattered, .permanent = true});
+    return view;
+}
+
+View View::part(std::int64_t index, std::int64_t parts, Span at) const {
+    View view = *this;
+    view.digits_.push_back({.size = parts, .value = index, .scattered = true, .permanent = true});
+    view.bound_pieces(at);
+    return view;
+}
+
+View::Division View::division(const Group& group) const {
+    int found = 0, scattered = 0;
+    for (const Digit& digit : digits_)
+        if (std::binary_search(group.levels.begin(), group.levels.end(), digit.level)) {
+            ++found;
+            scattered += digit.scattered;
+        }
+    if (found == 0) return Division::none;
+    if (scattered == 0) return Division::whole;
+    return scattered == static_cast<int>(group.levels.size()) ? Division::scattered : Division::mixed;
+}
+
+void View::divide(const Topology& topology, const Group& group, Span at) {
+    for (auto level = group.levels.rbegin(); level != group.levels.rend(); ++level) {
+        const auto same = [&](const Digit& digit) { return digit.level == *level; };
+        if (std::none_of(digits_.begin(), digits_.end(), same))
+            digits_.push_back({.level = *level, .size = topology.levels[*level].size});
+    }
+    bound_pieces(at);
+}
+
+void View::bound_pieces(Span at) const {
+    // Differences of two boundaries then stay within 63 bits.
+    constexpr std::int64_t limit = std::int64_t{1} << 31;
+    std::int64_t pieces = 1;
+    for (const Digit& digit : digits_)
+        if (__builtin_mul_overflow(pieces, digit.size, &pieces) || pieces > limit)
+            throw DiagnosticError(at, "this divides the buffer into more than 2^31 pieces");
+}
+
+void View::scatter(const Group& group) {
+    for (Digit& digit : digits_)
+        if (std::binary_search(group.levels.begin(), group.levels.end(), digit.level)) digit.scattered = true;
+}
+
+void View::gather(const Group& group) {
+    for (Digit& digit : digits_)
+        if (std::binary_search(group.levels.begin(), group.levels.end(), digit.level))
+            digit.scattered = false;
+    while (!digits_.empty() && !digits_.back().scattered && !digits_.back().permanent) digits_.pop_back();
+}
+
+std::string View::scattered_over(const Topology& topology) const {
+    std::string names;
+    for (const Digit& digit : digits_)
+        if (digit.level >= 0 && digit.scattered)
+            names += (names.empty() ? "" : ", ") + topology.levels[digit.level].name;
+    return names;
+}
+
+bool View::is_in(const Topology& topology, const Group& group, Rank rank) const {
+    return std::all_of(only_at_.begin(), only_at_.end(), [&](const auto& entry) {
+        const auto& [level, coordinate] = entry;
+        return std::binary_search(group.levels.begin(), group.levels.end(), level) ||
+               topology.coordinate(rank, level) == coordinate;
+    });
+}
+
+void View::concentrate(const Topology& topology, const Group& group, Rank root) {
+    for (const int level : group.levels) only_at_[level] = topology.coordinate(root, level);
+}
+
+void View::spread(const Group& group) {
+    for (const int level : group.levels) only_at_.erase(level);
+}
+
+Region View::intervals(const std::vector<Digit>& digits) const {
+    std::int64_t units = 1;  // the buffer's length in the finest pieces
+    for (const Digit& digit : digits) units *= digit.size;
+    std::size_t fixed = digits.size();  // digits from here on are free: they make no gaps
+    while (fixed > 0 && !digits[fixed - 1].scattered) --fixed;
+
+    std::vector<std::int64_t> begins{0};
+    std::int64_t width = units;
+    for (std::size_t i = 0; i < fixed; ++i) {
+        width /= digits[i].size;
+        std::vector<std::int64_t> next;
+        for (const std::int64_t begin : begins) {
+            if (digits[i].scattered)
+                next.push_back(begin + digits[i].value * width);
+            else
+                for (std::int64_t v = 0; v < digits[i].size; ++v) next.push_back(begin + v * width);
+        }
+        begins = std::move(next);
+    }
+    Region region;
+    for (const std::int64_t begin : begins) {
+        const Rational from(begin, units), to(begin + width, units);
+        region.push_back({Rational(buffer_) + from, Rational(buffer_) + to});
+    }
+    return merged(std::move(region));
+}
+
+Region View::chunks(const Topology& topology, const Group& group, Rank rank, Rank first, Rank last) const {
+    std::vector<Digit> digits = digits_;
+    std::vector<std::pair<Digit*, Rank>>
+        selectors;  // the group's digits with the stride in its member numbers
+    Rank stride = 1;
+    for (const int level : group.levels) {
+        for (Digit& digit : digits)
+            if (digit.level == level) selectors.push_back({&digit, stride});
+        stride *= topology.levels[level].size;
+    }
+    for (Digit& digit : digits)
+        if (digit.level >= 0 && digit.scattered) digit.value = topology.coordinate(rank, digit.level);
+
+    const bool all = first == 0 && last == group.size;
+    for (auto& [digit, step] : selectors) digit->scattered = !all;
+    if (all) return intervals(digits);
+    Region region;
+    for (Rank chunk = first; chunk < last; ++chunk) {
+        for (auto& [digit, step] : selectors) digit->value = chunk / step % digit->size;
+        for (const Interval& interval : intervals(digits)) region.push_back(interval);
+    }
+    return merged(std::move(region));
+}
+
+Region View::held(const Topology& topology, Rank rank) const {
+    std::vector<Digit> digits = digits_;
+    for (Digit& digit : digits)
+        if (digit.level >= 0 && digit.scattered) digit.value = topology.coordinate(rank, digit.level);
+    return intervals(digits);
+}
+
+}  // namespace hocket::dsl

@@ -1,0 +1,80 @@
+// A schedule laid out on a topology: every transfer that happens, in program order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dsl/base/source.hpp"
+#include "dsl/graph/region.hpp"
+#include "dsl/graph/topology.hpp"
+#include "dsl/projection/rank_program.hpp"
+
+namespace hocket::dsl {
+
+struct Step {
+    std::uint32_t phase;       // steps of one phase happen at once: all read what was there before it
+    std::uint32_t region;      // index into regions: what is read
+    std::uint32_t target;      // and what is written: mostly the same
+    Rank source, destination;  // the same where a rank moves data within its buffers
+    std::uint32_t origin;      // index into origins
+    std::uint32_t strand;      // index into strands
+    bool combines;             // else it overwrites
+};
+
+struct StepOrigin {
+    Span transfer;  // the transfer's statement
+    Span call;      // the statement that ran its algorithm; empty in a schedule's own transfers
+};
+
+// One iteration of a `parallel`. Strand 0 is the schedule itself.
+struct Strand {
+    std::uint32_t parent = 0;
+    std::uint32_t block = 0;  // running number of the `parallel`; siblings share it; 0: none
+    Span span;
+};
+
+// An algorithm that the compiler chose where the schedule names none.
+struct Choice {
+    Span call;
+    const ast::Algorithm* algorithm;
+    std::string
+        text;  // "reduce_scatter over gpu (8 ranks): direct 31 us; halving 52 us; ring 118 us (at 1 MiB)"
+};
+
+struct StepGraph {
+    Collective collective = Collective::all_reduce;
+    Rank ranks = 1;
+    Rank root = 0;
+    // Data are in buffers, one after the other: x has the positions from 0 to 1, what has become of it by an
+    // exchange those from 1 to 2, and so on. The result is in the last one.
+    std::int64_t buffers = 1;
+    std::vector<Region> regions;
+    std::vector<Step> steps;
+    bool moves = false;  // some step's target is another region than what it reads
+    std::uint32_t phases = 0;
+    std::vector<StepOrigin> origins;
+    std::vector<Strand> strands{{}};
+    std::vector<Choice> choices;
+    Span header;       // of the schedule or algorithm
+    std::string hint;  // what is likely to be wrong if the result is; may be empty
+    // Where x is divided by rank: the piece that is each rank's own. Not where the graph is of one rank
+    // alone.
+    std::vector<Region> owned;
+    const Region& owned_by(Rank rank) const { return owned[rank]; }
+
+    Interval input() const { return {Rational(0), Rational(1)}; }
+    Interval output() const { return {Rational(buffers - 1), Rational(buffers)}; }
+    // Where data change places, every buffer is cut into one piece a rank, and all pieces are cut alike; else
+    // 0.
+    Rank pieces_alike() const {
+        return moves || buffers > 1 || contract_of(collective).exchanges() ? ranks : 0;
+    }
+};
+
+// What a step moves.
+inline std::vector<Piece> pieces_of(const StepGraph& graph, const Step& step) {
+    return pieces_of(graph.regions[step.region], graph.regions[step.target]);
+}
+
+}  // namespace hocket::dsl

@@ -1,0 +1,73 @@
+// The levels of a cluster, and where a rank stands in them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dsl/syntax/ast.hpp"
+
+namespace hocket::dsl {
+
+struct Level {
+    std::string name;
+    Rank size = 1;
+    std::string medium = "fabric";  // memory, fabric or device
+    double latency = 20e-6;         // seconds a message
+    double bandwidth = 1.25e9;      // bytes per second and direction
+    std::string shared_by = {};     // the level whose ranks share this link; empty: each has its own
+    Rank cores = 0;                 // medium memory: of the host; 0: one for each rank
+};
+
+// Levels, innermost first. A rank is the mixed radix number of its coordinates, the innermost level's
+// counting fastest.
+struct Topology {
+    std::string name;  // "2x3", "bcube(3, 2)"
+    std::vector<Level> levels;
+
+    Rank ranks() const;
+    Rank stride(int level) const;  // distance between ranks that differ by one in this coordinate
+    Rank coordinate(Rank rank, int level) const { return rank / stride(level) % levels[level].size; }
+};
+
+// One level named "world".
+Topology flat_topology(Rank ranks);
+
+// The short form: levels, innermost first, joined by x. No levels in the result if the text is not of this
+// form.
+//   3           a level without figures, named l0, l1, ... by its place
+//   4m, 4m/2    `local`: ranks of one host, which share its memory (and, after the slash, its 2 cores)
+//   3h, 3h@1Gb/s  `host`: hosts, joined by a fabric; one link (of that rate) for all ranks of a host
+// "2x3", "4m", "2mx3h", "4m/2x2h@1Gb/s".
+Topology grid_topology(const std::string& text);
+
+// What is assumed of hosts of which nothing is known. Seconds; bytes per second.
+// Memory: to see a neighbour's flag, and what one core reads and writes in cache and memory together. Where
+// ranks outnumber cores, whoever waits must also get its core back.
+inline constexpr double memory_latency = 0.3e-6, memory_bandwidth = 40e9, core_switch = 1.5e-6;
+inline constexpr double fabric_latency = 30e-6, fabric_bandwidth = 1.25e9;
+
+// `hosts` hosts with `local` ranks each, numbered host by host. A level of one is left out (of two, the
+// second). Its name is its short form: grid_topology(host_topology(2, 3).name) is the same again. `cores`:
+// of each host; 0: at least one for each rank. `rate`: of a host's link.
+Topology host_topology(Rank local, Rank hosts, Rank cores = 0, double rate = fabric_bandwidth);
+
+// Runs the definition with the arguments of the reference (positional, then the defaults).
+Topology build_topology(const ast::TopologyDefinition& definition, const ast::Expression& reference);
+
+// A set of levels: the group of a rank over it are the ranks that differ from it in these coordinates only.
+// Members are numbered in mixed radix, innermost first, as ranks are.
+struct Group {
+    std::vector<int> levels;  // ascending
+    Rank size = 1;
+
+    friend bool operator==(const Group&, const Group&) = default;
+};
+
+Group make_group(const Topology& topology, std::vector<int> levels);
+Group world_group(const Topology& topology);
+std::string name_of(const Topology& topology, const Group& group);
+
+// The ranks of the group that `rank` belongs to, by member number.
+std::vector<Rank> members_of(const Topology& topology, const Group& group, Rank rank);
+
+}  // namespace hocket::dsl

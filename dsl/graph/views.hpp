@@ -1,0 +1,64 @@
+// The views that buffers' names stand for while a schedule is laid out.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <stdexcept>
+#include <vector>
+
+#include "dsl/graph/region.hpp"
+
+namespace hocket::dsl {
+
+// A view's number. No number is given twice, not even when a block has ended and its views are gone: what is
+// remembered by a number can never come to mean another view.
+using ViewId = std::uint32_t;
+
+class Views {
+  public:
+    ViewId add(View view) {
+        entries_.push_back({next_, std::move(view)});
+        return next_++;
+    }
+
+    // Stays at its address while others are added.
+    View& operator[](ViewId id) { return find(id)->view; }
+    const View& operator[](ViewId id) const { return const_cast<Views&>(*this)[id]; }
+
+    // Blocks: what was added since goes.
+    std::size_t size() const { return entries_.size(); }
+    void shrink(std::size_t size) { entries_.resize(size); }
+
+    // All of them as they are now, to be given back when nothing that was added since is left.
+    std::vector<View> save() const {
+        std::vector<View> views;
+        for (const Entry& entry : entries_) views.push_back(entry.view);
+        return views;
+    }
+    void restore(std::vector<View> views) {
+        for (std::size_t i = 0; i < views.size(); ++i) entries_[i].view = std::move(views[i]);
+    }
+    void divide(const Topology& topology, const Group& group, Span at) {
+        for (Entry& entry : entries_) entry.view.divide(topology, group, at);
+    }
+
+  private:
+    struct Entry {
+        ViewId id = 0;
+        View view;
+    };
+    std::deque<Entry>::iterator find(ViewId id) {
+        const auto found =
+            std::lower_bound(entries_.begin(), entries_.end(), id,
+                             [](const Entry& entry, ViewId wanted) { return entry.id < wanted; });
+        if (found == entries_.end() || found->id != id)
+            throw std::logic_error("a buffer is named after its block has ended");
+        return found;
+    }
+
+    std::deque<Entry> entries_;  // ascending
+    ViewId next_ = 0;
+};
+
+}  // namespace hocket::dsl

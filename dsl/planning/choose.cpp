@@ -1,0 +1,389 @@
+#include "dsl/planning/choose.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/planning/compile.hpp"
+#include "dsl/planning/estimate.hpp"
+#include "dsl/proof/direct.hpp"
+#include "dsl/syntax/parse.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+constexpr double alike = 1.12;  // of estimates: no further apart than what they leave out
+constexpr std::uint64_t usual_bytes = 1 << 20;
+constexpr double step_limit = 1 << 17;  // of graphs that are laid out for an estimate: a fraction of a second
+
+using Algorithms = std::vector<const ast::Algorithm*>;
+
+using Graph = std::shared_ptr<const StepGraph>;
+
+// The estimate of a schedule or algorithm on a topology, of which `own` is the root's part. From all its
+// steps, which `whole` gets if it is not null, or, where they would be too many, from the root's own.
+Estimate estimate_of(const StepGraph& own, const Runnable& runnable, const Library& library,
+                     const Topology& topology, Rank root, const Chooser& chooser, const Deadline& deadline,
+                     Graph* whole = nullptr) {
+    if (double(own.steps.size()) * topology.ranks() / 2 > step_limit) return {own, topology, root, deadline};
+    auto graph = std::make_shared<const StepGraph>(
+        elaborate(runnable, library, topology, {root, std::nullopt, chooser, {}, deadline}));
+    Estimate estimate(*graph, topology, std::nullopt, deadline);
+    if (whole) *whole = std::move(graph);
+    return estimate;
+}
+
+}  // namespace
+
+// ---- An algorithm for a group
+// ----------------------------------------------------------------------------------
+
+// The best algorithms for groups, found once.
+class Choices::ForGroups {
+  public:
+    struct Found {
+        const ast::Algorithm* algorithm = nullptr;  // null: none is right
+        std::string text;
+    };
+
+    ForGroups(const Library& library, const Topology& topology, const Deadline& deadline)
+        : library_(library), topology_(topology), deadline_(deadline) {}
+
+    const Library& library() const { return library_; }
+    const Topology& topology() const { return topology_; }
+    const Deadline& deadline() const { return deadline_; }
+
+    const Found& find(Collective collective, const Group& group, double bytes) {
+        const auto key = std::tuple(collective, group.levels, bytes);
+        auto found = known_.find(key);
+        if (found == known_.end()) found = known_.emplace(key, search(collective, group, bytes)).first;
+        return found->second;
+    }
+
+  private:
+    struct Candidate {
+        const ast::Algorithm* algorithm;
+        Estimate estimate;
+    };
+
+    // Those that can run on the group.
+    const std::vector<Candidate>& candidates(Collective collective, const Group& group) {
+        const auto [entry, is_new] = candidates_.try_emplace({collective, group.levels});
+        if (!is_new) return entry->second;
+        // Of all groups over these levels, only one at a time has something to bring from a root.
+        const Topology levels = restricted_to(group, topology_, !contract_of(collective).spreads());
+        for (const ast::Algorithm* algorithm : library_.algorithms(collective)) {
+            try {
+                if (!is_allowed(*algorithm, group)) continue;
+                const Runnable runnable{nullptr, algorithm, {}, algorithm->name.text};
+                const StepGraph own = elaborate(runnable, library_, levels, {0, 0, {}, {}, deadline_});
+                entry->second.push_back(
+                    {algorithm, estimate_of(own, runnable, library_, levels, 0, {}, deadline_)});
+            } catch (const DiagnosticError&) {  // it cannot even be laid out: nobody's choice
+            }
+        }
+        return entry->second;
+    }
+
+    bool is_right(const ast::Algorithm& algorithm, Rank size) {
+        const auto [entry, is_new] = right_.emplace(std::pair(&algorithm, size), false);
+        if (!is_new) return entry->second;
+        try {
+            verify_algorithm(algorithm, library_, size, deadline_);
+            entry->second = true;
+        } catch (const DiagnosticError&) {
+        }
+        return entry->second;
+    }
+
+    struct Rated {
+        const ast::Algorithm* algorithm;
+        double seconds;
+        std::size_t peers;
+    };
+
+    // The best first. Where the estimate hardly tells them apart, fewer peers: what it does not know (other
+    // streams on the way, how long a connection takes to be up to speed again) is all on that side.
+    std::vector<Rated> ranked(Collective collective, const Group& group, double bytes) {
+        std::vector<Rated> all;
+        for (const Candidate& candidate : candidates(collective, group))
+            all.push_back({candidate.algorithm, candidate.estimate.seconds(bytes, deadline_),
+                           candidate.estimate.most_peers()});
+        std::stable_sort(all.begin(), all.end(),
+                         [](const Rated& a, const Rated& b) { return a.seconds < b.seconds; });
+        const auto is_alike = [&](const Rated& rated) { return rated.seconds <= all[0].seconds * alike; };
+        std::stable_sort(all.begin(), std::find_if_not(all.begin(), all.end(), is_alike),
+                         [](const Rated& a, const Rated& b) { return a.peers < b.peers; });
+        return all;
+    }
+
+    Found search(Collective collective, const Group& group, double bytes) {
+        Found found;
+        found.text =
+            fmt::format("{} over {} ({} ranks):", name_of(collective), name_of(topology_, group), group.size);
+        const std::vector<Rated> all = ranked(collective, group, bytes);
+        const bool by_peers = !std::is_sorted(
+            all.begin(), all.end(), [](const Rated& a, const Rated& b) { return a.seconds < b.seconds; });
+        for (const auto& [algorithm, seconds, peers] : all) {
+            const bool chosen = !found.algorithm && is_right(*algorithm, group.size);
+            found.text += fmt::format(" {} {}{},", algorithm->name.text, text_of_time(seconds),
+                                      chosen || found.algorithm ? "" : " (wrong on this group)");
+            if (chosen) found.algorithm = algorithm;
+        }
+        found.text.back() = ' ';
+        found.text += fmt::format("({}estimates at {})",
+                                  by_peers ? "of those within 12 % the one with the fewest peers; " : "",
+                                  text_of_size(bytes));
+        return found;
+    }
+
+    const Library& library_;
+    const Topology& topology_;
+    const Deadline& deadline_;
+    std::map<std::pair<Collective, std::vector<int>>, std::vector<Candidate>> candidates_;
+    std::map<std::tuple<Collective, std::vector<int>, double>, Found> known_;
+    std::map<std::pair<const ast::Algorithm*, Rank>, bool> right_;
+};
+
+namespace {
+
+// What part of x each statement without `using` works on, in the order in which they are laid out: found by
+// laying out, in the place of their algorithms, a transfer of all that the group works on.
+class Parts {
+  public:
+    std::vector<double> find(const Runnable& runnable, const Library& library, const Topology& topology,
+                             Rank root, const Deadline& deadline) {
+        const Chooser mark = [this](Collective collective, const Group&, Span,
+                                    std::vector<Choice>&) -> const ast::Algorithm& {
+            return add_mark(collective);
+        };
+        const StepGraph graph = elaborate(runnable, library, topology, {root, root, mark, {}, deadline});
+        std::vector<double> parts(marks_.size(), 0.0);
+        for (const Step& step : graph.steps)
+            for (std::size_t i = 0; i < marks_.size(); ++i)
+                if (graph.origins[step.origin].transfer.file == &marks_[i].source)
+                    parts[i] = length_of(graph.regions[step.region]);
+        return parts;
+    }
+
+  private:
+    struct Mark {
+        SourceFile source;
+        ast::File tree;
+    };
+
+    const ast::Algorithm& add_mark(Collective collective) {
+        Mark& mark = marks_.emplace_back();
+        const Contract contract = contract_of(collective);
+        mark.source = {"", fmt::format("algorithm mark {}(x{}) over g {{ each r in g  x : r -> {}r + 1 }}",
+                                       contract.name,
+                                       contract.has_root()    ? ", root"
+                                       : contract.exchanges() ? ", y"
+                                                              : "",
+                                       contract.exchanges() ? "y : " : "")};
+        mark.tree = parse(mark.source);
+        return mark.tree.algorithms[0];
+    }
+
+    std::deque<Mark> marks_;  // stay at their addresses
+};
+
+}  // namespace
+
+// What is known of a schedule or algorithm from one root.
+struct Choices::Known {
+    std::optional<std::vector<double>> parts;  // see Parts
+    std::map<Algorithms, Estimate> estimates;  // by the algorithms that were chosen
+};
+
+Chooser Choices::chooser(const Runnable& runnable, Rank root, double bytes, std::shared_ptr<Known> known) {
+    return [groups = groups_, known, runnable, root, bytes](
+               Collective collective, const Group& group, Span call,
+               std::vector<Choice>& choices) -> const ast::Algorithm& {
+        auto& parts = known->parts;
+        if (!parts)
+            parts = Parts().find(runnable, groups->library(), groups->topology(), root, groups->deadline());
+        // Every statement that comes here leaves one choice, so that their number tells which one this is.
+        const auto& found = groups->find(collective, group, bytes * (*parts)[choices.size()]);
+        if (!found.algorithm)
+            throw DiagnosticError(call,
+                                  fmt::format("there is no algorithm for {} on a group of {} ranks",
+                                              name_of(collective), group.size),
+                                  groups->library().where_looked());
+        choices.push_back({call, found.algorithm, found.text});
+        return *found.algorithm;
+    };
+}
+
+Chooser Choices::chooser(const Runnable& runnable, Rank root, std::uint64_t bytes) {
+    return chooser(runnable, root, double(bytes ? bytes : usual_bytes), std::make_shared<Known>());
+}
+
+// ---- A schedule for the topology
+// ---------------------------------------------------------------------------------
+
+// All that the library has for a collective.
+struct Choices::Field {
+    struct Entrant {
+        Runnable runnable;
+        std::shared_ptr<Known> known;
+    };
+    Rank root;
+    std::vector<Entrant> entrants;
+    std::map<std::pair<std::uint64_t, bool>, Chosen> chosen;  // by bytes, and whether only direct ones count
+};
+
+struct Choices::Candidate {
+    const Runnable* runnable;
+    Chooser chooser;
+    std::size_t detours;  // strands and choices: of two that take as long, the plainer one is taken
+    double seconds, busiest_link;
+    Graph whole = nullptr;  // for the proof, if it was laid out just now
+};
+
+Choices::Choices(Library& library, const Topology& topology, Proofs& proofs, const Deadline& deadline)
+    : library_(library),
+      topology_(topology),
+      proofs_(proofs),
+      deadline_(deadline),
+      groups_(std::make_shared<ForGroups>(library, topology, deadline)) {}
+
+Choices::~Choices() = default;
+
+// Of each collective only the last root's is kept.
+Choices::Field& Choices::field(Collective collective, Rank root) {
+    std::unique_ptr<Field>& field = fields_[collective];
+    if (field && field->root == root) return *field;
+    field = std::make_unique<Field>();
+    field->root = root;
+    std::set<std::string> names;  // of what PlanRequest::schedule can be
+    for (const ast::Schedule* schedule : library_.schedules(collective)) names.insert(schedule->name.text);
+    for (const ast::Algorithm* algorithm : library_.algorithms(collective))
+        names.insert(algorithm->name.text);
+    for (const std::string& name : names) {
+        try {
+            field->entrants.push_back({find_runnable(library_, name, collective), std::make_shared<Known>()});
+        } catch (const DiagnosticError&) {  // it needs arguments
+        }
+    }
+    return *field;
+}
+
+// Those that can run on the topology, the best first.
+std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) {
+    std::vector<Candidate> result;
+    double best = std::numeric_limits<double>::infinity();
+    for (const auto& [runnable, known] : field.entrants) {
+        try {
+            Candidate candidate{&runnable, chooser(runnable, field.root, bytes, known), 0, 0.0, 0.0};
+            const StepGraph own = elaborate(runnable, library_, topology_,
+                                            {field.root, field.root, candidate.chooser, {}, deadline_});
+            candidate.detours = own.strands.size() + own.choices.size();
+            Algorithms algorithms;
+            for (const Choice& choice : own.choices) algorithms.push_back(choice.algorithm);
+            auto estimate = known->estimates.find(algorithms);
+            if (estimate == known->estimates.end())
+                estimate =
+                    known->estimates
+                        .emplace(algorithms, estimate_of(own, runnable, library_, topology_, field.root,
+                                                         candidate.chooser, deadline_, &candidate.whole))
+                        .first;
+            candidate.seconds = estimate->second.seconds(bytes, deadline_);
+            candidate.busiest_link = estimate->second.busiest_link();
+            best = std::min(best, candidate.seconds);
+            result.push_back(std::move(candidate));
+            // Of those that can no longer be the choice graphs would only take memory.
+            for (Candidate& known : result)
+                if (known.seconds > best * alike) known.whole = nullptr;
+        } catch (const DiagnosticError&) {  // it doesn't run on this topology
+        }
+    }
+    const auto key = [](const Candidate& candidate) {
+        return std::tuple(std::llround(candidate.seconds * 1e9), candidate.detours, candidate.runnable->name);
+    };
+    std::sort(result.begin(), result.end(),
+              [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
+    // Links may be slower than is assumed of them: of those that hardly differ, what spares them comes first.
+    const auto is_alike = [&](const Candidate& c) { return c.seconds <= result[0].seconds * alike; };
+    const auto load = [](const Candidate& c) { return std::llround(c.busiest_link * 1e9); };
+    std::stable_sort(result.begin(), std::find_if_not(result.begin(), result.end(), is_alike),
+                     [&](const Candidate& a, const Candidate& b) { return load(a) < load(b); });
+    return result;
+}
+
+std::optional<Proofs::Proof> Choices::proof_if_right(const Candidate& candidate, Rank root) {
+    try {
+        return proofs_.prove(*candidate.runnable, root, candidate.chooser, candidate.whole);
+    } catch (const DiagnosticError&) {
+        return std::nullopt;
+    }
+}
+
+const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t bytes,
+                                std::optional<Proofs::Proof>* proof, bool only_direct) {
+    if (bytes == 0) bytes = usual_bytes;
+    Field& field = this->field(collective, root);
+    if (const auto known = field.chosen.find({bytes, only_direct}); known != field.chosen.end())
+        return known->second;
+    Chosen chosen;
+    chosen.why = fmt::format("{} of {} on {} ({} ranks):", name_of(collective), text_of_size(double(bytes)),
+                             topology_.name, topology_.ranks());
+    const std::vector<Candidate> all = candidates(field, double(bytes));
+    const bool by_link = !std::is_sorted(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+        return std::llround(a.seconds * 1e9) < std::llround(b.seconds * 1e9);
+    });
+    for (const Candidate& candidate : all) {
+        auto proved = chosen.name.empty() ? proof_if_right(candidate, root) : std::nullopt;
+        const bool passes_on = proved && only_direct && first_detour(*proved->graph);
+        const bool first = proved && !passes_on;
+        chosen.why += fmt::format(" {} {}{},", candidate.runnable->name, text_of_time(candidate.seconds),
+                                  first || !chosen.name.empty() ? ""
+                                  : passes_on                   ? " (not direct)"
+                                                                : " (wrong here)");
+        if (first) {
+            chosen.name = candidate.runnable->name;
+            chosen.seconds = candidate.seconds;
+            if (proof) *proof = std::move(proved);
+        }
+    }
+    if (chosen.name.empty())
+        throw DiagnosticError(Span(),
+                              fmt::format("there is no {}schedule for {} that runs on topology {}",
+                                          only_direct ? "direct " : "", name_of(collective), topology_.name),
+                              library_.where_looked());
+    chosen.why.back() = ' ';
+    chosen.why += by_link ? "(of those within 12 % the one with the least on its busiest link; estimates)"
+                          : "(estimates)";
+    return field.chosen.emplace(std::pair(bytes, only_direct), std::move(chosen)).first->second;
+}
+
+std::vector<std::string> Choices::names(Collective collective, Rank root, std::uint64_t bytes) {
+    std::vector<std::string> names;
+    std::set<std::uint64_t> known;
+    for (const Candidate& candidate :
+         candidates(field(collective, root), double(bytes ? bytes : usual_bytes)))
+        if (const auto proof = proof_if_right(candidate, root);
+            proof && known.insert(proof->fingerprint).second)
+            names.push_back(candidate.runnable->name);
+    return names;
+}
+
+Chosen choose_schedule(Library& library, const Topology& topology, Collective collective, Rank root,
+                       std::uint64_t bytes, const Deadline& deadline) {
+    Proofs proofs(library, topology, deadline);
+    return Choices(library, topology, proofs, deadline).schedule(collective, root, bytes);
+}
+
+std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,
+                                         Rank root, std::uint64_t bytes) {
+    Proofs proofs(library, topology);
+    return Choices(library, topology, proofs).names(collective, root, bytes);
+}
+
+}  // namespace hocket::dsl

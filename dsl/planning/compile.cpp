@@ -1,0 +1,291 @@
+#include "dsl/planning/compile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/bind.hpp"
+#include "dsl/planning/choose.hpp"
+#include "dsl/projection/project.hpp"
+#include "dsl/proof/direct.hpp"
+
+namespace hocket::dsl {
+
+namespace {
+
+template <typename Definition>
+const Definition* only_one(const std::vector<Definition>& definitions, Collective collective) {
+    const Definition* found = nullptr;
+    for (const Definition& definition : definitions)
+        if (definition.collective == collective) {
+            if (found) return nullptr;
+            found = &definition;
+        }
+    return found;
+}
+
+// "one, other"
+template <typename Definition>
+std::string names_for(const std::vector<Definition>& definitions, Collective collective) {
+    std::string names;
+    for (const Definition& definition : definitions)
+        if (definition.collective == collective) names += (names.empty() ? "" : ", ") + definition.name.text;
+    return names;
+}
+
+template <typename Definition>
+const Definition* named(const std::vector<Definition>& definitions, const std::string& name,
+                        Collective collective) {
+    for (const Definition& definition : definitions)
+        if (definition.name.text == name && definition.collective == collective) return &definition;
+    return nullptr;
+}
+
+Runnable schedule_runnable(const ast::Schedule& schedule, const ast::Expression& call) {
+    Runnable runnable;
+    runnable.schedule = &schedule;
+    runnable.name = bind_parameters(schedule.name.text, schedule.parameters, call, runnable.arguments);
+    return runnable;
+}
+
+// "2x3", or nothing, which is one level of all ranks: what stands in no file. Else no levels.
+Topology short_topology(const std::string& text, Rank ranks) {
+    return grid_topology(text.empty() ? std::to_string(ranks) : text);
+}
+
+void check_ranks(const Topology& topology, Rank ranks) {
+    if (ranks > 0 && topology.ranks() != ranks)
+        throw DiagnosticError(
+            Span(),
+            fmt::format("topology {} has {} ranks, but the job has {}", topology.name, topology.ranks(),
+                        ranks),
+            "levels are given innermost first, as 2x3, and their sizes multiply to the number of ranks");
+}
+
+}  // namespace
+
+Topology find_topology(Library& library, const std::string& text, Rank ranks) {
+    Topology topology = short_topology(text, ranks);
+    if (topology.levels.empty()) {
+        const Library::Reference reference = library.resolve(text);
+        const ast::TopologyDefinition* definition = nullptr;
+        if (reference.file && reference.call.text.empty()) {
+            if (reference.file->topologies.size() != 1)
+                throw NotFoundError(fmt::format("{} has {} topologies: name one, as {}:NAME", reference.path,
+                                                reference.file->topologies.size(), reference.path));
+            definition = &reference.file->topologies[0];
+        } else {
+            definition = library.find_topology(reference.call.text);
+            const auto is_named = [&](const auto& other) { return other.name.text == reference.call.text; };
+            if (reference.file &&
+                std::none_of(reference.file->topologies.begin(), reference.file->topologies.end(), is_named))
+                throw NotFoundError(
+                    fmt::format("{} defines no topology '{}'", reference.path, reference.call.text));
+        }
+        if (!definition)
+            throw NotFoundError(fmt::format("there is no topology '{}'; {}", text, library.where_looked()));
+        topology = build_topology(*definition, reference.call);
+    }
+    check_ranks(topology, ranks);
+    return topology;
+}
+
+Runnable find_runnable(Library& library, const std::string& text, Collective collective) {
+    const Library::Reference reference = library.resolve(text);
+    if (reference.file && reference.call.text.empty()) {
+        if (const auto* schedule = only_one(reference.file->schedules, collective))
+            return schedule_runnable(*schedule, reference.call);
+        // An algorithm beside several schedules is a part of them.
+        const std::string schedules = names_for(reference.file->schedules, collective);
+        const auto* algorithm =
+            schedules.empty() ? only_one(reference.file->algorithms, collective) : nullptr;
+        if (algorithm) return {nullptr, algorithm, {}, algorithm->name.text};
+        const std::string all =
+            schedules.empty() ? names_for(reference.file->algorithms, collective) : schedules;
+        throw NotFoundError(fmt::format("{} has not exactly one schedule for {}: name it, as {}:NAME{}",
+                                        reference.path, name_of(collective), reference.path,
+                                        all.empty() ? "" : "; there are: " + all));
+    }
+    const auto* schedule = reference.file ? named(reference.file->schedules, reference.call.text, collective)
+                                          : library.find_schedule(reference.call.text, collective);
+    if (schedule) return schedule_runnable(*schedule, reference.call);
+    const auto* algorithm = reference.file
+                                ? named(reference.file->algorithms, reference.call.text, collective)
+                                : library.find_algorithm(reference.call.text, collective);
+    if (algorithm) return {nullptr, algorithm, {}, algorithm->name.text};
+    if (reference.file)
+        throw NotFoundError(fmt::format("{} defines no '{}' for {}", reference.path, reference.call.text,
+                                        name_of(collective)));
+    std::string known;
+    std::set<std::string> all;
+    for (const auto* schedule : library.schedules(collective)) all.insert(schedule->name.text);
+    for (const auto* algorithm : library.algorithms(collective)) all.insert(algorithm->name.text);
+    for (const std::string& name : all) known += (known.empty() ? "" : ", ") + name;
+    throw NotFoundError(fmt::format("there is no schedule '{}' for {}; there are: {}; {}",
+                                    reference.call.text, name_of(collective), known, library.where_looked()));
+}
+
+namespace {
+
+// The state of a file that can be told without reading it.
+using FileState = std::pair<std::filesystem::file_time_type, std::uintmax_t>;
+
+FileState state_of(const std::string& path) {
+    std::error_code ignored;
+    if (path.empty()) return {};
+    return {std::filesystem::last_write_time(path, ignored), std::filesystem::file_size(path, ignored)};
+}
+
+}  // namespace
+
+// What checks on one topology share. Its library holds no file beside the folders' but the schedule's own and
+// the topology's: what is found there for a schedule does not depend on what was asked for before.
+struct Planner::Site {
+    Site(const PlanRequest& request, FileState state, const Library& library_of_all)
+        : schedule_file(state),
+          deadline(request.deadline),
+          library(library_of_all),
+          topology(find_topology(library, request.topology, request.ranks)),
+          proofs(library, topology, deadline),
+          choices(library, topology, proofs, deadline) {}
+
+    FileState schedule_file;
+    Deadline deadline;  // of the check that goes on
+    Library library;
+    Topology topology;
+    Proofs proofs;
+    Choices choices;
+};
+
+namespace {
+
+class Checked : public CheckedSchedule {
+  public:
+    Checked(std::shared_ptr<Planner::Site> site, const PlanRequest& request)
+        : site_(std::move(site)),
+          root_(request.root),
+          hosts_(request.hosts),
+          economy_(request.economy),
+          only_direct_(request.only_direct),
+          deadline_(request.deadline) {
+        site_->deadline = request.deadline;
+        const Rank ranks = site_->topology.ranks();
+        if (!hosts_.empty() && hosts_.size() != static_cast<std::size_t>(ranks))
+            throw DiagnosticError(Span(),
+                                  fmt::format("hosts are given for {} ranks of {}", hosts_.size(), ranks));
+        if (root_ < 0 || root_ >= ranks)
+            throw DiagnosticError(Span(),
+                                  fmt::format("there is no root {}: ranks are 0 to {}", root_, ranks - 1));
+        std::string schedule = request.schedule;
+        std::optional<Proofs::Proof> proof;
+        if (schedule.empty()) {
+            const Chosen chosen =
+                site_->choices.schedule(request.collective, root_, request.bytes, &proof, only_direct_);
+            schedule = chosen.name;
+            choices_.push_back(chosen.why);
+        }
+        runnable_ = find_runnable(site_->library, schedule, request.collective);
+        if (!proof)
+            proof = site_->proofs.prove(runnable_, root_,
+                                        site_->choices.chooser(runnable_, root_, request.bytes));
+        proof_ = std::move(*proof);
+        if (only_direct_) require_direct(graph(), runnable_.name);
+        for (const Choice& choice : proof_.choices)
+            choices_.push_back(location_of(choice.call) + ": " + choice.text);
+    }
+
+    // A rank's neighbours have to be projected with it: where their pieces are depends on all that they do.
+    RankProgram project(Rank rank) const override {
+        std::vector<Rank> host;
+        for (Rank other = 0; other < levels().ranks(); ++other)
+            if (other == rank || (!hosts_.empty() && hosts_[other] == hosts_[rank])) host.push_back(other);
+        RankProgram program = dsl::project(graph(), rank, host, economy_, deadline_, *proof_.completion,
+                                           only_direct_ ? Copying::by_receivers : Copying::by_either);
+        program.schedule = runnable_.name;
+        program.topology = topology();
+        program.fingerprint = fingerprint();
+        program.memory_is_shared = std::set(hosts_.begin(), hosts_.end()).size() < hosts_.size();
+        if (program.memory_is_shared && host.size() < hosts_.size()) program.most_messages = most_messages();
+        return program;
+    }
+
+    const StepGraph& graph() const override { return *proof_.graph; }
+    std::uint64_t fingerprint() const override { return proof_.fingerprint; }
+    const std::string& name() const override { return runnable_.name; }
+    const std::string& topology() const override { return levels().name; }
+    const Topology& levels() const override { return site_->topology; }
+    const std::vector<std::string>& choices() const override { return choices_; }
+
+  private:
+    // Between hosts, that any rank sends and receives: of a phase, one for each pair of ranks.
+    std::uint64_t most_messages() const {
+        const StepGraph& graph = this->graph();
+        std::vector<std::uint64_t> messages(static_cast<std::size_t>(graph.ranks), 0);
+        std::set<std::pair<Rank, Rank>> pairs;
+        std::uint32_t phase = 0;
+        for (const Step& step : graph.steps) {
+            if (step.phase != phase) pairs.clear();
+            phase = step.phase;
+            if (hosts_[step.source] == hosts_[step.destination]) continue;
+            if (!pairs.emplace(step.source, step.destination).second) continue;
+            for (const Rank rank : {step.source, step.destination})
+                ++messages[static_cast<std::size_t>(rank)];
+        }
+        return *std::max_element(messages.begin(), messages.end());
+    }
+
+    std::shared_ptr<Planner::Site> site_;
+    Rank root_;
+    std::vector<int> hosts_;
+    Economy economy_;
+    bool only_direct_;
+    Deadline deadline_;
+    Runnable runnable_;
+    Proofs::Proof proof_;
+    std::vector<std::string> choices_;
+};
+
+}  // namespace
+
+Planner::Planner(std::vector<std::string> search_path, const Library& library) {
+    libraries_.emplace(std::move(search_path), library);
+}
+
+const Library& Planner::library(const std::vector<std::string>& search_path) {
+    return libraries_.try_emplace(search_path, search_path).first->second;
+}
+
+std::unique_ptr<CheckedSchedule> Planner::check(const PlanRequest& request) {
+    const std::string file = file_of(request.schedule);
+    const FileState state = state_of(file);
+    std::shared_ptr<Site>& site = sites_[{request.search_path, request.topology, request.ranks, file}];
+    if (!site || site->schedule_file != state)
+        site = std::make_shared<Site>(request, state, library(request.search_path));
+    try {
+        return std::make_unique<Checked>(site, request);
+    } catch (const DiagnosticError&) {
+        throw;
+    } catch (const NotFoundError&) {
+        throw;
+    } catch (...) {  // a deadline, no memory: what it remembers may be half of something
+        site.reset();
+        throw;
+    }
+}
+
+std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request) {
+    return Planner().check(request);
+}
+
+void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks) {
+    const Topology known = short_topology(topology, ranks);
+    if (!known.levels.empty()) return check_ranks(known, ranks);
+    Library library(search_path);
+    find_topology(library, topology, ranks);
+}
+
+}  // namespace hocket::dsl

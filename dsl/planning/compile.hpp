@@ -1,0 +1,101 @@
+// The language's front door for whoever runs schedules: from a schedule's name to a checked program.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "dsl/base/deadline.hpp"
+#include "dsl/elaboration/elaborate.hpp"
+#include "dsl/elaboration/library.hpp"
+#include "dsl/graph/step_graph.hpp"
+#include "dsl/projection/project.hpp"
+#include "dsl/projection/rank_program.hpp"
+#include "dsl/proof/proof.hpp"
+
+namespace hocket::dsl {
+
+// What a schedule is asked for. Names are looked up in search_path (folders of .sched files), in order.
+//   schedule: "blueconnect", "flat(ring, doubling)", "my.sched" (the one schedule of this collective in the
+//   file),
+//             "my.sched:name(args)", or "" for the library's choice for the topology and
+//             the size (dsl/planning/choose.hpp).
+//   topology: "2x3" (innermost first; "2mx3h": dsl/graph/topology.hpp), "bcube(3,2)", "file.sched",
+//             "file.sched:name(args)", or "" for one level of all ranks.
+struct PlanRequest {
+    Collective collective = Collective::all_reduce;
+    std::string schedule;
+    std::string topology;
+    std::vector<std::string> search_path;
+    Rank ranks = 1;
+    Rank root = 0;
+    std::vector<int> hosts = {};       // by rank: ranks with the same number share memory. Empty: none do
+    Economy economy = Economy::bytes;  // where they do
+    std::uint64_t bytes = 0;           // of x: the size that choices are made for. 0: 1 MiB
+    Deadline deadline = {};            // of the check and of projections
+    // Every piece must go straight from its sender to its receiver (dsl/proof/direct.hpp), and receivers copy
+    // out of neighbours' inputs. Only of all_to_all.
+    bool only_direct = false;
+};
+
+// A schedule that has passed verification on a topology. Immutable, thread-safe.
+class CheckedSchedule {
+  public:
+    virtual ~CheckedSchedule() = default;
+    virtual const StepGraph& graph() const = 0;        // what was proved: all ranks' steps
+    virtual RankProgram project(Rank rank) const = 0;  // from the steps of graph() that concern the rank
+    virtual std::uint64_t fingerprint() const = 0;     // of graph()
+    virtual const std::string& name() const = 0;       // with arguments: "flat(ring, doubling)"
+    virtual const std::string& topology() const = 0;
+    virtual const Topology& levels() const = 0;
+    virtual const std::vector<std::string>& choices()
+        const = 0;  // what the compiler chose, and why; a line each
+};
+
+// Checks schedules, and remembers what it has read, laid out, estimated and proved: the next one on the same
+// topology, for another size, say, costs little. The folders of the search path are read once, a file that a
+// schedule names again when it has changed. Not thread-safe; what it returns is, and may outlive it.
+class Planner {
+  public:
+    Planner() = default;
+    // `library` is what was read of `search_path`, and of further files: they are not read again.
+    Planner(std::vector<std::string> search_path, const Library& library);
+
+    // Throws like check_schedule.
+    std::unique_ptr<CheckedSchedule> check(const PlanRequest& request);
+
+    // What lies in the folders of the search path.
+    const Library& library(const std::vector<std::string>& search_path);
+
+    struct Site;
+
+  private:
+    using Key = std::tuple<std::vector<std::string>, std::string, Rank, std::string>;
+    std::map<std::vector<std::string>, Library> libraries_;  // by search path; each site has its copy
+    std::map<Key, std::shared_ptr<Site>> sites_;  // by search path, topology, ranks, and schedule's file
+};
+
+// Throws DiagnosticError (dsl/base/diagnostic.hpp), whose what() is the whole rendered diagnostic: for
+// anything that is wrong with the text, the request or the schedule's meaning. NotFoundError (the same
+// header) where a name or file does not exist. DeadlineError (dsl/base/deadline.hpp) when it takes too long.
+std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request);
+
+// Throws like check_schedule unless `topology` is right for `ranks`, in the sense of PlanRequest. Reads the
+// folders only for one that has a name.
+void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks);
+
+// The steps that check_schedule takes, for tools that look at one of them. `ranks` 0: as many as the topology
+// has.
+Topology find_topology(Library& library, const std::string& text, Rank ranks);
+Runnable find_runnable(Library& library, const std::string& text, Collective collective);
+
+// "x[1/3, 2/3)"; of what has become of x by one exchange: "x'[1/3, 2/3)".
+std::string region_text(const RankProgram& program, BoundaryId begin, BoundaryId end);
+
+// One line an operation: "  7  combine x[1/3, 2/3) of output with 2 messages   schedules/direct.sched:4".
+std::string explain(const RankProgram& program);
+
+}  // namespace hocket::dsl

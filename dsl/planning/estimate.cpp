@@ -1,0 +1,376 @@
+#include "dsl/planning/estimate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+namespace hocket::dsl {
+namespace {
+
+constexpr const char* estimating = "estimating how long a schedule takes";
+constexpr double message_share = 0.2;  // of a latency: what each message keeps its sender busy
+
+// What each further sender to the same end costs, of the bytes beyond those that switches hold: measured with
+// 3 and with 7 senders against a ring (docs/decisions.md).
+constexpr double fan_in_cost = 0.08, buffered_bytes = 64 << 10;
+constexpr std::size_t most_sources = 8;
+
+bool is_memory(const Level& level) {
+    return level.medium == "memory";
+}
+
+// The levels whose ranks use one end of this level's links together.
+std::vector<int> sharing_levels(const Topology& topology, int level) {
+    std::vector<int> result;
+    const std::string& outermost = topology.levels[level].shared_by;
+    if (outermost.empty()) return result;
+    for (int other = 0; other < static_cast<int>(topology.levels.size()); ++other) {
+        if (other != level) result.push_back(other);
+        if (topology.levels[other].name == outermost) break;
+    }
+    return result;
+}
+
+// How many times longer a rank takes for what it does in memory, if so many of them share the level's cores.
+double slowdown(const Level& level, Rank ranks_of_host) {
+    return level.cores > 0 ? std::max(1.0, double(ranks_of_host) / level.cores) : 1.0;
+}
+
+// The level's figures where so many ranks share its cores.
+double crowded_latency(const Level& level, Rank ranks_of_host) {
+    const double slower = slowdown(level, ranks_of_host);
+    return slower > 1 ? slower * (level.latency + core_switch) : level.latency;
+}
+double crowded_bandwidth(const Level& level, Rank ranks_of_host) {
+    return level.bandwidth / slowdown(level, ranks_of_host);
+}
+
+template <typename Condition>
+Rank ranks_over(const Topology& topology, Condition counts) {
+    Rank ranks = 1;
+    for (int level = 0; level < static_cast<int>(topology.levels.size()); ++level)
+        if (counts(level)) ranks *= topology.levels[level].size;
+    return ranks;
+}
+
+// ---- Rounds
+// ------------------------------------------------------------------------------------------------
+
+// The round of each step. A phase is in the first round after those that its ranks have had in its strand,
+// and before the strand began.
+class Rounds {
+  public:
+    explicit Rounds(const StepGraph& graph) : graph_(graph) {}
+
+    std::vector<std::uint32_t> of_steps(const Deadline& deadline) {
+        DeadlineCounter counter(deadline);
+        const std::vector<Step>& steps = graph_.steps;
+        std::vector<std::uint32_t> rounds(steps.size());
+        for (std::size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
+            counter.check(estimating);
+            std::uint32_t round = 0;
+            for (; end < steps.size() && steps[end].phase == steps[begin].phase; ++end)
+                for (const Rank rank : {steps[end].source, steps[end].destination})
+                    round = std::max(round, progress(steps[end].strand, rank).next);
+            for (std::size_t i = begin; i < end; ++i) {
+                rounds[i] = round;
+                for (const Rank rank : {steps[i].source, steps[i].destination})
+                    pass(steps[i].strand, rank, round);
+            }
+        }
+        return rounds;
+    }
+
+  private:
+    struct Progress {
+        std::uint32_t next = 0;
+        std::uint32_t block = 0, before = 0;  // of the last `parallel` in it: `next` before that
+    };
+
+    Progress& progress(std::uint32_t strand, Rank rank) {
+        const auto [entry, is_new] = progress_.try_emplace(std::uint64_t{strand} << 32 | std::uint32_t(rank));
+        Progress& own = entry->second;
+        if (is_new && strand != 0) {
+            const Strand& definition = graph_.strands[strand];
+            Progress& parent = progress(definition.parent, rank);
+            if (parent.block != definition.block) {
+                parent.block = definition.block;
+                parent.before = parent.next;
+            }
+            own.next = parent.before;
+        }
+        return own;
+    }
+
+    void pass(std::uint32_t strand, Rank rank, std::uint32_t round) {
+        for (;; strand = graph_.strands[strand].parent) {
+            Progress& own = progress(strand, rank);
+            own.next = std::max(own.next, round + 1);
+            if (strand == 0) return;
+        }
+    }
+
+    const StepGraph& graph_;
+    std::unordered_map<std::uint64_t, Progress> progress_;  // by strand and rank
+};
+
+// ---- Clocks
+// ------------------------------------------------------------------------------------------------
+
+}  // namespace
+
+class Estimate::Clocks {
+  public:
+    Clocks(const Estimate& estimate, double bytes)
+        : estimate_(estimate), bytes_(bytes), clock_(estimate.topology_.ranks(), 0.0) {}
+    double run(const Deadline& deadline);
+
+  private:
+    // What an end of a link carries, or a rank does in memory, in one round.
+    struct Load {
+        double sent = 0, received = 0;
+        std::array<std::uint64_t, most_sources> from = {};  // the ends that send to this one
+        std::size_t sources = 0;
+
+        void add_source(std::uint64_t end) {
+            const auto known = from.begin() + static_cast<std::ptrdiff_t>(sources);
+            if (sources < most_sources && std::find(from.begin(), known, end) == known) from[sources++] = end;
+        }
+        double received_crowded() const {
+            const double in_the_way = std::max(0.0, received - buffered_bytes);
+            return received + (sources > 1 ? fan_in_cost * double(sources - 1) * in_the_way : 0);
+        }
+    };
+    struct Pass {
+        double start = 0, latency = 0, seconds = 0;
+    };
+
+    std::uint64_t end_of(int level, Rank rank) const { return estimate_.end_of(level, rank); }
+    double bytes_of(const Move& move) const { return estimate_.regions_[move.region] * bytes_; }
+    const Link& link_of(const Move& move) const { return estimate_.links_[move.level]; }
+    double now(Rank rank) const { return std::max(clock_[rank], floor_); }
+    void finish(Rank rank, double time) { later_[rank] = std::max(later_[rank], time); }
+    void load(const Move& move);
+    void message(const Move& move);
+    void fetch(const Move& move);
+    void run_round(std::size_t begin, std::size_t end);
+
+    const Estimate& estimate_;
+    double bytes_;
+    std::vector<double> clock_;
+    double floor_ = 0;  // where one rank stands for all: its clock
+    std::unordered_map<std::uint64_t, Load> loads_;
+    std::unordered_map<Rank, std::size_t> messages_;  // that the rank sends
+    std::unordered_map<Rank, Pass> passes_;           // what the rank does in memory
+    std::unordered_map<Rank, double> later_;          // clocks after the round
+};
+
+Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from,
+                   const Deadline& deadline)
+    : topology_(topology), one_for_all_(seen_from) {
+    for (const Region& region : graph.regions) regions_.push_back(length_of(region));
+    const Rank local = ranks_over(topology, [&](int level) { return is_memory(topology.levels[level]); });
+    for (int i = 0; i < static_cast<int>(topology.levels.size()); ++i) {
+        const Level& level = topology.levels[i];
+        Link link{is_memory(level) ? crowded_latency(level, local) : level.latency,
+                  is_memory(level) ? crowded_bandwidth(level, local) : level.bandwidth, is_memory(level),
+                  sharing_levels(topology, i), 1};
+        for (const int other : link.sharing) link.sharers *= topology.levels[other].size;
+        links_.push_back(std::move(link));
+    }
+    // Of one round, what one rank combines into one region stands together.
+    const std::vector<std::uint32_t> rounds = Rounds(graph).of_steps(deadline);
+    // What a rank moves within its buffers takes the time of a copy in its host's memory, as far as that is
+    // known.
+    const auto memory =
+        std::find_if(links_.begin(), links_.end(), [](const Link& link) { return link.memory; });
+    std::vector<std::uint32_t> order;
+    for (std::uint32_t i = 0; i < graph.steps.size(); ++i)
+        if (graph.steps[i].source != graph.steps[i].destination || memory != links_.end()) order.push_back(i);
+    const auto key = [&](std::uint32_t i) {
+        const Step& step = graph.steps[i];
+        return std::tuple(rounds[i], step.destination, step.phase, step.target, i);
+    };
+    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+    moves_.reserve(order.size());
+    std::vector<std::size_t> sent_in(static_cast<std::size_t>(graph.ranks), 0);  // by source
+    std::size_t arrival = 0;  // running number of a phase at a destination
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        const Step& step = graph.steps[order[i]];
+        const bool new_round = i == 0 || rounds[order[i]] != rounds[order[i - 1]];
+        if (new_round && i > 0) rounds_.push_back(i);
+        const Step* before = new_round ? nullptr : &graph.steps[order[i - 1]];
+        const bool again = before && before->destination == step.destination && before->phase == step.phase &&
+                           before->target == step.target;
+        if (!before || before->destination != step.destination || before->phase != step.phase) ++arrival;
+        const bool goes_along =
+            std::exchange(sent_in[static_cast<std::size_t>(step.source)], arrival) == arrival;
+        const int level = step.source == step.destination
+                              ? static_cast<int>(memory - links_.begin())
+                              : level_between(topology, step.source, step.destination);
+        moves_.push_back(
+            {step.source, step.destination, step.region, level, step.combines, again, goes_along});
+    }
+    if (!moves_.empty()) rounds_.push_back(moves_.size());
+}
+
+double Estimate::seconds(double bytes, const Deadline& deadline) const {
+    return Clocks(*this, bytes).run(deadline);
+}
+
+int Estimate::level_between(const Topology& topology, Rank a, Rank b) const {
+    int memory = 0;
+    for (int level = static_cast<int>(links_.size()); level-- > 0;) {
+        if (topology.coordinate(a, level) == topology.coordinate(b, level)) continue;
+        if (!links_[level].memory) return level;
+        memory = std::max(memory, level);
+    }
+    return memory;
+}
+
+// Named by the lowest rank that uses it.
+std::uint64_t Estimate::end_of(int level, Rank rank) const {
+    Rank lowest = rank;
+    for (const int other : links_[level].sharing)
+        lowest -= topology_.coordinate(rank, other) * topology_.stride(other);
+    return std::uint64_t(level) << 32 | std::uint32_t(lowest);
+}
+
+void Estimate::Clocks::load(const Move& move) {
+    const Link& link = link_of(move);
+    if (link.memory) return fetch(move);
+    const double bytes = bytes_of(move) * (estimate_.one_for_all_ ? link.sharers : 1);
+    const std::uint64_t source = end_of(move.level, move.source);
+    loads_[source].sent += bytes;
+    Load& destination = loads_[end_of(move.level, move.destination)];
+    destination.received += bytes;
+    destination.add_source(source);
+    messages_[move.source] += move.goes_along ? 0 : 1;
+}
+
+void Estimate::Clocks::fetch(const Move& move) {
+    const double touched = move.combines && move.again ? 1 : move.combines ? 3 : 2;
+    Pass& pass = passes_[move.destination];
+    pass.start = std::max({pass.start, now(move.source), now(move.destination)});
+    if (move.source != move.destination) pass.latency = std::max(pass.latency, link_of(move).latency);
+    pass.seconds += touched * bytes_of(move) / link_of(move).bandwidth;
+}
+
+void Estimate::Clocks::message(const Move& move) {
+    const Link& link = link_of(move);
+    const double sent = loads_[end_of(move.level, move.source)].sent,
+                 received = loads_[end_of(move.level, move.destination)].received_crowded();
+    const double busy =
+        link.latency * message_share * double(messages_[estimate_.one_for_all_.value_or(move.source)]);
+    const double latency = link.latency * (1 - message_share) + busy;
+    finish(move.destination, now(move.source) + latency + std::max(sent, received) / link.bandwidth);
+    finish(move.source, now(move.source) + busy + sent / link.bandwidth);
+}
+
+void Estimate::Clocks::run_round(std::size_t begin, std::size_t end) {
+    const auto& moves = estimate_.moves_;
+    for (std::size_t i = begin; i < end; ++i) load(moves[i]);
+    for (std::size_t i = begin; i < end; ++i)
+        if (!link_of(moves[i]).memory) message(moves[i]);
+    for (const auto& [rank, pass] : passes_) finish(rank, pass.start + pass.latency + pass.seconds);
+    double last = floor_;
+    for (const auto& [rank, time] : later_) {
+        clock_[rank] = std::max(clock_[rank], time);
+        last = std::max(last, clock_[rank]);
+    }
+    if (estimate_.one_for_all_) floor_ = last;
+    loads_.clear();
+    messages_.clear();
+    passes_.clear();
+    later_.clear();
+}
+
+double Estimate::Clocks::run(const Deadline& deadline) {
+    DeadlineCounter counter(deadline);
+    std::size_t begin = 0;
+    for (const std::size_t end : estimate_.rounds_) {
+        counter.check(estimating);
+        run_round(begin, end);
+        begin = end;
+    }
+    return *std::max_element(clock_.begin(), clock_.end());
+}
+
+std::size_t Estimate::most_peers() const {
+    std::unordered_map<Rank, std::set<Rank>> sources;
+    for (const Move& move : moves_)
+        if (!links_[move.level].memory) sources[move.destination].insert(move.source);
+    std::size_t most = 0;
+    for (const auto& [rank, from] : sources) most = std::max(most, from.size());
+    return most;
+}
+
+double Estimate::busiest_link() const {
+    std::unordered_map<std::uint64_t, std::pair<double, double>> loads;  // by end: out and in
+    for (const Move& move : moves_) {
+        if (links_[move.level].memory) continue;
+        const double length = regions_[move.region] * (one_for_all_ ? links_[move.level].sharers : 1);
+        loads[end_of(move.level, move.source)].first += length;
+        loads[end_of(move.level, move.destination)].second += length;
+    }
+    double busiest = 0;
+    for (const auto& [end, load] : loads) busiest = std::max({busiest, load.first, load.second});
+    return busiest;
+}
+
+double length_of(const Region& region) {
+    double length = 0;
+    for (const Interval& interval : region) {
+        const Rational width = interval.end - interval.begin;
+        length += width.value();
+    }
+    return length;
+}
+
+Topology restricted_to(const Group& group, const Topology& topology, bool all_at_once) {
+    const auto is_inside = [&](int level) {
+        return std::binary_search(group.levels.begin(), group.levels.end(), level);
+    };
+    const Rank local = ranks_over(topology, [&](int level) {
+        return is_memory(topology.levels[level]) && (all_at_once || is_inside(level));
+    });
+    Topology result;
+    result.name = name_of(topology, group);
+    for (const int i : group.levels) {
+        Level level = topology.levels[i];
+        if (is_memory(level)) {
+            level.latency = crowded_latency(level, local);
+            level.bandwidth = crowded_bandwidth(level, local);
+            level.cores = 0;
+        }
+        level.shared_by.clear();
+        for (const int other : sharing_levels(topology, i)) {
+            if (is_inside(other))
+                level.shared_by = topology.levels[other].name;
+            else if (all_at_once)
+                level.bandwidth /= topology.levels[other].size;
+        }
+        result.levels.push_back(std::move(level));
+    }
+    return result;
+}
+
+std::string text_of_size(double bytes) {
+    for (const char* unit : {"B", "KiB", "MiB"}) {
+        if (bytes < 1024) return fmt::format("{} {}", std::round(bytes * 10) / 10, unit);
+        bytes /= 1024;
+    }
+    return fmt::format("{} GiB", std::round(bytes * 10) / 10);
+}
+
+std::string text_of_time(double seconds) {
+    const double value = seconds * 1e6;
+    return fmt::format("{} us", value < 10 ? std::round(value * 10) / 10 : std::round(value));
+}
+
+}  // namespace hocket::dsl

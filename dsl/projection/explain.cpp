@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/planning/compile.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+std::string area_text(const RankProgram& program, AreaId area) {
+    if (area == input_area) return "input";
+    if (area == output_area) return "output";
+    if (area == work_area) return "work";
+    if (area < program.first_scratch())
+        return fmt::format("{} of {}", area_text(program, area % areas_of_a_rank),
+                           program.neighbours[area / areas_of_a_rank - 1]);
+    const OpId slot = area - program.first_scratch();
+    for (const Op& op : program.ops)
+        for (std::size_t i = 0; op.kind == Op::Kind::receive && i < op.parts(); ++i)
+            if (op.part(i).area == area) return fmt::format("message {} from {}", op.message, op.peer);
+    return fmt::format("scratch {}", slot);
+}
+
+// An area that is read at another place than is written to names that place.
+std::string operand_text(const RankProgram& program, const Op& op, AreaId area) {
+    if (area < program.first_shifted()) return area_text(program, area);
+    const ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
+    const BoundaryId from = shifted.from + (op.begin - shifted.at);
+    return fmt::format("{} of {}", region_text(program, from, from + (op.end - op.begin)),
+                       area_text(program, shifted.of));
+}
+
+std::string targets_text(const RankProgram& program, const Op& op) {
+    std::string text = area_text(program, op.area);
+    for (const AreaId area : op.also) text += ", " + area_text(program, area);
+    return text;
+}
+
+// "x[0, 1/4), x[1/2, 3/4)".
+std::string region_text(const RankProgram& program, const Op& op) {
+    std::string text;
+    for (std::size_t i = 0; i < op.parts(); ++i) {
+        const MessagePart part = op.part(i);
+        text += (text.empty() ? "" : ", ") + region_text(program, part.begin, part.end);
+    }
+    return text;
+}
+
+// Where the parts of a message are: once if all are in one area, else for each. What waits for its turn to be
+// used is in "scratch".
+std::string areas_text(const RankProgram& program, const Op& op) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < op.parts(); ++i) {
+        const AreaId area = op.part(i).area;
+        const bool waits = op.kind == Op::Kind::receive && area >= program.first_scratch();
+        names.push_back(waits ? "scratch" : area_text(program, area));
+    }
+    const bool is_one = std::count(names.begin(), names.end(), names[0]) == std::ptrdiff_t(names.size());
+    return is_one ? names[0] : fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string operation_text(const RankProgram& program, const Op& op) {
+    const std::string region = region_text(program, op);
+    switch (op.kind) {
+        case Op::Kind::send:
+            return fmt::format("send     {} of {} to {}", region, areas_text(program, op), op.peer);
+        case Op::Kind::receive: {
+            const std::string areas = areas_text(program, op);
+            return fmt::format("receive  {} from {}{}", region, op.peer,
+                               areas == "scratch" ? "" : " into " + areas);
+        }
+        case Op::Kind::copy:
+            if (op.operands[0] >= program.first_shifted())
+                return fmt::format("copy     {} to {} of {}", operand_text(program, op, op.operands[0]),
+                                   region, targets_text(program, op));
+            return fmt::format("copy     {} of {} to {}", region, area_text(program, op.operands[0]),
+                               targets_text(program, op));
+        case Op::Kind::signal:
+            return op.message == 1 ? "signal   1: entered" : fmt::format("signal   {}", op.message);
+        case Op::Kind::await:
+            return fmt::format("await    signal {} of {}{}", op.message, op.peer,
+                               op.guards_buffers ? ", which then is done with this rank's buffers" : "");
+        case Op::Kind::combine:
+            break;
+    }
+    std::string operands;
+    for (const AreaId operand : op.operands)
+        operands += (operands.empty() ? "" : " + ") + operand_text(program, op, operand);
+    return fmt::format("combine  {} of {} = {}", region, targets_text(program, op), operands);
+}
+
+}  // namespace
+
+std::string region_text(const RankProgram& program, BoundaryId begin, BoundaryId end) {
+    const Rational first = program.boundaries[begin];
+    const Rational buffer(first.num() / first.den());
+    return fmt::format("x{}[{}, {})", std::string(static_cast<std::size_t>(buffer.num()), '\''),
+                       (first - buffer).text(), (program.boundaries[end] - buffer).text());
+}
+
+std::string explain(const RankProgram& program) {
+    std::string text =
+        fmt::format("rank {} of {}: {} by {} on {}, {} operations\n", program.rank, program.ranks,
+                    name_of(program.collective), program.schedule, program.topology, program.ops.size());
+    std::vector<std::string> waits(program.ops.size());
+    for (OpId id = 0; id < program.ops.size(); ++id)
+        for (const OpId successor : program.ops[id].successors) waits[successor] += fmt::format(" {}", id);
+    for (OpId id = 0; id < program.ops.size(); ++id) {
+        const Op& op = program.ops[id];
+        const Origin& origin = program.origins[op.origin];
+        text += fmt::format("{:5}  {:<72}  {}{}\n", id, operation_text(program, op), origin.location,
+                            waits[id].empty() ? "" : "  after" + waits[id]);
+    }
+    return text;
+}
+
+}  // namespace hocket::dsl

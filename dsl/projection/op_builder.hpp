@@ -1,0 +1,130 @@
+// Collects the operations of the ranks of one host and finds their order: an operation waits for those that
+// wrote what it reads, and for those that read or wrote what it writes. Between operations of one rank that
+// is an edge; between those of neighbours it becomes a signal of one and an await of the other. Pieces are
+// counted in atoms: the finest that any region divides x into.
+//
+// Operations come in *stages*, the same on all members. A member waits for neighbours only for what they do
+// in earlier stages, so members that go through their stages in order never wait in a circle.
+#pragma once
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "dsl/graph/atoms.hpp"
+#include "dsl/projection/rank_program.hpp"
+
+namespace hocket::dsl {
+
+using Member = std::uint32_t;  // of the host: index into its ranks
+using Stage = std::uint32_t;
+
+struct OpRef {
+    Member member = ~Member{0};
+    OpId op = 0;
+    friend bool operator==(const OpRef&, const OpRef&) = default;
+};
+inline constexpr OpRef no_op{};
+
+// Where pieces of a member's lie: its input, output or work.
+struct Memory {
+    Member member;
+    AreaId area;
+};
+
+class OpBuilder {
+  public:
+    // members: the host's ranks, ascending. copied_inputs: inputs are copies of the callers' buffers; else an
+    // input and its output count as one memory, as they may be one.
+    OpBuilder(Atoms division, std::vector<Rank> members, bool copied_inputs);
+
+    std::uint32_t atoms() const { return division_.count(); }
+    AtomRange atoms_of(const Interval& interval) const { return division_.of(interval); }
+    const std::vector<Rational>& boundaries() const { return division_.boundaries(); }
+
+    void begin_stage(Stage stage, std::uint32_t phase);  // ascending, from 1
+    Stage stage_of(OpRef ref) const { return members_[ref.member].stages[ref.op]; }
+    const Op& op(OpRef ref) const { return members_[ref.member].ops[ref.op]; }
+
+    OpRef add(Member member, Op op);
+    AreaId new_slot(Member member, AtomRange atoms);  // a scratch slot for a message of these atoms
+    // `owner`'s input, output or work as operations of `member` name it.
+    AreaId area_for(Member member, Member owner, AreaId area) const;
+    // An area of the member's, to be read at atom `from` by an operation that writes to atom `at`.
+    AreaId shifted(Member member, AreaId area, std::uint32_t from, std::uint32_t at);
+
+    // Order. reads before writes, if an operation does both.
+    void reads(OpRef op, Memory memory, AtomRange atoms);
+    void writes(OpRef op, Memory memory, AtomRange atoms);
+    void after(OpRef op, OpRef earlier);
+
+    // An operation's `also` gets one more area, in which nothing must have happened since the operation.
+    bool can_write_too(OpRef op, Memory memory, AtomRange atoms) const;
+    void write_too(OpRef op, Member owner, AreaId area, AtomRange atoms);
+
+    bool read_since(Memory memory, AtomRange atoms, Stage stage) const;
+    OpRef writer(Memory memory, std::uint32_t atom) const { return hazards(memory)[atom].writer; }
+    const std::vector<OpRef>& readers(Memory memory, std::uint32_t atom) const {
+        return hazards(memory)[atom].readers;
+    }
+
+    // Once all members have all their operations: one member's operations with its signals and awaits,
+    // boundaries, neighbours, scratch. origin: of what waits at the end.
+    RankProgram finish(Member member, std::uint32_t origin);
+
+  private:
+    struct Hazard {
+        OpRef writer = no_op;
+        std::vector<OpRef> readers;  // since it was written
+    };
+    struct RemoteEdge {
+        Member member;  // who must have come through
+        Stage stage;    // this stage; 0: entered
+    };
+    // A neighbour's operation that reads or writes a member's memory.
+    struct Touch {
+        OpRef op;
+        bool guards_buffers;
+    };
+    struct MemberOps {
+        std::vector<Op> ops;
+        std::vector<Stage> stages;
+        std::vector<std::vector<RemoteEdge>> remote;
+        std::vector<ScratchSlot> slots;
+        std::vector<ShiftedArea> shifted;
+        std::vector<Hazard> hazards[areas_of_a_rank];  // by atom
+        std::vector<Touch> touches;
+        std::set<Stage> signals;  // the stages after which somebody waits for this member
+    };
+    class Emitter;
+    // What an operation reads or writes: a place in an area that is not shifted.
+    struct Touched {
+        AreaId area;
+        Stretch stretch;
+    };
+    Touched touched(Member member, const Op& op, AreaId area) const;
+    void number_shifted(RankProgram& program) const;
+
+    AreaId apart(AreaId area) const { return area == output_area && !copied_inputs_ ? input_area : area; }
+    std::vector<Hazard>& hazards(Memory memory) {
+        return members_[memory.member].hazards[apart(memory.area)];
+    }
+    const std::vector<Hazard>& hazards(Memory memory) const {
+        return members_[memory.member].hazards[apart(memory.area)];
+    }
+    void touch(OpRef op, Memory memory, bool guards_buffers);
+    void find_signals();
+    void find_sharing(Member member, RankProgram& program) const;
+    std::map<Member, Stage> awaited(Member member) const;
+    std::map<Member, Stage> touched_until(Member member, bool guards_buffers) const;
+
+    Atoms division_;
+    std::vector<Rank> ranks_;
+    bool copied_inputs_;
+    std::vector<MemberOps> members_;
+    Stage stage_ = 0;
+    std::uint32_t phase_ = 0;
+    bool signals_found_ = false;
+};
+
+}  // namespace hocket::dsl

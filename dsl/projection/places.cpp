@@ -1,0 +1,134 @@
+#include "dsl/projection/places.hpp"
+
+namespace hocket::dsl {
+
+Places::Places(const StepGraph& graph, const std::vector<Rank>& host, Economy economy, OpBuilder& builder)
+    : economy_(economy), builder_(builder) {
+    for (const Rank rank : host) {
+        Side& side = sides_.emplace_back();
+        const Share output = contract_of(graph.collective).output.of(rank == graph.root);
+        if (!graph.owned.empty()) side.own = builder_.atoms_of(graph.owned_by(rank).front());
+        if (output == Share::whole) side.output = builder_.atoms_of(graph.output());
+        if (output == Share::own) {
+            const Rational before(graph.buffers - 1);
+            const Interval own = graph.owned_by(rank).front();
+            side.output = builder_.atoms_of(Interval{before + own.begin, before + own.end});
+        }
+        for (auto& lent : side.lent) lent.assign(builder_.atoms(), false);
+        set_initial_places(graph, rank, side);
+    }
+}
+
+void Places::set_initial_places(const StepGraph& graph, Rank rank, Side& side) const {
+    const Share input = contract_of(graph.collective).input.of(rank == graph.root);
+    side.place.assign(builder_.atoms(), nowhere);
+    const AtomRange held = input == Share::whole ? builder_.atoms_of(graph.input())
+                           : input == Share::own ? side.own
+                                                 : AtomRange{};
+    std::fill(side.place.begin() + held.begin, side.place.begin() + held.end, input_area);
+}
+
+void Places::set_place(Member member, AtomRange atoms, AreaId area) {
+    auto& place = sides_[member].place;
+    std::fill(place.begin() + atoms.begin, place.begin() + atoms.end, area);
+}
+
+void Places::lend(Member member, AtomRange atoms) {
+    Side& side = sides_[member];
+    for (std::uint32_t i = atoms.begin; i < atoms.end; ++i) side.lent[apart(side.place[i])][i] = true;
+}
+
+bool Places::is_lent(Member member, AreaId area, AtomRange atoms) const {
+    const auto& lent = sides_[member].lent[apart(area)];
+    return std::find(lent.begin() + atoms.begin, lent.begin() + atoms.end, true) != lent.begin() + atoms.end;
+}
+
+std::optional<AreaId> Places::free_home(Member member, AtomRange atoms) const {
+    for (const AreaId area : {home(member, atoms), work_area})
+        if (!is_lent(member, area, atoms)) return area;
+    return std::nullopt;
+}
+
+void Places::write(OpRef op, Member member, AreaId area, AtomRange atoms) {
+    builder_.writes(op, Memory{member, area}, atoms);
+    new_places_.push_back([=, this] { set_place(member, atoms, area); });
+}
+
+void Places::write_late(Member member, AtomRange atoms, AreaId slot, OpRef writer, std::uint32_t origin) {
+    late_.push_back([=, this] {
+        const AreaId target = home(member, atoms);
+        const OpRef op = builder_.add(member, {.kind = Op::Kind::copy,
+                                               .begin = atoms.begin,
+                                               .end = atoms.end,
+                                               .area = target,
+                                               .operands = {slot},
+                                               .origin = origin});
+        builder_.after(op, writer);
+        builder_.writes(op, Memory{member, target}, atoms);
+        set_place(member, atoms, target);
+    });
+}
+
+void Places::copy(Member member, AtomRange atoms, AreaId from, AreaId to, std::uint32_t origin) {
+    const OpRef op = builder_.add(member, {.kind = Op::Kind::copy,
+                                           .begin = atoms.begin,
+                                           .end = atoms.end,
+                                           .area = to,
+                                           .operands = {from},
+                                           .origin = origin});
+    builder_.reads(op, Memory{member, from}, atoms);
+    builder_.writes(op, Memory{member, to}, atoms);
+    set_place(member, atoms, to);
+}
+
+// The member's operation that has these values in its registers: the one that wrote them, or a copy of them.
+OpRef Places::extendable(Member member, AtomRange atoms) const {
+    const AreaId place = at(member, atoms.begin);
+    const Memory memory{member, place};
+    const auto is_candidate = [&](OpRef ref) {
+        if (ref == no_op || ref.member != member) return false;
+        const Op& op = builder_.op(ref);
+        return op.begin == atoms.begin && op.end == atoms.end &&
+               (op.kind == Op::Kind::combine || op.kind == Op::Kind::copy);
+    };
+    const auto holds_for_all = [&](const std::function<bool(std::uint32_t)>& holds) {
+        bool all = true;
+        for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) all &= holds(atom);
+        return all;
+    };
+    const OpRef writer = builder_.writer(memory, atoms.begin);
+    if (is_candidate(writer) &&
+        holds_for_all([&](std::uint32_t atom) { return builder_.writer(memory, atom) == writer; }))
+        return writer;
+    for (const OpRef reader : builder_.readers(memory, atoms.begin)) {
+        const auto reads = [&](std::uint32_t atom) {
+            const auto& readers = builder_.readers(memory, atom);
+            return std::find(readers.begin(), readers.end(), reader) != readers.end();
+        };
+        if (is_candidate(reader) && builder_.op(reader).kind == Op::Kind::copy &&
+            builder_.op(reader).operands[0] == place && holds_for_all(reads))
+            return reader;
+    }
+    return no_op;
+}
+
+bool Places::extend(Member member, AtomRange atoms, Member destination) {
+    const OpRef op = extendable(member, atoms);
+    const AreaId target = home(destination, atoms);
+    if (op == no_op || is_lent(destination, target, atoms)) return false;
+    if (!builder_.can_write_too(op, Memory{destination, target}, atoms)) return false;
+    builder_.write_too(op, destination, target, atoms);
+    new_places_.push_back([=, this] { set_place(destination, atoms, target); });
+    return true;
+}
+
+void Places::end_phase() {
+    for (const auto& change : new_places_) change();
+    for (const auto& operation : late_) operation();
+    new_places_.clear();
+    late_.clear();
+    for (Side& side : sides_)
+        for (auto& lent : side.lent) lent.assign(lent.size(), false);
+}
+
+}  // namespace hocket::dsl

@@ -1,0 +1,481 @@
+#include "dsl/projection/project.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "dsl/projection/messages.hpp"
+#include "dsl/projection/places.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+constexpr const char* projecting = "projecting a schedule onto a rank";
+
+// What comes to a member in a phase and is combined there: from a neighbour's memory, or a message in a slot.
+struct Arrival {
+    Rank source;
+    AtomRange atoms;          // where they are combined
+    std::uint32_t from;       // the first of them at the source
+    std::uint32_t completes;  // as in Completion
+    std::optional<Member> neighbour;
+    AreaId slot = 0;
+    OpRef receive = no_op;
+    std::uint32_t origin = 0;
+
+    std::uint32_t at_source(std::uint32_t atom) const { return from + (atom - atoms.begin); }
+};
+
+// Where a part of a message lands.
+struct Landing {
+    AtomRange atoms;
+    AreaId area;
+    bool in_place, combines;  // neither: it waits in a slot for its place to be free
+    std::uint32_t completes;  // as in Completion
+    std::uint32_t origin;
+
+    bool is_followed_by(const Landing& next) const {
+        return atoms.end == next.atoms.begin && area == next.area && in_place == next.in_place &&
+               combines == next.combines && completes == next.completes && origin == next.origin;
+    }
+};
+
+// What overwrites, among neighbours.
+struct Overwrite {
+    Member source, destination;
+    AtomRange from, to;
+    std::uint32_t origin;
+};
+
+// A rank of the host.
+struct Side {
+    Rank rank;
+    std::map<Rank, std::uint32_t> sent, received;  // messages so far, by peer
+    std::vector<Arrival> arrivals;                 // of the current phase
+};
+
+class Projector {
+  public:
+    Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy, const Deadline& deadline,
+              const Completion& completion, Copying copying);
+    RankProgram run(Rank rank);
+
+  private:
+    using Call = std::function<void(AtomRange from, AtomRange to)>;
+
+    std::optional<Member> member_of(Rank rank) const;
+    void run_phase(std::size_t begin, std::size_t end, std::uint32_t phase);
+    void for_pieces(const Step& step, const Call& call) const;
+
+    void send(Member member, const Message& message);
+    void receive(Member member, const Message& message);
+    std::vector<Landing> landings_of(Member member, const Message& message);
+    void combine_arrivals(Member member);
+    bool completes(const Arrival& arrival, std::uint32_t atom) const;
+    void combine(Member member, AtomRange atoms, const std::vector<const Arrival*>& arrivals);
+    void overwrite(std::vector<Overwrite> overwrites);
+    bool prefers_push(const std::vector<Overwrite>& overwrites) const;
+    bool push(const Overwrite& overwrite);
+    void pull(const Overwrite& overwrite);
+    void complete_output(Member member);
+
+    const StepGraph& graph_;
+    DeadlineCounter deadline_;
+    const Completion& completion_;
+    std::vector<HostStep> steps_;  // the graph's that concern the host
+    std::vector<Rank> host_;
+    Economy economy_;
+    Copying copying_;
+    OpBuilder builder_;
+    Places places_;
+    std::vector<Side> sides_;
+    Stage phase_stage_ = 0;
+};
+
+std::vector<HostStep> steps_of(const StepGraph& graph, const std::vector<Rank>& host,
+                               const Completion& completion) {
+    std::vector<bool> is_here(static_cast<std::size_t>(graph.ranks), false);
+    for (const Rank rank : host) is_here[rank] = true;
+    std::vector<HostStep> steps;
+    for (std::size_t i = 0; i < graph.steps.size(); ++i)
+        if (const Step& step = graph.steps[i]; is_here[step.source] || is_here[step.destination])
+            steps.push_back({step, completion.of(i)});
+    return steps;
+}
+
+Atoms atoms_of(const StepGraph& graph, const std::vector<HostStep>& steps, const std::vector<Rank>& host,
+               const Completion& completion) {
+    std::vector<bool> used(graph.regions.size(), false);
+    std::vector<Region> regions;
+    for (const HostStep& step : steps) {
+        used[step.region] = used[step.target] = true;
+        if (step.completes >= Completion::first_part)
+            regions.push_back(completion.parts[step.completes - Completion::first_part]);
+    }
+    for (std::size_t i = 0; i < used.size(); ++i)
+        if (used[i]) regions.push_back(graph.regions[i]);
+    if (!graph.owned.empty())
+        for (const Rank rank : host) regions.push_back(graph.owned_by(rank));
+    Atoms atoms;
+    atoms.add(regions);
+    atoms.settle(graph.buffers, graph.pieces_alike());
+    return atoms;
+}
+
+Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy,
+                     const Deadline& deadline, const Completion& completion, Copying copying)
+    : graph_(graph),
+      deadline_(deadline),
+      completion_(completion),
+      steps_(steps_of(graph, host, completion)),
+      host_(std::move(host)),
+      economy_(host_.size() == 1 ? Economy::bytes : economy),
+      copying_(copying),
+      builder_(atoms_of(graph, steps_, host_, completion), host_, economy_ == Economy::waits),
+      places_(graph, host_, economy_, builder_) {
+    for (const Rank rank : host_) sides_.push_back({rank, {}, {}, {}});
+}
+
+std::optional<Member> Projector::member_of(Rank rank) const {
+    const auto found = std::lower_bound(host_.begin(), host_.end(), rank);
+    if (found == host_.end() || *found != rank) return std::nullopt;
+    return static_cast<Member>(found - host_.begin());
+}
+
+RankProgram Projector::run(Rank rank) {
+    std::uint32_t phase = 0;
+    for (std::size_t begin = 0; begin < steps_.size(); ++phase) {
+        std::size_t end = begin;
+        while (end < steps_.size() && steps_[end].phase == steps_[begin].phase) ++end;
+        run_phase(begin, end, phase);
+        begin = end;
+    }
+    builder_.begin_stage(1 + phase * stages_of_a_phase, graph_.phases);
+    for (Member member = 0; member < sides_.size(); ++member) complete_output(member);
+
+    // What completes the output has no line of its own.
+    const auto end_origin = static_cast<std::uint32_t>(graph_.origins.size());
+    const Member self = *member_of(rank);
+    RankProgram program = builder_.finish(self, end_origin);
+    program.collective = graph_.collective;
+    program.rank = rank;
+    program.ranks = graph_.ranks;
+    program.root = graph_.root;
+    program.economy = economy_;
+    program.buffers = graph_.buffers;
+    program.input_origin = program.input() == Share::own ? places_.own(self).begin : 0;
+    program.output_origin = places_.output(self).begin;
+    for (const StepOrigin& origin : graph_.origins)
+        program.origins.push_back(
+            {location_of(origin.transfer), folded_text(origin.transfer),
+             origin.call.file ? folded_text(origin.call) + " (" + location_of(origin.call) + ")" : ""});
+    program.origins.push_back({location_of(graph_.header), folded_text(graph_.header), ""});
+    return program;
+}
+
+void Projector::for_pieces(const Step& step, const Call& call) const {
+    for (const Piece& piece : pieces_of(graph_, step))
+        call(builder_.atoms_of(piece.from), builder_.atoms_of(piece.to));
+}
+
+// Everything reads what was there before the phase, so places change at its end.
+void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phase) {
+    phase_stage_ = 1 + phase * stages_of_a_phase;
+    const auto for_steps = [&](const std::function<void(const HostStep&, std::optional<Member> source,
+                                                        std::optional<Member> destination)>& call) {
+        for (std::size_t i = begin; i < end; ++i) {
+            deadline_.check(projecting);
+            const HostStep& step = steps_[i];
+            call(step, member_of(step.source), member_of(step.destination));
+        }
+    };
+    builder_.begin_stage(phase_stage_, steps_[begin].phase);
+    const std::span phase_steps(steps_.data() + begin, end - begin);
+    const std::vector<Message> messages = messages_of(graph_, phase_steps, host_, builder_);
+    for (const Message& message : messages)
+        if (const auto source = member_of(message.source)) send(*source, message);
+    for_steps([&](const HostStep& step, auto source, auto destination) {
+        if (source && destination)
+            for_pieces(step, [&](AtomRange from, AtomRange) { places_.lend(*source, from); });
+    });
+    for (const Message& message : messages)
+        if (const auto destination = member_of(message.destination)) receive(*destination, message);
+    std::vector<Overwrite> overwrites;
+    for_steps([&](const HostStep& step, auto source, auto destination) {
+        if (!source || !destination) return;
+        for_pieces(step, [&](AtomRange from, AtomRange to) {
+            if (step.combines)
+                sides_[*destination].arrivals.push_back(
+                    {step.source, to, from.begin, step.completes, source, 0, no_op, step.origin});
+            else
+                overwrites.push_back({*source, *destination, from, to, step.origin});
+        });
+    });
+    overwrite(std::move(overwrites));
+    for (Member member = 0; member < sides_.size(); ++member) combine_arrivals(member);
+
+    builder_.begin_stage(phase_stage_ + 1, steps_[begin].phase);
+    places_.end_phase();
+}
+
+// ---- Messages -----------------------------------------------------------------------------------
+
+Op message_op(Op::Kind kind, Rank peer, std::uint32_t number, std::uint32_t origin,
+              const std::vector<MessagePart>& parts) {
+    return {.kind = kind,
+            .begin = parts[0].begin,
+            .end = parts[0].end,
+            .area = parts[0].area,
+            .further = {parts.begin() + 1, parts.end()},
+            .peer = peer,
+            .message = number,
+            .origin = origin};
+}
+
+// Pieces leave from where they live, each from its area.
+void Projector::send(Member member, const Message& message) {
+    std::vector<MessagePart> parts;
+    for (const Passage& passage : message.passages)
+        places_.for_runs(member, passage.from, [&](AtomRange run) {
+            const AreaId area = places_.at(member, run.begin);
+            if (!parts.empty() && parts.back().end == run.begin && parts.back().area == area)
+                parts.back().end = run.end;
+            else
+                parts.push_back({run.begin, run.end, area});
+        });
+    const std::uint32_t number = sides_[member].sent[message.destination]++;
+    const OpRef op = builder_.add(
+        member, message_op(Op::Kind::send, message.destination, number, message.passages[0].origin, parts));
+    for (const MessagePart& part : parts)
+        builder_.reads(op, Memory{member, part.area}, AtomRange{part.begin, part.end});
+}
+
+// What this phase sends must be sent before it is overwritten; but a receive that waited for a send of its
+// own phase could wait for ever (the peer may do the same). So the message lands beside its place.
+std::vector<Landing> Projector::landings_of(Member member, const Message& message) {
+    std::vector<Landing> landings;
+    for (const Passage& passage : message.passages) {
+        const AreaId home = places_.home(member, passage.to);
+        const bool in_place = !passage.combines && !places_.is_lent(member, home, passage.to) &&
+                              !builder_.read_since(Memory{member, home}, passage.to, phase_stage_);
+        const Landing next{passage.to, home, in_place, passage.combines, passage.completes, passage.origin};
+        if (!landings.empty() && landings.back().is_followed_by(next))
+            landings.back().atoms.end = next.atoms.end;
+        else
+            landings.push_back(next);
+    }
+    for (Landing& landing : landings)
+        if (!landing.in_place) landing.area = builder_.new_slot(member, landing.atoms);
+    return landings;
+}
+
+void Projector::receive(Member member, const Message& message) {
+    const std::vector<Landing> landings = landings_of(member, message);
+    std::vector<MessagePart> parts;
+    for (const Landing& landing : landings)
+        parts.push_back({landing.atoms.begin, landing.atoms.end, landing.area});
+    const std::uint32_t number = sides_[member].received[message.source]++;
+    const OpRef receive = builder_.add(
+        member, message_op(Op::Kind::receive, message.source, number, landings[0].origin, parts));
+    for (const Landing& landing : landings) {
+        if (landing.in_place)
+            places_.write(receive, member, landing.area, landing.atoms);
+        else if (landing.combines)
+            sides_[member].arrivals.push_back({message.source, landing.atoms, landing.atoms.begin,
+                                               landing.completes, std::nullopt, landing.area, receive,
+                                               landing.origin});
+        else
+            places_.write_late(member, landing.atoms, landing.area, receive, landing.origin);
+    }
+}
+
+// ---- Combining ----------------------------------------------------------------------------------
+
+// All that a phase combines into one place is combined by one operation, in the order of ranks.
+void Projector::combine_arrivals(Member member) {
+    std::vector<Arrival>& arrivals = sides_[member].arrivals;
+    std::stable_sort(arrivals.begin(), arrivals.end(),
+                     [](const Arrival& a, const Arrival& b) { return a.source < b.source; });
+    std::vector<std::uint32_t> cuts;
+    for (const Arrival& arrival : arrivals) {
+        cuts.push_back(arrival.atoms.begin);
+        cuts.push_back(arrival.atoms.end);
+        if (arrival.completes < Completion::first_part) continue;
+        for (const Interval& part : completion_.parts[arrival.completes - Completion::first_part])
+            for (const std::uint32_t cut : {builder_.atoms_of(part).begin, builder_.atoms_of(part).end})
+                if (arrival.atoms.begin < cut && cut < arrival.atoms.end) cuts.push_back(cut);
+    }
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+        const AtomRange atoms{cuts[i], cuts[i + 1]};
+        deadline_.check(projecting, arrivals.size());
+        std::vector<const Arrival*> here;
+        for (const Arrival& arrival : arrivals)
+            if (arrival.atoms.begin <= atoms.begin && atoms.end <= arrival.atoms.end)
+                here.push_back(&arrival);
+        if (here.empty()) continue;
+        const auto same_places = [&](std::uint32_t a, std::uint32_t b) {
+            return places_.at(member, a) == places_.at(member, b) &&
+                   std::all_of(here.begin(), here.end(), [&](const Arrival* arrival) {
+                       return !arrival->neighbour ||
+                              places_.at(*arrival->neighbour, arrival->at_source(a)) ==
+                                  places_.at(*arrival->neighbour, arrival->at_source(b));
+                   });
+        };
+        for_runs(atoms, same_places, [&](AtomRange run) { combine(member, run, here); });
+    }
+    arrivals.clear();
+}
+
+// Whether it completes the place: all that arrives there in this phase does, or nothing.
+bool Projector::completes(const Arrival& arrival, std::uint32_t atom) const {
+    if (arrival.completes < Completion::first_part) return arrival.completes == Completion::all;
+    const Region& part = completion_.parts[arrival.completes - Completion::first_part];
+    return std::any_of(part.begin(), part.end(), [&](const Interval& interval) {
+        const AtomRange atoms = builder_.atoms_of(interval);
+        return atoms.begin <= atom && atom < atoms.end;
+    });
+}
+
+void Projector::combine(Member member, AtomRange atoms, const std::vector<const Arrival*>& arrivals) {
+    const Side& side = sides_[member];
+    const AreaId own_place = places_.at(member, atoms.begin);
+    const auto from = [&](const Arrival& arrival) {
+        return AtomRange{arrival.at_source(atoms.begin), arrival.at_source(atoms.end)};
+    };
+    const auto place_at = [&](const Arrival& arrival) {
+        return places_.at(*arrival.neighbour, from(arrival).begin);
+    };
+    const auto operand = [&](const Arrival& arrival) {
+        if (!arrival.neighbour) return arrival.slot;
+        return builder_.shifted(member, builder_.area_for(member, *arrival.neighbour, place_at(arrival)),
+                                from(arrival).begin, atoms.begin);
+    };
+    Op op{.kind = Op::Kind::combine,
+          .begin = atoms.begin,
+          .end = atoms.end,
+          .area = 0,
+          .completes = completes(*arrivals[0], atoms.begin),
+          .origin = arrivals[0]->origin};
+    bool own_added = false;
+    for (const Arrival* arrival : arrivals) {
+        if (!own_added && arrival->source > side.rank) {
+            op.operands.push_back(own_place);
+            own_added = true;
+        }
+        op.operands.push_back(operand(*arrival));
+    }
+    if (!own_added) op.operands.push_back(own_place);
+    const std::optional<AreaId> target = places_.free_home(member, atoms);
+    const AreaId area = op.area = target ? *target : builder_.new_slot(member, atoms);
+    const OpRef combine = builder_.add(member, std::move(op));
+    for (const Arrival* arrival : arrivals) {
+        if (arrival->neighbour)
+            builder_.reads(combine, Memory{*arrival->neighbour, place_at(*arrival)}, from(*arrival));
+        else
+            builder_.after(combine, arrival->receive);
+    }
+    builder_.reads(combine, Memory{member, own_place}, atoms);
+    if (target)
+        places_.write(combine, member, area, atoms);
+    else
+        places_.write_late(member, atoms, area, combine, arrivals[0]->origin);
+}
+
+// ---- Overwriting among neighbours ---------------------------------------------------------------
+
+void Projector::overwrite(std::vector<Overwrite> overwrites) {
+    std::vector<Overwrite> runs;
+    for (const Overwrite& whole : overwrites)
+        places_.for_runs(whole.source, whole.from, [&](AtomRange run) {
+            const std::uint32_t begin = whole.to.begin + (run.begin - whole.from.begin);
+            runs.push_back(
+                {whole.source, whole.destination, run, {begin, begin + (run.end - run.begin)}, whole.origin});
+        });
+    const bool pushes = prefers_push(runs);
+    for (const Overwrite& run : runs) {
+        // Cheapest is what another operation writes in passing.
+        if (economy_ == Economy::bytes && run.from.begin == run.to.begin &&
+            places_.extend(run.source, run.from, run.destination))
+            continue;
+        if (pushes && push(run)) continue;
+        pull(run);
+    }
+}
+
+// The sender reads once for all its receivers; but if few send to many, the receivers are more hands.
+bool Projector::prefers_push(const std::vector<Overwrite>& overwrites) const {
+    if (economy_ == Economy::waits || copying_ == Copying::by_receivers) return false;
+    std::vector<double> pushed(sides_.size(), 0), pulled(sides_.size(), 0);
+    for (const Overwrite& overwrite : overwrites) {
+        const auto& boundaries = builder_.boundaries();
+        const Rational width = boundaries[overwrite.to.end] - boundaries[overwrite.to.begin];
+        const double length = width.value();
+        pushed[overwrite.source] += length;
+        pulled[overwrite.destination] += length;
+    }
+    return *std::max_element(pushed.begin(), pushed.end()) <= *std::max_element(pulled.begin(), pulled.end());
+}
+
+bool Projector::push(const Overwrite& overwrite) {
+    const auto [source, destination, from, to, origin] = overwrite;
+    const std::optional<AreaId> target = places_.free_home(destination, to);
+    if (!target) return false;
+    // The source cannot wait for what the destination sends from there in this phase, the destination can.
+    if (builder_.read_since(Memory{destination, *target}, to, phase_stage_)) return false;
+    const AreaId place = places_.at(source, from.begin);
+    const OpRef op =
+        builder_.add(source, {.kind = Op::Kind::copy,
+                              .begin = to.begin,
+                              .end = to.end,
+                              .area = builder_.area_for(source, destination, *target),
+                              .operands = {builder_.shifted(source, place, from.begin, to.begin)},
+                              .origin = origin});
+    builder_.reads(op, Memory{source, place}, from);
+    places_.write(op, destination, *target, to);
+    return true;
+}
+
+void Projector::pull(const Overwrite& overwrite) {
+    const auto [source, destination, from, to, origin] = overwrite;
+    const AreaId place = places_.at(source, from.begin);
+    const std::optional<AreaId> target = places_.free_home(destination, to);
+    const AreaId area = target ? *target : builder_.new_slot(destination, to);
+    const AreaId read =
+        builder_.shifted(destination, builder_.area_for(destination, source, place), from.begin, to.begin);
+    const OpRef op = builder_.add(destination, {.kind = Op::Kind::copy,
+                                                .begin = to.begin,
+                                                .end = to.end,
+                                                .area = area,
+                                                .operands = {read},
+                                                .origin = origin});
+    builder_.reads(op, Memory{source, place}, from);
+    if (target)
+        places_.write(op, destination, area, to);
+    else
+        places_.write_late(destination, to, area, op, origin);
+}
+
+void Projector::complete_output(Member member) {
+    const auto origin = static_cast<std::uint32_t>(graph_.origins.size());
+    std::vector<AtomRange> runs;
+    places_.for_runs(member, places_.output(member), [&](AtomRange run) { runs.push_back(run); });
+    for (const AtomRange run : runs) {
+        const AreaId place = places_.at(member, run.begin);
+        if (place == output_area) continue;
+        if (economy_ == Economy::bytes && places_.extend(member, run, member)) continue;
+        places_.copy(member, run, place, output_area, origin);
+    }
+}
+
+}  // namespace
+
+RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host, Economy economy,
+                    const Deadline& deadline, const Completion& completion, Copying copying) {
+    return Projector(graph, std::move(host), economy, deadline, completion, copying).run(rank);
+}
+
+}  // namespace hocket::dsl

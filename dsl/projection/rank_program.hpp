@@ -1,0 +1,170 @@
+// What one rank does: the end of the language's pipeline (text -> ast -> step graph -> verified ->
+// projected) and the input of whatever runs it (runtime/jit compiles it, runtime/engine executes it).
+//
+// A program works on the collective's buffer x, of `count` elements, in *areas* of memory:
+//
+//   area 0  input    the caller's send buffer, never written
+//   area 1  output   the caller's recv buffer
+//   area 2  work     private, as large as x: partial results that the output has no room for
+//   then    three for each of the rank's neighbours (ranks of the same host): its input, output and work,
+//           read and written where they are
+//   then    scratch  one slot a message that is combined or staged: messages land there; private
+//   then    shifted  one of the above, read at another position than the operation writes to
+//
+// Positions are given as *boundaries*: exact fractions of x, shared by all operations. For a count,
+// boundary b is at element floor(b * count). Where data change places (all_to_all), what becomes of x has the
+// positions after it: 1 to 2, then 2 to 3; the output is the last of these buffers, and the work area as
+// large as all of them. All areas are addressed by position: the runtime keeps for each area a virtual base
+// such that
+//
+//   address(area, boundary) = base[area] + offset(boundary) * element_size
+//
+// An input or output may hold only a part of x (dsl/base/collective.hpp); its virtual base is the
+// caller's pointer less the offset of boundary `input_origin` or `output_origin`. A scratch slot's
+// virtual base is its memory less the offset of the slot's own begin.
+//
+// Neighbours' memory is ordered by signals: each rank counts its own, and `await` lasts until a neighbour's
+// count is reached. The first signal says that the rank has entered, so that its areas may be used. Done one
+// after another in program order, the operations of neighbours never wait for each other in a circle.
+//
+// What a rank sends another in one phase is one message. Its parts may lie in several places, on either side
+// in its own way: what travels is their elements, one part after the other.
+//
+// Operations are in program order. An operation may start when those it waits for (always earlier ones)
+// are complete: dependencies come from overlapping regions alone. Operations whose region is empty for
+// a count (offset(begin) == offset(end), of all parts) are complete from the start, on every rank alike: an
+// empty message is neither sent nor expected.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dsl/base/collective.hpp"
+#include "dsl/base/rational.hpp"
+
+namespace hocket::dsl {
+
+// What counts most where ranks share memory: for large buffers, that every byte is moved as few times as
+// possible; for small ones, that ranks wait for each other as few times as possible.
+// Where waits count, the runtime shows neighbours a copy of the caller's input: `input` and `output` are then
+// never the same memory.
+enum class Economy : std::uint8_t { bytes, waits };
+
+using AreaId = std::uint32_t;
+using BoundaryId = std::uint32_t;
+using OpId = std::uint32_t;
+
+inline constexpr AreaId input_area = 0, output_area = 1, work_area = 2, areas_of_a_rank = 3;
+
+// x[begin, end) of an area.
+struct MessagePart {
+    BoundaryId begin, end;
+    AreaId area;
+};
+
+struct Op {
+    enum class Kind : std::uint8_t {
+        send,     // x[begin, end) of `area`, then the further parts, to `peer`
+        receive,  // from `peer` into x[begin, end) of `area`, then into the further parts
+        combine,  // area[i] = operands[0][i] op operands[1][i] op ..., left to right; 2 or more operands;
+                  // one of them may be `area` itself
+        copy,     // area[i] = operands[0][i]; where both are one place there is nothing to do
+        signal,   // tells the neighbours: signal number `message`, counted from 1, has been reached
+        await,    // until the neighbour `peer` has reached its signal `message`
+    };
+    Kind kind;
+    BoundaryId begin, end;
+    AreaId area;
+    std::vector<AreaId> operands = {};      // combine, copy
+    std::vector<AreaId> also = {};          // combine, copy: further areas that get the same result
+    std::vector<MessagePart> further = {};  // send, receive: the parts behind that one, in order
+    Rank peer = -1;                         // send, receive, await
+    std::uint32_t message = 0;  // send, receive: running number of the messages from sender to receiver
+    bool completes = false;     // combine: the result holds all ranks' contributions, and is not combined on
+    bool guards_buffers = false;  // await: only keeps the caller's buffers lent until `peer` is done with
+                                  // them: needless where neighbours were shown copies of them
+    std::uint32_t origin = 0;     // index into origins: where in the source this comes from
+    std::uint32_t phase = 0;      // running number of the `each` it belongs to (for people)
+    std::uint32_t waits_for = 0;  // number of earlier operations that list this one as successor
+    std::vector<OpId> successors = {};
+
+    std::size_t parts() const { return 1 + further.size(); }
+    MessagePart part(std::size_t i) const { return i == 0 ? MessagePart{begin, end, area} : further[i - 1]; }
+};
+
+// A place in the source, for errors, traces and explain.
+struct Origin {
+    std::string location;  // "schedules/ring.sched:5"
+    std::string text;      // the transfer as written: "x[r - s] : r +> r + 1"
+    std::string context;   // "reduce_scatter x over levels[0] (blueconnect.sched:3)"; may be empty
+};
+
+struct ScratchSlot {
+    BoundaryId begin, end;
+};
+
+// The area `of`, so placed that what lies there at boundary `from` is read at boundary `at`.
+struct ShiftedArea {
+    AreaId of;
+    BoundaryId from, at;
+    friend bool operator==(const ShiftedArea&, const ShiftedArea&) = default;
+};
+
+// From one boundary to another.
+struct Stretch {
+    BoundaryId begin, end;
+};
+
+struct RankProgram {
+    Collective collective;
+    std::string schedule;  // its name with arguments, "flat(ring, doubling)"
+    std::string topology;  // "2x3"
+    Rank rank = 0;
+    Rank ranks = 1;
+    Rank root = 0;
+    std::uint64_t fingerprint = 0;  // of all ranks' steps: equal where all do the same
+
+    std::vector<Rational> boundaries;  // ascending, distinct
+    std::int64_t buffers = 1;          // positions are from 0 to this
+    BoundaryId input_origin = 0, output_origin = 0;
+    bool uses_work = false;
+    Economy economy = Economy::bytes;
+    std::vector<Rank> neighbours;   // ascending: the other ranks of this host, if memory is shared with them
+    bool memory_is_shared = false;  // by the ranks of any host
+    // That any rank sends and receives, where memory is shared. Both are the same on all ranks.
+    std::uint64_t most_messages = 0;
+    // What neighbours read of this rank's input, and write to its output: ascending, apart.
+    std::vector<Stretch> input_read, output_written;
+    // Whether what neighbours write to the output is only for the caller, and they read nothing there: then
+    // this rank's own part of the output can be apart from theirs.
+    bool output_is_apart = true;
+    // Whether any neighbour reads or writes this rank's input, output or work.
+    std::uint32_t signals = 0;  // the most that any rank of this host gives
+    bool shares_input = false, shares_output = false, shares_work = false;
+    std::vector<ScratchSlot> scratch;  // slot i is area first_scratch() + i
+    std::vector<ShiftedArea> shifted;  // the i-th is area first_shifted() + i
+    std::vector<Op> ops;
+    std::vector<Origin> origins;
+
+    // No operation reads at another position than it writes to, and input and output have the same positions.
+    bool keeps_places() const { return buffers == 1 && shifted.empty(); }
+
+    // What this rank's send buffer and receive buffer hold of x.
+    Share input() const { return contract_of(collective).input.of(rank == root); }
+    Share output() const { return contract_of(collective).output.of(rank == root); }
+
+    // Neighbour i's input, output or work.
+    static AreaId neighbour_area(std::size_t i, AreaId area) {
+        return static_cast<AreaId>(areas_of_a_rank * (1 + i)) + area;
+    }
+    AreaId first_scratch() const { return neighbour_area(neighbours.size(), 0); }
+    AreaId first_shifted() const { return first_scratch() + static_cast<AreaId>(scratch.size()); }
+    std::size_t areas() const { return first_shifted() + shifted.size(); }
+    // Whose memory an area is.
+    AreaId memory_of(AreaId area) const {
+        return area < first_shifted() ? area : shifted[area - first_shifted()].of;
+    }
+};
+
+}  // namespace hocket::dsl

@@ -1,0 +1,132 @@
+// Sets of ranks, each kept once: two values are equal exactly if their numbers are.
+#pragma once
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "dsl/projection/rank_program.hpp"
+
+namespace hocket::dsl {
+
+using SetId = std::uint32_t;
+
+class Contributions {
+  public:
+    static constexpr SetId undefined = 0;  // no value at all
+    static constexpr SetId overlap = ~SetId{0};
+
+    explicit Contributions(Rank ranks)
+        : words_((ranks + 63) / 64), ranks_(ranks), numbers_(0, Hash{*this}, Equal{*this}) {
+        append();  // no rank: undefined
+    }
+    Contributions(const Contributions&) = delete;
+
+    SetId single(Rank rank) {
+        append()[rank / 64] |= std::uint64_t{1} << rank % 64;
+        return intern();
+    }
+
+    SetId everyone() {
+        std::uint64_t* bits = append();
+        for (Rank rank = 0; rank < ranks_; ++rank) bits[rank / 64] |= std::uint64_t{1} << rank % 64;
+        return intern();
+    }
+
+    // The union of two disjoint sets; `overlap` if they are not disjoint.
+    SetId unite(SetId a, SetId b) {
+        // Pieces that move together mostly hold the same.
+        if (a != last_.a || b != last_.b) last_ = {a, b, compute_union(a, b)};
+        return last_.sum;
+    }
+
+    bool contains(SetId set, Rank rank) const { return bits_of(set)[rank / 64] >> rank % 64 & 1; }
+
+    // The smallest rank that is in both, in `a` but not in `b`; -1 if there is none.
+    Rank common(SetId a, SetId b) const { return first(a, b, true); }
+    Rank missing(SetId a, SetId b) const { return first(a, b, false); }
+
+    // "{0, 2, 3}", at most eight of them.
+    std::string text(SetId set) const {
+        if (set == undefined) return "nothing";
+        std::string result;
+        int shown = 0;
+        for (Rank rank = 0; rank < ranks_; ++rank) {
+            if (!contains(set, rank)) continue;
+            if (++shown > 8) return "{" + result + ", ...}";
+            result += (shown == 1 ? "" : ", ") + std::to_string(rank);
+        }
+        return "{" + result + "}";
+    }
+
+  private:
+    static constexpr SetId sets_of_a_block = 256;
+
+    struct Hash {
+        const Contributions& sets;
+        std::size_t operator()(SetId set) const {
+            return XXH3_64bits(sets.bits_of(set), sets.words_ * sizeof(std::uint64_t));
+        }
+    };
+    struct Equal {
+        const Contributions& sets;
+        bool operator()(SetId a, SetId b) const {
+            return std::equal(sets.bits_of(a), sets.bits_of(a) + sets.words_, sets.bits_of(b));
+        }
+    };
+
+    std::uint64_t* bits_of(SetId set) const {
+        return &blocks_[set / sets_of_a_block][set % sets_of_a_block * words_];
+    }
+
+    SetId compute_union(SetId a, SetId b) {
+        std::uint64_t* bits = append();
+        std::uint64_t common = 0;
+        for (std::size_t i = 0; i < words_; ++i) {
+            const std::uint64_t x = bits_of(a)[i], y = bits_of(b)[i];
+            bits[i] = x | y;
+            common |= x & y;
+        }
+        if (common == 0) return intern();
+        --count_;
+        return overlap;
+    }
+
+    // One more set, empty yet.
+    std::uint64_t* append() {
+        if (count_ == blocks_.size() * sets_of_a_block)
+            blocks_.push_back(std::make_unique<std::uint64_t[]>(sets_of_a_block * words_));
+        std::uint64_t* bits = bits_of(count_++);
+        std::fill(bits, bits + words_, 0);
+        return bits;
+    }
+
+    // The number of the last one, which goes if there was one like it before.
+    SetId intern() {
+        const auto [entry, is_new] = numbers_.insert(count_ - 1);
+        if (!is_new) --count_;
+        return *entry;
+    }
+
+    Rank first(SetId a, SetId b, bool in_both) const {
+        for (Rank rank = 0; rank < ranks_; ++rank)
+            if (contains(a, rank) && contains(b, rank) == in_both) return rank;
+        return -1;
+    }
+
+    std::size_t words_;
+    Rank ranks_;
+    struct {
+        SetId a = overlap, b = overlap, sum = overlap;
+    } last_;
+    SetId count_ = 0;
+    std::vector<std::unique_ptr<std::uint64_t[]>> blocks_;  // bits, set after set; they stay at their places
+    std::unordered_set<SetId, Hash, Equal> numbers_;
+};
+
+}  // namespace hocket::dsl

@@ -1,0 +1,150 @@
+#include "dsl/proof/proof.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <set>
+
+#include "dsl/base/diagnostic.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+constexpr std::size_t most_kept_steps = 1 << 20;  // about 30 MiB; the last graph is kept whatever its size
+
+}  // namespace
+
+std::uint64_t fingerprint(const StepGraph& graph) {
+    // Each list after its length: else what belongs to one could be read as another's.
+    std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root,
+                                      graph.buffers};
+    numbers.push_back(static_cast<std::int64_t>(graph.steps.size()));
+    for (const Step& step : graph.steps) {
+        numbers.insert(numbers.end(), {step.phase, step.source, step.destination, step.combines});
+        numbers.insert(numbers.end(), {step.region, step.target});
+    }
+    for (const Region& region : graph.regions) {
+        numbers.push_back(static_cast<std::int64_t>(region.size()));
+        for (const Interval& interval : region)
+            numbers.insert(numbers.end(), {interval.begin.num(), interval.begin.den(), interval.end.num(),
+                                           interval.end.den()});
+    }
+    return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
+}
+
+void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size,
+                      const Deadline& deadline) {
+    const Runnable runnable{nullptr, &algorithm, {}, algorithm.name.text};
+    const Topology topology = flat_topology(size);
+    // One with a root is checked with both ends and the middle of its group.
+    const std::set<Rank> roots = algorithm.root ? std::set<Rank>{0, size / 2, size - 1} : std::set<Rank>{0};
+    for (const Rank root : roots) {
+        ElaborateOptions options;
+        options.root = root;
+        options.deadline = deadline;
+        std::string subject = fmt::format("algorithm {} {} on {} ranks", algorithm.name.text,
+                                          name_of(algorithm.collective), size);
+        if (algorithm.root)
+            subject +=
+                fmt::format(" {} {}", contract_of(algorithm.collective).spreads() ? "from" : "to", root);
+        verify(elaborate(runnable, library, topology, options), subject, deadline);
+    }
+}
+
+Chooser chooser_of(std::vector<Choice> choices) {
+    return [choices = std::move(choices)](Collective, const Group&, Span,
+                                          std::vector<Choice>& made) -> const ast::Algorithm& {
+        made.push_back(choices.at(made.size()));
+        return *made.back().algorithm;
+    };
+}
+
+Proofs::Algorithms Proofs::algorithms_of(const std::vector<Choice>& choices) {
+    Algorithms algorithms;
+    for (const Choice& choice : choices) algorithms.push_back(choice.algorithm);
+    return algorithms;
+}
+
+Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& choose,
+                            std::shared_ptr<const StepGraph> laid_out) {
+    auto& proved = proved_[{runnable.schedule, runnable.algorithm, runnable.name, root}];
+    if (!proved.empty()) {
+        // One rank's steps are enough to hear what is chosen this time.
+        StepGraph own = elaborate(runnable, library_, topology_, {root, root, choose, {}, deadline_});
+        if (const auto entry = proved.find(algorithms_of(own.choices)); entry != proved.end()) {
+            Proved& known = entry->second;
+            if (auto graph = known.graph.lock())
+                return {graph, known.fingerprint, known.completion, std::move(own.choices)};
+            // What is laid out again was proved if it is the same.
+            auto again = lay_out(runnable, {root, std::nullopt, chooser_of(own.choices), {}, deadline_});
+            if (fingerprint(*again) == known.fingerprint)
+                return {keep(known, std::move(again)), known.fingerprint, known.completion,
+                        std::move(own.choices)};
+        }
+    }
+    if (!laid_out) laid_out = lay_out(runnable, {root, std::nullopt, choose, {}, deadline_});
+    auto completion = std::make_shared<const Completion>(verify_graph(*laid_out, runnable));
+    Proved& known = proved[algorithms_of(laid_out->choices)];
+    known.completion = std::move(completion);
+    known.fingerprint = fingerprint(*laid_out);
+    return {keep(known, laid_out), known.fingerprint, known.completion, laid_out->choices};
+}
+
+std::shared_ptr<const StepGraph> Proofs::keep(Proved& proved, std::shared_ptr<const StepGraph> graph) {
+    proved.graph = graph;
+    kept_.push_back(graph);
+    kept_steps_ += graph->steps.size();
+    while (kept_steps_ > most_kept_steps && kept_.size() > 1) {
+        kept_steps_ -= kept_.front()->steps.size();
+        kept_.pop_front();
+    }
+    return graph;
+}
+
+Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable) const {
+    try {
+        return verify(graph,
+                      fmt::format("{} {} {} on {}", runnable.schedule ? "schedule" : "algorithm",
+                                  runnable.name, name_of(runnable.collective()), topology_.name),
+                      deadline_);
+    } catch (const DiagnosticError&) {
+        // If an algorithm is wrong by itself, its fault is told in its own, smaller terms.
+        try {
+            for (const auto& [algorithm, size] : algorithms_in(graph, runnable))
+                verify_algorithm(*algorithm, library_, size, deadline_);
+        } catch (const DeadlineError&) {  // what is wrong is known; only the better words for it are not
+        }
+        throw;
+    }
+}
+
+// With the sizes of their groups. They are found by laying it out once more, which only a wrong one costs.
+std::set<std::pair<const ast::Algorithm*, Rank>> Proofs::algorithms_in(const StepGraph& graph,
+                                                                       const Runnable& runnable) const {
+    std::set<std::pair<const ast::Algorithm*, Rank>> used;
+    ElaborateOptions options{graph.root, std::nullopt, chooser_of(graph.choices), {}, deadline_};
+    options.on_use = [&](const ast::Algorithm& algorithm, Rank size, Span) {
+        used.insert({&algorithm, size});
+    };
+    lay_out(runnable, options);
+    return used;
+}
+
+// What is wrong may be so on this topology only: the message says which.
+std::shared_ptr<const StepGraph> Proofs::lay_out(const Runnable& runnable,
+                                                 const ElaborateOptions& options) const {
+    try {
+        return std::make_shared<const StepGraph>(elaborate(runnable, library_, topology_, options));
+    } catch (const ConditionError&) {
+        throw;
+    } catch (const DiagnosticError& error) {
+        Diagnostic diagnostic = error.diagnostic();
+        std::string levels;
+        for (const Level& level : topology_.levels) levels += " " + level.name;
+        diagnostic.notes.push_back(
+            {Span(), fmt::format("on topology {} (levels:{})", topology_.name, levels)});
+        throw DiagnosticError(std::move(diagnostic));
+    }
+}
+
+}  // namespace hocket::dsl

@@ -1,0 +1,72 @@
+// What has been verified on a topology: proved once, however often it is asked for.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "dsl/elaboration/elaborate.hpp"
+#include "dsl/proof/verify.hpp"
+
+namespace hocket::dsl {
+
+// Of all ranks' steps themselves: equal exactly where all ranks do the same, however the text is spelled.
+std::uint64_t fingerprint(const StepGraph& graph);
+
+// By itself, on one level of so many ranks. Throws DiagnosticError, DeadlineError.
+void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size,
+                      const Deadline& deadline = no_deadline);
+
+// A chooser that takes these, in this order.
+Chooser chooser_of(std::vector<Choice> choices);
+
+class Proofs {
+  public:
+    // All must outlive it. deadline: of each proof; may change between them.
+    Proofs(const Library& library, const Topology& topology, const Deadline& deadline = no_deadline)
+        : library_(library), topology_(topology), deadline_(deadline) {}
+
+    struct Proof {
+        std::shared_ptr<const StepGraph> graph;  // what was proved: the steps of all ranks
+        std::uint64_t fingerprint;               // its
+        std::shared_ptr<const Completion> completion;
+        std::vector<Choice> choices;  // the chooser's, this time
+    };
+    // Throws DiagnosticError for what is wrong; DeadlineError. `laid_out`, if there is one, holds all ranks'
+    // steps as they are laid out with this very chooser: then that is not done again.
+    Proof prove(const Runnable& runnable, Rank root, const Chooser& choose,
+                std::shared_ptr<const StepGraph> laid_out = nullptr);
+
+  private:
+    using Algorithms = std::vector<const ast::Algorithm*>;
+    using Key = std::tuple<const ast::Schedule*, const ast::Algorithm*, std::string, Rank>;
+
+    // Graphs live as long as somebody works with them, or as there is room.
+    struct Proved {
+        std::uint64_t fingerprint;
+        std::shared_ptr<const Completion> completion;
+        std::weak_ptr<const StepGraph> graph;
+    };
+
+    static Algorithms algorithms_of(const std::vector<Choice>& choices);
+    std::shared_ptr<const StepGraph> keep(Proved& proved, std::shared_ptr<const StepGraph> graph);
+    Completion verify_graph(const StepGraph& graph, const Runnable& runnable) const;
+    std::set<std::pair<const ast::Algorithm*, Rank>> algorithms_in(const StepGraph& graph,
+                                                                   const Runnable& runnable) const;
+    std::shared_ptr<const StepGraph> lay_out(const Runnable& runnable, const ElaborateOptions& options) const;
+
+    const Library& library_;
+    const Topology& topology_;
+    const Deadline& deadline_;
+    std::map<Key, std::map<Algorithms, Proved>> proved_;  // by the algorithms chosen
+    std::deque<std::shared_ptr<const StepGraph>> kept_;   // the last ones, as far as there is room
+    std::size_t kept_steps_ = 0;
+};
+
+}  // namespace hocket::dsl

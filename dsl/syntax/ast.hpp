@@ -1,0 +1,190 @@
+// The syntax tree of a .sched file, with the place in the source of every node.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "dsl/base/source.hpp"
+#include "dsl/projection/rank_program.hpp"
+
+namespace hocket::dsl::ast {
+
+enum class Operator : std::uint8_t {
+    logical_or,
+    logical_and,
+    logical_not,
+    equal,
+    not_equal,
+    less,
+    less_equal,
+    greater,
+    greater_equal,
+    bit_xor,
+    add,
+    subtract,
+    multiply,
+    divide,
+    modulo,
+    power,
+    negate,
+};
+
+struct Expression {
+    enum class Kind : std::uint8_t {
+        integer,    // number
+        name,       // text
+        operation,  // op, args (one or two)
+        call,       // text(args)
+        index,      // args[0][args[1]]
+        slice,      // args[0][args[1] ..< args[2]]
+        member,     // args[0].text
+        part,       // args[0].part(args[1] of args[2])
+        tuple,      // (args[0], args[1], ...): a product of groups
+    };
+    Kind kind = Kind::integer;
+    Operator op = Operator::add;
+    std::uint16_t depth = 1;  // of the tree below; the parser bounds it
+    Span span;
+    std::int64_t number = 0;
+    std::string text;
+    std::vector<Expression> args;
+};
+
+struct Name {
+    Span span;
+    std::string text;
+};
+
+// `first ..< last` counts up, `first >.. last` counts down from first - 1 to last; otherwise `first` is a
+// group or a list of groups.
+struct Range {
+    enum class Kind : std::uint8_t { up, down, items };
+    Kind kind = Kind::items;
+    Span span;
+    Expression first;
+    std::optional<Expression> last;
+};
+
+struct Binding {
+    Name name;
+    Range range;
+};
+
+struct Statement;
+
+// `{ ... }` by itself
+struct Block {
+    std::vector<Statement> body;
+};
+struct For {
+    Binding binding;
+    std::vector<Statement> body;
+};
+struct Each {
+    std::vector<Binding> bindings;
+    std::optional<Expression> where;
+    std::vector<Statement> body;
+};
+struct Parallel {
+    Binding binding;
+    std::vector<Statement> body;
+};
+struct Let {
+    Name name;
+    Expression value;
+};
+// `reduce_scatter x over l using ring`
+struct Compose {
+    Collective collective = Collective::all_reduce;
+    Expression region;
+    Expression group;
+    std::optional<Expression> from,
+        to;  // the root, where the collective has one: data come from it, or go to it
+    std::optional<Expression> algorithm;
+};
+// `x[c] : a +> b`, or `x[c] : a -> y[d] : b`
+struct Transfer {
+    Expression region;
+    Expression source, destination;
+    std::optional<Expression> target;  // where it comes to, if that is another place
+    bool combines = false;
+};
+
+struct Statement {
+    Span span;
+    std::variant<Block, For, Each, Parallel, Let, Compose, Transfer> node;
+};
+
+struct Parameter {
+    Name name;
+    Expression value;  // the default
+};
+
+struct Algorithm {
+    Span span;  // of the header
+    Name name;
+    Collective collective = Collective::all_reduce;
+    Name buffer;
+    std::optional<Name> root;
+    std::optional<Name> target;  // of an exchange: the buffer that x is exchanged into
+    Name group;
+    std::optional<Expression> where;
+    std::vector<Statement> body;
+};
+
+struct Schedule {
+    Span span;  // of the header
+    Name name;
+    Collective collective = Collective::all_reduce;
+    Name buffer;
+    std::optional<Name> root;
+    std::vector<Parameter> parameters;
+    std::optional<Expression> where;
+    std::vector<Statement> body;
+};
+
+struct Property {
+    Span span;
+    enum class Kind : std::uint8_t { medium, latency, bandwidth, shared_by } kind = Kind::medium;
+    std::string text;    // medium, shared_by
+    double value = 0.0;  // seconds; bytes per second
+};
+
+struct Level {
+    Name name;
+    Expression size;
+    std::vector<Property> properties;
+};
+
+struct TopologyStatement;
+struct TopologyFor {
+    Binding binding;
+    std::vector<TopologyStatement> body;
+};
+struct TopologyStatement {
+    Span span;
+    std::variant<Level, TopologyFor> node;
+};
+
+struct TopologyDefinition {
+    Span span;  // of the header
+    Name name;
+    std::vector<Parameter> parameters;
+    std::vector<TopologyStatement> body;
+};
+
+struct File {
+    std::vector<Algorithm> algorithms;
+    std::vector<Schedule> schedules;
+    std::vector<TopologyDefinition> topologies;
+};
+
+// The tree as indented text, one node a line.
+std::string print(const File& file);
+
+std::string_view spelling(Operator op);
+
+}  // namespace hocket::dsl::ast

@@ -1,0 +1,460 @@
+// The language's grammar, as Spirit X3 rules. Included by parse.cpp alone: it takes long to compile.
+#pragma once
+
+#include <boost/fusion/include/at_c.hpp>
+#include <boost/spirit/home/x3.hpp>
+
+#include <array>
+#include <charconv>
+#include <functional>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/syntax/ast.hpp"
+
+// A parser with an action is called what the parser is called (X3 says the C++ type's name).
+template <typename Subject, typename Action>
+struct boost::spirit::x3::get_info<boost::spirit::x3::action<Subject, Action>> {
+    using result_type = std::string;
+    std::string operator()(const action<Subject, Action>& parser) const { return what(parser.subject); }
+};
+
+// A list is called what its first element is called, a sequence what it begins with.
+template <typename Element, typename Separator>
+struct boost::spirit::x3::get_info<boost::spirit::x3::list<Element, Separator>> {
+    using result_type = std::string;
+    std::string operator()(const list<Element, Separator>& parser) const { return what(parser.left); }
+};
+template <typename First, typename Rest>
+struct boost::spirit::x3::get_info<boost::spirit::x3::sequence<First, Rest>> {
+    using result_type = std::string;
+    std::string operator()(const sequence<First, Rest>& parser) const { return what(parser.left); }
+};
+
+namespace hocket::dsl::grammar {
+
+namespace x3 = boost::spirit::x3;
+namespace ascii = x3::ascii;  // other bytes are of no class, whatever the locale
+using ast::Expression;
+using ast::Operator;
+using boost::fusion::at_c;
+using Iterator = const char*;
+
+constexpr int depth_limit = 200;  // of nested expressions and statements: recursion stays bounded
+
+// ---- Places in the source
+// ----------------------------------------------------------------------------------
+
+struct FileTag;
+
+// located(parser) sets the span of the rule's value. (X3 hands no attribute to on_success of a rule with
+// actions.)
+template <typename Context>
+Span span_of(const Context& context, const char* first, const char* last) {
+    const SourceFile& file = x3::get<FileTag>(context).get();
+    const char* base = file.text.data();
+    return {&file, static_cast<std::uint32_t>(first - base), static_cast<std::uint32_t>(last - base)};
+}
+template <typename Context>
+std::uint32_t offset_of(const Context& context) {
+    const SourceFile& file = x3::get<FileTag>(context).get();
+    return static_cast<std::uint32_t>(x3::_where(context).begin() - file.text.data());
+}
+const auto set_begin = [](auto& context) {
+    const std::uint32_t offset = offset_of(context);
+    x3::_val(context).span = {&x3::get<FileTag>(context).get(), offset, offset + 1};
+};
+const auto set_end = [](auto& context) { x3::_val(context).span.end = offset_of(context); };
+
+template <typename Parser>
+auto located(const Parser& parser) {
+    return x3::eps[set_begin] >> parser >> x3::no_skip[x3::eps[set_end]];
+}
+
+// ---- Actions
+// -----------------------------------------------------------------------------------------------
+
+void bound_depth(Expression& expression) {
+    int depth = 0;
+    for (const Expression& arg : expression.args) depth = std::max<int>(depth, arg.depth);
+    if (++depth > depth_limit)
+        throw DiagnosticError(expression.span, "this expression is nested too deeply",
+                              "split it with let; the limit is " + std::to_string(depth_limit) + " levels");
+    expression.depth = static_cast<std::uint16_t>(depth);
+}
+
+Expression operation(Operator op, Span span, std::vector<Expression> args) {
+    Expression result;
+    result.kind = Expression::Kind::operation;
+    result.op = op;
+    result.span = span;
+    result.args = std::move(args);
+    bound_depth(result);
+    return result;
+}
+
+const auto set = [](auto& context) { x3::_val(context) = std::move(x3::_attr(context)); };
+const auto push = [](auto& context) { x3::_val(context).push_back(std::move(x3::_attr(context))); };
+const auto set_text = [](auto& context) {
+    const auto& range = x3::_attr(context);
+    x3::_val(context).text.assign(range.begin(), range.end());
+};
+const auto set_node = [](auto& context) { x3::_val(context).node = std::move(x3::_attr(context)); };
+const auto add_argument = [](auto& context) {
+    x3::_val(context).args.push_back(std::move(x3::_attr(context)));
+};
+
+// lhs op rhs, folded to the left.
+const auto fold_left = [](auto& context) {
+    Expression& lhs = x3::_val(context);
+    Expression& rhs = at_c<1>(x3::_attr(context));
+    const Span span = join(lhs.span, rhs.span);
+    lhs = operation(at_c<0>(x3::_attr(context)), span, {std::move(lhs), std::move(rhs)});
+};
+
+// a < b < c would compare the number 0 or 1 with c.
+const auto refuse_chain = [](auto& context) {
+    const auto& range = x3::_attr(context);
+    throw DiagnosticError(span_of(context, &*range.begin(), &*range.begin() + range.size()),
+                          "comparisons do not chain", "write a < b and b < c");
+};
+
+// The first of a chain of powers gathers the others, which are folded from the right at the chain's end.
+const auto fold_powers = [](auto& context) {
+    std::vector<Expression>& chain = x3::_attr(context);
+    Expression result = std::move(chain.back());
+    for (std::size_t i = chain.size() - 1; i-- > 0;) {
+        const Span span = join(chain[i].span, result.span);
+        result = operation(Operator::power, span, {std::move(chain[i]), std::move(result)});
+    }
+    x3::_val(context) = std::move(result);
+};
+
+// Prefix operators, innermost last.
+const auto fold_prefixes = [](auto& context) {
+    const std::vector<Operator>& prefixes = at_c<0>(x3::_attr(context));
+    Expression result = std::move(at_c<1>(x3::_attr(context)));
+    for (std::size_t i = prefixes.size(); i-- > 0;)
+        result = operation(prefixes[i], result.span, {std::move(result)});
+    x3::_val(context) = std::move(result);
+};
+
+// x[...], x.member, x.part(...): the tail becomes the node, with what it stands behind as first argument.
+const auto apply_tail = [](auto& context) {
+    Expression& base = x3::_val(context);
+    Expression tail = std::move(x3::_attr(context));
+    tail.span = join(base.span, tail.span);
+    tail.args.insert(tail.args.begin(), std::move(base));
+    if (tail.kind == Expression::Kind::index && tail.args.size() == 3) tail.kind = Expression::Kind::slice;
+    bound_depth(tail);
+    base = std::move(tail);
+};
+
+template <Expression::Kind kind>
+const auto set_kind = [](auto& context) { x3::_val(context).kind = kind; };
+
+// One expression in parentheses is itself; several are a product of groups.
+const auto finish_parentheses = [](auto& context) {
+    Expression& value = x3::_val(context);
+    if (value.args.size() == 1) {
+        Expression inner = std::move(value.args.front());
+        value = std::move(inner);
+    } else {
+        value.kind = Expression::Kind::tuple;
+        bound_depth(value);
+    }
+};
+const auto finish_call = [](auto& context) {
+    x3::_val(context).kind = Expression::Kind::call;
+    bound_depth(x3::_val(context));
+};
+
+// Actions that move the attribute into a member of the rule's value, or append it to one.
+template <typename Member>
+auto to(Member member) {
+    return [member](auto& context) { x3::_val(context).*member = std::move(x3::_attr(context)); };
+}
+template <typename Member>
+auto append_to(Member member) {
+    return [member](auto& context) { (x3::_val(context).*member).push_back(std::move(x3::_attr(context))); };
+}
+
+// ---- Words
+// -------------------------------------------------------------------------------------------------
+
+const auto word_end = !(ascii::alnum | '_');
+
+// A named rule, so that "expected ..." can say the word.
+auto keyword(const char* word) {
+    return x3::rule<struct KeywordId>{word} = x3::lexeme[x3::lit(word) >> word_end];
+}
+
+struct CollectiveNames : x3::symbols<Collective> {
+    CollectiveNames() {
+        for (const Collective collective : all_collectives) add(std::string(name_of(collective)), collective);
+    }
+} const collective_names;
+
+struct ReservedWords : x3::symbols<x3::unused_type> {
+    ReservedWords() {
+        for (const char* word :
+             {"algorithm", "schedule", "topology", "level", "for",      "each",     "in",         "where",
+              "over",      "using",    "from",     "to",    "parallel", "let",      "and",        "or",
+              "not",       "xor",      "mod",      "of",    "state",    "operator", "approximate"})
+            add(word);
+    }
+} const reserved_words;
+
+struct TimeUnits : x3::symbols<double> {
+    TimeUnits() { add("s", 1.0)("ms", 1e-3)("us", 1e-6)("ns", 1e-9); }
+} const time_units;
+
+struct RateUnits : x3::symbols<double> {  // to bytes per second
+    RateUnits() {
+        const std::array<std::pair<const char*, double>, 6> prefixes = {
+            {{"", 1}, {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}}};
+        for (const auto& [prefix, factor] : prefixes) {
+            add(std::string(prefix) + "B/s", factor);
+            add(std::string(prefix) + "b/s", factor / 8);
+        }
+    }
+} const rate_units;
+
+const auto identifier =
+    x3::lexeme[!(reserved_words >> word_end) >> x3::raw[(ascii::alpha | '_') >> *(ascii::alnum | '_')]];
+
+const x3::rule<struct NameId, ast::Name> name = "a name";
+const auto name_def = located(identifier[set_text]);
+
+std::string a_collective() {
+    std::string text = "a collective (";
+    for (const Collective collective : all_collectives)
+        text += std::string(collective == all_collectives[0]              ? ""
+                            : collective == *std::rbegin(all_collectives) ? " or "
+                                                                          : ", ") +
+                std::string(name_of(collective));
+    return text + ")";
+}
+const std::string a_collective_text = a_collective();
+const x3::rule<struct CollectiveId, Collective> collective = a_collective_text.c_str();
+const auto collective_def = x3::lexeme[collective_names >> word_end];
+
+// ---- Expressions
+// -------------------------------------------------------------------------------------------
+
+template <Operator op, typename Parser>
+auto means(Parser parser) {
+    return parser >> x3::attr(op);
+}
+template <Operator op>
+auto word(const char* text) {
+    return x3::omit[keyword(text)] >> x3::attr(op);
+}
+
+const x3::rule<struct ExpressionId, Expression> expression = "an expression";
+const x3::rule<struct ConjunctionId, Expression> conjunction = "an expression";
+const x3::rule<struct NegationId, Expression> negation = "an expression";
+const x3::rule<struct ComparisonId, Expression> comparison = "an expression";
+const x3::rule<struct XorId, Expression> exclusive = "an expression";
+const x3::rule<struct SumId, Expression> sum = "an expression";
+const x3::rule<struct ProductId, Expression> product = "an expression";
+const x3::rule<struct PowerId, Expression> power = "an expression";
+const x3::rule<struct PrefixedId, Expression> prefixed = "an expression";
+const x3::rule<struct PostfixId, Expression> postfix = "an expression";
+const x3::rule<struct NumberId, Expression> number = "a number";
+const x3::rule<struct NameExpressionId, Expression> named = "a name or a call";
+const x3::rule<struct ParenthesesId, Expression> parentheses = "an expression in parentheses";
+const x3::rule<struct IndexTailId, Expression> index_tail = "[index]";
+const x3::rule<struct PartTailId, Expression> part_tail = ".part(i of n)";
+const x3::rule<struct MemberTailId, Expression> member_tail = ".member";
+
+// '+' and '-' are not operators in front of '>' (arrows), nor '>' in front of ".." (ranges).
+const x3::rule<struct ComparisonOperatorId, Operator> comparison_operator = "an operator";
+const auto comparison_operator_def =
+    means<Operator::equal>(x3::lit("==")) | means<Operator::not_equal>(x3::lit("!=")) |
+    means<Operator::less_equal>(x3::lit("<=")) | means<Operator::greater_equal>(x3::lit(">=")) |
+    means<Operator::less>(x3::lit('<')) | means<Operator::greater>(x3::lit('>') >> !x3::lit(".."));
+const x3::rule<struct SumOperatorId, Operator> sum_operator = "an operator";
+const auto sum_operator_def = means<Operator::add>(x3::lit('+') >> !x3::lit('>')) |
+                              means<Operator::subtract>(x3::lit('-') >> !x3::lit('>'));
+const x3::rule<struct ProductOperatorId, Operator> product_operator = "an operator";
+const auto product_operator_def = means<Operator::multiply>(x3::lit('*') >> !x3::lit('*')) |
+                                  means<Operator::divide>(x3::lit('/')) | word<Operator::modulo>("mod");
+const x3::rule<struct MinusId, Operator> minus = "an operator";
+const x3::rule<struct NotId, Operator> negation_word = "an operator";
+const auto minus_def = means<Operator::negate>(x3::lit('-') >> !x3::lit('>'));
+const auto negation_word_def = word<Operator::logical_not>("not");
+
+const auto expression_def = conjunction[set] >> *(word<Operator::logical_or>("or") > conjunction)[fold_left];
+const auto conjunction_def = negation[set] >> *(word<Operator::logical_and>("and") > negation)[fold_left];
+const auto negation_def = (*negation_word >> comparison)[fold_prefixes];
+const auto comparison_def = exclusive[set] >> -((comparison_operator > exclusive)[fold_left] >>
+                                                -x3::raw[comparison_operator][refuse_chain]);
+const auto exclusive_def = sum[set] >> *(word<Operator::bit_xor>("xor") > sum)[fold_left];
+const auto sum_def = product[set] >> *(sum_operator > product)[fold_left];
+const auto product_def = prefixed[set] >> *(product_operator > prefixed)[fold_left];
+const auto prefixed_def = (*minus >> power)[fold_prefixes];
+const auto power_def = (postfix % "**")[fold_powers];
+const auto postfix_def = (number[set] | named[set] | parentheses[set]) >>
+                         *(index_tail[apply_tail] | part_tail[apply_tail] | member_tail[apply_tail]);
+const auto set_number = [](auto& context) {
+    const auto& digits = x3::_attr(context);
+    const char *first = &*digits.begin(), *last = first + digits.size();
+    if (std::from_chars(first, last, x3::_val(context).number).ec != std::errc())
+        throw DiagnosticError(span_of(context, first, last), "this number is larger than 2^63 - 1");
+};
+const auto number_def = located(x3::lexeme[x3::raw[+ascii::digit][set_number] >> !(ascii::alpha | '_')]);
+const auto named_def = located(x3::eps[set_kind<Expression::Kind::name>] >> identifier[set_text] >>
+                               -('(' > (expression[add_argument] % ',') > x3::lit(')')[finish_call]));
+const auto parentheses_def =
+    located('(' > (expression[add_argument] % ',') > x3::lit(')')[finish_parentheses]);
+const auto index_tail_def = located('[' > x3::eps[set_kind<Expression::Kind::index>] >
+                                    expression[add_argument] > -("..<" > expression[add_argument]) > ']');
+const auto part_tail_def =
+    located('.' >> x3::omit[keyword("part")] >> '(' > x3::eps[set_kind<Expression::Kind::part>] >
+            expression[add_argument] > keyword("of") > expression[add_argument] > ')');
+const auto member_tail_def =
+    located('.' >> !x3::lit('.') > x3::eps[set_kind<Expression::Kind::member>] > identifier[set_text]);
+
+BOOST_SPIRIT_DEFINE(name, collective, comparison_operator, sum_operator, product_operator, minus,
+                    negation_word, expression, conjunction, negation, comparison, exclusive, sum, product,
+                    power, prefixed, postfix, number, named, parentheses, index_tail, part_tail, member_tail)
+
+// ---- Statements
+// --------------------------------------------------------------------------------------------
+
+const x3::rule<struct RangeId, ast::Range> range = "a range or a group";
+const x3::rule<struct BindingId, ast::Binding> binding = "'name in range'";
+const x3::rule<struct StatementId, ast::Statement> statement = "a statement";
+const x3::rule<struct BodyId, std::vector<ast::Statement>> body = "a statement or a block";
+const x3::rule<struct BlockId, std::vector<ast::Statement>> block = "a block in braces";
+const x3::rule<struct BareBlockId, ast::Block> bare_block = "a block in braces";
+const x3::rule<struct ForId, ast::For> for_loop = "for";
+const x3::rule<struct EachId, ast::Each> each = "each";
+const x3::rule<struct ParallelId, ast::Parallel> parallel = "parallel";
+const x3::rule<struct LetId, ast::Let> let = "let";
+const x3::rule<struct ComposeId, ast::Compose> compose = "a collective";
+const x3::rule<struct TransferId, ast::Transfer> transfer = "a transfer";
+const x3::rule<struct ArrowId, bool> arrow = "'->' or '+>'";
+
+template <ast::Range::Kind kind>
+const auto set_range = [](auto& context) {
+    x3::_val(context).kind = kind;
+    x3::_val(context).last = std::move(x3::_attr(context));
+};
+
+const auto range_def =
+    located(expression[to(&ast::Range::first)] >> -(("..<" > expression)[set_range<ast::Range::Kind::up>] |
+                                                    (">.." > expression)[set_range<ast::Range::Kind::down>]));
+const auto binding_def = name[to(&ast::Binding::name)] > keyword("in") > range[to(&ast::Binding::range)];
+const auto block_def = '{' > *statement[push] > '}';
+const auto body_def = block[set] | statement[push];
+const auto bare_block_def = block[to(&ast::Block::body)];
+const auto for_loop_def = keyword("for") > binding[to(&ast::For::binding)] > body[to(&ast::For::body)];
+const auto each_def = keyword("each") > (binding[append_to(&ast::Each::bindings)] % ',') >
+                      -(keyword("where") > expression[to(&ast::Each::where)]) > body[to(&ast::Each::body)];
+const auto parallel_def =
+    keyword("parallel") > binding[to(&ast::Parallel::binding)] > body[to(&ast::Parallel::body)];
+const auto let_def = keyword("let") > name[to(&ast::Let::name)] > '=' > expression[to(&ast::Let::value)];
+// Collectives' names are free to be used for buffers, parameters and algorithms.
+const auto compose_def = collective[to(&ast::Compose::collective)] >> !x3::char_(":[.") >
+                         postfix[to(&ast::Compose::region)] >
+                         keyword("over") > postfix[to(&ast::Compose::group)] >
+                         -((keyword("from") > expression[to(&ast::Compose::from)]) |
+                           (keyword("to") > expression[to(&ast::Compose::to)])) >
+                         -(keyword("using") > postfix[to(&ast::Compose::algorithm)]);
+const auto arrow_def = (x3::lit("->") >> x3::attr(false)) | (x3::lit("+>") >> x3::attr(true));
+// What stands behind the arrow is a place if a rank follows it.
+const auto end_at_target = [](auto& context) {
+    ast::Transfer& transfer = x3::_val(context);
+    transfer.target = std::move(transfer.destination);
+    transfer.destination = std::move(x3::_attr(context));
+};
+const auto transfer_def = postfix[to(&ast::Transfer::region)] > ':' > expression[to(&ast::Transfer::source)] >
+                          arrow[to(&ast::Transfer::combines)] > expression[to(&ast::Transfer::destination)] >
+                          -(':' > expression[end_at_target]);
+const auto statement_def =
+    located(bare_block[set_node] | for_loop[set_node] | each[set_node] | parallel[set_node] | let[set_node] |
+            compose[set_node] | transfer[set_node]);
+
+BOOST_SPIRIT_DEFINE(range, binding, statement, body, block, bare_block, for_loop, each, parallel, let,
+                    compose, transfer, arrow)
+
+// ---- Definitions
+// -------------------------------------------------------------------------------------------
+
+const x3::rule<struct ParameterId, ast::Parameter> parameter = "'name = default'";
+const x3::rule<struct AlgorithmHeadId, ast::Algorithm> algorithm_head = "an algorithm";
+const x3::rule<struct AlgorithmId, ast::Algorithm> algorithm = "an algorithm";
+const x3::rule<struct ScheduleHeadId, ast::Schedule> schedule_head = "a schedule";
+const x3::rule<struct ScheduleId, ast::Schedule> schedule = "a schedule";
+const x3::rule<struct PropertyId, ast::Property> property = "medium, latency, bandwidth or shared by";
+const x3::rule<struct TimeId, double> time_value = "a time such as 3us";
+const x3::rule<struct RateId, double> rate_value = "a rate such as 25Gb/s";
+const x3::rule<struct LevelId, ast::Level> level = "level";
+const x3::rule<struct TopologyForId, ast::TopologyFor> topology_for = "for";
+const x3::rule<struct TopologyStatementId, ast::TopologyStatement> topology_statement =
+    "a level or a for loop";
+const x3::rule<struct TopologyBodyId, std::vector<ast::TopologyStatement>> topology_body = "levels";
+const x3::rule<struct TopologyHeadId, ast::TopologyDefinition> topology_head = "a topology";
+const x3::rule<struct TopologyId, ast::TopologyDefinition> topology = "a topology";
+const x3::rule<struct FileId, ast::File> source_file = "algorithm, schedule or topology";
+
+template <ast::Property::Kind kind>
+const auto set_property = [](auto& context) {
+    x3::_val(context).kind = kind;
+    if constexpr (std::is_same_v<std::decay_t<decltype(x3::_attr(context))>, double>)
+        x3::_val(context).value = x3::_attr(context);
+    else
+        x3::_val(context).text = std::move(x3::_attr(context).text);
+};
+const auto scaled = [](auto& context) {
+    x3::_val(context) = at_c<0>(x3::_attr(context)) * at_c<1>(x3::_attr(context));
+};
+
+const auto parameter_def = name[to(&ast::Parameter::name)] > '=' > expression[to(&ast::Parameter::value)];
+// The second name of an algorithm's header.
+const auto set_second = [](auto& context) {
+    ast::Algorithm& algorithm = x3::_val(context);
+    (contract_of(algorithm.collective).exchanges() ? algorithm.target : algorithm.root) =
+        std::move(x3::_attr(context));
+};
+const auto algorithm_head_def = located(
+    keyword("algorithm") > name[to(&ast::Algorithm::name)] > collective[to(&ast::Algorithm::collective)] >
+    '(' > name[to(&ast::Algorithm::buffer)] > -(',' > name[set_second]) > ')' > keyword("over") >
+    name[to(&ast::Algorithm::group)] > -(keyword("where") > expression[to(&ast::Algorithm::where)]));
+const auto algorithm_def = algorithm_head[set] > block[to(&ast::Algorithm::body)];
+const auto schedule_head_def = located(
+    keyword("schedule") > name[to(&ast::Schedule::name)] > collective[to(&ast::Schedule::collective)] > '(' >
+    name[to(&ast::Schedule::buffer)] > -(',' > name[to(&ast::Schedule::root)]) >
+    -(';' > (parameter[append_to(&ast::Schedule::parameters)] % ',')) > ')' >
+    -(keyword("where") > expression[to(&ast::Schedule::where)]));
+const auto schedule_def = schedule_head[set] > block[to(&ast::Schedule::body)];
+
+const auto time_value_def = x3::lexeme[x3::double_ >> time_units >> word_end][scaled];
+const auto rate_value_def = x3::lexeme[x3::double_ >> rate_units >> word_end][scaled];
+const auto property_def =
+    located((keyword("medium") > name[set_property<ast::Property::Kind::medium>]) |
+            (keyword("latency") > time_value[set_property<ast::Property::Kind::latency>]) |
+            (keyword("bandwidth") > rate_value[set_property<ast::Property::Kind::bandwidth>]) |
+            (keyword("shared") > keyword("by") > name[set_property<ast::Property::Kind::shared_by>]));
+const auto level_def = keyword("level") > name[to(&ast::Level::name)] > '[' >
+                       expression[to(&ast::Level::size)] > ']' > '{' >
+                       *property[append_to(&ast::Level::properties)] > '}';
+const auto topology_for_def =
+    keyword("for") > binding[to(&ast::TopologyFor::binding)] > topology_body[to(&ast::TopologyFor::body)];
+const auto topology_statement_def = located(level[set_node] | topology_for[set_node]);
+const auto topology_body_def = ('{' > *topology_statement[push] > '}') | topology_statement[push];
+const auto topology_head_def =
+    located(keyword("topology") > name[to(&ast::TopologyDefinition::name)] >
+            -('(' > (parameter[append_to(&ast::TopologyDefinition::parameters)] % ',') > ')'));
+const auto topology_def =
+    topology_head[set] > '{' > *topology_statement[append_to(&ast::TopologyDefinition::body)] > '}';
+const auto source_file_def =
+    *(algorithm[append_to(&ast::File::algorithms)] | schedule[append_to(&ast::File::schedules)] |
+      topology[append_to(&ast::File::topologies)]);
+
+BOOST_SPIRIT_DEFINE(parameter, algorithm_head, algorithm, schedule_head, schedule, property, time_value,
+                    rate_value, level, topology_for, topology_statement, topology_body, topology_head,
+                    topology, source_file)
+
+}  // namespace hocket::dsl::grammar

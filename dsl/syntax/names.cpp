@@ -1,0 +1,102 @@
+#include "dsl/syntax/names.hpp"
+
+#include <fmt/format.h>
+
+#include <span>
+
+#include "dsl/base/diagnostic.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+constexpr std::string_view own_names[] = {"levels", "world", "ranks"};
+
+void refuse_own_name(const ast::Name& name) {
+    for (const std::string_view own : own_names)
+        if (name.text == own)
+            throw DiagnosticError(name.span,
+                                  fmt::format("'{}' cannot be a name: it is one of the language's own", own),
+                                  "choose another name");
+}
+
+// The names of one definition that are known at a place, as a stack of blocks.
+class KnownNames {
+  public:
+    void add(const ast::Name& name) {
+        refuse_own_name(name);
+        for (const ast::Name* other : names_)
+            if (other->text == name.text)
+                throw DiagnosticError(Diagnostic{name.span,
+                                                 fmt::format("there is a '{}' here already", name.text),
+                                                 {{other->span, "this one"}},
+                                                 "choose another name: none may hide another"});
+        names_.push_back(&name);
+    }
+    void add(const std::optional<ast::Name>& name) {
+        if (name) add(*name);
+    }
+    void add(const std::vector<ast::Parameter>& parameters) {
+        for (const ast::Parameter& parameter : parameters) add(parameter.name);
+    }
+
+    void block(const std::vector<ast::Statement>& statements) {
+        const std::size_t mark = names_.size();
+        for (const ast::Statement& statement : statements)
+            std::visit([this](const auto& node) { visit(node); }, statement.node);
+        names_.resize(mark);
+    }
+    void block(const std::vector<ast::TopologyStatement>& statements) {
+        for (const ast::TopologyStatement& statement : statements) {
+            if (const auto* loop = std::get_if<ast::TopologyFor>(&statement.node))
+                with({&loop->binding, 1}, loop->body);
+            else
+                refuse_own_name(std::get<ast::Level>(statement.node).name);
+        }
+    }
+
+  private:
+    template <typename Body>
+    void with(std::span<const ast::Binding> bindings, const Body& body) {
+        const std::size_t mark = names_.size();
+        for (const ast::Binding& binding : bindings) add(binding.name);
+        block(body);
+        names_.resize(mark);
+    }
+
+    void visit(const ast::Block& node) { block(node.body); }
+    void visit(const ast::For& loop) { with({&loop.binding, 1}, loop.body); }
+    void visit(const ast::Parallel& loop) { with({&loop.binding, 1}, loop.body); }
+    void visit(const ast::Each& each) { with(each.bindings, each.body); }
+    void visit(const ast::Let& let) { add(let.name); }
+    void visit(const ast::Compose&) {}
+    void visit(const ast::Transfer&) {}
+
+    std::vector<const ast::Name*> names_;
+};
+
+}  // namespace
+
+void check_names(const ast::File& file) {
+    for (const ast::Algorithm& algorithm : file.algorithms) {
+        KnownNames known;
+        known.add(algorithm.buffer);
+        known.add(algorithm.root);
+        known.add(algorithm.target);
+        known.add(algorithm.group);
+        known.block(algorithm.body);
+    }
+    for (const ast::Schedule& schedule : file.schedules) {
+        KnownNames known;
+        known.add(schedule.buffer);
+        known.add(schedule.root);
+        known.add(schedule.parameters);
+        known.block(schedule.body);
+    }
+    for (const ast::TopologyDefinition& topology : file.topologies) {
+        KnownNames known;
+        known.add(topology.parameters);
+        known.block(topology.body);
+    }
+}
+
+}  // namespace hocket::dsl

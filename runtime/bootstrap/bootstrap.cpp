@@ -1,0 +1,68 @@
+#include "runtime/bootstrap/bootstrap.hpp"
+
+#include <fmt/format.h>
+
+#include "runtime/bootstrap/join.hpp"
+#include "runtime/bootstrap/member.hpp"
+#include "runtime/error.hpp"
+
+namespace hocket::transport {
+namespace {
+
+class WorldOfOne : public Bootstrap {
+  public:
+    int rank() const override { return 0; }
+    int world_size() const override { return 1; }
+    std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds) override {
+        return {std::string(mine)};
+    }
+    std::optional<Loss> loss() const override { return std::nullopt; }
+    void report(std::string_view) override {}
+    std::optional<Report> reported() const override { return std::nullopt; }
+    std::optional<Report> reported_by(int) const override { return std::nullopt; }
+    bool has_left(int) const override { return left_; }
+    int event_fd() const override { return -1; }
+    void leave() override { left_ = true; }
+
+  private:
+    bool left_ = false;
+};
+
+void check(const BootstrapOptions& options) {
+    if (options.world_size < 1)
+        throw Error(Status::bootstrap,
+                    fmt::format("WORLD_SIZE is {}; a job has at least one rank", options.world_size));
+    if (options.rank < 0 || options.rank >= options.world_size)
+        throw Error(Status::bootstrap, fmt::format("RANK is {}; with WORLD_SIZE {} it must be one of 0 to {}",
+                                                   options.rank, options.world_size, options.world_size - 1));
+    if (options.world_size == 1) return;
+    if (options.secret.empty())
+        throw Error(Status::bootstrap,
+                    "a job of several ranks needs a secret: set HOCKET_SECRET to the same text, "
+                    "hard to guess, on all ranks");
+    const bool listens = options.rank == 0 && options.listen_fd >= 0;
+    if (!listens && (options.master_port < 1 || options.master_port > 65535))
+        throw Error(Status::bootstrap,
+                    fmt::format("MASTER_PORT is {}; set it to a free port of rank 0's host, the "
+                                "same on all ranks",
+                                options.master_port));
+}
+
+}  // namespace
+
+std::unique_ptr<Bootstrap> Bootstrap::join(const BootstrapOptions& options) {
+    check(options);
+    if (options.world_size == 1) return std::make_unique<WorldOfOne>();
+    std::unique_ptr<Member> member;
+    const auto prepare = [&] { member = std::make_unique<Member>(options); };
+    std::vector<Link> links;
+    if (options.rank == 0) {
+        links = admit_guests(options, prepare);
+    } else {
+        links.push_back(join_host(options, prepare));
+    }
+    member->begin(std::move(links));
+    return member;
+}
+
+}  // namespace hocket::transport

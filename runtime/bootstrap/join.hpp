@@ -1,0 +1,32 @@
+// Becoming a member: rank 0 (the host) admits the other ranks (its guests).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/bootstrap/bootstrap.hpp"
+#include "runtime/bootstrap/link.hpp"
+#include "runtime/error.hpp"
+
+namespace hocket::transport {
+
+// Both return when all ranks have joined, and throw as Bootstrap::join does. prepare: whatever else this rank
+// needs to be a member; called before the job starts. What it throws, or what else fails once a rank is
+// admitted, ends the joining of all ranks with the same status and the failing rank's words.
+std::vector<Link> admit_guests(const BootstrapOptions& options,
+                               const std::function<void()>& prepare);  // by rank; entry 0 is empty
+Link join_host(const BootstrapOptions& options, const std::function<void()>& prepare);
+
+// The payload of an abort frame. decode throws ProtocolError.
+std::string encode_abort(const Error& error);
+Error decode_abort(std::string_view payload);
+
+// For texts: "60 s", "0.5 s".
+std::string seconds_text(std::chrono::milliseconds duration);
+
+// For texts: "rank 3", "ranks 1, 2 and 7"; long lists are cut.
+std::string ranks_text(const std::vector<int>& ranks);
+
+}  // namespace hocket::transport

@@ -1,0 +1,122 @@
+#include "runtime/bootstrap/member.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/bootstrap/join.hpp"
+#include "runtime/error.hpp"
+#include "runtime/thread.hpp"
+
+namespace hocket::transport {
+
+Member::Member(const BootstrapOptions& options)
+    : rank_(options.rank),
+      world_size_(options.world_size),
+      times_{options.heartbeat_interval, options.heartbeat_timeout},
+      left_(options.world_size),
+      parts_(options.world_size),
+      missing_parts_(parts_.size()),
+      next_beat_(Clock::now()),
+      awake_(Clock::now()) {
+    thread_ = start_thread("hkt-member", [this] { run(); });
+}
+
+Member::~Member() {
+    leave();
+}
+
+void Member::begin(std::vector<Link> links) noexcept {
+    const std::lock_guard lock(mutex_);
+    links_ = std::move(links);
+    for (Link& link : links_) link.silence().heard();  // who has joined is silent until all have
+    awake_ = Clock::now();
+    has_begun_ = true;
+    changed_.notify_all();
+}
+
+std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::milliseconds timeout) {
+    if (mine.size() > max_blob_size)
+        throw Error(Status::invalid_argument, fmt::format("all_gather takes at most {} bytes a rank, not {}",
+                                                          max_blob_size, mine.size()));
+    const auto deadline = Clock::now() + timeout;
+    std::unique_lock lock(mutex_);
+    throw_if_hopeless();
+    if (gather_broken_)
+        throw Error(Status::timeout, "an earlier all_gather did not end: this job can only be left now");
+    gather_broken_ = true;
+    pending_blob_ = std::string(mine);
+    wake_.raise();
+    while (!result_) {  // a loss after the answer has arrived does not undo it
+        throw_if_hopeless();
+        if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && !result_) {
+            throw_if_hopeless();
+            throw Error(Status::timeout,
+                        fmt::format("all_gather did not end within {} on rank {}: not all ranks "
+                                    "have entered it",
+                                    seconds_text(timeout), rank_));
+        }
+    }
+    gather_broken_ = false;
+    return *std::exchange(result_, std::nullopt);
+}
+
+void Member::throw_if_hopeless() const {
+    if (leaving_) throw Error(Status::bootstrap, fmt::format("rank {} has left the job itself", rank_));
+    if (loss_)
+        throw Error(Status::peer_lost,
+                    fmt::format("rank {} was lost: {}; look at the output of rank {} first", loss_->rank,
+                                loss_->reason, loss_->rank));
+    if (!reports_.empty())
+        throw Error(Status::bootstrap, fmt::format("rank {} reported a failure", reports_.front().rank));
+    for (int rank = 0; rank < world_size_; ++rank)
+        if (left_[rank] && !(rank_ == 0 && parts_[rank]))
+            throw Error(Status::peer_lost,
+                        fmt::format("rank {} has left the job, but rank {} still waits for it in "
+                                    "all_gather; do all ranks run the same program?",
+                                    rank, rank_));
+}
+
+std::optional<Loss> Member::loss() const {
+    const std::lock_guard lock(mutex_);
+    return loss_;
+}
+
+void Member::report(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(has_reported_, true)) return;
+    pending_report_ = std::string(text.substr(0, max_report_size));
+    wake_.raise();
+}
+
+std::optional<Report> Member::reported() const {
+    const std::lock_guard lock(mutex_);
+    if (reports_.empty()) return std::nullopt;
+    return reports_.front();
+}
+
+std::optional<Report> Member::reported_by(int rank) const {
+    const std::lock_guard lock(mutex_);
+    for (const Report& report : reports_)
+        if (report.rank == rank) return report;
+    return std::nullopt;
+}
+
+bool Member::has_left(int rank) const {
+    const std::lock_guard lock(mutex_);
+    return rank >= 0 && rank < world_size_ && left_[rank];
+}
+
+void Member::leave() {
+    const std::lock_guard one_at_a_time(leave_mutex_);
+    {
+        const std::lock_guard lock(mutex_);
+        leaving_ = true;
+        left_[rank_] = true;
+        changed_.notify_all();
+    }
+    wake_.raise();
+    if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace hocket::transport

@@ -1,0 +1,93 @@
+// A rank that has joined: one thread, asleep in poll(2), that exchanges heartbeats, relays blobs and notices
+// who leaves or dies. The members form a star around rank 0.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "runtime/bootstrap/bootstrap.hpp"
+#include "runtime/bootstrap/link.hpp"
+#include "runtime/net/event.hpp"
+
+namespace hocket::transport {
+
+class Member : public Bootstrap {
+  public:
+    // Has all that a member needs, but is none before begin().
+    explicit Member(const BootstrapOptions& options);
+    ~Member() override;
+
+    // links: on rank 0 by rank (entry 0 is empty), elsewhere the one to rank 0. Once.
+    void begin(std::vector<Link> links) noexcept;
+
+    int rank() const override { return rank_; }
+    int world_size() const override { return world_size_; }
+    std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds timeout) override;
+    std::optional<Loss> loss() const override;
+    void report(std::string_view text) override;
+    std::optional<Report> reported() const override;
+    std::optional<Report> reported_by(int rank) const override;
+    bool has_left(int rank) const override;
+    int event_fd() const override { return event_.fd(); }
+    void leave() override;
+
+  private:
+    void throw_if_hopeless() const;  // the caller's side; with mutex_ held
+
+    // The thread's side.
+    void run();
+    void step();
+    void say_goodbye();
+    void note_absence(Clock::time_point now);
+    void judge_silence(Clock::time_point now);
+    std::string others_silent_with(std::size_t index, Clock::time_point now);
+    std::optional<std::string> own_absence();
+    void send_pending_blob();
+    void send_pending_report();
+    void send_departures();
+    void listen_to(std::size_t index);
+    Link::State take_from(std::size_t index);
+    void handle(int from, const Frame& frame);
+    void handle_at_host(int from, const Frame& frame);
+    void handle_at_guest(const Frame& frame);
+    void take_part(int from, std::uint32_t number, std::string_view blob);
+    void note_given_up(int by, const std::string& reason);
+    void note_lost(int rank, const std::string& reason);
+    void note_left(int rank);
+    void note_report(int rank, std::string_view text);
+    void tell_all(FrameType type, std::string_view payload);
+    void send_all(std::string frames);
+    int rank_of(std::size_t link) const { return rank_ == 0 ? static_cast<int>(link) : 0; }
+
+    const int rank_, world_size_;
+    const HeartbeatTimes times_;
+    Event event_, wake_;
+
+    mutable std::mutex mutex_;  // for all that follows, up to links_
+    std::condition_variable changed_;
+    std::optional<Loss> loss_;
+    std::vector<Report> reports_;                // as they came; on all ranks the same one first
+    std::optional<std::string> pending_report_;  // given by the caller, not yet taken by the thread
+    bool has_reported_ = false;
+    std::vector<bool> left_;
+    bool has_begun_ = false, leaving_ = false;
+    std::uint32_t gather_number_ = 0;                // of the all_gather that is being collected
+    std::optional<std::string> pending_blob_;        // given by the caller, not yet taken by the thread
+    std::vector<std::optional<std::string>> parts_;  // on rank 0 from all, elsewhere from rank 0's answer
+    std::size_t missing_parts_;
+    std::optional<std::vector<std::string>> result_;  // complete, not yet taken by the caller
+    bool gather_broken_ = false;
+
+    std::vector<Link> links_;  // the thread's own
+    Clock::time_point next_beat_;
+    Clock::time_point awake_;    // last seen so
+    Clock::duration absence_{};  // the last long one: this process did not run
+    Clock::time_point back_since_{};
+    std::vector<int> departures_;  // rank 0: ranks whose goodbye the others have not been told yet
+    Clock::time_point departures_due_;
+    std::mutex leave_mutex_;
+    std::thread thread_;
+};
+
+}  // namespace hocket::transport

@@ -1,0 +1,48 @@
+// When silence is a loss. TCP repeats what was lost at intervals that double: after an outage of any length
+// it may be as long again until a peer that is well is heard. Its kernel's answers to what this side sends
+// tell an outage from a process that hangs.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "runtime/net/socket.hpp"
+
+namespace hocket::transport {
+
+struct HeartbeatTimes {
+    std::chrono::milliseconds interval;  // between two beats
+    std::chrono::milliseconds timeout;   // an outage that is shorter is survived
+};
+
+// Of one peer. Not thread-safe.
+class Silence {
+  public:
+    void heard() {
+        since_ = Clock::now();
+        was_cut_off_ = false;
+    }
+
+    // This process did not run until `now`: what the peer may have said meanwhile is heard from now on.
+    void excuse(Clock::duration absence, Clock::time_point now) { since_ = std::min(now, since_ + absence); }
+
+    Clock::duration length(Clock::time_point now) const { return now - since_; }
+
+    // Why the peer is lost, where it is. To be asked at every beat, when all that had come by `now` is heard:
+    //   after timeout:  its host has answered all the time, so its process is stopped or hangs;
+    //   after timeout + interval: TCP has repeated something, and not even the host has answered within an
+    //                   interval: the outage lasts longer than the timeout;
+    //   at longest():   in any case.
+    std::optional<std::string> verdict(Clock::time_point now, const Answers& answers, HeartbeatTimes times);
+
+    // By then whoever was cut off for no longer than the timeout has been heard.
+    static Clock::duration longest(HeartbeatTimes times);
+
+  private:
+    Clock::time_point since_ = Clock::now();
+    bool was_cut_off_ = false;  // at some time since then the host owed an answer
+};
+
+}  // namespace hocket::transport

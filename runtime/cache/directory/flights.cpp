@@ -1,0 +1,46 @@
+#include "runtime/cache/directory/flights.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <cerrno>
+
+namespace hocket::cache {
+namespace {
+
+std::uint64_t byte_of(std::uint64_t key) {
+    return key & ~(std::uint64_t{1} << 63);
+}
+
+}  // namespace
+
+Flights::Flights(const Files& files, const std::string& folder, bool writable) : files_(files) {
+    for (std::size_t i = 0; writable && i < fds_.size(); ++i)
+        fds_[i] = Descriptor(files.open(fmt::format("{}/flights.{}", folder, i), O_RDWR | O_CREAT));
+}
+
+int Flights::file_of(std::uint64_t byte) const {
+    return fds_[byte * 0x9e3779b97f4a7c15 >> (64 - file_bits)].get();
+}
+
+bool Flights::begin(std::uint64_t key) {
+    const std::uint64_t byte = byte_of(key);
+    const std::scoped_lock lock(mutex_);
+    if (!ours_.insert(byte).second) return false;
+    const int fd = file_of(byte);
+    if (fd < 0) return true;
+    // Any other error: loading twice is better than not at all.
+    const int result = files_.lock_byte(fd, byte, true);
+    if (result != -EAGAIN && result != -EACCES) return true;
+    ours_.erase(byte);
+    return false;
+}
+
+void Flights::end(std::uint64_t key) {
+    const std::uint64_t byte = byte_of(key);
+    const std::scoped_lock lock(mutex_);
+    const int fd = file_of(byte);
+    if (ours_.erase(byte) && fd >= 0) files_.lock_byte(fd, byte, false);
+}
+
+}  // namespace hocket::cache

@@ -1,0 +1,38 @@
+// One load of a key at a time, over all processes with the same folder: a byte of one of FOLDER/flights.0 to
+// .7 is locked for each key that is being loaded, and the kernel unlocks it when its process dies. Several
+// files, because the kernel goes through all locks of a file for each new one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+
+#include "runtime/cache/io/files.hpp"
+#include "runtime/cache/segments/descriptor.hpp"
+
+namespace hocket::cache {
+
+// Thread-safe.
+class Flights {
+  public:
+    // Where a file cannot be had, its flights are of this process alone.
+    Flights(const Files& files, const std::string& folder, bool writable);
+
+    // False: another thread or process is at it. (Two keys that differ by 2^63 hinder each other.)
+    bool begin(std::uint64_t key);
+    void end(std::uint64_t key);
+
+  private:
+    static constexpr int file_bits = 3;
+
+    int file_of(std::uint64_t byte) const;
+
+    const Files& files_;
+    std::array<Descriptor, 1 << file_bits> fds_;
+    std::mutex mutex_;
+    std::unordered_set<std::uint64_t> ours_;  // the kernel does not keep threads apart
+};
+
+}  // namespace hocket::cache

@@ -1,0 +1,53 @@
+// Writes payloads to the disk behind the reader's back. Those that wait together go together: a worker makes
+// room for all of them, and neighbours are one write.
+#pragma once
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/cache/directory/directory.hpp"
+#include "runtime/cache/io/files.hpp"
+#include "runtime/cache/io/loop.hpp"
+
+namespace hocket::cache {
+
+// The loop's thread's.
+class Writer {
+  public:
+    // All outlive it. workers: the loop's own.
+    Writer(Loop& loop, const Files& files, Directory& directory)
+        : loop_(loop), files_(files), directory_(directory) {}
+
+    // True once the payload lies there. memory: the block that it lies at the start of; what follows it is
+    // overwritten with zeros as far as the disk needs. A failure is the directory's to remember.
+    Task<bool> write(std::uint64_t key, std::span<std::byte> memory, std::uint64_t bytes);
+
+  private:
+    struct Payload {
+        std::uint64_t key;
+        std::span<std::byte> memory;
+        std::uint64_t bytes;
+        std::optional<Room> room = std::nullopt;
+        bool is_written = false;
+        std::coroutine_handle<> waiting = {};
+    };
+    struct Turn;
+
+    Task<> write_waiting();
+    std::vector<Payload*> take_some();
+    void write_all(std::span<Payload* const> batch) noexcept;
+    void write_neighbours(std::span<Payload* const> run);
+
+    Loop& loop_;
+    const Files& files_;
+    Directory& directory_;
+    std::deque<Payload*> waiting_;
+    unsigned batches_ = 0;  // being written
+};
+
+}  // namespace hocket::cache

@@ -1,0 +1,183 @@
+#include "runtime/cache/io/loop.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+
+namespace hocket::cache {
+namespace {
+
+Operation transfer(FileCall call, int fd, std::byte* data, std::size_t bytes, std::uint64_t offset) {
+    Operation operation;
+    operation.transfer = {call, fd, data, bytes, offset};
+    return operation;
+}
+
+}  // namespace
+
+// The operation lies in the frame of the coroutine that waits.
+struct Loop::Performing {
+    Io& io;
+    Operation& operation;
+
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> waiting) {
+        operation.waiting = waiting;
+        io.submit(operation);
+    }
+    std::int64_t await_resume() const noexcept { return operation.result; }
+};
+
+// The outermost coroutine of a task. Its frame frees itself.
+struct Loop::Spawned {
+    struct promise_type {
+        Spawned get_return_object() {
+            return Spawned{std::coroutine_handle<promise_type>::from_promise(*this)};
+        }
+        std::suspend_always initial_suspend() noexcept { return {}; }
+        std::suspend_never final_suspend() noexcept { return {}; }
+        void return_void() noexcept {}
+        void unhandled_exception() noexcept { std::terminate(); }
+    };
+    std::coroutine_handle<> handle;
+};
+
+Loop::Loop(const Files& files, IoKind kind, unsigned depth, Workers& workers)
+    : workers_(workers), io_(make_io(files, kind, depth)) {}
+
+Loop::~Loop() = default;
+
+void Loop::post(std::function<void()> call) {
+    const std::lock_guard lock(mutex_);
+    posts_.push_back(std::move(call));
+    tell(lock);
+}
+
+void Loop::stop() {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    tell(lock);
+}
+
+void Loop::came_back(WorkerCall& call) {
+    const std::lock_guard lock(mutex_);
+    back_.push(call);
+    tell(lock);
+}
+
+// Wakes under the lock: the loop may end, and be gone, as soon as it can see the news.
+void Loop::tell(const std::lock_guard<std::mutex>&) {
+    has_news_ = true;
+    if (std::exchange(asleep_, false)) io_.io->wake();
+}
+
+void Loop::run() {
+    io_.io->enter();
+    for (;;) {
+        const bool stopping = take_news();
+        take_due_timers();
+        resume_ready();
+        if (stopping && tasks_ == 0) return;
+        Fifo<Operation> done;
+        io_.io->wait(time_to_sleep(), done);
+        while (!done.empty()) ready_.push_back(done.pop().waiting);
+    }
+}
+
+// True: to end when there is no task left.
+bool Loop::take_news() {
+    Fifo<Job> back;
+    bool stopping;
+    {
+        const std::lock_guard lock(mutex_);
+        calls_.swap(posts_);
+        back.append(back_);
+        stopping = stopping_;
+        has_news_ = asleep_ = false;
+    }
+    while (!back.empty()) ready_.push_back(static_cast<WorkerCall&>(back.pop()).waiting());
+    for (const auto& call : calls_) call();
+    calls_.clear();
+    return stopping;
+}
+
+void Loop::take_due_timers() {
+    if (timers_.empty()) return;
+    const auto now = Clock::now();
+    while (!timers_.empty() && timers_.top().when <= now) {
+        ready_.push_back(timers_.top().waiting);
+        timers_.pop();
+    }
+}
+
+// Those that become ready meanwhile, too: all they ask for goes to the kernel in one batch.
+void Loop::resume_ready() {
+    for (std::size_t i = 0; i < ready_.size(); ++i) ready_[i].resume();
+    ready_.clear();
+}
+
+// Nothing: until it is woken.
+std::optional<std::chrono::nanoseconds> Loop::time_to_sleep() {
+    {
+        const std::lock_guard lock(mutex_);
+        if (has_news_) return std::chrono::nanoseconds(0);
+        asleep_ = true;
+    }
+    if (timers_.empty()) return std::nullopt;
+    return std::max<std::chrono::nanoseconds>(std::chrono::nanoseconds(0), timers_.top().when - Clock::now());
+}
+
+void Loop::spawn(Task<> task) {
+    ready_.push_back(drive(std::move(task)).handle);
+    ++tasks_;
+}
+
+void Loop::begin(Task<> task) {
+    ++tasks_;
+    drive(std::move(task)).handle.resume();
+}
+
+Loop::Spawned Loop::drive(Task<> task) {
+    co_await std::move(task);
+    --tasks_;
+}
+
+Loop::Performing Loop::perform(Operation& operation) {
+    return {*io_.io, operation};
+}
+
+Task<std::int64_t> Loop::read(int fd, void* to, std::size_t bytes, std::uint64_t offset) {
+    Operation operation = transfer(FileCall::read, fd, static_cast<std::byte*>(to), bytes, offset);
+    co_return co_await perform(operation);
+}
+
+Task<std::int64_t> Loop::write(int fd, const void* from, std::size_t bytes, std::uint64_t offset) {
+    auto* const data = static_cast<std::byte*>(const_cast<void*>(from));
+    Operation operation = transfer(FileCall::write, fd, data, bytes, offset);
+    co_return co_await perform(operation);
+}
+
+Task<int> Loop::open(std::string path, int flags) {
+    Operation operation;
+    operation.kind = Operation::Kind::open;
+    operation.path = &path;
+    operation.flags = flags | O_NONBLOCK;
+    co_return static_cast<int>(co_await perform(operation));
+}
+
+Task<int> Loop::close(int fd) {
+    Operation operation;
+    operation.kind = Operation::Kind::close;
+    operation.transfer.fd = fd;
+    co_return static_cast<int>(co_await perform(operation));
+}
+
+Task<int> Loop::status(std::string path, struct statx& to) {
+    Operation operation;
+    operation.kind = Operation::Kind::status;
+    operation.path = &path;
+    operation.status = &to;
+    co_return static_cast<int>(co_await perform(operation));
+}
+
+}  // namespace hocket::cache

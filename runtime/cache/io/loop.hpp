@@ -1,0 +1,197 @@
+// The cache's thread: coroutines that wait for I/O, for worker threads and for time. I/O goes through
+// io_uring where the kernel allows it, else through threads.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <chrono>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <queue>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "runtime/cache/io/files.hpp"
+#include "runtime/cache/io/io.hpp"
+#include "runtime/cache/io/task.hpp"
+#include "runtime/cache/io/workers.hpp"
+
+namespace hocket::cache {
+
+class Loop {
+  public:
+    using Clock = std::chrono::steady_clock;
+
+    // depth: operations in flight; more wait their turn. files and workers outlive the loop. Throws Error(io)
+    // if io_uring is asked for and cannot be had.
+    Loop(const Files& files, IoKind kind, unsigned depth, Workers& workers);
+    ~Loop();  // all spawned tasks have ended
+    Loop(const Loop&) = delete;
+
+    // What runs the I/O, and if that is not what was asked for, why: "io_uring", "threads",
+    // "threads (io_uring: Operation not permitted)".
+    const std::string& io_name() const { return io_.name; }
+
+    // ---- Any thread
+    // Runs it on the loop's thread, in order. It must not throw. Calls posted after stop() may be dropped.
+    void post(std::function<void()> call);
+    void stop();  // run() returns once all tasks have ended
+
+    // ---- The loop's thread: the one that calls run()
+    void run();  // once. Throws Error(io) if the kernel refuses to run its I/O
+    // The task begins soon; an exception that leaves it is a defect and ends the process. May also be called
+    // before run(), by whoever starts the loop's thread.
+    void spawn(Task<> task);
+    void begin(Task<> task);  // the same, and it begins at once
+    std::size_t tasks() const { return tasks_; }
+
+    // Awaitables. read and write move all of it (short transfers go on where they stopped) unless the file
+    // ends; the answer is bytes moved or -errno. Buffers must stay until then.
+    Task<std::int64_t> read(int fd, void* to, std::size_t bytes, std::uint64_t offset);
+    Task<std::int64_t> write(int fd, const void* from, std::size_t bytes, std::uint64_t offset);
+    Task<int> open(std::string path, int flags);  // a descriptor or -errno; as Files::open_linked
+    Task<int> close(int fd);
+    Task<int> status(std::string path, struct statx& to);  // size, mtime, type; 0 or -errno
+
+    // co_await loop.delay(5ms)
+    auto delay(std::chrono::nanoseconds time);
+    // co_await loop.on_worker([&] { return blocking_call(); }): its result, or its exception. The call
+    // captures by reference: what it refers to stays, for the coroutine waits.
+    template <typename Call>
+    auto on_worker(Call call);
+    // On others than the loop's own: calls that wait for what the loop's own do must not keep them.
+    template <typename Call>
+    auto on_worker(Workers& workers, Call call);
+
+  private:
+    struct Delay;
+    struct Performing;
+    class WorkerCall;
+    template <typename Call>
+    class OnWorker;
+    struct Spawned;
+
+    struct Timer {
+        Clock::time_point when;
+        std::uint64_t number;  // those of one time in the order they came
+        std::coroutine_handle<> waiting;
+        bool operator>(const Timer& other) const {
+            return when != other.when ? when > other.when : number > other.number;
+        }
+    };
+
+    Performing perform(Operation& operation);
+    Spawned drive(Task<> task);
+    void came_back(WorkerCall& call);
+    void tell(const std::lock_guard<std::mutex>&);
+    bool take_news();
+    void take_due_timers();
+    void resume_ready();
+    std::optional<std::chrono::nanoseconds> time_to_sleep();
+
+    Workers& workers_;
+    NamedIo io_;
+
+    // The loop's thread's
+    std::size_t tasks_ = 0;
+    std::vector<std::coroutine_handle<>> ready_;
+    std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+    std::uint64_t timers_made_ = 0;
+    std::vector<std::function<void()>> calls_;  // being run
+
+    std::mutex mutex_;
+    std::vector<std::function<void()>> posts_;
+    Fifo<Job> back_;  // WorkerCalls that are done
+    bool stopping_ = false;
+    bool has_news_ = false;  // in one of these
+    bool asleep_ = false;    // or about to be: who has news must wake it
+};
+
+struct Loop::Delay {
+    Loop& loop;
+    Clock::time_point when;
+
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> waiting) {
+        loop.timers_.push({when, loop.timers_made_++, waiting});
+    }
+    void await_resume() const noexcept {}
+};
+
+inline auto Loop::delay(std::chrono::nanoseconds time) {
+    return Delay{*this, Clock::now() + time};
+}
+
+class Loop::WorkerCall : public Job {
+  public:
+    WorkerCall(Loop& loop, Workers& workers) : loop_(loop), workers_(workers) {}
+    WorkerCall(const WorkerCall&) = delete;
+
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> waiting) {
+        waiting_ = waiting;
+        workers_.submit(*this);
+    }
+    std::coroutine_handle<> waiting() const { return waiting_; }
+
+  protected:
+    ~WorkerCall() = default;
+    void come_back() { loop_.came_back(*this); }
+
+  private:
+    Loop& loop_;
+    Workers& workers_;
+    std::coroutine_handle<> waiting_;
+};
+
+template <typename Call>
+class Loop::OnWorker final : public WorkerCall {
+  public:
+    using Result = std::invoke_result_t<Call&>;
+
+    OnWorker(Loop& loop, Workers& workers, Call call) : WorkerCall(loop, workers), call_(std::move(call)) {}
+
+    Result await_resume() {
+        if (error_) std::rethrow_exception(std::move(error_));
+        if constexpr (!std::is_void_v<Result>) return std::move(*result_);
+    }
+
+  private:
+    void run() noexcept override {
+        try {
+            if constexpr (std::is_void_v<Result>) {
+                call_();
+            } else {
+                result_.emplace(call_());
+            }
+        } catch (...) {
+            error_ = std::current_exception();
+        }
+        come_back();
+    }
+
+    Call call_;
+    std::optional<std::conditional_t<std::is_void_v<Result>, std::monostate, Result>> result_;
+    std::exception_ptr error_;
+};
+
+template <typename Call>
+auto Loop::on_worker(Call call) {
+    return OnWorker<Call>(*this, workers_, std::move(call));
+}
+
+template <typename Call>
+auto Loop::on_worker(Workers& workers, Call call) {
+    return OnWorker<Call>(*this, workers, std::move(call));
+}
+
+}  // namespace hocket::cache

@@ -1,0 +1,47 @@
+// Operations by io_uring: asked for in batches; the last one's system call also waits.
+#pragma once
+
+#include <liburing.h>
+
+#include "runtime/cache/io/io.hpp"
+
+namespace hocket::cache {
+
+// May be made on another thread than the one that enters.
+class RingIo final : public Io {
+  public:
+    // Throws Error(io) if the kernel does not allow it, or lacks what is needed; the text is only the reason.
+    RingIo(const Files& files, unsigned depth);
+    ~RingIo() override;
+    RingIo(const RingIo&) = delete;
+
+    void enter() override;
+    void submit(Operation& operation) override {
+        queue_.push(operation);
+        start_queued();
+    }
+    void wait(std::optional<std::chrono::nanoseconds> timeout, Fifo<Operation>& done) override;
+    void wake() override;
+
+  private:
+    void require_operations();
+    void start_queued();
+    void prepare(Operation& operation, const Fault& fault);
+    void prepare_transfer(io_uring_sqe* entry, const Transfer& transfer, std::size_t bytes) const;
+    void listen_for_wakes();
+    void clear_wakes();
+    void enter_kernel(std::optional<std::chrono::nanoseconds> timeout);
+    void reap(Fifo<Operation>& done);
+    static std::optional<std::int64_t> opened(Operation& operation, int returned);
+    std::optional<std::int64_t> outcome(Operation& operation, int returned);
+
+    const Files& files_;
+    io_uring ring_{};
+    int wakes_ = -1;          // an eventfd
+    bool listening_ = false;  // for wakes_
+    unsigned most_ = 0, in_flight_ = 0;
+    Fifo<Operation> queue_;   // not in flight yet
+    Fifo<Operation> failed_;  // by a fault, before anything was asked of the kernel
+};
+
+}  // namespace hocket::cache

@@ -1,0 +1,48 @@
+// An entry of the memory level's table: a sample that is there, or on its way.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/cache/memory/arena.hpp"
+
+namespace hocket::cache {
+
+// When a sample is needed next: a position of the order, or something behind them all. Where no position is
+// known, what was used later is needed later; what has not been used at all is needed first.
+inline constexpr std::uint64_t behind_the_order = std::uint64_t{1} << 61;
+
+// One cache line, for a hit touches only it. Its address is stable, and never given back to the system while
+// the table lives. Who holds what: key, data, bytes, next, previous and the flags belong to the shard's lock,
+// rank to the eviction's, state to nobody, and link to the list that the entry is on.
+struct alignas(64) Resident {
+    // state: the number of pins and two flags. A sample that is pinned has one of them, so who unpins it
+    // knows what to do without a lock.
+    static constexpr std::uint32_t listed = 1u << 31;  // in its shard's list: the queue has an outdated rank
+    static constexpr std::uint32_t parked = 1u << 30;  // not in the list: the last pin puts it there
+    static constexpr std::uint32_t pins = parked - 1;
+
+    static constexpr std::uint64_t none = UINT64_MAX;
+    static constexpr std::uint64_t used_copy = std::uint64_t{1} << 62;
+
+    std::atomic<std::uint32_t> state{0};
+    bool is_copy = false, is_used = false, is_prefetched = false;
+    std::uint64_t key = 0;
+    std::byte* data = nullptr;  // null: it is being loaded
+    std::uint64_t bytes = 0;
+    std::uint64_t next = behind_the_order;  // plus when it was used last, if it was
+    std::uint64_t previous = none;          // the last position at which it was used
+    std::uint64_t rank = 0;                 // what is evicted first has the highest; 0: not to be evicted
+    Resident* link = nullptr;
+
+    Block block() const { return {data, Arena::rounded(bytes)}; }
+    std::uint64_t rank_now() const { return 1 + next + (is_copy && is_used ? used_copy : 0); }
+
+    // What may be evicted for a sample that is needed at `position` has a higher rank than this.
+    static std::uint64_t rank_of(std::uint64_t position) { return 1 + std::min(position, behind_the_order); }
+};
+static_assert(sizeof(Resident) == 64);
+
+}  // namespace hocket::cache

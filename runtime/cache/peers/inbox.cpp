@@ -1,0 +1,120 @@
+#include "runtime/cache/peers/inbox.hpp"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/net/frame.hpp"
+#include "runtime/net/socket.hpp"
+
+namespace hocket::transport {
+namespace {
+
+constexpr std::size_t stage_size = 32 * 1024;
+// Bytes are hashed as they come, while they are in the cache.
+constexpr std::size_t piece_size = 256 * 1024, pieces_a_turn = 4;
+
+}  // namespace
+
+PeerInbox::PeerInbox(Reader& reader) : reader_(reader), stage_(new std::byte[stage_size]) {}
+
+// What is staged is always taken as far as it goes: nothing would tell of it later.
+std::string PeerInbox::receive(int fd) try {
+    for (std::size_t turn = 0; parse() && turn < pieces_a_turn; ++turn) {
+        const ssize_t n = read(fd, piece_size);
+        if (n == 0) return "the connection was closed";
+        if (n < 0) return errno == EAGAIN || errno == EINTR ? "" : error_text(errno);
+    }
+    return "";
+} catch (const ProtocolError& error) {
+    return error.what();
+}
+
+// False: there is no room for what comes next.
+bool PeerInbox::parse() {
+    for (;;) {
+        switch (state_) {
+            case State::header:
+                if (staged() < peer_header_size) return true;
+                header_ = decode_peer_header(std::span<const std::byte, peer_header_size>(
+                    stage_.get() + stage_begin_, peer_header_size));
+                stage_begin_ += peer_header_size;
+                [[fallthrough]];
+            case State::waiting:
+                if (!begin()) return false;
+                break;
+            case State::bytes:
+                take_staged();
+                if (left_ > 0) return true;
+                state_ = State::checksum;
+                [[fallthrough]];
+            case State::checksum:
+                if (staged() < peer_checksum_size) return true;
+                end();
+        }
+    }
+}
+
+bool PeerInbox::begin() {
+    state_ = State::waiting;
+    const PeerRoom room = reader_.begins(header_);
+    if (room.later) return false;
+    target_ = room.data;
+    left_ = header_.bytes;
+    if (left_ > 0) {
+        state_ = State::bytes;
+        checksum_.begin(header_.key);
+    } else {
+        state_ = State::header;
+        reader_.ends(header_, true);
+    }
+    return true;
+}
+
+void PeerInbox::take_staged() {
+    const std::size_t n = std::min<std::uint64_t>(staged(), left_);
+    if (target_ != nullptr && n > 0) std::memcpy(target_, stage_.get() + stage_begin_, n);
+    stage_begin_ += n;
+    took(n);
+}
+
+void PeerInbox::took(std::size_t bytes) {
+    left_ -= bytes;
+    if (target_ == nullptr) return;
+    checksum_.add({target_, bytes});
+    target_ += bytes;
+}
+
+void PeerInbox::end() {
+    std::uint64_t checksum;
+    std::memcpy(&checksum, stage_.get() + stage_begin_, sizeof checksum);
+    stage_begin_ += sizeof checksum;
+    state_ = State::header;
+    reader_.ends(header_, target_ != nullptr && checksum == checksum_.value());
+}
+
+// As recv(2), into the target as far as it goes and into the stage what follows.
+ssize_t PeerInbox::read(int fd, std::size_t most) {
+    std::memmove(stage_.get(), stage_.get() + stage_begin_, staged());
+    stage_end_ -= stage_begin_;
+    stage_begin_ = 0;
+    iovec parts[2];
+    msghdr what{};
+    what.msg_iov = parts;
+    const bool is_direct = state_ == State::bytes && target_ != nullptr;
+    const std::size_t direct = is_direct ? std::min<std::uint64_t>(left_, most) : 0;
+    if (is_direct) parts[what.msg_iovlen++] = {target_, direct};
+    if (!is_direct || direct == left_)
+        parts[what.msg_iovlen++] = {stage_.get() + stage_end_, stage_size - stage_end_};
+    const ssize_t n = recvmsg(fd, &what, MSG_DONTWAIT);
+    if (n <= 0) return n;
+    const std::size_t taken = std::min(static_cast<std::size_t>(n), direct);
+    if (taken > 0) took(taken);
+    stage_end_ += static_cast<std::size_t>(n) - taken;
+    return n;
+}
+
+}  // namespace hocket::transport

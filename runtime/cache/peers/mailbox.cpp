@@ -1,0 +1,53 @@
+#include "runtime/cache/peers/mailbox.hpp"
+
+#include <utility>
+
+namespace hocket::transport {
+
+bool PeerMailbox::post(std::function<void()> call) {
+    bool must_wake;
+    {
+        const std::lock_guard lock(mutex_);
+        if (is_closed_) return false;
+        must_wake = calls_.empty() && std::this_thread::get_id() != attendant_;
+        calls_.push_back(std::move(call));
+    }
+    if (must_wake) event_.raise();
+    return true;
+}
+
+void PeerMailbox::attend() {
+    const std::lock_guard lock(mutex_);
+    attendant_ = std::this_thread::get_id();
+}
+
+void PeerMailbox::ready(std::uint32_t) {
+    event_.clear();
+}
+
+void PeerMailbox::wait() {
+    pollfd entry{fd(), POLLIN, 0};
+    poll_until({&entry, 1}, Clock::time_point::max());
+    event_.clear();
+}
+
+void PeerMailbox::empty() {
+    std::vector<std::function<void()>> calls;
+    {
+        const std::lock_guard lock(mutex_);
+        calls.swap(calls_);
+    }
+    for (const auto& call : calls) call();
+}
+
+bool PeerMailbox::is_empty() const {
+    const std::lock_guard lock(mutex_);
+    return calls_.empty();
+}
+
+bool PeerMailbox::close() {
+    const std::lock_guard lock(mutex_);
+    return is_closed_ = calls_.empty();
+}
+
+}  // namespace hocket::transport

@@ -1,0 +1,63 @@
+// What waits to be sent over one connection between peers, from where its bytes are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "runtime/cache/peers/protocol.hpp"
+
+namespace hocket::transport {
+
+// Not thread-safe. Nothing here blocks.
+class PeerOutbox {
+  public:
+    PeerOutbox() = default;
+    ~PeerOutbox() { clear(); }
+    PeerOutbox(const PeerOutbox&) = delete;
+
+    // The payload (header.bytes of it) stays until let_go is called: the kernel has all of it, or it will not
+    // be sent. let_go may be empty.
+    void push(const PeerHeader& header, const std::byte* payload, std::function<void()> let_go);
+
+    // Lets go of the message with that id, if it is still here. One that has begun is sent to its end, but
+    // with zeros for its bytes, which do not have its checksum.
+    void take_back(std::uint64_t id);
+
+    bool is_empty() const { return queue_.empty(); }
+
+    // Sends what the kernel takes, and no more than a share of the time allows. Why the connection is broken;
+    // "": it is not.
+    std::string flush(int fd);
+
+    // Lets go of everything.
+    void clear();
+
+  private:
+    struct Message {
+        std::uint64_t id, key, bytes;
+        PeerHeaderBytes header;
+        const std::byte* payload;  // null: zeros
+        std::uint64_t hashed = 0;  // bytes
+        std::uint64_t checksum = 0;
+        std::function<void()> let_go;
+
+        std::uint64_t checksum_at() const { return peer_header_size + bytes; }
+        std::uint64_t size() const { return checksum_at() + (bytes > 0 ? peer_checksum_size : 0); }
+    };
+    struct Parts;
+
+    void gather(Parts& parts);
+    bool gather_bytes(Message& message, std::uint64_t from, Parts& parts);
+    void hash(Message& message, std::uint64_t end);
+    void sent(std::size_t bytes);
+
+    std::deque<Message> queue_;
+    std::uint64_t sent_ = 0;  // of the first message
+    PeerChecksum checksum_;   // of the message whose bytes are hashed in part
+};
+
+}  // namespace hocket::transport

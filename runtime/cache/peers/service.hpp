@@ -1,0 +1,83 @@
+// Asks other processes for samples over TCP, and answers their questions, on a thread of its own.
+//
+// Each process that asks makes the connection (peer_client.hpp), and the answers come back over it; its own
+// connection carries what is asked of it (peer_guest.hpp). So nobody who has no room for answers keeps others
+// from asking.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/cache/peers/client.hpp"
+#include "runtime/cache/peers/guest.hpp"
+#include "runtime/cache/peers/loop.hpp"
+#include "runtime/cache/peers/mailbox.hpp"
+#include "runtime/cache/peers/reception.hpp"
+#include "runtime/net/socket.hpp"
+#include "runtime/peers.hpp"
+
+namespace hocket::transport {
+
+struct PeerServiceOptions {
+    int self = -1;                 // index of this process among the peers; -1: it only asks, or only serves
+    std::string secret;            // that all must know; never sent
+    std::string identity;          // of dataset and decoder, at most max_peer_identity bytes
+    Answerer* answerer = nullptr;  // outlives the service; null: nobody is answered
+    Socket listener = {};          // needed to answer; closed where nobody is answered
+};
+
+// Thread-safe but for construction, connect() and destruction.
+class PeerService final : public Peers {
+  public:
+    // Answers from here on. Throws Error(invalid_argument | bootstrap | transport).
+    explicit PeerService(PeerServiceOptions options);
+
+    // Answers what is asked (peer_lost), lets go of what was to be sent, and does not wait for the answerer:
+    // what that answers later it is told at once to be done with. Waits for a name server for up to 5 s, if
+    // one is being asked for a peer's address. Who is answered here must not ask again and again.
+    ~PeerService() override;
+
+    // Where others reach this process: what the listener is bound to, or reachable_address() if that is any
+    // address. Port 0: nowhere.
+    Endpoint endpoint() const { return endpoint_; }
+
+    // Whom to ask, by index. Once, before anything else is called. No connection is made yet.
+    void connect(std::vector<Endpoint> peers);
+
+    int count() const override { return static_cast<int>(clients_.size()); }
+    int self() const override { return options_.self; }
+    std::string name(int peer) const override;
+    // Both throw Error(invalid_argument) if there is no such peer. The asker stays until it is answered.
+    void ask(int peer, std::uint64_t key, std::chrono::milliseconds timeout, Asker& asker) override;
+    void offer(int peer, std::uint64_t key, std::span<const std::byte> bytes,
+               std::chrono::milliseconds timeout, Asker& asker) override;
+    bool is_down(int peer) const override;
+
+  private:
+    void run();
+    void serve();
+    void end(const std::string& why);
+    void admit(PeerReception::Admitted admitted);
+    PeerClient& client(int peer) const;
+    void post(int peer, PeerClient::Question question);
+
+    PeerServiceOptions options_;
+    const Endpoint endpoint_;
+    PeerLoop loop_;
+    const std::shared_ptr<PeerMailbox> mailbox_;
+    std::unique_ptr<PeerReception> reception_;
+    std::vector<std::unique_ptr<PeerClient>> clients_;  // by index
+    std::unordered_map<std::uint64_t, std::shared_ptr<PeerGuest>> guests_;
+    std::uint64_t next_guest_ = 1;
+    std::atomic<bool> is_leaving_ = false;
+    std::thread thread_;
+};
+
+}  // namespace hocket::transport

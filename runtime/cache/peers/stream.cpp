@@ -1,0 +1,75 @@
+#include "runtime/cache/peers/stream.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <utility>
+
+namespace hocket::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto retry_time = 1ms;
+
+}  // namespace
+
+PeerStream::PeerStream(PeerLoop& loop, Socket socket, Owner& owner)
+    : loop_(loop), socket_(std::move(socket)), owner_(owner), inbox_(owner) {
+    keep_alive(socket_);
+    show_interest();
+}
+
+void PeerStream::send(const PeerHeader& header, const std::byte* payload, std::function<void()> let_go) {
+    if (!is_open()) {
+        if (let_go) let_go();
+        return;
+    }
+    outbox_.push(header, payload, std::move(let_go));
+    show_interest();  // it goes with all else that is sent in this turn
+}
+
+void PeerStream::close() {
+    if (!is_open()) return;
+    loop_.forget(socket_.fd());
+    socket_.close();
+    if (retry_) loop_.cancel(*std::exchange(retry_, std::nullopt));
+    outbox_.clear();
+}
+
+// What has arrived counts, even if nothing more can be sent.
+void PeerStream::ready(std::uint32_t events) {
+    std::string why;
+    if (inbox_.is_waiting()) {
+        if (events & (EPOLLERR | EPOLLHUP)) why = "the connection was lost";
+    } else if (events & ~static_cast<std::uint32_t>(EPOLLOUT)) {
+        why = inbox_.receive(socket_.fd());
+    }
+    if (why.empty() && (events & EPOLLOUT)) why = outbox_.flush(socket_.fd());
+    settle(why);
+}
+
+void PeerStream::receive() {
+    retry_.reset();
+    settle(inbox_.receive(socket_.fd()));
+}
+
+void PeerStream::settle(const std::string& why) {
+    if (!why.empty()) {
+        close();
+        owner_.broke(why);
+        return;
+    }
+    if (inbox_.is_waiting() && !retry_) retry_ = loop_.at(Clock::now() + retry_time, [this] { receive(); });
+    show_interest();
+}
+
+void PeerStream::show_interest() {
+    const std::uint32_t interest =
+        (inbox_.is_waiting() ? 0u : EPOLLIN) | (outbox_.is_empty() ? 0u : EPOLLOUT);
+    if (interest == interest_) return;
+    loop_.watch(socket_.fd(), interest, *this);
+    interest_ = interest;
+}
+
+}  // namespace hocket::transport

@@ -1,0 +1,68 @@
+// What of the folder proved damaged, and what becomes of its space.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/cache/io/files.hpp"
+#include "runtime/cache/segments/records.hpp"
+#include "runtime/cache/segments/segment_file.hpp"
+
+namespace hocket::cache {
+
+// Thread-safe.
+class Damage {
+  public:
+    void found(const Digest& segment, std::uint64_t records, std::uint64_t bytes);
+    // Segments in which something was found since the last call.
+    std::set<Digest> take_segments();
+    void look_again(const Digest& segment);  // it cannot give anything back yet
+    void freed(std::uint64_t bytes);
+    void not_freed(const std::string& why);
+    std::string text(const std::string& folder) const;  // in words; "": nothing proved damaged
+
+  private:
+    mutable std::mutex mutex_;
+    std::set<Digest> segments_;
+    std::uint64_t records_ = 0, bytes_ = 0, freed_bytes_ = 0;
+    std::string why_not_freed_;
+};
+
+// A sealed segment, looked at once more: what in it can be used still. What is freed is what cannot be read
+// back right even then, so that a disk that errs once costs nothing. Other processes may read it meanwhile:
+// they find zeros where they would have found what is damaged. One thread.
+class Salvage {
+  public:
+    // fd: the segment's file, writable, with buffered I/O. All outlive it.
+    Salvage(const Files& files, const Records& records, const Segment& segment, int fd)
+        : files_(files), records_(records), segment_(segment), fd_(fd) {}
+
+    bool look();  // false: it cannot be read just now
+    bool is_worthless() const { return useful_.empty(); }
+    // Those that were forgotten because they were read wrong, and are right.
+    const std::vector<Entry>& right_again() const { return right_again_; }
+    // Makes holes of the pages without anything useful. 0 or -errno.
+    int free_rest() const;
+
+  private:
+    bool read_entries();
+    bool is_useful(const Entry& entry);
+
+    const Files& files_;
+    const Records& records_;
+    const Segment& segment_;
+    const int fd_;
+    std::vector<Entry> entries_;  // by slot; those that were read right, bytes of others are 0
+    std::vector<bool> is_read_;   // by slot
+    std::uint64_t data_end_ = 0;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> useful_;  // [begin, end), sorted
+    std::vector<Entry> right_again_;
+    std::vector<std::byte> buffer_;
+};
+
+}  // namespace hocket::cache

@@ -1,0 +1,38 @@
+// Takes in the entries of a segment that another process writes, or wrote.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/cache/segments/segment_file.hpp"
+
+namespace hocket::cache {
+
+// One thread at a time.
+class EntryReader {
+  public:
+    explicit EntryReader(std::shared_ptr<const Segment> segment);
+
+    struct News {
+        std::vector<Entry> entries;  // that were not taken in yet
+        std::uint64_t bad = 0;       // entries, or the footer or the index as a whole
+    };
+    // is_final: nobody writes it any more, so that a bad entry is not one that is just being written, and is
+    // counted. Sealed segments are read once.
+    News read(bool is_final);
+
+  private:
+    void read_sealed(News& news);
+    void read_open(News& news, bool is_final);
+    // True if any slot of the piece is used.
+    bool take_piece(std::uint64_t first, std::span<const std::byte> piece, bool is_final, News& news);
+
+    const std::shared_ptr<const Segment> segment_;
+    std::uint64_t file_bytes_ = 0;
+    std::vector<bool> taken_;          // by slot, as far as there were any
+    std::uint64_t first_missing_ = 0;  // the first slot that is not taken
+};
+
+}  // namespace hocket::cache

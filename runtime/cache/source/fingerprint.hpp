@@ -1,0 +1,29 @@
+// A digest of facts, taken in one by one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "runtime/cache/segments/segment.hpp"
+#include "runtime/xxh3.hpp"
+
+namespace hocket::cache {
+
+// XXH3, 128 bits, unseeded. Every fact goes in with its length, so that ("ab", "c") is not ("a", "bc").
+class Fingerprint {
+  public:
+    // kind keeps fingerprints of different things apart. Throws std::bad_alloc.
+    explicit Fingerprint(std::string_view kind);
+    void add(std::string_view text);
+    void add(std::uint64_t number);
+    Digest digest() const;
+
+  private:
+    struct Free {
+        void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+    };
+    std::unique_ptr<XXH3_state_t, Free> state_;
+};
+
+}  // namespace hocket::cache

@@ -1,0 +1,50 @@
+#include "runtime/engine/messages/memory_link.hpp"
+
+#include <cstring>
+
+namespace hocket::engine {
+
+MemoryLink::MemoryLink(Neighbourhood& neighbourhood, int peer, PacketInbox& inbox)
+    : neighbourhood_(neighbourhood),
+      peer_(peer),
+      member_(neighbourhood.member_of(peer)),
+      inbox_(inbox),
+      out_(*reinterpret_cast<Ring*>(neighbourhood.mailbox(member_, neighbourhood.self()))),
+      in_(*reinterpret_cast<Ring*>(neighbourhood.mailbox(neighbourhood.self(), member_))) {}
+
+Sent MemoryLink::send(const PacketHeader& header, const std::byte* payload, std::size_t bytes,
+                      MessageRequest*) {
+    if (written_ - taken_there_ == slots) {
+        taken_there_ = out_.taken.load(std::memory_order_acquire);
+        if (written_ - taken_there_ == slots) return Sent::no_room;
+    }
+    Slot& slot = out_.slots[written_ % slots];
+    slot.header = header;
+    if (bytes > 0) std::memcpy(slot.payload, payload, bytes);
+    neighbourhood_.publish(out_.written, ++written_);
+    return Sent::done;
+}
+
+bool MemoryLink::poll(bool is_awaited) {
+    if (!is_awaited) return false;
+    const std::uint64_t written = in_.written.load(std::memory_order_acquire);
+    if (taken_ == written) return false;
+    while (taken_ != written) {
+        const Slot& slot = in_.slots[taken_ % slots];
+        inbox_.take(peer_, slot.header, slot.payload);
+        neighbourhood_.publish(in_.taken, ++taken_);
+    }
+    return true;
+}
+
+// One more than the offset in the slice.
+std::uint64_t MemoryLink::place_of(const void* buffer, std::size_t bytes) const {
+    const auto offset = neighbourhood_.window().offset_of(buffer, bytes);
+    return offset ? *offset + 1 : 0;
+}
+
+std::byte* MemoryLink::at(std::uint64_t place) const {
+    return neighbourhood_.slice(member_) + (place - 1);
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,47 @@
+// Packets between two ranks of a host: a ring for each direction, in the receiver's slice of the window.
+#pragma once
+
+#include <atomic>
+
+#include "runtime/engine/messages/packet_link.hpp"
+#include "runtime/engine/run/neighbourhood.hpp"
+
+namespace hocket::engine {
+
+class MemoryLink : public PacketLink {
+  public:
+    MemoryLink(Neighbourhood& neighbourhood, int peer, PacketInbox& inbox);
+
+    Sent send(const PacketHeader& header, const std::byte* payload, std::size_t bytes,
+              MessageRequest* request) override;
+    bool poll(bool is_awaited) override;
+    std::uint64_t place_of(const void* buffer, std::size_t bytes) const override;
+    std::byte* at(std::uint64_t place) const override;
+    bool carries_pieces() const override { return true; }
+
+  private:
+    // A megabyte on its way would not fit into the caches; far less would make the two ranks wait for each
+    // other.
+    static constexpr std::uint64_t slots = 16;
+    struct alignas(64) Slot {
+        PacketHeader header;
+        alignas(64) std::byte payload[longest_piece];
+    };
+    struct Ring {
+        alignas(128) std::atomic<std::uint64_t> written;
+        alignas(128) std::atomic<std::uint64_t> taken;
+        Slot slots[MemoryLink::slots];
+    };
+    static_assert(sizeof(Ring) <= Neighbourhood::mailbox_bytes);
+    static_assert(longest_whole <= longest_piece);
+
+    Neighbourhood& neighbourhood_;
+    const int peer_;
+    const Member member_;
+    PacketInbox& inbox_;
+    Ring &out_, &in_;
+    std::uint64_t written_ = 0, taken_ = 0;  // by this rank
+    std::uint64_t taken_there_ = 0;          // of out_, as far as is known
+};
+
+}  // namespace hocket::engine

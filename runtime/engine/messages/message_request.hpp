@@ -1,0 +1,51 @@
+// A send or a receive that somebody will wait for.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/error.hpp"
+#include "runtime/fabric/fabric.hpp"
+#include "runtime/request.hpp"
+
+namespace hocket::engine {
+
+// What transport::Message::kind says of messages that are not a collective's.
+enum MessageKind : int { of_collective = 0, outgoing_packet, incoming_packet, body };
+
+enum class Direction : std::uint8_t { send, receive };
+
+struct MessageStart {
+    Direction direction = Direction::send;
+    int peer = 0, tag = 0;
+    std::byte* data = nullptr;  // of a send it is only read
+    std::uint64_t bytes = 0;
+    std::uint32_t element = 1;  // bytes of one
+
+    std::uint64_t count() const { return bytes / element; }
+};
+
+struct MessageRequest : Request {
+    using Clock = std::chrono::steady_clock;
+    MessageRequest() : Request(Type::message) {}
+
+    // In progress until it has ended, one way or the other.
+    Status status_of_all() const { return status; }
+
+    MessageStart start;
+    Status status = Status::success;
+    bool is_lent = false;  // to a caller, who has not asked for its end yet
+    bool is_matched = false;
+    Clock::time_point deadline{};
+
+    // Of a message that was offered.
+    enum class Work : std::uint8_t { none, fetch, hand_over, stream, expect };
+    Work work = Work::none;  // what this rank has to do for it next
+    std::uint64_t sequence = 0, moved = 0;
+    std::byte* far = nullptr;  // the other rank's buffer, to copy from or to
+    transport::Message message;
+    transport::Segment segment;
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,381 @@
+#include "runtime/engine/messages/point_to_point.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/engine/messages/fabric_link.hpp"
+#include "runtime/engine/messages/memory_link.hpp"
+
+namespace hocket::engine {
+namespace {
+
+// Of copying, between two looks at everything else.
+constexpr std::uint64_t copied_at_once = 256 * 1024;
+// From one peer, so that its absence cannot fill the provider's queue of receives.
+constexpr int most_bodies = 32;
+
+const FabricLink::Parcel& parcel_of(const transport::Message& message) {
+    return *static_cast<const FabricLink::Parcel*>(message.user);
+}
+
+void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+PointToPoint::PointToPoint(int rank, int ranks, Neighbourhood* neighbourhood, transport::Fabric* fabric)
+    : rank_(rank), neighbourhood_(neighbourhood), fabric_(fabric), peers_(static_cast<std::size_t>(ranks)) {}
+
+PointToPoint::~PointToPoint() = default;
+
+// ---- Requests -----------------------------------------------------------------------------------
+
+MessageRequest& PointToPoint::make(const MessageStart& start) {
+    open_.reserve(open_.size() + 1);
+    if (free_.empty()) {
+        free_.reserve(requests_.size() + 1);
+        MessageRequest& made = *requests_.emplace_back(std::make_unique<MessageRequest>());
+        made.message.user = &made;
+        made.message.kind = body;
+        free_.push_back(&made);
+    }
+    MessageRequest& request = *free_.back();
+    free_.pop_back();
+    request.start = start;
+    request.status = Status::in_progress;
+    request.is_lent = true;
+    request.is_matched = false;
+    request.work = Work::none;
+    request.moved = 0;
+    request.segment = {start.data, start.bytes};
+    open_.push_back(&request);
+    return request;
+}
+
+void PointToPoint::release(MessageRequest& request) {
+    request.is_lent = false;
+    free_.push_back(&request);
+}
+
+void PointToPoint::begin(MessageRequest& request) {
+    const MessageStart& start = request.start;
+    Peer& with = peer(start.peer);
+    if (start.direction == Direction::send)
+        with.sends.push_back(&request);
+    else if (const auto early = with.early.pop(start.tag))
+        match(with, request, early->header, early->payload.get());
+    else
+        with.receives.push(start.tag, &request);
+    advance();
+}
+
+void PointToPoint::finish(MessageRequest& request) {
+    request.status = Status::success;
+    any_ended_ = true;
+}
+
+bool PointToPoint::retire() {
+    if (!any_ended_) return false;
+    any_ended_ = false;
+    std::erase_if(open_, [](const MessageRequest* one) { return one->status != Status::in_progress; });
+    return true;
+}
+
+bool PointToPoint::is_quiet() const {
+    return is_idle() &&
+           std::ranges::all_of(used_, [](const Peer* one) { return !one->link || one->link->is_quiet(); });
+}
+
+void PointToPoint::end_all(Status status) {
+    for (MessageRequest* request : open_)
+        if (request->status == Status::in_progress) request->status = status;
+    open_.clear();
+    busy_.clear();
+    unsent_ = 0;
+    any_ended_ = false;
+    for (Peer* one : used_) {
+        one->controls.clear();
+        one->sends.clear();
+        one->receives.clear();
+        one->early.clear();
+        one->offered.clear();
+        one->arriving.clear();
+    }
+}
+
+// ---- Packets ------------------------------------------------------------------------------------
+
+PointToPoint::Peer& PointToPoint::peer(int rank) {
+    std::unique_ptr<Peer>& known = peers_[static_cast<std::size_t>(rank)];
+    if (known) return *known;
+    auto made = std::make_unique<Peer>();
+    made->rank = rank;
+    made->link = link_to(rank);
+    used_.push_back(made.get());
+    known = std::move(made);
+    return *known;
+}
+
+std::unique_ptr<PacketLink> PointToPoint::link_to(int rank) {
+    PacketInbox& inbox = *this;
+    if (rank == rank_) return nullptr;
+    if (neighbourhood_ && std::ranges::binary_search(neighbourhood_->ranks(), rank))
+        return std::make_unique<MemoryLink>(*neighbourhood_, rank, inbox);
+    return std::make_unique<FabricLink>(*fabric_, rank, inbox);
+}
+
+bool PointToPoint::advance() {
+    if (is_idle()) return false;
+    bool moved = false;
+    for (Peer* one : used_) {
+        moved |= pump(*one);
+        if (one->link) moved |= one->link->poll(one->awaits_packet());
+    }
+    std::uint64_t budget = copied_at_once;
+    for (std::size_t i = 0; i < busy_.size() && budget > 0; ++i) moved |= work(*busy_[i], budget);
+    std::erase_if(busy_, [](const MessageRequest* one) { return one->work == Work::none; });
+    if (unsent_ > 0)
+        for (Peer* one : used_) moved |= pump(*one);
+    return moved;
+}
+
+bool PointToPoint::pump(Peer& peer) {
+    bool moved = false;
+    for (; !peer.controls.empty(); peer.controls.pop_front(), --unsent_, moved = true) {
+        const Control& next = peer.controls.front();
+        if (deliver(peer, next.header, nullptr, 0, nullptr) == Sent::no_room) break;
+        if (next.request) finish(*next.request);
+    }
+    for (; !peer.sends.empty(); peer.sends.pop_front(), moved = true)
+        if (announce(peer, *peer.sends.front()) == Sent::no_room) break;
+    return moved;
+}
+
+Sent PointToPoint::deliver(Peer& peer, const PacketHeader& header, const std::byte* payload,
+                           std::size_t bytes, MessageRequest* request) {
+    if (peer.link) return peer.link->send(header, payload, bytes, request);
+    arrived(peer, header, payload);
+    return Sent::done;
+}
+
+Sent PointToPoint::announce(Peer& peer, MessageRequest& send) {
+    const MessageStart& start = send.start;
+    PacketHeader header{.element = static_cast<std::uint8_t>(start.element),
+                        .tag = start.tag,
+                        .bytes = start.bytes,
+                        .sequence = peer.next_sequence};
+    if (start.bytes <= longest_whole) {
+        const Sent sent = deliver(peer, header, start.data, start.bytes, &send);
+        if (sent == Sent::done) finish(send);
+        return sent;
+    }
+    header.kind = PacketKind::offer;
+    header.place = place_of(peer, send);
+    send.sequence = header.sequence;
+    peer.offered.emplace(send.sequence, &send);  // before the answer
+    const Sent sent = deliver(peer, header, nullptr, 0, nullptr);
+    if (sent == Sent::no_room)
+        peer.offered.erase(send.sequence);
+    else
+        ++peer.next_sequence;
+    return sent;
+}
+
+void PointToPoint::tell(Peer& peer, const PacketHeader& header, MessageRequest* request) {
+    peer.controls.push_back({header, request});
+    ++unsent_;
+}
+
+void PointToPoint::take(int rank, const PacketHeader& header, const std::byte* payload) {
+    arrived(peer(rank), header, payload);
+}
+
+void PointToPoint::arrived(Peer& peer, const PacketHeader& header, const std::byte* payload) {
+    switch (header.kind) {
+        case PacketKind::whole:
+        case PacketKind::offer: {
+            if (const auto receive = peer.receives.pop(header.tag))
+                return match(peer, **receive, header, payload);
+            const std::uint64_t bytes = header.kind == PacketKind::whole ? header.bytes : 0;
+            Early early{header, std::make_unique_for_overwrite<std::byte[]>(bytes)};
+            copy_bytes(early.payload.get(), payload, bytes);
+            return peer.early.push(header.tag, std::move(early));
+        }
+        case PacketKind::piece:
+            return take_piece(peer, find(peer.arriving, header.sequence), payload);
+        case PacketKind::given:
+            finish(find(peer.arriving, header.sequence));
+            peer.arriving.erase(header.sequence);
+            return;
+        case PacketKind::accept: {
+            MessageRequest& send = find(peer.offered, header.sequence);
+            peer.offered.erase(header.sequence);
+            return accepted(peer, send, header.place);
+        }
+        case PacketKind::taken:
+            finish(find(peer.offered, header.sequence));
+            peer.offered.erase(header.sequence);
+            return;
+        case PacketKind::credit:
+            break;
+    }
+    throw Error(Status::internal, "a packet that nobody here understands");
+}
+
+MessageRequest& PointToPoint::find(std::unordered_map<std::uint64_t, MessageRequest*>& among,
+                                   std::uint64_t sequence) {
+    const auto found = among.find(sequence);
+    if (found == among.end()) throw Error(Status::internal, "a packet of a message that is not known");
+    return *found->second;
+}
+
+// ---- Messages -----------------------------------------------------------------------------------
+
+void PointToPoint::match(Peer& peer, MessageRequest& receive, const PacketHeader& header,
+                         const std::byte* payload) {
+    const MessageStart& start = receive.start;
+    receive.is_matched = true;
+    if (header.bytes != start.bytes || header.element != start.element) {
+        if (!mismatch_) mismatch_ = SizeMismatch{&receive, header.bytes, header.element};
+        return;
+    }
+    if (header.kind == PacketKind::whole) {
+        copy_bytes(start.data, payload, start.bytes);
+        return finish(receive);
+    }
+    receive.sequence = header.sequence;
+    receive.far = address(peer, header.place);
+    give_work(receive, receive.far ? Work::fetch : Work::expect);
+}
+
+void PointToPoint::accepted(Peer& peer, MessageRequest& send, std::uint64_t place) {
+    send.is_matched = true;
+    send.far = address(peer, place);
+    give_work(send, send.far ? Work::hand_over : Work::stream);
+}
+
+void PointToPoint::take_piece(Peer& peer, MessageRequest& receive, const std::byte* payload) {
+    const std::uint64_t bytes = std::min<std::uint64_t>(longest_piece, receive.start.bytes - receive.moved);
+    copy_bytes(receive.start.data + receive.moved, payload, bytes);
+    receive.moved += bytes;
+    if (receive.moved < receive.start.bytes) return;
+    peer.arriving.erase(receive.sequence);
+    finish(receive);
+}
+
+// A rank reaches all of its own memory; a place is an address then.
+std::byte* PointToPoint::address(Peer& peer, std::uint64_t place) const {
+    if (place == 0) return nullptr;
+    return peer.link ? peer.link->at(place) : reinterpret_cast<std::byte*>(place);
+}
+
+std::uint64_t PointToPoint::place_of(Peer& peer, const MessageRequest& request) const {
+    const MessageStart& start = request.start;
+    return peer.link ? peer.link->place_of(start.data, start.bytes)
+                     : reinterpret_cast<std::uint64_t>(start.data);
+}
+
+void PointToPoint::give_work(MessageRequest& request, Work work) {
+    busy_.push_back(&request);
+    request.work = work;
+}
+
+// True if anything moved. Once there is nothing more to do for it here, its work is none.
+bool PointToPoint::work(MessageRequest& request, std::uint64_t& budget) {
+    Peer& with = peer(request.start.peer);
+    switch (request.work) {
+        case Work::fetch:
+        case Work::hand_over:
+            return copy(with, request, budget);
+        case Work::stream:
+            return stream(with, request, budget);
+        case Work::expect:
+            return expect(with, request);
+        case Work::none:
+            break;
+    }
+    return false;
+}
+
+bool PointToPoint::copy(Peer& peer, MessageRequest& request, std::uint64_t& budget) {
+    const bool fetches = request.work == Work::fetch;
+    const std::uint64_t bytes = std::min(budget, request.start.bytes - request.moved);
+    std::byte *const near = request.start.data + request.moved, *const far = request.far + request.moved;
+    if (near != far) copy_bytes(fetches ? near : far, fetches ? far : near, bytes);
+    request.moved += bytes;
+    budget -= bytes;
+    if (request.moved < request.start.bytes) return true;
+    request.work = Work::none;
+    // It ends when the other side knows: from then on this rank may be busy with something else.
+    tell(peer, {.kind = fetches ? PacketKind::taken : PacketKind::given, .sequence = request.sequence},
+         &request);
+    return true;
+}
+
+bool PointToPoint::stream(Peer& peer, MessageRequest& send, std::uint64_t& budget) {
+    if (!peer.link->carries_pieces()) {
+        if (!fabric_->send(peer.rank, FabricLink::tag_of_body(send.sequence), 0, {&send.segment, 1},
+                           send.message))
+            return false;
+        send.work = Work::none;
+        return true;
+    }
+    bool moved = false;
+    const PacketHeader header{.kind = PacketKind::piece, .sequence = send.sequence};
+    while (budget > 0) {
+        const std::uint64_t bytes = std::min<std::uint64_t>(longest_piece, send.start.bytes - send.moved);
+        if (peer.link->send(header, send.start.data + send.moved, bytes, nullptr) == Sent::no_room) break;
+        send.moved += bytes;
+        budget -= std::min(budget, bytes);
+        moved = true;
+        if (send.moved < send.start.bytes) continue;
+        send.work = Work::none;
+        finish(send);
+        break;
+    }
+    return moved;
+}
+
+bool PointToPoint::expect(Peer& peer, MessageRequest& receive) {
+    PacketHeader header{.kind = PacketKind::accept, .sequence = receive.sequence};
+    if (peer.link->carries_pieces()) {
+        header.place = place_of(peer, receive);
+        peer.arriving.emplace(receive.sequence, &receive);
+    } else {
+        if (peer.bodies == most_bodies ||
+            !fabric_->receive(peer.rank, FabricLink::tag_of_body(receive.sequence), {&receive.segment, 1},
+                              receive.message))
+            return false;
+        ++peer.bodies;
+    }
+    receive.work = Work::none;
+    tell(peer, header);
+    return true;
+}
+
+// ---- The fabric's answers -----------------------------------------------------------------------
+
+int PointToPoint::peer_of(const transport::Message& message) {
+    if (message.kind != body) return parcel_of(message).link->peer();
+    return static_cast<const MessageRequest*>(message.user)->start.peer;
+}
+
+bool PointToPoint::is_dispensable(const transport::Message& message) {
+    return message.kind == outgoing_packet && parcel_of(message).kind == PacketKind::credit;
+}
+
+void PointToPoint::completed(const transport::Completion& completion) {
+    transport::Message& message = *completion.message;
+    if (message.kind == body) {
+        auto& request = *static_cast<MessageRequest*>(message.user);
+        if (request.start.direction == Direction::receive) --peer(request.start.peer).bodies;
+        return finish(request);
+    }
+    auto& parcel = *static_cast<FabricLink::Parcel*>(message.user);
+    if (message.kind == incoming_packet) return parcel.link->received(parcel);
+    if (parcel.request) finish(*parcel.request);
+    parcel.link->sent(parcel);
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,121 @@
+// Sends and receives between two ranks, matched by peer and tag, outside the common order of collectives.
+//
+// Matching is Hocket's own, the same whatever carries the packets (packet_link.hpp). Everything moves in
+// start() and advance(), which Progress calls.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/engine/messages/message_request.hpp"
+#include "runtime/engine/messages/packet_link.hpp"
+#include "runtime/engine/messages/tag_queues.hpp"
+#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/fabric/fabric.hpp"
+
+namespace hocket::engine {
+
+// A receive and the send that it is matched with speak of different messages.
+struct SizeMismatch {
+    const MessageRequest* receive;
+    std::uint64_t sent_bytes, sent_element;
+};
+
+class PointToPoint : private PacketInbox {
+  public:
+    PointToPoint(int rank, int ranks, Neighbourhood* neighbourhood, transport::Fabric* fabric);
+    ~PointToPoint();
+
+    // A request for it, lent to the caller until release(). Its memory lives as long as this, so that asking
+    // for one that is over can be told.
+    MessageRequest& make(const MessageStart& start);
+    void release(MessageRequest& request);
+
+    // This and the following throw what the fabric throws.
+    void begin(MessageRequest& request);
+    bool advance();  // true if anything moved
+
+    // Of a message that is not a collective's; it went well.
+    void completed(const transport::Completion& completion);
+    static int peer_of(const transport::Message& message);
+    // Nobody waits for it.
+    static bool is_dispensable(const transport::Message& message);
+
+    // Those that are in progress, or have ended since the last retire(); in the order of their starts.
+    const std::vector<MessageRequest*>& open() const { return open_; }
+    bool retire();  // true if any have ended
+    bool is_idle() const { return open_.empty() && unsent_ == 0; }
+    // Idle, and the fabric has none of its memory.
+    bool is_quiet() const;
+    const std::optional<SizeMismatch>& mismatch() const { return mismatch_; }
+
+    // After a failure: all requests end with it, and nothing moves any more.
+    void end_all(Status status);
+
+  private:
+    using Work = MessageRequest::Work;
+    struct Control {  // a packet for the sender's side of a message, or its end
+        PacketHeader header;
+        MessageRequest* request;  // ends when the packet is sent; null: none does
+    };
+    struct Early {  // a packet before its receive
+        PacketHeader header;
+        std::unique_ptr<std::byte[]> payload;
+    };
+    struct Peer {
+        int rank = 0;
+        std::unique_ptr<PacketLink> link;  // null: this rank itself
+        std::deque<Control> controls;
+        std::deque<MessageRequest*> sends;  // that have not been told to the peer
+        TagQueues<MessageRequest*> receives;
+        TagQueues<Early> early;
+        std::unordered_map<std::uint64_t, MessageRequest*> offered, arriving;  // by sequence
+        std::uint64_t next_sequence = 0;
+        int bodies = 0;  // that the fabric was asked for
+
+        bool awaits_packet() const {
+            return receives.size() + offered.size() + arriving.size() > 0 ||
+                   (!sends.empty() && link && link->waits_for_credit());
+        }
+    };
+
+    Peer& peer(int rank);
+    std::unique_ptr<PacketLink> link_to(int rank);
+    bool pump(Peer& peer);
+    Sent deliver(Peer& peer, const PacketHeader& header, const std::byte* payload, std::size_t bytes,
+                 MessageRequest* request);
+    Sent announce(Peer& peer, MessageRequest& send);
+    void tell(Peer& peer, const PacketHeader& header, MessageRequest* request = nullptr);
+    void take(int rank, const PacketHeader& header, const std::byte* payload) override;
+    void arrived(Peer& peer, const PacketHeader& header, const std::byte* payload);
+    void match(Peer& peer, MessageRequest& receive, const PacketHeader& header, const std::byte* payload);
+    void accepted(Peer& peer, MessageRequest& send, std::uint64_t place);
+    void take_piece(Peer& peer, MessageRequest& receive, const std::byte* payload);
+    MessageRequest& find(std::unordered_map<std::uint64_t, MessageRequest*>& among, std::uint64_t sequence);
+    std::byte* address(Peer& peer, std::uint64_t place) const;
+    std::uint64_t place_of(Peer& peer, const MessageRequest& request) const;
+    void give_work(MessageRequest& request, Work work);
+    bool work(MessageRequest& request, std::uint64_t& budget);
+    bool copy(Peer& peer, MessageRequest& request, std::uint64_t& budget);
+    bool stream(Peer& peer, MessageRequest& send, std::uint64_t& budget);
+    bool expect(Peer& peer, MessageRequest& receive);
+    void finish(MessageRequest& request);
+
+    std::vector<MessageRequest*> open_;
+    std::size_t unsent_ = 0;  // controls of all peers
+    const int rank_;
+    Neighbourhood* const neighbourhood_;
+    transport::Fabric* const fabric_;
+    std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: never spoken with
+    std::vector<Peer*> used_;
+    std::vector<std::unique_ptr<MessageRequest>> requests_;
+    std::vector<MessageRequest*> free_, busy_;
+    bool any_ended_ = false;
+    std::optional<SizeMismatch> mismatch_;
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,94 @@
+#include "runtime/engine/plan/executor.hpp"
+
+#include <vector>
+
+#include "runtime/engine/run/address.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/cpu/combine.hpp"
+#if HOCKET_HAVE_JIT
+#include "runtime/jit/compiled_program.hpp"
+#endif
+
+namespace hocket::engine {
+namespace {
+
+class Interpreter final : public Executor {
+  public:
+    Interpreter(const dsl::RankProgram& program, DataType type, ReduceOp op)
+        : program_(program),
+          type_(type),
+          op_(op),
+          divisor_(divisor_of(op, static_cast<std::uint32_t>(program.ranks))) {}
+
+    void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
+        for (const dsl::Rational& boundary : program_.boundaries)
+            *byte_offsets++ = layout.offset(boundary) * element_size(type_);
+    }
+
+    void run(dsl::OpId id, std::byte* const* areas, const std::uint64_t* byte_offsets) const override {
+        const dsl::Op& op = program_.ops[id];
+        const std::uint64_t begin = byte_offsets[op.begin], bytes = byte_offsets[op.end] - begin;
+        thread_local std::vector<std::byte*> destinations;
+        thread_local std::vector<const std::byte*> operands;
+        destinations.assign(1, address(areas[op.area], begin));
+        for (const dsl::AreaId area : op.also) destinations.push_back(address(areas[area], begin));
+        operands.clear();
+        for (const dsl::AreaId area : op.operands) operands.push_back(address(areas[area], begin));
+        if (op.kind == dsl::Op::Kind::copy)
+            kernels::copy(destinations, operands[0], bytes);
+        else
+            kernels::combine(type_, op_, destinations, operands, bytes / element_size(type_),
+                             op.completes ? divisor_ : 1);
+    }
+
+  private:
+    const dsl::RankProgram& program_;
+    DataType type_;
+    ReduceOp op_;
+    std::uint32_t divisor_;  // of complete results
+};
+
+#if HOCKET_HAVE_JIT
+class Jit final : public Executor {
+  public:
+    Jit(const dsl::RankProgram& program, DataType type, ReduceOp op)
+        : compiled_(jit::CompiledProgram::compile(program, type, op)) {}
+
+    void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
+        compiled_->bind(layout, byte_offsets);
+    }
+    void run(dsl::OpId op, std::byte* const* areas, const std::uint64_t* byte_offsets) const override {
+        compiled_->run(op, areas, byte_offsets);
+    }
+
+  private:
+    std::unique_ptr<jit::CompiledProgram> compiled_;
+};
+#endif
+
+}  // namespace
+
+std::string_view name_of(ExecutorKind kind) {
+    if (kind == ExecutorKind::interpreter) return "interpreter";
+#if HOCKET_HAVE_JIT
+    return "jit";
+#else
+    if (kind == ExecutorKind::automatic) return "interpreter";
+    throw Error(
+        Status::invalid_argument,
+        "the executor \"jit\" was asked for, but this Hocket was built without LLVM (-Djit=disabled); "
+        "take \"interpreter\"");
+#endif
+}
+
+std::unique_ptr<Executor> Executor::create(ExecutorKind kind, const dsl::RankProgram& program, DataType type,
+                                           ReduceOp op) {
+#if HOCKET_HAVE_JIT
+    if (name_of(kind) == "jit") return std::make_unique<Jit>(program, type, op);
+#else
+    name_of(kind);
+#endif
+    return std::make_unique<Interpreter>(program, type, op);
+}
+
+}  // namespace hocket::engine

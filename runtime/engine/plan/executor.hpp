@@ -1,0 +1,37 @@
+// What carries out a plan's local work: generated code, or an interpreter that walks the same program.
+// Both give the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "dsl/projection/rank_program.hpp"
+#include "runtime/layout.hpp"
+#include "runtime/types.hpp"
+
+namespace hocket::engine {
+
+enum class ExecutorKind : std::uint8_t { automatic, jit, interpreter };
+
+// "jit" or "interpreter": what `kind` comes down to in this build. Throws hocket::Error(invalid_argument)
+// if the JIT is asked for by name and not built in.
+std::string_view name_of(ExecutorKind kind);
+
+class Executor {
+  public:
+    // The program must outlive the executor. Throws hocket::Error.
+    static std::unique_ptr<Executor> create(ExecutorKind kind, const dsl::RankProgram& program, DataType type,
+                                            ReduceOp op);
+    virtual ~Executor() = default;
+
+    // byte_offsets[b] = offset of boundary b, in bytes, as x is laid out. Thread-safe.
+    virtual void bind(const Layout& layout, std::uint64_t* byte_offsets) const = 0;
+
+    // Carries out a combine or a copy whose region is not empty. areas[a] is the virtual base of area a
+    // (see dsl/projection/rank_program.hpp). Thread-safe.
+    virtual void run(dsl::OpId op, std::byte* const* areas, const std::uint64_t* byte_offsets) const = 0;
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,166 @@
+#include "runtime/engine/plan/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/engine/hash.hpp"
+#include "runtime/engine/plan/program_rules.hpp"
+#include "runtime/engine/run/execution.hpp"
+#include "runtime/engine/run/small_run.hpp"
+#include "runtime/error.hpp"
+
+namespace hocket::engine {
+namespace {
+
+using Kind = dsl::Op::Kind;
+
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 47;  // of x
+
+constexpr std::uint64_t round_up(std::uint64_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+
+}  // namespace
+
+std::shared_ptr<Plan> Plan::make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind,
+                                 PlanUse use) {
+    check_rules(program, type, op);
+    if (use.is_uneven && contract_of(program.collective).exchanges()) check_is_direct(program);
+    return std::shared_ptr<Plan>(new Plan(std::move(program), type, op, kind, std::move(use)));
+}
+
+Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, PlanUse use)
+    : program_(std::move(program)),
+      type_(type),
+      op_(op),
+      input_(program_.input()),
+      output_(program_.output()),
+      reduces_(contract_of(program_.collective).combines()),
+      multiplies_(reduces_ && row_of(op).multiplies),
+      element_(element_size(type)),
+      parts_(contract_of(program_.collective).is_by_rank() && !use.is_uneven
+                 ? static_cast<std::uint64_t>(program_.ranks)
+                 : 1),
+      most_elements_(most_bytes / element_size(type) / parts_),
+      use_(std::move(use)),
+      executor_(Executor::create(kind, program_, type, op)),
+      small_run_(use_.is_uneven ? nullptr : SmallRun::of(*this)) {}
+
+Plan::~Plan() = default;
+
+bool Plan::must_copy_in_place(const void* send, const void* recv, std::uint64_t piece_begin) const {
+    if (program_.buffers == 1 || input_ == dsl::Share::none || output_ == dsl::Share::none) return false;
+    const auto begin_of_x = [&](const void* buffer, dsl::Share share) {
+        return reinterpret_cast<std::uintptr_t>(buffer) -
+               (share == dsl::Share::own ? piece_begin * element_ : 0);
+    };
+    return begin_of_x(send, input_) == begin_of_x(recv, output_);
+}
+
+void Plan::refuse_count(std::uint64_t count) const {
+    throw Error(
+        Status::invalid_argument,
+        fmt::format("a count of {} {} elements does not fit in memory (at most {} for {} on {} ranks)", count,
+                    name_of(type_), most_elements_, dsl::name_of(program_.collective), program_.ranks));
+}
+
+std::shared_ptr<const Binding> Plan::bind(const Layout& layout) {
+    const auto known = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& binding) {
+        return binding && binding->layout == layout;
+    });
+    if (known != bindings_.end()) {
+        std::rotate(bindings_.begin(), known, known + 1);
+        return bindings_.front();
+    }
+
+    auto binding = std::make_shared<Binding>();
+    const std::uint64_t count = layout.count();
+    binding->layout = layout;
+    binding->count = count;
+    binding->byte_offsets.resize(program_.boundaries.size());
+    executor_->bind(layout, binding->byte_offsets.data());
+    if (layout.is_by_pair()) bind_pairs(*binding);
+    binding->memory_bytes =
+        program_.uses_work
+            ? round_up(count * static_cast<std::uint64_t>(program_.buffers) * element_size(type_))
+            : 0;
+    for (const dsl::ScratchSlot& slot : program_.scratch) {
+        binding->slot_offsets.push_back(binding->memory_bytes);
+        binding->memory_bytes += round_up(binding->bytes_between(slot.begin, slot.end));
+    }
+
+    // An operation with nothing to do is complete once those it waits for are: order that was meant to run
+    // through it (a before it before c) holds for every count.
+    binding->remaining = static_cast<std::uint32_t>(program_.ops.size());
+    for (const dsl::Op& op : program_.ops) binding->waits.push_back(op.waits_for);
+    for (dsl::OpId id = 0; id < program_.ops.size(); ++id) {
+        if (binding->waits[id] != 0) continue;
+        const dsl::Op& op = program_.ops[id];
+        const bool orders = op.kind == Kind::signal || op.kind == Kind::await;
+        const bool is_waited_for = orders && (count > 0 || layout.is_by_pair());
+        if (binding->bytes_of(op) != 0 || is_waited_for || binding->travels(op)) {
+            binding->ready.push_back(id);
+            continue;
+        }
+        binding->waits[id] = Binding::complete;
+        --binding->remaining;
+        for (const dsl::OpId next : op.successors) --binding->waits[next];
+    }
+
+    std::rotate(bindings_.begin(), bindings_.end() - 1, bindings_.end());
+    bindings_.front() = std::move(binding);
+    return bindings_.front();
+}
+
+void Plan::bind_pairs(Binding& binding) const {
+    const Layout& layout = binding.layout;
+    const std::uint64_t sent = layout.sent_to(program_.rank), wanted = layout.received_from(program_.rank);
+    if (sent != wanted)
+        throw Error(Status::mismatch,
+                    fmt::format("rank {} sends {} elements to itself, and expects {} from itself in {}_v",
+                                program_.rank, sent, wanted, dsl::name_of(program_.collective)));
+    for (const dsl::Rational& boundary : program_.boundaries) {
+        // At the end no piece begins. A rank alone has one piece and no exchange (GraphRun::begin).
+        const bool has_none = boundary == dsl::Rational(program_.buffers) || program_.buffers == 1;
+        binding.byte_shifts.push_back(has_none ? 0 : layout.shift(boundary) * element_size(type_));
+    }
+}
+
+std::uint64_t Plan::find_identity(Extent extent) {
+    // By pair each rank has its own counts.
+    const std::uint64_t count = is_by_pair() ? 0 : extent.count;
+    std::uint64_t hash = mix(program_.fingerprint, static_cast<std::uint64_t>(type_));
+    hash = mix(hash, reduces() ? static_cast<std::uint64_t>(op_) : 0);
+    hash = mix(mix(hash, use_.purpose.empty() ? 0 : 1), count);
+    if (extent.uneven) {
+        hash = mix(hash, is_by_pair() ? 1 : 0);
+        if (is_by_pair()) return hash;
+        for (const std::uint64_t begin : extent.uneven->begins()) hash = mix(hash, begin);
+        return hash;
+    }
+    last_identity_ = {count, hash};
+    return hash;
+}
+
+Execution& Plan::take_execution() {
+    if (idle_.empty()) idle_.push_back(std::make_unique<Execution>(*this));
+    busy_.push_back(std::move(idle_.back()));
+    idle_.pop_back();
+    return *busy_.back();
+}
+
+void Plan::give_back(Execution& execution) {
+    const auto place =
+        std::find_if(busy_.begin(), busy_.end(), [&](const auto& e) { return e.get() == &execution; });
+    // Those with the most memory last, to be taken first: else each of several would come to hold what only
+    // the largest operation needs.
+    const auto needs_less = [](std::uint64_t bytes, const auto& other) {
+        return bytes < other->run().memory_bytes();
+    };
+    idle_.insert(std::upper_bound(idle_.begin(), idle_.end(), execution.run().memory_bytes(), needs_less),
+                 std::move(*place));
+    busy_.erase(place);
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,116 @@
+#include "runtime/engine/plan/program_rules.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "runtime/error.hpp"
+
+namespace hocket::engine {
+namespace {
+
+using Kind = dsl::Op::Kind;
+
+[[noreturn]] void refuse(const dsl::RankProgram& program, std::size_t op, const char* rule) {
+    throw Error(Status::internal, fmt::format("the program of schedule {} breaks a rule at operation {}: {}; "
+                                              "this is a defect in Hocket, please report it",
+                                              program.schedule, op, rule));
+}
+
+// Whose input it is.
+std::optional<dsl::Rank> owner_of_input(const dsl::RankProgram& program, dsl::AreaId area) {
+    if (area == dsl::input_area) return program.rank;
+    for (std::size_t i = 0; i < program.neighbours.size(); ++i)
+        if (area == dsl::RankProgram::neighbour_area(i, dsl::input_area)) return program.neighbours[i];
+    return std::nullopt;
+}
+
+}  // namespace
+
+void check_rules(const dsl::RankProgram& program, DataType type, ReduceOp reduction) {
+    const auto refuse = [&](std::size_t op, const char* rule) { engine::refuse(program, op, rule); };
+    for (const dsl::Rational& boundary : program.boundaries)
+        if (boundary < dsl::Rational(0) || boundary > dsl::Rational(program.buffers))
+            refuse(0, "a boundary lies outside of all buffers");
+    const std::size_t areas = program.areas();
+    for (const dsl::ShiftedArea& shifted : program.shifted)
+        if (shifted.of >= program.first_shifted() || shifted.from >= program.boundaries.size() ||
+            shifted.at >= program.boundaries.size())
+            refuse(0, "a shifted area stands for nothing");
+    std::vector<std::uint32_t> waits(program.ops.size(), 0);
+    for (std::size_t i = 0; i < program.ops.size(); ++i) {
+        const dsl::Op& op = program.ops[i];
+        const bool communicates = op.kind == Kind::send || op.kind == Kind::receive;
+        if (op.begin > op.end || op.end >= program.boundaries.size())
+            refuse(i, "its region has no boundaries");
+        if (op.area >= areas) refuse(i, "its area does not exist");
+        if (!communicates && !op.further.empty()) refuse(i, "only messages have several parts");
+        for (const dsl::MessagePart& part : op.further) {
+            if (part.begin > part.end || part.end >= program.boundaries.size())
+                refuse(i, "a part of its message has no boundaries");
+            if (part.area >= areas) refuse(i, "the area of a part of its message does not exist");
+        }
+        for (const dsl::AreaId area : op.operands)
+            if (area >= areas) refuse(i, "an operand's area does not exist");
+        if (op.origin >= program.origins.size()) refuse(i, "its origin does not exist");
+        for (const dsl::AreaId area : op.also)
+            if (area >= areas) refuse(i, "a further area does not exist");
+        const auto& neighbours = program.neighbours;
+        if (op.kind == Kind::await &&
+            std::find(neighbours.begin(), neighbours.end(), op.peer) == neighbours.end())
+            refuse(i, "it waits for a rank that is no neighbour");
+        if ((op.kind == Kind::await || op.kind == Kind::signal) &&
+            (op.message == 0 || op.message > program.signals))
+            refuse(i, "its signal does not exist");
+        if (communicates && (op.peer < 0 || op.peer >= program.ranks || op.peer == program.rank))
+            refuse(i, "its peer does not exist");
+        if (communicates && op.message >= (1u << 24)) refuse(i, "more than 2^24 messages to one peer");
+        if (op.kind == Kind::copy && op.operands.size() != 1) refuse(i, "a copy has one operand");
+        if (op.kind == Kind::combine && op.operands.size() < 2)
+            refuse(i, "a combine has two operands or more");
+        if (op.kind == Kind::combine && !supports(reduction, type))
+            throw Error(Status::invalid_argument, fmt::format("the operator {} does not exist for {}",
+                                                              name_of(reduction), name_of(type)));
+        for (const dsl::OpId next : op.successors) {
+            if (next <= i || next >= program.ops.size()) refuse(i, "a successor is not a later operation");
+            ++waits[next];
+        }
+    }
+    for (std::size_t i = 0; i < program.ops.size(); ++i)
+        if (waits[i] != program.ops[i].waits_for) refuse(i, "its count of predecessors is wrong");
+}
+
+void check_is_direct(const dsl::RankProgram& program) {
+    const dsl::Rational width(1, program.ranks);
+    const auto at = [&](dsl::BoundaryId boundary) { return program.boundaries[boundary]; };
+    const auto sent_to = [&](dsl::Rank rank) { return dsl::Rational(rank, program.ranks); };
+    const auto received_from = [&](dsl::Rank rank) { return dsl::Rational(1) + sent_to(rank); };
+    const auto is_in = [&](const dsl::MessagePart& part, dsl::AreaId area, dsl::Rational piece) {
+        return part.area == area && at(part.begin) >= piece && at(part.end) <= piece + width;
+    };
+    const auto is_copied_from = [&](const dsl::Op& op, dsl::Rank source) {
+        const dsl::ShiftedArea& shifted = program.shifted[op.operands[0] - program.first_shifted()];
+        return op.also.empty() && is_in(op.part(0), dsl::output_area, received_from(source)) &&
+               at(shifted.at) - received_from(source) == at(shifted.from) - sent_to(program.rank);
+    };
+    if (program.ranks == 1 && program.keeps_places()) return;  // only its own piece, with nowhere to go
+    if (program.buffers != 2 || program.uses_work || !program.scratch.empty())
+        refuse(program, 0, "what is moved has a place of its own on the way");
+    for (std::size_t i = 0; i < program.ops.size(); ++i) {
+        const dsl::Op& op = program.ops[i];
+        const bool is_message = op.kind == Kind::send || op.kind == Kind::receive;
+        for (std::size_t part = 0; is_message && part < op.parts(); ++part)
+            if (!(op.kind == Kind::send ? is_in(op.part(part), dsl::input_area, sent_to(op.peer))
+                                        : is_in(op.part(part), dsl::output_area, received_from(op.peer))))
+                refuse(program, i, "the message is not what the one has for the other");
+        if (op.kind == Kind::combine) refuse(program, i, "it combines");
+        if (op.kind != Kind::copy) continue;
+        const auto source = owner_of_input(program, program.memory_of(op.operands[0]));
+        if (!source || op.operands[0] < program.first_shifted() || !is_copied_from(op, *source))
+            refuse(program, i, "it does not copy what is for this rank");
+    }
+}
+
+}  // namespace hocket::engine

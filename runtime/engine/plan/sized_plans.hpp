@@ -1,0 +1,59 @@
+// The plans of one collective: which schedule is best depends on the size, so there is one for each range of
+// sizes, made when it is first asked for.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "runtime/engine/plan/plan.hpp"
+
+namespace hocket::engine {
+
+class SizedPlans {
+  public:
+    struct Sized {
+        std::shared_ptr<Plan> plan;
+        std::string schedule;  // its name; why it was taken for this size, a line each
+    };
+    // make: for `bytes` of x; the plan may be one of `made`, if it is the same. May throw, and so does
+    // for_bytes.
+    using Made = std::deque<Sized>;
+    using Make = std::function<Sized(std::uint64_t bytes, const Made& made)>;
+    // bytes_of_one: of x, for a count of 1.
+    SizedPlans(std::uint64_t bytes_of_one, Make make) : bytes_of_one_(bytes_of_one), make_(std::move(make)) {}
+
+    // For x of so many bytes. Thread-safe; takes no lock where the plan exists. Valid as long as this.
+    const Sized& for_bytes(std::uint64_t bytes);
+    // The same, null if it has not been made yet.
+    const Sized* find(std::uint64_t bytes) const {
+        return by_size_[range_of(bytes)].load(std::memory_order_acquire);
+    }
+
+    // Of x, for `count` as the collective's function takes it; the most there is, if it is more.
+    std::uint64_t bytes_of(std::uint64_t count) const {
+        std::uint64_t bytes = 0;
+        return __builtin_mul_overflow(count, bytes_of_one_, &bytes) ? UINT64_MAX : bytes;
+    }
+
+  private:
+    static constexpr std::size_t ranges = 49;  // up to 2^0, 2^1, ..., 2^48 bytes
+    static std::size_t range_of(std::uint64_t bytes) {
+        return std::min<std::size_t>(ranges - 1, bytes <= 1 ? 0 : std::bit_width(bytes - 1));
+    }
+
+    const std::uint64_t bytes_of_one_;
+    Make make_;
+    std::mutex mutex_;
+    Made made_;
+    std::array<std::atomic<const Sized*>, ranges> by_size_{};
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,30 @@
+// An area's virtual base may lie before the memory it stands for (dsl/projection/rank_program.hpp), where
+// pointer arithmetic has no defined meaning; so addresses are reckoned as numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "dsl/projection/rank_program.hpp"
+
+namespace hocket::engine {
+
+inline std::byte* address(std::byte* base, std::uint64_t offset) {
+    return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + offset);
+}
+
+inline std::byte* virtual_base(const void* memory, std::uint64_t offset) {
+    return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(memory) - offset);
+}
+
+// Places the shifted areas, once those are placed that they stand for.
+inline void place_shifted(const dsl::RankProgram& program, const std::uint64_t* byte_offsets,
+                          std::byte** areas) {
+    for (std::size_t i = 0; i < program.shifted.size(); ++i) {
+        const dsl::ShiftedArea& shifted = program.shifted[i];
+        areas[program.first_shifted() + i] =
+            address(areas[shifted.of], byte_offsets[shifted.from] - byte_offsets[shifted.at]);
+    }
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,47 @@
+#include "runtime/engine/run/execution.hpp"
+
+#include <utility>
+
+namespace hocket::engine {
+
+Execution::Execution(const Plan& plan)
+    : Request(Type::collective), plan_(&plan), run_(Run::of(plan, *this)), messages_(run_->messages()) {}
+
+Execution::~Execution() = default;
+
+void Execution::begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) {
+    keep_alive_ = start.plan->shared_from_this();
+    run_->begin(start, tile, neighbourhood);
+    start_ = start;
+    start_.uneven = nullptr;
+    tile_ = tile;
+    status_ = run_->is_done() ? Status::success : Status::in_progress;
+}
+
+void Execution::release() {
+    if (Execution* next = std::exchange(next_tile_, nullptr)) next->release();
+    run_->release();
+    const std::shared_ptr<Plan> plan = std::move(keep_alive_);  // may be the last to hold it, and so this
+    plan->give_back(*this);
+}
+
+bool Execution::advance(transport::Fabric* fabric, std::uint64_t& budget) {
+    if (status_ != Status::in_progress) return false;  // a count of 0 is complete from the start
+    const bool moved = run_->advance(fabric, budget);
+    if (run_->is_done()) status_ = Status::success;
+    return moved;
+}
+
+void Execution::complete(dsl::OpId op) {
+    run_->complete(op);
+    if (run_->is_done()) status_ = Status::success;
+}
+
+Status Execution::status_of_all() const {
+    Status status = Status::success;
+    for (const Execution* tile = this; tile && status != Status::in_progress; tile = tile->next_tile_)
+        if (tile->status_ != Status::success) status = tile->status_;
+    return status;
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,77 @@
+// One start of a plan, or one tile of a large start: what its caller and the progress see of it. A Run does
+// it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/run/run.hpp"
+#include "runtime/engine/run/tiles.hpp"
+#include "runtime/error.hpp"
+#include "runtime/request.hpp"
+
+namespace hocket::engine {
+
+class Execution : public Request {
+  public:
+    using Clock = std::chrono::steady_clock;
+
+    explicit Execution(const Plan& plan);
+    ~Execution();
+
+    // neighbourhood: null if the program has no neighbours. The plan is kept alive until release().
+    void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood);
+    void release();  // gives itself, and the tiles behind it, back to the plan
+
+    // Local work done between two looks at the fabric: about 10 us of it, so that messages keep flowing.
+    static constexpr std::uint64_t local_budget_bytes = 128 * 1024;
+
+    // As Run::advance.
+    bool advance(transport::Fabric* fabric, std::uint64_t& budget);
+
+    // The message of operation `op` has been sent, or has come.
+    void complete(dsl::OpId op);
+
+    // In progress until the run is done, or end() says otherwise.
+    Status status() const { return status_; }
+    void end(Status status) { status_ = status; }
+
+    // Of the same start. Whoever started has the first tile.
+    Execution* next_tile() const { return next_tile_; }
+    void set_next_tile(Execution& tile) { next_tile_ = &tile; }
+    Status status_of_all() const;  // this tile and those behind it: in progress as long as one is
+
+    const Plan& plan() const { return *plan_; }
+    const Start& start() const { return start_; }
+    std::uint64_t tile() const { return tile_; }
+    std::uint64_t number() const { return start_.number; }
+    std::uint64_t turn() const { return start_.turn + tile_; }
+    std::uint32_t checksum() const { return start_.checksum; }
+    Clock::time_point deadline() const { return deadline_; }
+    void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
+    bool has_neighbours() const { return !plan_->program().neighbours.empty(); }
+
+    // How far it is, and what it is held up by.
+    const Run& run() const { return *run_; }
+    std::size_t messages() const { return messages_; }  // at most: for some counts there are fewer
+    std::uint64_t bytes_of(const dsl::Op& op) const { return run_->binding().bytes_of(op); }
+
+  private:
+    // What every step looks at comes first, close together: with many ranks on a core, each step finds the
+    // caches as others left them.
+    const Plan* plan_;
+    std::unique_ptr<Run> run_;
+    std::size_t messages_;
+    Status status_ = Status::success;
+    Execution* next_tile_ = nullptr;
+    std::uint64_t tile_ = 0;
+    Start start_;
+    Clock::time_point deadline_;
+    std::shared_ptr<Plan> keep_alive_;
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,429 @@
+#include "runtime/engine/run/graph_run.hpp"
+
+#include <cstring>
+#include <new>
+
+#include "runtime/engine/run/address.hpp"
+#include "runtime/kernels/cpu/multiply.hpp"
+
+namespace hocket::engine {
+namespace {
+
+using Kind = dsl::Op::Kind;
+
+constexpr std::align_val_t alignment{64};
+
+bool communicates(const dsl::Op& op) {
+    return op.kind == Kind::send || op.kind == Kind::receive;
+}
+
+// 24 bits of the tile's turn and 24 of the message's number; the upper 16 are reserved. The turns come round
+// after 2^24, long after a message of that turn can still be in flight.
+std::uint64_t tag_of(std::uint64_t turn, std::uint32_t message) {
+    return (turn & 0xffffff) << 24 | message;
+}
+
+}  // namespace
+
+GraphRun::GraphRun(const Plan& plan, Execution& execution) : plan_(&plan) {
+    const auto& ops = plan.program().ops;
+    waits_.resize(ops.size());
+    transfer_of_.resize(ops.size());
+    areas_.resize(plan.program().areas());
+    for (dsl::OpId id = 0; id < ops.size(); ++id) {
+        if (!communicates(ops[id])) continue;
+        transfer_of_[id] = static_cast<std::uint32_t>(transfers_.size());
+        transfers_.push_back({{}, &execution, id, segments_.size()});
+        segments_.resize(segments_.size() + ops[id].parts());
+    }
+    for (Transfer& transfer : transfers_) transfer.message.user = &transfer;
+    for (Queue* queue : {&receives_, &sends_, &local_}) queue->ops.reserve(ops.size());
+    awaits_.reserve(ops.size());
+}
+
+GraphRun::~GraphRun() {
+    free_memory();
+}
+
+// Neighbours reach what is in the window.
+void GraphRun::need_memory(std::uint64_t bytes) {
+    if (bytes <= memory_bytes_) return;
+    free_memory();
+    memory_ = static_cast<std::byte*>(neighbourhood_ ? neighbourhood_->window().allocate(bytes, 64)
+                                                     : ::operator new(bytes, alignment));
+    memory_bytes_ = bytes;
+}
+
+void GraphRun::free_memory() {
+    if (memory_ == nullptr) return;
+    if (neighbourhood_)
+        neighbourhood_->window().release(memory_);
+    else
+        ::operator delete(memory_, alignment);
+    memory_ = nullptr;
+    memory_bytes_ = 0;
+}
+
+void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) {
+    turn_ = start.turn + tile;
+    checksum_ = start.checksum;
+    binding_ = start.plan->bind(start.uneven ? *start.uneven
+                                             : Layout(start.plan->elements_of_x(start.elements_of(tile))));
+    neighbourhood_ = neighbourhood;
+    const std::uint64_t skipped = start.begin_of(tile) * element_size(start.plan->type());
+    send_ = address(const_cast<std::byte*>(start.send), skipped);
+    recv_ = address(start.recv, skipped);
+    factor_ = start.factor;
+    // A rank alone exchanges nothing: it has one piece, and its buffers are taken to begin there.
+    if (is_by_pair() && plan_->program().buffers == 1) {
+        const std::uint64_t element = element_size(start.plan->type());
+        send_ = address(const_cast<std::byte*>(send_), binding_->layout.place_sent_to(0) * element);
+        recv_ = address(recv_, binding_->layout.place_received_from(0) * element);
+    }
+    waits_ = binding_->waits;
+    remaining_ = binding_->remaining;
+    is_done_ = remaining_ == 0;
+    entered_ = neighbourhood == nullptr;
+    disagreement_.reset();
+    for (Queue* queue : {&receives_, &sends_, &local_}) queue->clear();
+    awaits_.clear();
+    make_copies();
+    place_areas();
+    if (!neighbourhood && copies_[dsl::input_area]) move_copies(dsl::input_area);
+    for (const dsl::OpId op : binding_->ready) enqueue(op);
+}
+
+void GraphRun::release() {
+    binding_.reset();
+}
+
+void GraphRun::place_areas() {
+    const dsl::RankProgram& program = plan_->program();
+    const auto& offsets = binding_->byte_offsets;
+    const auto own = [&](dsl::AreaId area, const std::byte* buffer) {
+        return copies_[area] && !works_beside_copy(area) ? copies_[area] : buffer;
+    };
+    areas_[dsl::input_area] = virtual_base(own(dsl::input_area, send_), offsets[program.input_origin]);
+    areas_[dsl::output_area] = virtual_base(own(dsl::output_area, recv_), offsets[program.output_origin]);
+    areas_[dsl::work_area] = memory_;
+    for (std::size_t i = 0; i < program.scratch.size(); ++i)
+        areas_[program.first_scratch() + i] =
+            virtual_base(address(memory_, binding_->slot_offsets[i]), offsets[program.scratch[i].begin]);
+    if (is_by_pair())
+        place_piece(program.rank, dsl::input_area, piece_for(program.rank));
+    else
+        place_shifted(program, offsets.data(), areas_.data());
+}
+
+void GraphRun::enqueue(dsl::OpId id) {
+    const dsl::Op& op = plan_->program().ops[id];
+    if (op.kind == Kind::await) return awaits_.push_back(id);
+    Queue& queue = !binding_->travels(op) ? local_ : op.kind == Kind::receive ? receives_ : sends_;
+    queue.ops.push_back(id);
+}
+
+void GraphRun::complete(dsl::OpId id) {
+    waits_[id] = Binding::complete;
+    is_done_ = --remaining_ == 0;
+    if (is_done_ && copies_[dsl::output_area]) move_copies(dsl::output_area);
+    for (const dsl::OpId next : plan_->program().ops[id].successors)
+        if (--waits_[next] == 0) enqueue(next);
+}
+
+bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
+    bool did_something = false;
+    if (!entered_) {
+        if (!neighbourhood_->is_free(turn_)) return false;
+        budget -= std::min(budget, enter());
+        did_something = true;
+    }
+    if (!awaits_.empty()) did_something |= look_for_neighbours();
+    do {
+        // Receives first: a message that finds its buffer waiting is not copied twice.
+        did_something |= post(receives_, fabric);
+        did_something |= post(sends_, fabric);
+        if (local_.empty()) break;
+        const dsl::OpId id = local_.ops[local_.head++];
+        const dsl::Op& op = plan_->program().ops[id];
+        const std::uint64_t bytes = binding_->bytes_of(op);
+        if (op.kind == Kind::signal)
+            neighbourhood_->signal(turn_, 0, op.message);
+        else if (bytes > 0)
+            run_local(op, id);
+        complete(id);
+        did_something = true;
+        budget -= std::min(budget, bytes);
+    } while (budget > 0);
+    return did_something;
+}
+
+void GraphRun::run_local(const dsl::Op& op, dsl::OpId id) {
+    std::byte* const output = areas_[dsl::output_area];
+    areas_[dsl::output_area] = address(output, shift_of(dsl::output_area, op.begin));
+    plan_->executor().run(id, areas_.data(), binding_->byte_offsets.data());
+    areas_[dsl::output_area] = output;
+}
+
+bool GraphRun::post(Queue& queue, transport::Fabric* fabric) {
+    bool posted = false;
+    for (; !queue.empty(); ++queue.head, posted = true) {
+        const dsl::OpId id = queue.ops[queue.head];
+        if (!post_one(plan_->program().ops[id], id, *fabric)) break;  // no room: after the next poll
+    }
+    return posted;
+}
+
+bool GraphRun::post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric) {
+    Transfer& transfer = transfers_[transfer_of_[id]];
+    std::span<const transport::Segment> segments = segments_of(op, transfer);
+    const std::uint64_t tag = tag_of(turn_, op.message);
+    const bool has_none = segments.empty();
+    if (has_none) {
+        segments_[transfer.first_segment] = {&nothing_, 1};
+        segments = {&segments_[transfer.first_segment], 1};
+    }
+    if (op.kind == Kind::send)
+        return fabric.send(op.peer, tag, has_none ? checksum_of_none(checksum_) : checksum_, segments,
+                           transfer.message);
+    return fabric.receive(op.peer, tag, segments, transfer.message);
+}
+
+// For some counts some parts are empty.
+std::span<const transport::Segment> GraphRun::segments_of(const dsl::Op& op, const Transfer& transfer) {
+    transport::Segment* const first = &segments_[transfer.first_segment];
+    transport::Segment* next = first;
+    for (std::size_t i = 0; i < op.parts(); ++i) {
+        const dsl::MessagePart part = op.part(i);
+        const std::uint64_t begin = binding_->byte_offsets[part.begin],
+                            end = binding_->byte_offsets[part.end];
+        const std::uint64_t shift = shift_of(part.area, part.begin);
+        if (begin < end) *next++ = {address(areas_[part.area], begin + shift), end - begin};
+    }
+    return {first, next};
+}
+
+// ---- Among neighbours ---------------------------------------------------------------------------
+
+std::uint64_t GraphRun::bytes_of_buffer(dsl::AreaId area) const {
+    const dsl::RankProgram& program = plan_->program();
+    const Layout& layout = binding_->layout;
+    if (is_by_pair())
+        return (area == dsl::input_area ? layout.sent() : layout.received()).count *
+               element_size(plan_->type());
+    const std::uint64_t whole = binding_->count * element_size(plan_->type());
+    switch (area == dsl::input_area ? program.input() : program.output()) {
+        case dsl::Share::none:
+            return 0;
+        case dsl::Share::own:
+            return layout.piece_count(program.rank, program.ranks) * element_size(plan_->type());
+        case dsl::Share::whole:
+            break;
+    }
+    return whole;
+}
+
+// From where it begins to the end of what lies in it.
+std::uint64_t GraphRun::bytes_spanned(dsl::AreaId area) const {
+    if (!is_by_pair()) return bytes_of_buffer(area);
+    const Layout& layout = binding_->layout;
+    return (area == dsl::input_area ? layout.sent() : layout.received()).span * element_size(plan_->type());
+}
+
+// Buffers that neighbours use and cannot reach are copied to where they can; so is an input that must not be
+// one with the output, or is multiplied.
+void GraphRun::make_copies() {
+    const dsl::RankProgram& program = plan_->program();
+    const std::uint64_t input = bytes_of_buffer(dsl::input_area), output = bytes_of_buffer(dsl::output_area);
+    const std::uint64_t shown =
+        neighbourhood_ && is_by_pair()
+            ? static_cast<std::uint64_t>(neighbourhood_->members()) * sizeof(ShownPiece)
+            : 0;
+    bool copies_input =
+        plan_->multiplies() ||
+        plan_->must_copy_in_place(send_, recv_, binding_->layout.piece_begin(program.rank, program.ranks));
+    bool copies_output = false;
+    if (neighbourhood_) {
+        contacts_.assign(static_cast<std::size_t>(neighbourhood_->members()), false);
+        transport::Window& window = neighbourhood_->window();
+        const bool reads_send = program.input() != dsl::Share::none;
+        const bool shows_copies = program.economy == dsl::Economy::waits;
+        copies_input |= reads_send &&
+                        (shows_copies ||
+                         (program.shares_input && !window.offset_of(send_, bytes_spanned(dsl::input_area))));
+        copies_output = program.shares_output && !window.offset_of(recv_, output);
+    }
+    const std::uint64_t begin = (binding_->memory_bytes + shown + 63) / 64 * 64,
+                        middle = begin + (input + 63) / 64 * 64;
+    const std::uint64_t bytes = copies_output ? middle + output : copies_input ? middle : begin;
+    need_memory(neighbourhood_ ? std::max<std::uint64_t>(64, bytes) : bytes);
+    copies_[dsl::input_area] = copies_input ? memory_ + begin : nullptr;
+    copies_[dsl::output_area] = copies_output ? memory_ + middle : nullptr;
+}
+
+// This rank itself can work on the caller's buffers, so that only what neighbours touch is copied: if nobody
+// looks for the others' part of the output, and not on an input whose copy is multiplied.
+bool GraphRun::works_beside_copy(dsl::AreaId area) const {
+    const dsl::RankProgram& program = plan_->program();
+    if (area == dsl::input_area && plan_->multiplies()) return false;
+    return !contract_of(program.collective).is_by_rank() && program.keeps_places() &&
+           program.economy == dsl::Economy::bytes && program.output_is_apart;
+}
+
+// Between the caller's buffer and its copy. Returns how much that was.
+std::uint64_t GraphRun::move_copies(dsl::AreaId area) {
+    const bool is_input = area == dsl::input_area;
+    if (bytes_of_buffer(area) == 0) return 0;
+    if (is_by_pair()) return pack_input();
+    std::uint64_t bytes = 0;
+    const auto move = [&](std::uint64_t begin, std::uint64_t end) {
+        if (is_input && plan_->multiplies())
+            kernels::multiply(plan_->type(), copies_[area] + begin, send_ + begin,
+                              (end - begin) / element_size(plan_->type()), factor_);
+        else if (is_input)
+            std::memcpy(copies_[area] + begin, send_ + begin, end - begin);
+        else
+            std::memcpy(recv_ + begin, copies_[area] + begin, end - begin);
+        bytes += end - begin;
+    };
+    if (!works_beside_copy(area)) {
+        move(0, bytes_of_buffer(area));
+        return bytes;
+    }
+    const dsl::RankProgram& program = plan_->program();
+    for (const dsl::Stretch& touched : is_input ? program.input_read : program.output_written)
+        move(binding_->byte_offsets[touched.begin], binding_->byte_offsets[touched.end]);
+    return bytes;
+}
+
+// Returns the bytes that were copied for it.
+std::uint64_t GraphRun::enter() {
+    const transport::Window& window = neighbourhood_->window();
+    const std::uint64_t bytes = copies_[dsl::input_area] ? move_copies(dsl::input_area) : 0;
+    Neighbourhood::Line& line = neighbourhood_->line(neighbourhood_->self(), turn_);
+    const dsl::BoundaryId origins[] = {plan_->program().input_origin, plan_->program().output_origin};
+    const std::byte* buffers[] = {send_, recv_};
+    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area})
+        line.bases[area] =
+            window.offset_of(copies_[area] ? copies_[area] : buffers[area], bytes_of_buffer(area))
+                .value_or(0) -
+            binding_->byte_offsets[origins[area]];
+    line.bases[dsl::work_area] = window.offset_of(memory_, memory_bytes_).value();
+    if (is_by_pair()) show_pieces();
+    line.completed = neighbourhood_->completed();
+    line.checksum = checksum_;
+    line.in_windows = 1;
+    entered_ = true;
+    return bytes;
+}
+
+bool GraphRun::look_for_neighbours() {
+    bool moved = false;
+    for (std::size_t i = 0; i < awaits_.size() && !disagreement_;) {
+        const dsl::OpId id = awaits_[i];
+        const dsl::Op& op = plan_->program().ops[id];
+        if (!neighbourhood_->is_there(neighbourhood_->member_of(op.peer), turn_, 0, op.message) ||
+            !contact(op, id)) {
+            ++i;
+            continue;
+        }
+        awaits_.erase(awaits_.begin() + static_cast<std::ptrdiff_t>(i));
+        complete(id);
+        moved = true;
+    }
+    return moved;
+}
+
+// At the first look at a neighbour's line: where its areas are. False: it has started something else.
+bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
+    const Member member = neighbourhood_->member_of(op.peer);
+    if (contacts_[static_cast<std::size_t>(member)]) return true;
+    if (!neighbourhood_->agrees(member, turn_, checksum_)) {
+        disagreement_ = {id, op.peer};
+        return false;
+    }
+    const auto index = static_cast<std::size_t>(member < neighbourhood_->self() ? member : member - 1);
+    const Neighbourhood::Line& line = neighbourhood_->line(member, turn_);
+    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
+        areas_[dsl::RankProgram::neighbour_area(index, area)] =
+            address(neighbourhood_->window().slice(member), line.bases[area]);
+    if (!is_by_pair()) {
+        place_shifted(plan_->program(), binding_->byte_offsets.data(), areas_.data());
+    } else if (const auto difference = find_piece(member)) {
+        disagreement_ = {id, op.peer, *difference};
+        return false;
+    }
+    contacts_[static_cast<std::size_t>(member)] = true;
+    return true;
+}
+
+// ---- By pair ------------------------------------------------------------------------------------
+//
+// Positions are of the pieces one behind the other. In the caller's buffers they lie where the caller says,
+// in a copy of the input one behind the other. The work area, which no direct program uses, shows the
+// neighbours where this rank's pieces for them are: their own layout does not tell.
+
+std::uint64_t GraphRun::shift_of(dsl::AreaId area, dsl::BoundaryId boundary) const {
+    const bool is_packed = area == dsl::input_area && copies_[dsl::input_area];
+    return !is_by_pair() || is_packed ? 0 : binding_->byte_shifts[boundary];
+}
+
+std::byte* GraphRun::piece_for(dsl::Rank rank) const {
+    const Layout& layout = binding_->layout;
+    const std::uint64_t element = element_size(plan_->type());
+    if (copies_[dsl::input_area])
+        return address(copies_[dsl::input_area], layout.begin_sent_to(rank) * element);
+    return address(const_cast<std::byte*>(send_), layout.place_sent_to(rank) * element);
+}
+
+std::uint64_t GraphRun::pack_input() const {
+    const Layout& layout = binding_->layout;
+    const std::uint64_t element = element_size(plan_->type());
+    for (dsl::Rank rank = 0; rank < plan_->program().ranks; ++rank)
+        if (const std::uint64_t bytes = layout.sent_to(rank) * element; bytes > 0)
+            std::memcpy(piece_for(rank), send_ + layout.place_sent_to(rank) * element, bytes);
+    return layout.sent().count * element;
+}
+
+void GraphRun::show_pieces() const {
+    const Layout& layout = binding_->layout;
+    auto* const shown = reinterpret_cast<ShownPiece*>(memory_);
+    for (Member member = 0; member < neighbourhood_->members(); ++member) {
+        const dsl::Rank rank = neighbourhood_->ranks()[static_cast<std::size_t>(member)];
+        const std::uint64_t count = layout.sent_to(rank);
+        const auto offset =
+            neighbourhood_->window().offset_of(piece_for(rank), count * element_size(plan_->type()));
+        shown[member] = {offset.value_or(0), count};  // without elements it may be anywhere
+    }
+}
+
+// What a neighbour has for this rank; if that is as much as this one expects, it is placed.
+std::optional<PairCounts> GraphRun::find_piece(Member member) {
+    const Member self = neighbourhood_->self();
+    const dsl::Rank source = neighbourhood_->ranks()[static_cast<std::size_t>(member)];
+    const dsl::AreaId input = dsl::RankProgram::neighbour_area(
+                          static_cast<std::size_t>(member < self ? member : member - 1), dsl::input_area),
+                      work = input + dsl::work_area;
+    const ShownPiece& shown = reinterpret_cast<const ShownPiece*>(areas_[work])[self];
+    const std::uint64_t expected = binding_->layout.received_from(source);
+    if (shown.count != expected) return PairCounts{shown.count, expected};
+    place_piece(source, input, address(neighbourhood_->window().slice(member), shown.offset));
+    return std::nullopt;
+}
+
+// So that it is read where it belongs in this rank's output, one behind the other.
+void GraphRun::place_piece(dsl::Rank source, dsl::AreaId input, std::byte* piece) {
+    const dsl::RankProgram& program = plan_->program();
+    const Layout& layout = binding_->layout;
+    const std::uint64_t begin =
+        (layout.sent().count + layout.begin_received_from(source)) * element_size(plan_->type());
+    for (std::size_t i = 0; i < program.shifted.size(); ++i)
+        if (program.shifted[i].of == input) areas_[program.first_shifted() + i] = virtual_base(piece, begin);
+}
+
+std::optional<dsl::OpId> GraphRun::first_incomplete() const {
+    for (dsl::OpId id = 0; id < waits_.size(); ++id)
+        if (!is_complete(id)) return id;
+    return std::nullopt;
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,111 @@
+// Runs operations in the order of their dependencies: messages, and loads and stores in neighbours' memory
+// where the program has both.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/engine/run/run.hpp"
+
+namespace hocket::engine {
+
+// By pair also a rank that has no elements for another sends it a message: a byte that means nothing, with
+// this in place of the start's checksum. (Not all providers match messages without bytes.)
+constexpr std::uint32_t checksum_of_none(std::uint32_t checksum) {
+    return ~checksum;
+}
+
+// A message of an execution; its address is in transport::Message::user.
+struct Transfer {
+    transport::Message message;
+    Execution* execution = nullptr;
+    dsl::OpId op = 0;
+    std::size_t first_segment = 0;  // of the run's
+};
+
+class GraphRun final : public Run {
+  public:
+    GraphRun(const Plan& plan, Execution& execution);
+    ~GraphRun() override;
+
+    void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) override;
+    bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
+    // Its successors may be ready now.
+    void complete(dsl::OpId op) override;
+    void release() override;
+    std::uint64_t memory_bytes() const override { return memory_bytes_; }
+    std::size_t messages() const override { return transfers_.size(); }
+
+    const Binding& binding() const override { return *binding_; }
+    bool is_complete(dsl::OpId op) const override { return waits_[op] == Binding::complete; }
+    std::optional<dsl::OpId> first_incomplete() const override;
+
+  private:
+    // Operations that may start, first come first served. Each operation enters one queue, once.
+    struct Queue {
+        std::vector<dsl::OpId> ops;
+        std::size_t head = 0;
+
+        bool empty() const { return head == ops.size(); }
+        void clear() { ops.clear(), head = 0; }
+    };
+
+    void enqueue(dsl::OpId op);
+    void need_memory(std::uint64_t bytes);
+    void free_memory();
+    void place_areas();
+    void make_copies();
+    bool works_beside_copy(dsl::AreaId area) const;
+    std::uint64_t move_copies(dsl::AreaId area);
+    std::uint64_t enter();
+    bool look_for_neighbours();
+    bool contact(const dsl::Op& op, dsl::OpId id);
+    std::uint64_t bytes_of_buffer(dsl::AreaId area) const;
+    std::uint64_t bytes_spanned(dsl::AreaId area) const;
+    bool post(Queue& queue, transport::Fabric* fabric);
+    bool post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric);
+    void run_local(const dsl::Op& op, dsl::OpId id);
+    std::span<const transport::Segment> segments_of(const dsl::Op& op, const Transfer& transfer);
+
+    // By pair.
+    struct ShownPiece {               // to a neighbour
+        std::uint64_t offset, count;  // where it is in the slice, and its elements
+    };
+    bool is_by_pair() const { return binding_->layout.is_by_pair(); }
+    std::uint64_t shift_of(dsl::AreaId area, dsl::BoundaryId boundary) const;
+    std::byte* piece_for(dsl::Rank rank) const;
+    std::uint64_t pack_input() const;
+    void show_pieces() const;
+    std::optional<PairCounts> find_piece(Member member);
+    void place_piece(dsl::Rank source, dsl::AreaId input, std::byte* piece);
+
+    const Plan* plan_;
+    std::uint64_t turn_ = 0;
+    std::uint32_t checksum_ = 0;
+    std::shared_ptr<const Binding> binding_;
+    std::vector<std::uint32_t> waits_;
+    Queue receives_, sends_, local_;
+    std::vector<dsl::OpId> awaits_;  // that may end any time
+    std::uint32_t remaining_ = 0;
+    std::vector<std::uint32_t> transfer_of_;  // operation -> index into transfers_
+    std::vector<Transfer> transfers_;
+    std::vector<transport::Segment> segments_;  // of all messages, in their order
+    std::byte nothing_{};                       // what messages without elements are made of
+    std::vector<std::byte*> areas_;
+    std::byte* memory_ = nullptr;  // work and scratch, and copies of buffers that neighbours cannot reach
+    std::uint64_t memory_bytes_ = 0;
+
+    // Among neighbours, with messages.
+    Neighbourhood* neighbourhood_ = nullptr;
+    const std::byte* send_ = nullptr;
+    std::byte *recv_ = nullptr, *copies_[2] = {};  // of input and output; null: they are used where they are
+    double factor_ = 1;
+    bool entered_ = true;
+    std::vector<bool> contacts_;  // by member
+};
+
+}  // namespace hocket::engine

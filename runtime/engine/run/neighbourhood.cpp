@@ -1,0 +1,160 @@
+#include "runtime/engine/run/neighbourhood.hpp"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace hocket::engine {
+namespace {
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t round_up(std::size_t bytes) {
+    return (bytes + page - 1) / page * page;
+}
+
+// Fetches a line that neighbours have read, while there is time.
+void about_to_write(const void* line) {
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0"
+                 :
+                 : "m"(*static_cast<const char*>(line)));  // no operation where it is unknown
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
+void relax() {
+#if defined(__x86_64__)
+    _mm_pause();
+#else
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+
+}  // namespace
+
+// A slice begins with the board; the copies of all lanes follow, then the mailboxes.
+std::size_t Neighbourhood::reserved_bytes(int members) {
+    return round_up(sizeof(Board)) + lanes * tiles_in_flight * 2 * tile_bytes +
+           static_cast<std::size_t>(members) * mailbox_bytes;
+}
+
+std::byte* Neighbourhood::mailbox(Member owner, Member sender) const {
+    return slice(owner) + reserved_bytes(sender);
+}
+
+bool Neighbourhood::can_fence_others() {
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+Neighbourhood::Neighbourhood(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks,
+                             int cores, bool fences_others)
+    : window_(std::move(window)),
+      ranks_(std::move(ranks)),
+      members_of_(static_cast<std::size_t>(ranks_.back() + 1), -1),
+      agreed_(ranks_.size(), -1),
+      heard_(ranks_.size(), 0),
+      ranks_per_core_((static_cast<int>(ranks_.size()) + cores - 1) / cores),
+      spins_(ranks_per_core_ > 1 ? crowded_spins : spins),
+      fences_others_(fences_others) {
+    for (std::size_t member = 0; member < ranks_.size(); ++member)
+        members_of_[static_cast<std::size_t>(ranks_[member])] = static_cast<Member>(member);
+}
+
+std::byte* Neighbourhood::copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
+                                 std::uint64_t bytes) const {
+    if (area == dsl::input_area && bytes <= tiny_bytes) return line(member, number).tiny;
+    const std::uint64_t place = (number % lanes * tiles_in_flight + tile % tiles_in_flight) * 2 + area;
+    return slice(member) + round_up(sizeof(Board)) + place * tile_bytes;
+}
+
+bool Neighbourhood::agrees(Member member, std::uint64_t number, std::uint32_t checksum) {
+    const Line& theirs = line(member, number);
+    if (theirs.checksum != checksum) return false;
+    agreed_[member] = std::max(agreed_[member], static_cast<std::int64_t>(number));
+    heard_[member] = std::max(heard_[member], theirs.completed);
+    return true;
+}
+
+std::int64_t Neighbourhood::agreed_until(dsl::Rank rank) const {
+    const auto found = std::find(ranks_.begin(), ranks_.end(), rank);
+    return found == ranks_.end() ? -1 : agreed_[static_cast<std::size_t>(found - ranks_.begin())];
+}
+
+// Whoever falls asleep after this sees the new value; whoever did before is seen. Where the sleeper does not
+// see to that, the store must be over before the load, which takes as long as a neighbour's copy of the line
+// is away.
+void Neighbourhood::publish(std::atomic<std::uint64_t>& word, std::uint64_t value) {
+    if (fences_others_) {
+        word.store(value, std::memory_order_release);
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+        word.exchange(value);
+    }
+    if (board(0).sleepers.load() != 0) ring_sleepers();
+}
+
+void Neighbourhood::signal(std::uint64_t number, std::uint64_t tile, std::uint64_t value) {
+    publish(reached(line(self(), number), tile), stamp(number, value));
+}
+
+void Neighbourhood::ring_sleepers() {
+    for (Member member = 0; member < members(); ++member)
+        if (member != self() && board(member).asleep.load() != 0 && board(member).asleep.exchange(0) != 0)
+            window_->ring(member);
+}
+
+bool Neighbourhood::has_reached(Member member, std::uint64_t number, std::uint64_t tile,
+                                std::uint64_t value) const {
+    for (int i = 0; i < spins_; ++i) {
+        if (is_there(member, number, tile, value)) return true;
+        relax();
+    }
+    return is_there(member, number, tile, value);
+}
+
+void Neighbourhood::complete(std::uint64_t number) {
+    if (number == completed_) return;
+    completed_ = number;
+    publish(board(self()).completed, number);
+    about_to_write(&line(self(), number));
+    about_to_write(&line(self(), number).tiny[16]);
+}
+
+bool Neighbourhood::is_free(std::uint64_t number) {
+    if (number < lanes) return true;
+    for (Member member = 0; member < members(); ++member) {
+        if (member == self() || heard_[member] > number - lanes) continue;
+        heard_[member] = board(member).completed.load(std::memory_order_acquire);
+        if (heard_[member] <= number - lanes) return false;
+    }
+    return true;
+}
+
+std::optional<dsl::Rank> Neighbourhood::busy_since(std::uint64_t number) const {
+    for (Member member = 0; member < members(); ++member)
+        if (member != self() && number >= lanes && heard_[member] <= number - lanes) return ranks_[member];
+    return std::nullopt;
+}
+
+void Neighbourhood::fall_asleep() {
+    board(self()).asleep.store(1);
+    board(0).sleepers.fetch_add(1);
+    // Before the last look at the others: what they published, or will ring for.
+    if (fences_others_) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+void Neighbourhood::wake_up() {
+    board(0).sleepers.fetch_sub(1);
+    board(self()).asleep.store(0);
+    window_->quiet();
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,133 @@
+// This rank and those that share its host's memory: what they show each other there, and how they wait for
+// each other.
+//
+// Every start of the communicator uses a *lane*, the same on all ranks; several can be in flight, and a lane
+// comes round again. In a lane each rank has a line, which it alone writes: how far it has come, and where
+// its buffers are; and room for copies of small or private buffers.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "dsl/projection/rank_program.hpp"
+#include "runtime/window/window.hpp"
+
+namespace hocket::engine {
+
+using Member = int;  // of the host, in the order of ranks
+
+class Neighbourhood {
+  public:
+    static constexpr std::uint64_t lanes = 8;
+    static constexpr std::uint64_t tiles_in_flight = 2;      // of each start
+    static constexpr std::uint64_t tile_bytes = 128 * 1024;  // of input, and of output: room for copies
+    static constexpr std::uint64_t mailbox_bytes = 260 * 1024;
+    static std::size_t reserved_bytes(int members);  // of a slice of the window
+
+    // Whether a rank that falls asleep can order the others' memory accesses from afar, so that a signal
+    // costs no more than a store. If any of them cannot, all their signals are fences.
+    static bool can_fence_others();
+
+    // ranks: of the host, ascending; the window's members are in the same order.
+    // cores: that they may use, all together. fences_others: can_fence_others() of all of them.
+    Neighbourhood(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks, int cores,
+                  bool fences_others);
+
+    transport::Window& window() { return *window_; }
+    const std::vector<dsl::Rank>& ranks() const { return ranks_; }
+    Member self() const { return window_->self(); }
+    Member members() const { return window_->members(); }
+    Member member_of(dsl::Rank rank) const {
+        return members_of_[static_cast<std::size_t>(rank)];
+    }  // a rank of it
+
+    // What a rank shows of one start. A tiny input lies beside it, so that one cache line is moved, not two.
+    static constexpr std::uint64_t tiny_bytes = 192;
+    struct alignas(128) Line {
+        std::atomic<std::uint64_t> reached;         // see stamp(); the rest is valid from its first one on
+        std::uint64_t bases[dsl::areas_of_a_rank];  // virtual bases of input, output, work in the slice
+        std::uint64_t completed;                    // see complete()
+        std::uint32_t checksum;                     // of all that this rank has started
+        std::uint32_t in_windows;                   // whether its buffers can be used where they are
+        alignas(16) std::byte tiny[tiny_bytes];
+        std::atomic<std::uint64_t> reached_in_odd_tiles;
+    };
+    Line& line(Member member, std::uint64_t number) const { return board(member).lines[number % lanes]; }
+    std::byte* slice(Member member) const { return window_->slice(member); }
+    // Room for copies of a tile, whose x is of so many bytes.
+    std::byte* copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
+                      std::uint64_t bytes) const;
+    // Room for what one member sends to another alone. Zeroed, and takes no memory before it is touched.
+    std::byte* mailbox(Member owner, Member sender) const;
+
+    // How far a rank has come in start `number`, in its even or its odd tiles: grows with the value, which is
+    // less than 2^28. While a rank is in a start, no neighbour can be in the next one of that lane.
+    static std::uint64_t stamp(std::uint64_t number, std::uint64_t value) {
+        return (number / lanes + 1) << 28 | value;
+    }
+    void signal(std::uint64_t number, std::uint64_t tile, std::uint64_t value);
+    bool is_there(Member member, std::uint64_t number, std::uint64_t tile, std::uint64_t value) const {
+        return reached(line(member, number), tile).load(std::memory_order_acquire) - stamp(number, value) <
+               (1u << 28);
+    }
+    // Looks for a moment; the caller sleeps, or comes back.
+    bool has_reached(Member member, std::uint64_t number, std::uint64_t tile, std::uint64_t value) const;
+    // Whether a neighbour is done with start `number` without ever having entered it: its count was 0.
+    bool has_passed_by(Member member, std::uint64_t number) const {
+        return board(member).completed.load(std::memory_order_acquire) > number &&
+               !is_there(member, number, 0, 1);
+    }
+    // Whether a neighbour that has entered start `number` has started the same as this rank.
+    bool agrees(Member member, std::uint64_t number, std::uint32_t checksum);
+    // The last start on which it did; -1.
+    std::int64_t agreed_until(dsl::Rank rank) const;
+
+    // All starts before `number` are complete on this rank, which will show its next one in the line of that
+    // number.
+    void complete(std::uint64_t number);
+    std::uint64_t completed() const { return completed_; }
+    // Whether every neighbour has completed the start that used this lane before.
+    bool is_free(std::uint64_t number);
+    std::optional<dsl::Rank> busy_since(
+        std::uint64_t number) const;  // a rank that has not, as far as is known
+
+    // Changes a word that others look at, and wakes those that are asleep.
+    void publish(std::atomic<std::uint64_t>& word, std::uint64_t value);
+
+    // Between these two every signal of a neighbour rings this rank's doorbell.
+    void fall_asleep();
+    void wake_up();
+
+    int ranks_per_core() const { return ranks_per_core_; }  // rounded up
+
+  private:
+    struct Board {
+        alignas(128) std::atomic<std::uint64_t> completed;
+        alignas(128) std::atomic<std::uint32_t> asleep;
+        alignas(128) std::atomic<std::uint32_t> sleepers;  // of the whole host, on the first member's board
+        Line lines[lanes];
+    };
+    static constexpr int crowded_spins = 2, spins = 400;
+
+    static std::atomic<std::uint64_t>& reached(Line& line, std::uint64_t tile) {
+        return tile % tiles_in_flight == 0 ? line.reached : line.reached_in_odd_tiles;
+    }
+    Board& board(Member member) const { return *reinterpret_cast<Board*>(window_->slice(member)); }
+    void ring_sleepers();
+
+    std::unique_ptr<transport::Window> window_;
+    std::vector<dsl::Rank> ranks_;
+    std::vector<Member> members_of_;    // by rank
+    std::vector<std::int64_t> agreed_;  // by member
+    std::vector<std::uint64_t> heard_;  // by member: what it has completed, as far as is known
+    std::uint64_t completed_ = 0;
+    int ranks_per_core_;
+    int spins_;
+    bool fences_others_;
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,70 @@
+// A way to run a plan's program: one start of it, or one tile of a large start. Which way is the program's
+// matter alone, so that all ranks take the same one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/tiles.hpp"
+#include "runtime/fabric/fabric.hpp"
+
+namespace hocket::engine {
+
+// Elements of a piece, as its two ranks count them.
+struct PairCounts {
+    std::optional<std::uint64_t> sent;  // none: not known, but more than is expected
+    std::uint64_t expected;
+};
+
+// A neighbour has started something else, as was seen at this operation; or the same, but has more or fewer
+// elements for this rank than it expects.
+struct Disagreement {
+    dsl::OpId op;
+    dsl::Rank peer;
+    std::optional<PairCounts> counts = std::nullopt;
+};
+
+class Run {
+  public:
+    // execution: whose run it is; its messages name it.
+    static std::unique_ptr<Run> of(const Plan& plan, Execution& execution);
+    virtual ~Run() = default;
+
+    // The caller's buffers stay the run's until it is done. It may be done at once. neighbourhood: null if
+    // the program has no neighbours.
+    virtual void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) = 0;
+
+    // Moves as far as messages and neighbours allow, and takes the bytes of its local work from the budget,
+    // at which it stops. False if there was nothing to do. Throws what the fabric throws.
+    virtual bool advance(transport::Fabric* fabric, std::uint64_t& budget) = 0;
+
+    // The message of operation `op` has been sent, or has come.
+    virtual void complete(dsl::OpId op) = 0;
+
+    bool is_done() const { return is_done_; }
+    const std::optional<Disagreement>& disagreement() const { return disagreement_; }
+
+    // After the end, whatever it was; keeps memory for the next start.
+    virtual void release() {}
+    virtual std::uint64_t memory_bytes() const = 0;
+    virtual std::size_t messages() const { return 0; }  // at most: for some counts there are fewer
+
+    // Of what has begun.
+    virtual const Binding& binding() const = 0;
+    virtual bool is_complete(dsl::OpId op) const = 0;
+    virtual std::optional<dsl::OpId> first_incomplete() const = 0;
+    // Before the first operation: the rank that has not started this yet, or has not ended what was before
+    // it.
+    virtual std::optional<dsl::Rank> awaited_at_start() const { return std::nullopt; }
+
+  protected:
+    // Here, and not behind a virtual call: they are looked at after every step.
+    bool is_done_ = true;
+    std::optional<Disagreement> disagreement_;
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,218 @@
+#include "runtime/engine/run/shared_run.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/error.hpp"
+
+namespace hocket::engine {
+namespace {
+
+// Shorter tiles than there is room for, so that one rank fills a tile while another empties the one before;
+// but not where ranks share cores: there a tile costs a switch.
+constexpr std::uint64_t shortest_tile = 64 * 1024;
+constexpr std::uint64_t tiles_of_a_start = 2;
+
+}  // namespace
+
+bool SharedRun::suits(const dsl::RankProgram& program) {
+    return !program.neighbours.empty() &&
+           program.neighbours.size() + 1 == static_cast<std::size_t>(program.ranks);
+}
+
+SharedRun::SharedRun(const Plan& plan)
+    : tiles_{TileRun(plan, start_), TileRun(plan, start_)},
+      most_elements_(Neighbourhood::tile_bytes / (plan.elements_of_x(1) * plan.element())) {
+    start_.is_small = plan.program().economy == dsl::Economy::waits;
+    start_.parts = plan.elements_of_x(1);
+    start_.element = element_size(plan.type());
+}
+
+SharedRun::~SharedRun() {
+    if (start_.memory != nullptr) start_.neighbourhood->window().release(start_.memory);
+}
+
+void SharedRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) {
+    start_.plan = start.plan;
+    start_.neighbourhood = neighbourhood;
+    start_.contacts.assign(static_cast<std::size_t>(neighbourhood->members()), false);
+    start_.send = const_cast<std::byte*>(start.send);
+    start_.recv = start.recv;
+    start_.number = start.turn + tile;
+    start_.checksum = start.checksum;
+    start_.count = start.count;
+    start_.tile_elements = tile_elements();
+    start_.copies = start_.is_small;
+    start_.has_met = false;
+    start_.factor = start.factor;
+    start_.copies_input =
+        start.plan->multiplies() ||
+        start.plan->must_copy_in_place(start.send, start.recv,
+                                       static_cast<std::uint64_t>(start.plan->program().rank) * start.count);
+    disagreement_.reset();
+    tiles_begun_ = 0;
+    met_ = 0;
+    // Work is done on tiles, or on all at once, which takes more.
+    const std::uint64_t elements = start_.parts * (start_.is_small ? start_.tile_elements : start.count);
+    if (!binding_ || binding_->count != elements) binding_ = start.plan->bind(elements);
+    // A tile's slots may be rounded up where those of the whole are not.
+    const std::uint64_t most = binding_->memory_bytes + 64 * start.plan->program().scratch.size();
+    if (binding_->memory_bytes > 0 && most > memory_bytes_) need_memory(most);
+    stage_ = Stage::closed;
+    is_done_ = start.count == 0;
+}
+
+// The same on all ranks.
+std::uint64_t SharedRun::tile_elements() const {
+    if (start_.is_small || start_.neighbourhood->ranks_per_core() > 1)
+        return std::min(start_.count, most_elements_);
+    const std::uint64_t unit = start_.parts * start_.element;
+    const std::uint64_t line = std::max<std::uint64_t>(1, 64 / start_.element);
+    const std::uint64_t part = (start_.count / tiles_of_a_start + line - 1) / line * line;
+    return std::min(start_.count,
+                    std::clamp(part, std::min(shortest_tile / unit + 1, most_elements_), most_elements_));
+}
+
+void SharedRun::need_memory(std::uint64_t bytes) {
+    transport::Window& window = start_.neighbourhood->window();
+    if (start_.memory != nullptr) window.release(std::exchange(start_.memory, nullptr));
+    memory_bytes_ = 0;
+    start_.memory = static_cast<std::byte*>(window.allocate(bytes, 64));
+    memory_bytes_ = bytes;
+}
+
+bool SharedRun::advance(transport::Fabric*, std::uint64_t&) {
+    bool moved = false;
+    if (stage_ == Stage::closed) {
+        if (!enter()) return false;
+        moved = true;
+    }
+    if (stage_ == Stage::meeting) {
+        if (!meet()) return moved;
+        moved = true;
+    }
+    if (stage_ == Stage::running) moved |= run_tiles();
+    return moved;
+}
+
+// ---- Meeting the neighbours ---------------------------------------------------------------------
+
+bool SharedRun::enter() {
+    if (!start_.neighbourhood->is_free(start_.number)) return false;
+    show_buffers();
+    if (start_.is_small) {
+        start_tiles();
+        return true;
+    }
+    // Whether buffers are used in place is for all to decide together.
+    start_.neighbourhood->signal(start_.number, 0, 1);
+    start_.has_met = true;
+    stage_ = Stage::meeting;
+    return true;
+}
+
+void SharedRun::show_buffers() {
+    const dsl::RankProgram& program = start_.program();
+    const transport::Window& window = start_.neighbourhood->window();
+    Neighbourhood::Line& line = start_.neighbourhood->line(start_.neighbourhood->self(), start_.number);
+    const auto& offsets = binding_->byte_offsets;
+    bool in_windows = !start_.is_small && !start_.copies_input;
+    const auto show = [&](dsl::AreaId area, const void* memory, std::uint64_t bytes, dsl::BoundaryId origin) {
+        const auto offset = window.offset_of(memory, bytes);
+        in_windows &= offset.has_value();
+        line.bases[area] = offset.value_or(0) - offsets[origin];
+    };
+    const std::uint64_t part = start_.count * start_.element;
+    const auto bytes_of = [&](dsl::Share share) {
+        return share == dsl::Share::whole ? part * start_.parts : part;
+    };
+    if (!start_.is_small && program.shares_input && start_.reads_send())
+        show(dsl::input_area, start_.send, bytes_of(start_.plan->input()), program.input_origin);
+    if (!start_.is_small && program.shares_output)
+        show(dsl::output_area, start_.recv, bytes_of(start_.plan->output()), program.output_origin);
+    if (start_.memory != nullptr)
+        line.bases[dsl::work_area] = window.offset_of(start_.memory, memory_bytes_).value();
+    line.completed = start_.neighbourhood->completed();
+    line.checksum = start_.checksum;
+    line.in_windows = in_windows;
+    all_in_windows_ = in_windows;
+}
+
+bool SharedRun::meet() {
+    for (; met_ < start_.contacts.size(); ++met_) {
+        const auto member = static_cast<Member>(met_);
+        if (member == start_.neighbourhood->self()) continue;
+        if (!start_.neighbourhood->has_reached(member, start_.number, 0, 1)) {
+            start_.look_for_absent(member, 0);
+            return false;
+        }
+        if (!start_.contact(member, 0)) return false;
+        all_in_windows_ &= start_.neighbourhood->line(member, start_.number).in_windows != 0;
+    }
+    start_.copies = !all_in_windows_;
+    if (!start_.copies) start_.tile_elements = start_.count;
+    start_tiles();
+    return true;
+}
+
+std::optional<dsl::OpId> SharedRun::first_incomplete() const {
+    if (next_op() < start_.program().ops.size()) return next_op();
+    return std::nullopt;
+}
+
+std::optional<dsl::Rank> SharedRun::awaited_at_start() const {
+    if (stage_ == Stage::meeting) return start_.neighbourhood->ranks()[met_];
+    if (stage_ == Stage::closed) return start_.neighbourhood->busy_since(start_.number);
+    return std::nullopt;
+}
+
+// ---- Tiles --------------------------------------------------------------------------------------
+
+void SharedRun::start_tiles() {
+    stage_ = Stage::running;
+    begin_tiles();
+    // Who has come to the meeting has entered.
+    if (!start_.copies) tiles_[0].skip_entry();
+}
+
+void SharedRun::begin_tiles() {
+    while (has_more_tiles() && !tiles_[tiles_begun_ % tiles_.size()].is_active()) {
+        // Work and scratch are there once.
+        if (start_.memory != nullptr && oldest().is_active()) return;
+        tiles_[tiles_begun_ % tiles_.size()].begin(tiles_begun_);
+        ++tiles_begun_;
+    }
+    is_done_ = !oldest().is_active();
+}
+
+// No neighbour is waited for while there is another tile to work on.
+bool SharedRun::run_tiles() {
+    bool moved = false;
+    for (;;) {
+        if (!run_each_tile(false) && !run_each_tile(true)) return moved;
+        moved = true;
+        if (disagreement_ || is_done_) return true;
+    }
+}
+
+bool SharedRun::run_each_tile(bool patient) {
+    bool moved = false;
+    const std::uint64_t oldest_index = oldest().index();
+    for (std::uint64_t i = 0; i < tiles_.size(); ++i) {
+        TileRun& tile = tiles_[(oldest_index + i) % tiles_.size()];
+        if (!tile.is_active()) continue;
+        moved |= tile.advance(patient);
+        if (disagreement_) return moved;
+        if (!tile.is_active()) begin_tiles();
+    }
+    return moved;
+}
+
+// Active, if any is.
+const TileRun& SharedRun::oldest() const {
+    const TileRun &even = tiles_[0], &odd = tiles_[1];
+    if (!even.is_active()) return odd;
+    return odd.is_active() && odd.index() < even.index() ? odd : even;
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,66 @@
+// One start of a plan whose transfers are all loads and stores: the ranks of one host, no messages.
+//
+// Neighbours use the callers' buffers where they are, if all of them lie in the window. Else each rank copies
+// its own through the window, a tile at a time, two tiles on their way. Small buffers are always copied: a
+// copy of a few kilobytes costs less than to wait until all neighbours are done with the original.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/run.hpp"
+#include "runtime/engine/run/tile_run.hpp"
+
+namespace hocket::engine {
+
+class SharedRun final : public Run {
+  public:
+    explicit SharedRun(const Plan& plan);
+    ~SharedRun() override;
+
+    // All ranks are neighbours. (That this rank sends no messages is not enough: its neighbours must go the
+    // same way.)
+    static bool suits(const dsl::RankProgram& program);
+
+    void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) override;
+    // Waits for each neighbour only a moment.
+    bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
+    void complete(dsl::OpId) override {}  // there are no messages
+    std::uint64_t memory_bytes() const override { return memory_bytes_; }
+
+    const Binding& binding() const override { return *binding_; }
+    bool is_complete(dsl::OpId op) const override { return op < next_op(); }
+    std::optional<dsl::OpId> first_incomplete() const override;
+    std::optional<dsl::Rank> awaited_at_start() const override;
+
+  private:
+    enum class Stage : std::uint8_t { closed, meeting, running };
+
+    dsl::OpId next_op() const { return stage_ == Stage::running ? oldest().next_op() : 0; }
+    bool enter();
+    bool meet();
+    void start_tiles();
+    void begin_tiles();
+    bool run_tiles();
+    bool run_each_tile(bool patient);
+    void show_buffers();
+    void need_memory(std::uint64_t bytes);
+    std::uint64_t tile_elements() const;
+    bool has_more_tiles() const { return tiles_begun_ * start_.tile_elements < start_.count; }
+    const TileRun& oldest() const;
+
+    SharedStart start_{.disagreement = disagreement_};
+    std::array<TileRun, Neighbourhood::tiles_in_flight> tiles_;
+    std::uint64_t tiles_begun_ = 0;
+    std::shared_ptr<const Binding> binding_;  // of the first tile, or of all at once
+    Stage stage_ = Stage::closed;             // until it is done
+    const std::uint64_t most_elements_;       // of a tile, in each part
+    std::size_t met_ = 0;                     // members that have been met, in order (meeting)
+    bool all_in_windows_ = false;
+    std::uint64_t memory_bytes_ = 0;
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,138 @@
+#include "runtime/engine/run/small_run.hpp"
+
+#include <algorithm>
+
+#include "dsl/graph/region.hpp"
+#include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/run/address.hpp"
+#include "runtime/engine/run/shared_run.hpp"
+#include "runtime/kernels/cpu/hand_over.hpp"
+#include "runtime/kernels/cpu/multiply.hpp"
+
+namespace hocket::engine {
+namespace {
+
+using Kind = dsl::Op::Kind;
+
+// Whether an operation reads the rank's own input where another has written its output before: the two may be
+// one buffer.
+bool reads_input_late(const dsl::RankProgram& program) {
+    // In the caller's buffer, if it is one: what an operation reads of the input, what it writes of the
+    // output.
+    const auto at = [&](dsl::BoundaryId boundary) { return program.boundaries[boundary]; };
+    const auto read = [&](const dsl::Op& op, dsl::AreaId area) {
+        const dsl::BoundaryId from =
+            area < program.first_shifted() ? op.begin : program.shifted[area - program.first_shifted()].from;
+        return dsl::Interval{at(from), at(from + (op.end - op.begin))};
+    };
+    const dsl::Rational output(program.buffers - 1);
+    std::vector<dsl::Interval> written;
+    for (const dsl::Op& op : program.ops) {
+        if (op.kind != Kind::combine && op.kind != Kind::copy) continue;
+        for (const dsl::AreaId area : op.operands) {
+            if (program.memory_of(area) != dsl::input_area) continue;
+            const dsl::Interval own = read(op, area);
+            for (const dsl::Interval& earlier : written)
+                if (own.begin < earlier.end && earlier.begin < own.end) return true;
+        }
+        written.push_back({at(op.begin) - output, at(op.end) - output});
+    }
+    return false;
+}
+
+// Whether the program needs nothing but the others' inputs, which they have shown when they entered.
+bool is_small(const dsl::RankProgram& program) {
+    if (!SharedRun::suits(program) || program.economy != dsl::Economy::waits) return false;
+    if (program.shares_output || program.uses_work || !program.scratch.empty()) return false;
+    if (reads_input_late(program)) return false;
+    return std::all_of(program.ops.begin(), program.ops.end(), [](const dsl::Op& op) {
+        return op.kind != Kind::await || op.guards_buffers || op.message == 1;
+    });
+}
+
+}  // namespace
+
+std::unique_ptr<SmallRun> SmallRun::of(const Plan& plan) {
+    if (!is_small(plan.program())) return nullptr;
+    return std::unique_ptr<SmallRun>(new SmallRun(plan));
+}
+
+SmallRun::SmallRun(const Plan& plan)
+    : program_(plan.program()),
+      type_(plan.type()),
+      output_origin_(plan.program().output_origin),
+      input_origin_(plan.program().input_origin),
+      element_(element_size(plan.type())),
+      parts_(plan.elements_of_x(1)),
+      most_elements_(Neighbourhood::tile_bytes / element_ / parts_),
+      areas_(plan.program().areas()) {
+    const dsl::RankProgram& program = plan.program();
+    reads_send_ = program.input() != dsl::Share::none;
+    shows_part_ = program.input() == dsl::Share::own;
+    multiplies_ = plan.multiplies();
+    for (dsl::OpId id = 0; id < program.ops.size(); ++id) {
+        const dsl::Op& op = program.ops[id];
+        if (op.kind == Kind::await && !op.guards_buffers) awaited_.push_back(op.peer);
+        if (op.kind == Kind::combine || op.kind == Kind::copy) local_.push_back({id, op.begin, op.end});
+    }
+}
+
+bool SmallRun::run(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t count, const void* send,
+                   void* recv, double factor, std::uint64_t number, std::uint32_t checksum) {
+    if (count == 0 || count > most_elements_ || !neighbourhood.is_free(number)) return false;
+    if (count != count_) {
+        binding_ = plan.bind(count * parts_);
+        count_ = count;
+        bytes_ = count * parts_ * element_;
+    }
+    show(neighbourhood, number, checksum, send, factor);
+    if (!meet(neighbourhood, number, checksum)) return false;
+    place(neighbourhood, number, send, recv);
+    const std::uint64_t* offsets = binding_->byte_offsets.data();
+    for (const LocalOp& op : local_)
+        if (offsets[op.begin] != offsets[op.end]) plan.executor().run(op.id, areas_.data(), offsets);
+    return true;
+}
+
+void SmallRun::show(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum,
+                    const void* send, double factor) {
+    std::byte* copy = neighbourhood.copies(neighbourhood.self(), number, 0, dsl::input_area, bytes_);
+    const auto* input = static_cast<const std::byte*>(send);
+    std::byte* const shown = copy + binding_->byte_offsets[input_origin_];
+    const std::uint64_t bytes = shows_part_ ? count_ * element_ : bytes_;
+    if (reads_send_ && multiplies_)
+        kernels::multiply(type_, shown, input, bytes / element_, factor);
+    else if (reads_send_)
+        kernels::hand_over(shown, input, bytes);
+    Neighbourhood::Line& line = neighbourhood.line(neighbourhood.self(), number);
+    line.completed = neighbourhood.completed();
+    line.checksum = checksum;
+    line.in_windows = 0;
+    neighbourhood.signal(number, 0, 1);
+}
+
+bool SmallRun::meet(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum) const {
+    return std::all_of(awaited_.begin(), awaited_.end(), [&](dsl::Rank rank) {
+        const Member member = neighbourhood.member_of(rank);
+        return neighbourhood.has_reached(member, number, 0, 1) &&
+               neighbourhood.agrees(member, number, checksum);
+    });
+}
+
+// This rank reads its input where the caller has it, unless that was multiplied: its own copy is on its way
+// to the others by now, and would have to come back.
+void SmallRun::place(const Neighbourhood& neighbourhood, std::uint64_t number, const void* send, void* recv) {
+    areas_[dsl::input_area] =
+        multiplies_ ? neighbourhood.copies(neighbourhood.self(), number, 0, dsl::input_area, bytes_)
+                    : virtual_base(send, binding_->byte_offsets[input_origin_]);
+    areas_[dsl::output_area] = virtual_base(recv, binding_->byte_offsets[output_origin_]);
+    for (const dsl::Rank rank : awaited_) {
+        const Member member = neighbourhood.member_of(rank);
+        const auto index = static_cast<std::size_t>(member < neighbourhood.self() ? member : member - 1);
+        areas_[dsl::RankProgram::neighbour_area(index, dsl::input_area)] =
+            neighbourhood.copies(member, number, 0, dsl::input_area, bytes_);
+    }
+    place_shifted(program_, binding_->byte_offsets.data(), areas_.data());
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,54 @@
+// The shortest way through a small start among the ranks of one host, where everybody shows a copy of its
+// input once, and takes what it needs from the others' copies. It either does all of it at once, or nothing
+// that the general way (Execution, SharedRun) would not do again: then a neighbour was late, or has started
+// something else.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/engine/plan/executor.hpp"
+#include "runtime/engine/run/neighbourhood.hpp"
+
+namespace hocket::engine {
+
+struct Binding;
+class Plan;
+
+class SmallRun {
+  public:
+    // Null if the plan's program is not of this kind.
+    static std::unique_ptr<SmallRun> of(const Plan& plan);
+
+    // With nothing in flight; arguments as SharedRun::begin has them. False: not done.
+    bool run(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t count, const void* send, void* recv,
+             double factor, std::uint64_t number, std::uint32_t checksum);
+
+  private:
+    explicit SmallRun(const Plan& plan);
+    void show(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum, const void* send,
+              double factor);
+    bool meet(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum) const;
+    void place(const Neighbourhood& neighbourhood, std::uint64_t number, const void* send, void* recv);
+
+    const dsl::RankProgram& program_;
+    DataType type_;
+
+    // All are awaited before anything is written: input and output may be one, and the general way reads the
+    // input again.
+    std::vector<dsl::Rank> awaited_;
+    struct LocalOp {
+        dsl::OpId id;
+        dsl::BoundaryId begin, end;
+    };
+    std::vector<LocalOp> local_;  // combines and copies, in program order
+    dsl::BoundaryId output_origin_, input_origin_;
+    std::uint64_t element_, parts_, most_elements_;
+    bool reads_send_, shows_part_, multiplies_;
+
+    std::shared_ptr<const Binding> binding_;  // of the last count
+    std::uint64_t count_ = 0, bytes_ = 0;     // as given, and of x
+    std::vector<std::byte*> areas_;
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,67 @@
+#include "runtime/engine/run/tiles.hpp"
+
+#include <algorithm>
+
+#include "runtime/engine/run/execution.hpp"
+
+namespace hocket::engine {
+namespace {
+
+// As many as can be in flight together.
+std::uint64_t most_tiles(const dsl::RankProgram& program) {
+    const std::uint64_t in_window = window_messages / std::max<std::uint64_t>(program.most_messages, 1);
+    return std::clamp<std::uint64_t>(in_window, 1, Neighbourhood::lanes);
+}
+
+// Where a tile is worth its messages: many of them are a rank's share of it.
+constexpr std::uint64_t least_tile_bytes = 256 * 1024, least_bytes_a_rank = 32 * 1024;
+
+constexpr std::uint64_t cache_line = 64;
+
+// Where x is one piece, a stretch of it is a collective of its own. On one host a SharedRun makes its own
+// tiles; where every rank has a host to itself, messages have nothing to overlap with, and more of them only
+// cost.
+bool can_be_divided(const dsl::RankProgram& program) {
+    const bool is_one_piece = !contract_of(program.collective).is_by_rank();
+    const bool is_on_one_host = program.neighbours.size() + 1 == static_cast<std::size_t>(program.ranks);
+    return is_one_piece && program.memory_is_shared && !is_on_one_host;
+}
+
+}  // namespace
+
+void divide(Start& start) {
+    const dsl::RankProgram& program = start.plan->program();
+    const std::uint64_t element = element_size(start.plan->type());
+    const std::uint64_t bytes = start.plan->elements_of_x(start.count) * element;
+    start.tiles = 1;
+    start.tile_elements = start.count;
+    if (bytes < 2 * least_tile_bytes || !can_be_divided(program)) return;
+    const std::uint64_t least =
+        std::max(least_tile_bytes, least_bytes_a_rank * static_cast<std::uint64_t>(program.ranks));
+    const std::uint64_t wanted = std::clamp<std::uint64_t>(bytes / least, 1, most_tiles(program));
+    const std::uint64_t tile_bytes =
+        ((bytes + wanted - 1) / wanted + cache_line - 1) / cache_line * cache_line;
+    start.tile_elements = tile_bytes / element;
+    start.tiles = (bytes + tile_bytes - 1) / tile_bytes;
+}
+
+Execution& begin_tiles(const Start& start, Neighbourhood* neighbourhood) {
+    Execution *first = nullptr, *last = nullptr;
+    try {
+        for (std::uint64_t tile = 0; tile < start.tiles; ++tile) {
+            Execution& execution = start.plan->take_execution();
+            if (last)
+                last->set_next_tile(execution);
+            else
+                first = &execution;
+            last = &execution;
+            execution.begin(start, tile, neighbourhood);
+        }
+    } catch (...) {
+        if (first) first->release();
+        throw;
+    }
+    return *first;
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,31 @@
+#include "runtime/net/event.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+
+#include "runtime/error.hpp"
+
+namespace hocket::transport {
+
+Event::Event() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (!fd_.is_open())
+        throw Error(Status::bootstrap, "cannot make an eventfd(2): " + error_text(errno) +
+                                           "; see the limit of open files (ulimit -n)");
+}
+
+void Event::raise() const {
+    const std::uint64_t one = 1;
+    while (write(fd(), &one, sizeof one) < 0 && errno == EINTR) {
+    }
+}
+
+void Event::clear() const {
+    std::uint64_t count;
+    while (read(fd(), &count, sizeof count) < 0 && errno == EINTR) {
+    }
+}
+
+}  // namespace hocket::transport

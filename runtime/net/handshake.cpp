@@ -1,0 +1,66 @@
+#include "runtime/net/handshake.hpp"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+#include "runtime/error.hpp"
+#include "runtime/net/frame.hpp"
+
+namespace hocket::transport {
+
+std::string encode_hello(const Hello& hello) {
+    return PayloadWriter().u32(hello.rank).u32(hello.world_size).bytes(hello.nonce).text();
+}
+
+Hello decode_hello(std::string_view payload) {
+    PayloadReader reader(payload);
+    Hello hello;
+    hello.rank = reader.u32();
+    hello.world_size = reader.u32();
+    hello.nonce = reader.bytes(nonce_size);
+    reader.finish();
+    return hello;
+}
+
+std::string fresh_nonce() {
+    std::string nonce(nonce_size, '\0');
+    if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), static_cast<int>(nonce.size())) != 1)
+        throw Error(Status::bootstrap, "the system gives no random numbers (OpenSSL's RAND_bytes failed)");
+    return nonce;
+}
+
+std::string make_proof(std::string_view secret, Side side, const Hello& hello, std::string_view host_nonce) {
+    // All fields have a fixed length, so that no two different inputs make the same bytes.
+    const std::string_view label =
+        side == Side::guest ? "hocket bootstrap 1 guest" : "hocket bootstrap 1 host ";
+    const std::string message = PayloadWriter()
+                                    .bytes(label)
+                                    .bytes(hello.nonce)
+                                    .bytes(host_nonce)
+                                    .u32(hello.rank)
+                                    .u32(hello.world_size)
+                                    .text();
+    std::string proof(proof_size, '\0');
+    unsigned length = 0;
+    if (!HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+              reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+              reinterpret_cast<unsigned char*>(proof.data()), &length) ||
+        length != proof_size)
+        throw Error(Status::bootstrap, "OpenSSL could not compute HMAC-SHA256");
+    return proof;
+}
+
+bool same_proof(std::string_view a, std::string_view b) {
+    return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::string printable(std::string_view text) {
+    std::string clean(text.substr(0, 1000));
+    for (char& c : clean)
+        if (c < ' ' || c > '~') c = '?';
+    return clean;
+}
+
+}  // namespace hocket::transport

@@ -1,0 +1,278 @@
+#include "runtime/net/socket.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "runtime/error.hpp"
+
+namespace hocket::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto look_again = 50ms;
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// What the C library's resolver reads and writes, on a thread of its own, until the lookup has ended.
+struct Lookup {
+    Lookup(const Endpoint& endpoint, int flags) : host(endpoint.host), port(std::to_string(endpoint.port)) {
+        hints.ai_family = AF_UNSPEC;
+        hints.ai_socktype = SOCK_STREAM;
+        hints.ai_flags = flags | AI_NUMERICSERV;
+        request.ar_name = host.c_str();
+        request.ar_service = port.c_str();
+        request.ar_request = &hints;
+    }
+    const std::string host, port;
+    addrinfo hints{};
+    gaicb request{};
+};
+
+// 0 or an EAI_ code; EAI_INPROGRESS when the deadline has come.
+int look_up(Lookup& lookup, Clock::time_point deadline) {
+    gaicb* request = &lookup.request;
+    if (const int code = getaddrinfo_a(GAI_NOWAIT, &request, 1, nullptr)) return code;
+    for (;;) {
+        const int code = gai_error(request);
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+        if (code != EAI_INPROGRESS || left <= 0) return code;
+        const timespec wait{left / 1000, left % 1000 * 1'000'000};
+        gai_suspend(&request, 1, &wait);
+    }
+}
+
+// EAI_AGAIN and the like may pass: then the list is null.
+AddressList resolve(const Endpoint& endpoint, int flags, Clock::time_point deadline, std::string& why) {
+    auto lookup = std::make_unique<Lookup>(endpoint, flags | AI_NUMERICHOST);
+    // An address needs no name server, so that this cannot block.
+    int code =
+        getaddrinfo(lookup->host.c_str(), lookup->port.c_str(), &lookup->hints, &lookup->request.ar_result);
+    if (code == EAI_NONAME) {
+        lookup = std::make_unique<Lookup>(endpoint, flags);
+        code = look_up(*lookup, deadline);
+    }
+    if (code == 0) return AddressList(lookup->request.ar_result, freeaddrinfo);
+    why = gai_strerror(code);
+    if (code == EAI_INPROGRESS) {
+        why = "its name was not resolved in time (does the name server answer?)";
+        // A lookup that has begun cannot be ended: what it still uses is left to it.
+        gai_cancel(&lookup->request) == EAI_NOTCANCELED ? void(lookup.release())
+                                                        : freeaddrinfo(lookup->request.ar_result);
+    }
+    return AddressList(nullptr, freeaddrinfo);
+}
+
+Socket open_socket(const addrinfo& address) {
+    return Socket(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
+}
+
+void send_at_once(int fd) {
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+// 0 or an errno.
+int finish_connect(int fd, const Patience& patience) {
+    pollfd entry{fd, POLLOUT, 0};
+    if (!patience.wait({&entry, 1})) return ETIMEDOUT;
+    int error = 0;
+    socklen_t size = sizeof error;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    return error;
+}
+
+// Of a connection; they share nothing where there is none any more.
+struct Ends {
+    explicit Ends(int fd) {
+        socklen_t here_size = sizeof here, there_size = sizeof there;
+        known = getsockname(fd, reinterpret_cast<sockaddr*>(&here), &here_size) == 0 &&
+                getpeername(fd, reinterpret_cast<sockaddr*>(&there), &there_size) == 0;
+    }
+    bool share_host() const { return known && host_of(here) == host_of(there); }
+    bool share_port() const { return known && port_of(here) == port_of(there); }
+
+  private:
+    static std::string_view host_of(const sockaddr_storage& end) {
+        const auto& v4 = reinterpret_cast<const sockaddr_in&>(end).sin_addr;
+        const auto& v6 = reinterpret_cast<const sockaddr_in6&>(end).sin6_addr;
+        return end.ss_family == AF_INET ? std::string_view(reinterpret_cast<const char*>(&v4), sizeof v4)
+                                        : std::string_view(reinterpret_cast<const char*>(&v6), sizeof v6);
+    }
+    static in_port_t port_of(const sockaddr_storage& end) {
+        return end.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(end).sin_port
+                                        : reinterpret_cast<const sockaddr_in6&>(end).sin6_port;
+    }
+    sockaddr_storage here{}, there{};
+    bool known;
+};
+
+// A connection to a local port in the ephemeral range can come out connected to itself when nobody listens.
+bool is_self_connection(int fd) {
+    const Ends ends(fd);
+    return ends.share_host() && ends.share_port();
+}
+
+rlim_t most_descriptors() {
+    rlimit limit{};
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+}
+
+// poll(2) counts entries without a descriptor, too, and refuses more than there may be descriptors.
+int poll_open(std::span<pollfd> set, Clock::time_point deadline) {
+    std::vector<pollfd> open;
+    for (const pollfd& entry : set)
+        if (entry.fd >= 0) open.push_back(entry);
+    const int ready = poll_until(open, deadline);
+    auto next = open.begin();
+    for (pollfd& entry : set) entry.revents = entry.fd >= 0 ? (next++)->revents : short{0};
+    return ready;
+}
+
+std::ptrdiff_t length_of(const addrinfo* list) {
+    return list == nullptr ? 0 : 1 + length_of(list->ai_next);
+}
+
+}  // namespace
+
+std::string error_text(int number) {
+    return std::generic_category().message(number);
+}
+
+void Socket::close() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+std::string Endpoint::text() const {
+    return host.find(':') == host.npos ? fmt::format("{}:{}", host, port)
+                                       : fmt::format("[{}]:{}", host, port);
+}
+
+Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::string& advice) {
+    std::string why;
+    const AddressList list = resolve(at, AI_PASSIVE, deadline, why);
+    for (const addrinfo* address = list.get(); address; address = address->ai_next) {
+        Socket socket = open_socket(*address);
+        const int on = 1;
+        if (socket.is_open() && setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+            bind(socket.fd(), address->ai_addr, address->ai_addrlen) == 0 &&
+            listen(socket.fd(), SOMAXCONN) == 0)
+            return socket;
+        why = error_text(errno);
+    }
+    throw Error(Status::bootstrap, fmt::format("cannot listen at {}: {}; {}", at.text(), why, advice));
+}
+
+Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why) {
+    const AddressList list = resolve(to, 0, patience.deadline, why);
+    for (const addrinfo* address = list.get(); address; address = address->ai_next) {
+        const auto now = Clock::now();
+        const Patience share{now + (patience.deadline - now) / length_of(address), patience.abandoned};
+        Socket socket = open_socket(*address);
+        if (!socket.is_open()) {
+            why = error_text(errno);
+            continue;
+        }
+        int error = connect(socket.fd(), address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
+        if (error == EINPROGRESS || error == EINTR) error = finish_connect(socket.fd(), share);
+        if (error == 0 && is_self_connection(socket.fd())) error = ECONNREFUSED;
+        if (error == 0) {
+            send_at_once(socket.fd());
+            return socket;
+        }
+        why = error_text(error);
+    }
+    return Socket();
+}
+
+Socket accept_from(int listener, std::string& from) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    Socket socket(
+        accept4(listener, reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.is_open()) return socket;
+    send_at_once(socket.fd());
+    char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "0";
+    getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
+                NI_NUMERICHOST | NI_NUMERICSERV);
+    from = Endpoint{host, std::atoi(port)}.text();
+    return socket;
+}
+
+bool put(const Socket& socket, std::string_view text) {
+    return send(socket.fd(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+}
+
+bool Patience::wait(std::span<pollfd> set) const {
+    // The deadline comes first, so that strangers who keep the sockets busy cannot put it off.
+    while (!is_over())
+        if (look(set, look_again)) return true;
+    return false;
+}
+
+bool Patience::look(std::span<pollfd> set, std::chrono::milliseconds most) const {
+    if (abandoned)
+        if (const auto text = abandoned()) throw Error(Status::peer_lost, *text);
+    return poll_until(set, std::min(deadline, Clock::now() + most)) > 0;
+}
+
+bool is_on_this_host(const Socket& connection) {
+    return Ends(connection.fd()).share_host();
+}
+
+void keep_alive(const Socket& connection) {
+    const int on = 1, seconds = 60;  // given up after ten minutes: heartbeats notice a loss long before
+    setsockopt(connection.fd(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(connection.fd(), IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+    setsockopt(connection.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+}
+
+Answers answers_of(const Socket& connection) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    getsockopt(connection.fd(), IPPROTO_TCP, TCP_INFO, &info, &size);
+    return {info.tcpi_retransmits > 0, std::chrono::milliseconds(info.tcpi_last_ack_recv),
+            std::chrono::milliseconds(info.tcpi_last_data_sent)};
+}
+
+std::size_t most_strangers() {
+    return std::clamp<std::size_t>(most_descriptors() / 4, 1, 256);
+}
+
+bool is_shortage(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+Error poll_error(int error, std::size_t entries) {
+    if (error != EINVAL) return {Status::transport, fmt::format("poll(2) failed: {}", error_text(error))};
+    return {Status::transport,
+            fmt::format("{} connections are more than may be waited for with a limit of {} "
+                        "open files: raise it (ulimit -n)",
+                        entries, most_descriptors())};
+}
+
+int poll_until(std::span<pollfd> set, Clock::time_point deadline) {
+    const auto is_closed = [](const pollfd& entry) { return entry.fd < 0; };
+    if (std::any_of(set.begin(), set.end(), is_closed)) return poll_open(set, deadline);
+    for (;;) {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+        const int ready = poll(set.data(), set.size(), static_cast<int>(std::clamp<long>(left, 0, INT_MAX)));
+        if (ready >= 0) return ready;
+        if (errno != EINTR) throw poll_error(errno, set.size());
+    }
+}
+
+}  // namespace hocket::transport

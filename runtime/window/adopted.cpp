@@ -1,0 +1,177 @@
+#include "runtime/window/adopted.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "runtime/error.hpp"
+#include "runtime/window/mapped_areas.hpp"
+
+namespace hocket::transport {
+namespace {
+
+constexpr std::uintptr_t highest = UINTPTR_MAX / 2;  // addresses beyond are the kernel's
+
+[[noreturn]] void refuse(const void* memory, std::size_t bytes, const std::string& why) {
+    throw Error(Status::invalid_argument,
+                fmt::format("cannot share the {} bytes at {}: {}", bytes, memory, why));
+}
+
+bool is_private_anonymous(const MappedArea& area) {
+    return area.permissions == "rw-p" &&
+           (area.name.empty() || area.name == "[heap]" || area.name.starts_with("[anon"));
+}
+
+bool overlaps_own_stack(std::uintptr_t begin, std::uintptr_t end) {
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+    void* stack = nullptr;
+    std::size_t bytes = 0;
+    pthread_attr_getstack(&attributes, &stack, &bytes);
+    pthread_attr_destroy(&attributes);
+    const auto lowest = reinterpret_cast<std::uintptr_t>(stack);
+    return begin < lowest + bytes && lowest < end;
+}
+
+// A memcpy that the address sanitizer does not see: the outer pages hold bytes that it lets nobody read.
+__attribute__((no_sanitize("address"), no_sanitize("thread"))) void copy_pages(void* to, const void* from,
+                                                                               std::size_t bytes) {
+    auto* target = static_cast<std::uint64_t*>(to);
+    const auto* source = static_cast<const volatile std::uint64_t*>(from);
+    for (std::size_t i = 0; i < bytes / sizeof *target; ++i) target[i] = source[i];
+}
+
+}  // namespace
+
+WindowAdopted::~WindowAdopted() {
+    for (const auto& [begin, range] : ranges_) try {
+            if (is_still_mapped(range)) move_back(range);
+        } catch (const Error&) {  // then it stays shared, which harms nobody
+        }
+}
+
+void WindowAdopted::adopt(void* memory, std::size_t bytes) {
+    const auto begin = reinterpret_cast<Address>(memory);
+    if (bytes == 0 || bytes > highest || begin > highest) refuse(memory, bytes, "not a range of memory");
+    Range range{begin, begin + bytes, begin / page_bytes * page_bytes, round_up(begin + bytes, page_bytes),
+                0};
+
+    const std::lock_guard one_at_a_time(changing_);
+    require_apart(range);
+    require_plain(range);
+    const auto offset = heap_.allocate(range.last_page - range.first_page, page_bytes);
+    if (!offset)
+        throw Error(Status::out_of_memory,
+                    fmt::format("cannot share the {} bytes at {}: of this rank's slice of {} bytes, {} are "
+                                "free, not all in one piece",
+                                bytes, memory, memory_.slice_bytes(), heap_.free_bytes()));
+    range.offset = *offset;
+    std::map<Address, Range> single{{begin, range}};
+    auto node = single.extract(begin);  // made before the copy, which an allocation could make stale
+    void* const pages = reinterpret_cast<void*>(range.first_page);
+    copy_pages(memory_.slice(member_) + range.offset, pages, range.bytes_of_pages());
+    if (mmap(pages, range.bytes_of_pages(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+             memory_.file().fd(), static_cast<off_t>(offset_in_file(range))) == MAP_FAILED) {
+        const int error = errno;
+        heap_.release(range.offset);
+        throw Error(Status::out_of_memory, fmt::format("cannot share the {} bytes at {}: mmap: {}", bytes,
+                                                       memory, error_text(error)));
+    }
+    const std::lock_guard lock(mutex_);
+    ranges_.insert(std::move(node));
+    count_.fetch_add(1, std::memory_order_release);
+}
+
+void WindowAdopted::restore(void* memory) {
+    const std::lock_guard one_at_a_time(changing_);
+    const auto found = ranges_.find(reinterpret_cast<Address>(memory));
+    if (found == ranges_.end())
+        throw Error(Status::invalid_argument,
+                    fmt::format("no shared memory begins at {}: it must be what was registered", memory));
+    const Range range = found->second;
+    const bool mapped = is_still_mapped(range);
+    if (mapped) move_back(range);
+    {
+        const std::lock_guard lock(mutex_);
+        ranges_.erase(found);
+        count_.fetch_sub(1, std::memory_order_release);
+    }
+    heap_.release(range.offset);
+    if (!mapped)
+        throw Error(Status::invalid_argument,
+                    fmt::format("the memory at {} was freed or unmapped while it was "
+                                "shared; it must be unregistered first",
+                                memory));
+}
+
+std::optional<std::uint64_t> WindowAdopted::find(const void* memory, std::size_t bytes) const {
+    const auto begin = reinterpret_cast<Address>(memory);
+    const std::shared_lock lock(mutex_);
+    const auto after = ranges_.upper_bound(begin);
+    if (after == ranges_.begin()) return std::nullopt;
+    const Range& range = std::prev(after)->second;
+    if (begin > range.end || bytes > range.end - begin) return std::nullopt;
+    return range.offset + (begin - range.first_page);
+}
+
+void WindowAdopted::require_apart(const Range& range) const {
+    for (const auto& [begin, other] : ranges_)
+        if (range.first_page < other.last_page && other.first_page < range.last_page)
+            refuse(reinterpret_cast<void*>(range.begin), range.end - range.begin,
+                   fmt::format("they lie in pages of the {} bytes at {}, which are shared already; register "
+                               "both as one range, or give them pages of their own",
+                               other.end - other.begin, reinterpret_cast<void*>(other.begin)));
+}
+
+void WindowAdopted::require_plain(const Range& range) {
+    const auto no = [&](const std::string& why) {
+        refuse(reinterpret_cast<void*>(range.begin), range.end - range.begin, why);
+    };
+    if (overlaps_own_stack(range.first_page, range.last_page)) no("they are on this thread's stack");
+    const std::vector<MappedArea> areas = mapped_areas(range.first_page, range.last_page);
+    if (!covers(areas, range.first_page, range.last_page)) no("not all of them are mapped");
+    for (const MappedArea& area : areas)
+        if (!is_private_anonymous(area))
+            no(fmt::format(
+                "only writable memory of this process alone can be made shared (from malloc, new, or "
+                "an anonymous mmap), but they reach into '{}' ({})",
+                area.name.empty() ? "unnamed memory" : area.name, area.permissions));
+}
+
+bool WindowAdopted::is_still_mapped(const Range& range) const {
+    struct stat status {};
+    fstat(memory_.file().fd(), &status);
+    const std::vector<MappedArea> areas = mapped_areas(range.first_page, range.last_page);
+    return covers(areas, range.first_page, range.last_page) &&
+           std::all_of(areas.begin(), areas.end(), [&](const MappedArea& area) {
+               return area.inode == status.st_ino &&
+                      area.file_offset - area.begin == offset_in_file(range) - range.first_page;
+           });
+}
+
+void WindowAdopted::move_back(const Range& range) const {
+    const std::size_t bytes = range.bytes_of_pages();
+    // Filled elsewhere and then moved: at no time do other threads see anything else in the outer pages.
+    void* const copy =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (copy != MAP_FAILED) {
+        std::memcpy(copy, memory_.slice(member_) + range.offset, bytes);
+        if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+                   reinterpret_cast<void*>(range.first_page)) != MAP_FAILED)
+            return;
+    }
+    const int error = errno;
+    if (copy != MAP_FAILED) munmap(copy, bytes);
+    throw Error(Status::out_of_memory, fmt::format("cannot make the {} shared bytes at {} private again: {}",
+                                                   range.end - range.begin,
+                                                   reinterpret_cast<void*>(range.begin), error_text(error)));
+}
+
+}  // namespace hocket::transport

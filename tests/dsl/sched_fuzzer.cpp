@@ -1,0 +1,96 @@
+// Entry for coverage-guided fuzzers, and of the seeded test beside it: any text is either accepted or refused
+// with a diagnostic; nothing else may come out, and nothing may crash or run for ever.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/planning/compile.hpp"
+#include "dsl/projection/project.hpp"
+#include "dsl/proof/verify.hpp"
+#include "dsl/syntax/parse.hpp"
+
+using namespace hocket::dsl;
+
+extern int parsed_inputs, right_definitions;
+
+namespace {
+
+Deadline patience() {
+    return Deadline(std::chrono::seconds(2));
+}
+
+// The steps of the rank, in order, as far as they mean something.
+std::vector<std::tuple<Rank, Rank, bool, Region>> concerning(Rank rank, const StepGraph& graph) {
+    std::vector<std::tuple<Rank, Rank, bool, Region>> steps;
+    for (const Step& step : graph.steps)
+        if (step.source == rank || step.destination == rank)
+            steps.emplace_back(step.source, step.destination, step.combines, graph.regions[step.region]);
+    return steps;
+}
+
+void check_everything(const ast::File& tree, const Library& library) {
+    for (const ast::Algorithm& algorithm : tree.algorithms)
+        for (const Rank size : {1, 3, 4}) {
+            try {
+                verify_algorithm(algorithm, library, size, patience());
+                ++right_definitions;
+            } catch (const DiagnosticError&) {
+            }
+        }
+    for (const ast::TopologyDefinition& definition : tree.topologies) {
+        try {
+            ast::Expression reference;
+            build_topology(definition, reference);
+            ++right_definitions;
+        } catch (const DiagnosticError&) {
+        }
+    }
+    const Topology topology = grid_topology("2x2");
+    for (const ast::Schedule& schedule : tree.schedules) {
+        try {
+            Runnable runnable{&schedule, nullptr, {}, schedule.name.text};
+            ElaborateOptions options;
+            options.deadline = patience();
+            options.choose = [&](Collective collective, const Group&, Span call,
+                                 std::vector<Choice>&) -> const ast::Algorithm& {
+                for (const ast::Algorithm& algorithm : tree.algorithms)
+                    if (algorithm.collective == collective) return algorithm;
+                throw DiagnosticError(call, "none");
+            };
+            const StepGraph whole = elaborate(runnable, library, topology, options);
+            verify(whole, "fuzzed", options.deadline);
+            ++right_definitions;
+            // What has passed can be projected, onto the steps that the whole has for the rank.
+            for (Rank rank = 0; rank < topology.ranks(); ++rank) {
+                options.only = rank;
+                const StepGraph own = elaborate(runnable, library, topology, options);
+                if (concerning(rank, own) != concerning(rank, whole)) std::abort();
+                project(whole, rank);
+            }
+        } catch (const DiagnosticError&) {
+        }
+    }
+}
+
+}  // namespace
+
+// How many inputs parsed, and how many of their definitions were right: a fuzzer that never gets so far tests
+// nothing.
+int parsed_inputs = 0, right_definitions = 0;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const SourceFile file{"fuzz.sched", std::string(reinterpret_cast<const char*>(data), size)};
+    static const Library library({});
+    try {
+        const ast::File tree = parse(file);
+        ++parsed_inputs;
+        print(tree);
+        check_everything(tree, library);
+    } catch (const DiagnosticError&) {
+    } catch (const DeadlineError&) {  // texts that make many steps are right, but slow
+    }
+    return 0;
+}

@@ -1,0 +1,384 @@
+// Joining, and who is kept from it, with real processes.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "runtime/bootstrap/join.hpp"
+#include "runtime/error.hpp"
+#include "tests/support/processes.hpp"
+#include "tests/support/restrictions.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::test;
+using namespace hocket::transport;
+using namespace std::chrono_literals;
+using Catch::Contains;
+
+namespace {
+
+sockaddr_in loopback(int port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+}
+
+int connect_silently(int port) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in address = loopback(port);
+    REQUIRE(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    return fd;
+}
+
+double processor_seconds() {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+void allow_descriptors(rlim_t count) {
+    const rlimit limit{count, count};
+    expect(setrlimit(RLIMIT_NOFILE, &limit) == 0, "a limit of descriptors");
+}
+
+// Names are then asked of a server that never answers. False without the privilege.
+bool enter_network_of_a_silent_name_server() {
+    if (!enter_loopback_only_network() || unshare(CLONE_NEWNS) != 0 ||
+        mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+        return false;
+    char path[] = "/tmp/hocket-resolv-XXXXXX";
+    const int file = mkstemp(path);
+    const std::string_view text = "nameserver 127.0.0.1\n";
+    const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    close(file);
+    const bool mounted = written && mount(path, "/etc/resolv.conf", nullptr, MS_BIND, nullptr) == 0;
+    unlink(path);
+    const int server = socket(AF_INET, SOCK_DGRAM, 0);
+    const sockaddr_in address = loopback(53);
+    return mounted && bind(server, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("wrong secrets, noise and silence are turned away while the right ranks join") {
+    const Listener listener;
+    const int silent = connect_silently(listener.port());
+    const int noisy = connect_silently(listener.port());
+    REQUIRE(send(noisy, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL) == 18);
+    Processes ranks;
+    for (int r = 0; r < 3; ++r)
+        ranks.start([&, r]() -> std::string {
+            if (r == 2) std::this_thread::sleep_for(700ms);  // until the strangers have been dealt with
+            const auto job = Bootstrap::join(options_of(listener, r, 3));
+            return job->all_gather(std::to_string(r), 5s)[2];
+        });
+    ranks.start([&] {
+        auto options = options_of(listener, 1, 3);
+        options.secret = "a guess";
+        Bootstrap::join(options);
+        return "joined";
+    });
+    const auto outcomes = ranks.wait();
+    close(silent), close(noisy);
+    for (int r = 0; r < 3; ++r) {
+        INFO(outcomes[r].text);
+        CHECK(outcomes[r].exit_code == 0);
+        CHECK(outcomes[r].text == "2");
+        CHECK(outcomes[r].seconds < 4);  // the silent one has delayed nobody
+    }
+    CHECK_THAT(outcomes[3].text, Contains("status -4") && Contains("wrong secret"));
+}
+
+TEST_CASE("a stranger does not end the joining where stderr cannot be written") {
+    const Listener listener;
+    const int noisy = connect_silently(listener.port());
+    REQUIRE(send(noisy, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL) == 18);
+    Processes ranks;
+    for (int r = 0; r < 2; ++r)
+        ranks.start([&, r]() -> std::string {
+            dup2(open("/dev/full", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
+            if (r == 1) std::this_thread::sleep_for(300ms);  // until the stranger has been turned away
+            const auto job = Bootstrap::join(options_of(listener, r, 2));
+            return job->all_gather(std::to_string(r), 5s)[1];
+        });
+    require_success(ranks.wait());
+    close(noisy);
+}
+
+TEST_CASE("strangers in masses neither use up rank 0's descriptors nor flood its log, and ranks join") {
+    const Listener listener;  // its queue holds 64 connections
+    Processes processes;
+    // More than rank 0 may have open; and whoever is dropped comes again.
+    processes.start([&]() -> std::string {
+        std::vector<int> crowd;
+        for (const double end = now() + 1.5; now() < end; std::this_thread::sleep_for(1ms)) {
+            if (crowd.size() == 200) close(crowd.front()), crowd.erase(crowd.begin());
+            const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+            const sockaddr_in address = loopback(listener.port());
+            connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+            crowd.push_back(fd);
+        }
+        return "";
+    });
+    int log[2];
+    REQUIRE(pipe2(log, O_CLOEXEC | O_NONBLOCK) == 0);
+    for (int r = 0; r < 3; ++r)
+        processes.start([&, r]() -> std::string {
+            if (r == 0) allow_descriptors(64), dup2(log[1], STDERR_FILENO);
+            if (r > 0) std::this_thread::sleep_for(700ms);  // in the midst of them
+            const auto job = Bootstrap::join(options_of(listener, r, 3));
+            return job->all_gather(std::to_string(r), 5s)[2];
+        });
+    const auto outcomes = processes.wait();
+    for (int r = 0; r < 3; ++r) {
+        INFO(outcomes[1 + r].text);
+        CHECK(outcomes[1 + r].exit_code == 0);
+        CHECK(outcomes[1 + r].text == "2");
+        CHECK(outcomes[1 + r].seconds < 5);
+    }
+    std::string text(65536, '\0');
+    const ssize_t size = read(log[0], text.data(), text.size());
+    close(log[0]), close(log[1]);
+    REQUIRE(size > 0);
+    text.resize(static_cast<std::size_t>(size));
+    INFO(text);
+    CHECK_THAT(text, Contains("more connections while ranks joined"));
+    CHECK(std::count(text.begin(), text.end(), '\n') == 17);
+}
+
+TEST_CASE("rank 0 without descriptors waits for some without spinning, and says what was wrong") {
+    const Listener listener;
+    Processes ranks;
+    for (int r = 0; r < 2; ++r)
+        ranks.start([&, r]() -> std::string {
+            auto options = options_of(listener, r, 2);
+            options.join_timeout = 1500ms;
+            if (r == 0) {
+                const int next = dup(0);
+                close(next);
+                allow_descriptors(static_cast<rlim_t>(next));
+            }
+            const double before = processor_seconds();
+            try {
+                Bootstrap::join(options);
+                return "joined";
+            } catch (const Error& error) {
+                expect(processor_seconds() - before < 0.15, "little use of the processor");
+                return error.what();
+            }
+        });
+    const auto outcomes = ranks.wait();
+    CHECK_THAT(outcomes[0].text, Contains("rank 1 did not join") && Contains("ulimit -n"));
+    CHECK_THAT(outcomes[1].text, Contains("does not answer"));
+}
+
+TEST_CASE("a world of more ranks than there may be descriptors fails in words that name the limit") {
+    const Listener listener;
+    Processes processes;
+    processes.start([&] {
+        auto options = options_of(listener, 0, 100);
+        options.join_timeout = 300ms;
+        allow_descriptors(32);
+        Bootstrap::join(options);
+        return "joined";
+    });
+    // The limit was lowered when more were open.
+    processes.start([]() -> std::string {
+        std::vector<pollfd> set;
+        for (int i = 0; i < 10; ++i) set.push_back({dup(0), POLLIN, 0});
+        for (int i = 0; i < 10; ++i) set.push_back({-1, POLLIN, 0});
+        allow_descriptors(10);
+        poll_until(set, Clock::now());
+        allow_descriptors(8);
+        poll_until(set, Clock::now());
+        return "no error";
+    });
+    const auto outcomes = processes.wait();
+    CHECK_THAT(outcomes[0].text, Contains("status -7") && Contains("and 83 more did not join"));
+    CHECK_THAT(outcomes[1].text, Contains("status -5") && Contains("10 connections") &&
+                                     Contains("8 open files") && Contains("ulimit -n"));
+}
+
+TEST_CASE("a rank that cannot become a member tells the others why") {
+    const int failing = GENERATE(0, 1);
+    const Listener listener;
+    Processes ranks;
+    for (int r = 0; r < 3; ++r)
+        ranks.start([&, r]() -> std::string {
+            const auto options = options_of(listener, r, 3);
+            const auto prepare = [&] {
+                if (r == failing) throw Error(Status::out_of_memory, "nothing left");
+            };
+            r == 0 ? void(admit_guests(options, prepare)) : void(join_host(options, prepare));
+            return "joined";
+        });
+    for (const Outcome& outcome : ranks.wait())
+        CHECK_THAT(outcome.text, Contains("status -9") && Contains("nothing left"));
+}
+
+TEST_CASE("a name server that does not answer holds nobody beyond the deadline") {
+    const int rank = GENERATE(0, 1);
+    const Listener listener;
+    Processes processes;
+    processes.start([&]() -> std::string {
+        if (!enter_network_of_a_silent_name_server()) return "skip";
+        auto options = options_of(listener, rank, 2);
+        options.listen_fd = -1;
+        options.master_addr = "nobody-knows.example";
+        options.join_timeout = 700ms;
+        const double start = now();
+        try {
+            Bootstrap::join(options);
+            return "joined";
+        } catch (const Error& error) {
+            expect(now() - start > 0.6, fmt::format("an attempt; not at once: {}", error.what()));
+            expect(now() - start < 2, fmt::format("the deadline to hold, not {} s", now() - start));
+            return error.what();
+        }
+    });
+    const Outcome outcome = processes.wait()[0];
+    if (outcome.text == "skip") {
+        WARN("not allowed to make a network namespace: not tested");
+        return;
+    }
+    CHECK(outcome.exit_code == 0);
+    CHECK_THAT(outcome.text, Contains("nobody-knows.example") && Contains("was not resolved in time"));
+}
+
+TEST_CASE("a guest turns away from a host that does not know the secret") {
+    const Listener listener;
+    Processes processes;
+    const int impostor = processes.start([&]() -> std::string {
+        // Speaks the protocol, accepts every proof, cannot make its own.
+        const int fd = accept(listener.fd(), nullptr, nullptr);
+        char bytes[256];
+        expect(read(fd, bytes, sizeof bytes) > 0, "a hello");
+        const std::string challenge = encode_frame(FrameType::challenge, std::string(32, 'n')),
+                          welcome = encode_frame(FrameType::welcome, std::string(32, 'p'));
+        expect(write(fd, challenge.data(), challenge.size()) == 44, "room for a challenge");
+        expect(read(fd, bytes, sizeof bytes) == 44, "a proof");
+        expect(write(fd, welcome.data(), welcome.size()) == 44, "room for a welcome");
+        while (read(fd, bytes, sizeof bytes) > 0) {
+        }
+        return "";
+    });
+    processes.start([&] {
+        Bootstrap::join(options_of(listener, 1, 2));
+        return "joined";
+    });
+    const auto outcomes = processes.wait();
+    CHECK(outcomes[impostor].exit_code == 0);
+    CHECK_THAT(outcomes[1].text, Contains("status -4") && Contains("does not know this job's secret"));
+}
+
+TEST_CASE("a second process with the same rank, a rank out of range and another world size are refused") {
+    const Listener listener;
+    Processes ranks;
+    for (int r = 0; r < 3; ++r)
+        ranks.start([&, r] {
+            if (r == 2) std::this_thread::sleep_for(900ms);
+            return Bootstrap::join(options_of(listener, r, 3))->all_gather("x", 5s)[0];
+        });
+    const auto intrude = [&](int rank, int size) {
+        ranks.start([&, rank, size] {
+            std::this_thread::sleep_for(400ms);
+            Bootstrap::join(options_of(listener, rank, size));
+            return "joined";
+        });
+    };
+    intrude(1, 3);
+    intrude(1, 4);
+    intrude(3, 4);
+    const auto outcomes = ranks.wait();
+    for (int r = 0; r < 3; ++r) CHECK(outcomes[r].text == "x");
+    CHECK_THAT(outcomes[3].text, Contains("status -4") && Contains("another process has joined as rank 1"));
+    CHECK_THAT(outcomes[4].text, Contains("status -4") && Contains("WORLD_SIZE 4, rank 0 with 3"));
+    CHECK_THAT(outcomes[5].text, Contains("status -4") && Contains("WORLD_SIZE 4, rank 0 with 3"));
+}
+
+TEST_CASE("a missing rank is named at the deadline, on all ranks") {
+    const Listener listener;
+    Processes ranks;
+    for (int r : {0, 1, 3})
+        ranks.start([&, r] {
+            auto options = options_of(listener, r, 5);
+            options.join_timeout = 1200ms;
+            Bootstrap::join(options);
+            return "joined";
+        });
+    for (const Outcome& outcome : ranks.wait()) {
+        CHECK_THAT(outcome.text, Contains("status -7") && Contains("ranks 2 and 4") && Contains("1.2 s"));
+        CHECK(outcome.seconds < 4);
+    }
+}
+
+TEST_CASE("a rank that dies while others still join ends the joining") {
+    const Listener listener;
+    Processes ranks;
+    for (int r : {0, 1, 2})
+        ranks.start([&, r] {
+            Bootstrap::join(options_of(listener, r, 4));  // rank 3 never comes
+            return "joined";
+        });
+    std::this_thread::sleep_for(600ms);
+    ranks.signal(2, SIGKILL);
+    const auto outcomes = ranks.wait();
+    for (int r : {0, 1}) {
+        CHECK_THAT(outcomes[r].text,
+                   Contains("status -4") && Contains("rank 2 joined, but its process ended"));
+        CHECK(outcomes[r].seconds < 3);
+    }
+}
+
+TEST_CASE("ranks find rank 0 by port, host name and in any order; an unreachable one is explained") {
+    Listener listener;
+    listener.close();
+    Processes ranks;
+    for (int r = 0; r < 3; ++r)
+        ranks.start([&, r] {
+            if (r == 0) std::this_thread::sleep_for(300ms);
+            auto options = options_of(listener, r, 3);
+            options.listen_fd = -1;
+            if (r == 1) options.master_addr = "localhost";
+            return Bootstrap::join(options)->all_gather("found", 5s)[0];
+        });
+    for (const Outcome& outcome : ranks.wait()) CHECK(outcome.text == "found");
+
+    ranks.start([&] {
+        auto options = options_of(listener, 1, 2);
+        options.join_timeout = 500ms;
+        Bootstrap::join(options);
+        return "joined";
+    });
+    CHECK_THAT(ranks.wait()[0].text,
+               Contains("status -4") && Contains("rank 1 could not reach rank 0 at 127.0.0.1") &&
+                   Contains("within 0.5 s") && Contains("refused") && Contains("MASTER_PORT"));
+}
+
+TEST_CASE("a port in use and options that make no sense are explained") {
+    const Listener listener;
+    BootstrapOptions options = options_of(listener, 0, 2);
+    options.listen_fd = -1;
+    CHECK_THROWS_WITH(Bootstrap::join(options), Contains("cannot listen") && Contains("in use"));
+    options.secret.clear();
+    CHECK_THROWS_WITH(Bootstrap::join(options), Contains("HOCKET_SECRET"));
+    options = options_of(listener, 2, 2);
+    CHECK_THROWS_WITH(Bootstrap::join(options), Contains("RANK is 2"));
+    options = options_of(listener, 0, 0);
+    CHECK_THROWS_WITH(Bootstrap::join(options), Contains("WORLD_SIZE is 0"));
+    options = options_of(listener, 1, 2);
+    options.master_port = 0;
+    CHECK_THROWS_WITH(Bootstrap::join(options), Contains("MASTER_PORT is 0"));
+}

@@ -1,0 +1,249 @@
+// The ranks of a host come together, or learn why not: dead and silent members, strangers.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "tests/runtime/window/windows.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::test;
+using namespace hocket::transport;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::vector<std::string> tell_names(Rank rank, const WindowInvitation& invitation) {
+    return rank.job.all_gather(invitation.name(), 10s);
+}
+
+[[noreturn]] void die_once_names_are_told() {
+    std::this_thread::sleep_for(200ms);  // some may still be hearing them, from this rank if it is rank 0
+    kill(getpid(), SIGKILL);
+    std::abort();
+}
+
+Socket connect_as_guest(const std::string& name) {
+    Socket socket = open_unix_socket(SOCK_SEQPACKET);
+    const AbstractAddress address(name);
+    if (connect(socket.fd(), address.get(), address.size()) != 0) socket.close();
+    return socket;
+}
+
+// What member 1 of these says when it comes: heard by pretending to be the first member.
+std::string greeting_of_second(const std::vector<std::string>& names) {
+    std::string heard(200, '\0');
+    const Socket listener = bind_unix_socket(SOCK_SEQPACKET, "hocket-test-" + names[1]);
+    if (listen(listener.fd(), 4) != 0) return "";
+    std::thread guest([&] {
+        error_of([&] { fetch_offer({"hocket-test-" + names[1], names[1]}, 1, {in_seconds(0.5), {}}); });
+    });
+    pollfd entry{listener.fd(), POLLIN, 0};
+    poll(&entry, 1, 5000);
+    const Socket connected(accept(listener.fd(), nullptr, nullptr));
+    const ssize_t size = recv(connected.fd(), heard.data(), heard.size(), 0);
+    guest.join();
+    heard.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+    return heard;
+}
+
+// Bytes received in answer to a message; 0: it was hung up on; -1: nothing within a second.
+long answer_to(const std::string& name, const std::string& message) {
+    const Socket socket = connect_as_guest(name);
+    send(socket.fd(), message.data(), message.size(), MSG_NOSIGNAL);
+    pollfd entry{socket.fd(), POLLIN, 0};
+    if (poll(&entry, 1, 1000) == 0) return -1;
+    char answer[200];
+    return std::max<long>(recv(socket.fd(), answer, sizeof answer, 0), 0);
+}
+
+}  // namespace
+
+TEST_CASE("the first member is killed before it hands out: the others say so, or what the bootstrap says") {
+    const bool ask = GENERATE(false, true);
+    const auto outcomes = run_job(4, [&](Rank rank) -> std::string {
+        WindowInvitation invitation;
+        const auto names = tell_names(rank, invitation);
+        if (rank.rank == 0) die_once_names_are_told();
+        const auto lost = [&]() -> std::optional<std::string> {
+            if (const auto loss = rank.job.loss()) return fmt::format("rank {} is lost", loss->rank);
+            return std::nullopt;
+        };
+        const double start = now();
+        const std::string error = error_of([&] {
+            Window::open(std::move(invitation), names, rank.rank, 0, in_seconds(8),
+                         ask ? lost : std::function<std::optional<std::string>()>());
+        });
+        return fmt::format("{} {}", now() - start < 3 ? "soon" : "late", error);
+    });
+    for (int r = 1; r < 4; ++r)
+        CHECK_THAT(outcomes[r].text,
+                   Catch::StartsWith(ask ? "soon status -6: rank 0 is lost"
+                                         : "soon status -4: the first rank of this host has "
+                                           "ended"));
+}
+
+TEST_CASE("a first member that does not come is awaited to the deadline, or until the wait is abandoned") {
+    const auto outcomes = run_job(3, [](Rank rank) -> std::string {
+        WindowInvitation invitation;
+        const auto names = tell_names(rank, invitation);
+        if (rank.rank == 0) {
+            std::this_thread::sleep_for(3s);
+            return "";
+        }
+        const double start = now();
+        const std::string error = error_of([&] {
+            Window::open(std::move(invitation), names, rank.rank, 0, in_seconds(1.5),
+                         [&]() -> std::optional<std::string> {
+                             if (rank.rank == 2 && now() > start + 0.5) return "something else is wrong";
+                             return std::nullopt;
+                         });
+        });
+        return fmt::format("{:.1f} {}", now() - start, error);
+    });
+    CHECK_THAT(outcomes[1].text, Catch::Contains("status -7: the first rank of this host did not"));
+    CHECK(std::stod(outcomes[1].text) == Approx(2.5).margin(1));
+    CHECK_THAT(outcomes[2].text, Catch::EndsWith("status -6: something else is wrong"));
+    CHECK(std::stod(outcomes[2].text) == Approx(1.5).margin(1));
+}
+
+TEST_CASE("a member that does not come is named at the deadline") {
+    const auto outcomes = run_job(4, [](Rank rank) -> std::string {
+        WindowInvitation invitation;
+        const auto names = tell_names(rank, invitation);
+        if (rank.rank == 2) die_once_names_are_told();
+        const double start = now();
+        const std::string error =
+            error_of([&] { Window::open(std::move(invitation), names, rank.rank, 0, in_seconds(1.5)); });
+        return fmt::format("{:.1f} {}", now() - start, error);
+    });
+    CHECK_THAT(outcomes[0].text, Catch::Contains("status -7: of the 4 ranks of this host") &&
+                                     Catch::Contains("rank 2 did not come"));
+    CHECK(std::stod(outcomes[0].text) == Approx(2.5).margin(1));
+    CHECK_THAT(outcomes[1].text, Catch::EndsWith("no error"));
+    CHECK_THAT(outcomes[3].text, Catch::EndsWith("no error"));
+}
+
+TEST_CASE("strangers of the same user, silent or talking, do not disturb") {
+    require_success(run_job(3, [](Rank rank) -> std::string {
+        WindowInvitation invitation;
+        const auto names = tell_names(rank, invitation);
+        const rlimit few{22, 22};  // fewer than the strangers that come
+        if (rank.rank == 0) expect(setrlimit(RLIMIT_NOFILE, &few) == 0, "to be able to limit itself");
+        std::vector<Socket> silent;
+        if (rank.rank == 2) {
+            for (int i = 0; i < 200; ++i) silent.push_back(connect_as_guest(names[0]));
+            for (const std::string& message :
+                 {std::string("x"), std::string(88, 'x'), std::string(5000, '\0')}) {
+                silent.push_back(connect_as_guest(names[0]));
+                send(silent.back().fd(), message.data(), message.size(), MSG_NOSIGNAL);
+            }
+            expect(silent.back().is_open(), "a stranger to be able to connect");
+        }
+        barrier(rank);
+        const double start = now();
+        const auto window = Window::open(std::move(invitation), names, rank.rank, 0, in_seconds(5));
+        expect(now() - start < 2, "the strangers not to delay anything");
+        return "";
+    }));
+}
+
+TEST_CASE("strangers who connect all the time put no deadline off") {
+    WindowInvitation invitation;
+    std::atomic<bool> done{false};
+    std::atomic<int> connections{0};
+    std::thread stranger([&] {
+        while (!done) {
+            const Socket socket = connect_as_guest(invitation.name());
+            connections += send(socket.fd(), "x", 1, MSG_NOSIGNAL) == 1;
+        }
+    });
+    const double start = now();
+    const std::string error = error_of([&] {
+        hand_out(invitation, {invitation.name(), "nobody"}, invitation.listener(), 1, {in_seconds(0.5), {}});
+    });
+    done = true;
+    stranger.join();
+    CHECK_THAT(error, Catch::Contains("rank 1 did not come"));
+    CHECK(now() - start < 2);
+    CHECK(connections > 100);
+}
+
+TEST_CASE("the descriptor is given to members of this user alone") {
+    const WindowInvitation first, second;
+    const std::vector<std::string> names{first.name(), second.name()};
+    const std::string greeting = greeting_of_second(names);
+    REQUIRE(greeting.size() > 40);
+    std::string other = greeting;
+    other[other.find("hocket-") + 10] ^= 1;  // it knows another name
+
+    Processes processes;
+    const auto try_as = [&](uid_t user, const std::string& message) {
+        processes.start([&, user]() -> std::string {
+            if (user != 0 && setresuid(user, user, user) != 0) return "no privilege";
+            return fmt::format("{}", answer_to(names[0], message));
+        });
+    };
+    const bool can_change_user = geteuid() == 0;
+    try_as(0, other);
+    try_as(0, greeting.substr(1));
+    if (can_change_user) try_as(65534, greeting);
+    const std::string error = error_of([&] {
+        hand_out(first, names, first.listener(), 1, {in_seconds(1.5), {}});
+    });
+    CHECK_THAT(error, Catch::Contains("rank 1 did not come"));
+    for (const Outcome& outcome : processes.wait()) CHECK(outcome.text == "0");
+
+    try_as(0, greeting);  // and here it is
+    CHECK(error_of([&] { hand_out(first, names, first.listener(), 1, {in_seconds(5), {}}); }) == "no error");
+    CHECK(processes.wait().front().text == "24");
+    if (!can_change_user) HOCKET_SKIP("only root can come as another user; the rest was checked");
+}
+
+TEST_CASE("a first member of another user is not believed") {
+    if (geteuid() != 0) HOCKET_SKIP("only root can be another user");
+    const WindowInvitation first, second;
+    Processes processes;
+    processes.start([&]() -> std::string {
+        if (setresuid(65534, 65534, 65534) != 0) return "no privilege";
+        fetch_offer({first.name(), second.name()}, 1, {in_seconds(2), {}});
+        return "";
+    });
+    CHECK_THAT(processes.wait().front().text,
+               Catch::StartsWith("status -4:") && Catch::Contains("another user"));
+}
+
+TEST_CASE("nonsense from the first member is refused") {
+    const WindowInvitation second;
+    const std::string name = second.name() + "-first";
+    const Socket listener = bind_unix_socket(SOCK_SEQPACKET, name);
+    REQUIRE(listen(listener.fd(), 4) == 0);
+    const std::string answer = GENERATE(as<std::string>{}, "hello", std::string(24, 'x'));
+    std::thread host([&] {
+        pollfd entry{listener.fd(), POLLIN, 0};
+        poll(&entry, 1, 5000);
+        const Socket guest(accept(listener.fd(), nullptr, nullptr));
+        char greeting[200];
+        if (recv(guest.fd(), greeting, sizeof greeting, 0) > 0)
+            send(guest.fd(), answer.data(), answer.size(), MSG_NOSIGNAL);
+    });
+    const std::string error = error_of([&] { fetch_offer({name, second.name()}, 1, {in_seconds(5), {}}); });
+    host.join();
+    CHECK_THAT(error, Catch::StartsWith("status -4:") && Catch::Contains("same build"));
+}
+
+TEST_CASE("a window takes its own invitation only") {
+    WindowInvitation mine, other;
+    const std::vector<std::string> names{other.name(), mine.name()};
+    CHECK(mine.name() != other.name());
+    CHECK_THAT(error_of([&] { Window::open(std::move(mine), names, 0, 0, in_seconds(1)); }),
+               Catch::StartsWith("status -1:"));
+    CHECK_THAT(error_of([&] { Window::open(std::move(other), names, 2, 0, in_seconds(1)); }),
+               Catch::StartsWith("status -1:"));
+}

@@ -1,0 +1,64 @@
+// What the tests of Window share: windows opened by the ranks of a job, or by a process alone.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/error.hpp"
+#include "runtime/window/window.hpp"
+#include "tests/support/processes.hpp"
+
+namespace hocket::test {
+
+inline transport::Clock::time_point in_seconds(double seconds) {
+    return transport::Clock::now() + std::chrono::milliseconds(static_cast<long>(seconds * 1000));
+}
+
+inline std::unique_ptr<transport::Window> open_window(Rank rank, std::size_t reserved = 4096) {
+    transport::WindowInvitation invitation;
+    const auto names = rank.job.all_gather(invitation.name(), std::chrono::seconds(10));
+    return transport::Window::open(std::move(invitation), names, rank.rank, reserved, in_seconds(10));
+}
+
+inline std::unique_ptr<transport::Window> open_window_alone(std::size_t reserved = 4096) {
+    transport::WindowInvitation invitation;
+    const std::string name = invitation.name();
+    return transport::Window::open(std::move(invitation), {name}, 0, reserved, in_seconds(10));
+}
+
+inline void barrier(Rank rank) {
+    rank.job.all_gather("", std::chrono::seconds(10));
+}
+
+inline std::vector<std::uint64_t> gather_offsets(Rank rank, std::uint64_t mine) {
+    std::vector<std::uint64_t> offsets;
+    for (const std::string& text : rank.job.all_gather(std::to_string(mine), std::chrono::seconds(10)))
+        offsets.push_back(std::stoull(text));
+    return offsets;
+}
+
+// Pages that the system holds memory for, whether or not this process has touched them.
+inline std::size_t resident_pages(void* memory, std::size_t bytes) {
+    std::vector<unsigned char> pages((bytes + 4095) / 4096);
+    if (mincore(memory, bytes, pages.data()) != 0) return SIZE_MAX;
+    return static_cast<std::size_t>(
+        std::count_if(pages.begin(), pages.end(), [](int page) { return page & 1; }));
+}
+
+// The status and text of the Error that the function throws.
+template <class Function>
+std::string error_of(Function&& function) {
+    try {
+        function();
+    } catch (const Error& error) {
+        return "status " + std::to_string(static_cast<int>(error.status())) + ": " + error.what();
+    }
+    return "no error";
+}
+
+}  // namespace hocket::test
