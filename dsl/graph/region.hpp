@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dsl/base/rational.hpp"
+#include "dsl/base/source.hpp"
 #include "dsl/graph/topology.hpp"
 
 namespace hocket::dsl {

@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "dsl/base/collective.hpp"
 #include "dsl/base/source.hpp"
 #include "dsl/graph/region.hpp"
 #include "dsl/graph/topology.hpp"
-#include "dsl/projection/rank_program.hpp"
+#include "dsl/syntax/ast.hpp"
 
 namespace hocket::dsl {
 

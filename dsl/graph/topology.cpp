@@ -8,113 +8,8 @@
 #include <regex>
 
 #include "dsl/base/diagnostic.hpp"
-#include "dsl/elaboration/bind.hpp"
-#include "dsl/elaboration/value.hpp"
 
 namespace hocket::dsl {
-namespace {
-
-constexpr std::int64_t rank_limit = 1 << 20;
-constexpr std::size_t level_limit = 64;
-constexpr int round_limit = 10000;
-
-class Builder {
-  public:
-    Builder(Topology& topology, Scope& scope)
-        : topology_(topology), scope_(scope), evaluator_(scope, nullptr) {}
-
-    // Once all levels are there.
-    void check_names(const std::vector<ast::TopologyStatement>& statements) const {
-        for (const ast::TopologyStatement& statement : statements) {
-            if (const auto* loop = std::get_if<ast::TopologyFor>(&statement.node)) check_names(loop->body);
-            const auto* level = std::get_if<ast::Level>(&statement.node);
-            for (const ast::Property& property : level ? level->properties : std::vector<ast::Property>())
-                if (property.kind == ast::Property::Kind::shared_by && !is_taken(property.text))
-                    throw DiagnosticError(property.span,
-                                          fmt::format("there is no level '{}'", property.text));
-        }
-    }
-
-    void run(const std::vector<ast::TopologyStatement>& statements) {
-        for (const ast::TopologyStatement& statement : statements) {
-            if (const auto* level = std::get_if<ast::Level>(&statement.node))
-                add(*level);
-            else
-                loop(std::get<ast::TopologyFor>(statement.node));
-        }
-    }
-
-  private:
-    void add(const ast::Level& definition) {
-        Level level;
-        level.name = definition.name.text;
-        const std::int64_t size = evaluator_.integer(definition.size);
-        if (size < 1 || size > rank_limit / topology_.ranks())
-            throw DiagnosticError(
-                definition.size.span,
-                fmt::format("a level of {} ranks: a level has at least 1, a topology at most {}", size,
-                            rank_limit));
-        level.size = static_cast<Rank>(size);
-        for (const ast::Property& property : definition.properties) apply(property, level);
-        if (topology_.levels.size() == level_limit)
-            throw DiagnosticError(definition.name.span,
-                                  fmt::format("a topology of more than {} levels", level_limit));
-        // Levels made in a loop are told apart by their number.
-        for (std::size_t number = topology_.levels.size(); is_taken(level.name); ++number)
-            level.name = definition.name.text + std::to_string(number);
-        topology_.levels.push_back(std::move(level));
-    }
-
-    bool is_taken(const std::string& name) const {
-        const auto same = [&](const Level& other) { return other.name == name; };
-        return std::any_of(topology_.levels.begin(), topology_.levels.end(), same);
-    }
-
-    void apply(const ast::Property& property, Level& level) const {
-        switch (property.kind) {
-            case ast::Property::Kind::medium:
-                if (property.text != "memory" && property.text != "fabric" && property.text != "device")
-                    throw DiagnosticError(property.span,
-                                          fmt::format("there is no medium '{}'", property.text),
-                                          "a medium is memory, fabric or device");
-                level.medium = property.text;
-                break;
-            case ast::Property::Kind::latency:
-                if (!(property.value >= 0) || std::isinf(property.value))
-                    throw DiagnosticError(property.span, "a latency is a time of 0 or more");
-                level.latency = property.value;
-                break;
-            case ast::Property::Kind::bandwidth:
-                if (!(property.value > 0) || std::isinf(property.value))
-                    throw DiagnosticError(property.span, "a bandwidth is a rate of more than 0");
-                level.bandwidth = property.value;
-                break;
-            case ast::Property::Kind::shared_by:
-                level.shared_by = property.text;
-                break;
-        }
-    }
-
-    void loop(const ast::TopologyFor& loop) {
-        for (Value& value : values_of(loop.binding.range, evaluator_)) {
-            if (++rounds_ > round_limit)
-                throw DiagnosticError(
-                    loop.binding.range.span,
-                    fmt::format("this topology makes more than {} loop rounds", round_limit));
-            const std::size_t mark = scope_.size();
-            scope_.add(loop.binding.name.text, std::move(value));
-            run(loop.body);
-            scope_.shrink(mark);
-        }
-    }
-
-    Topology& topology_;
-    Scope& scope_;
-    Evaluator evaluator_;
-    int rounds_ = 0;
-};
-
-}  // namespace
 
 Rank Topology::ranks() const {
     return stride(static_cast<int>(levels.size()));
@@ -185,10 +80,10 @@ Topology grid_topology(const std::string& text) {
         if (!std::regex_match(part, match, short_level)) return {};
         Level level = level_of(match, result.levels.size());
         ranks *= level.size;
-        if (level.size < 1 || ranks > rank_limit || result.levels.size() == level_limit)
+        if (level.size < 1 || ranks > most_ranks || result.levels.size() == most_levels)
             throw DiagnosticError(
                 Span(), fmt::format("topology {}: a level has at least 1 rank, a topology at most {}", text,
-                                    rank_limit));
+                                    most_ranks));
         const auto same = [&](const Level& other) { return other.name == level.name; };
         if (std::any_of(result.levels.begin(), result.levels.end(), same))
             level.name += std::to_string(result.levels.size());
@@ -211,17 +106,6 @@ Topology host_topology(Rank local, Rank hosts, Rank cores, double rate) {
         if (rate != fabric_bandwidth) text += fmt::format("@{}MB/s", std::round(rate) / 1e6);
     }
     return grid_topology(text);
-}
-
-Topology build_topology(const ast::TopologyDefinition& definition, const ast::Expression& reference) {
-    Topology topology;
-    Scope scope;
-    topology.name = bind_parameters(definition.name.text, definition.parameters, reference, scope);
-    Builder builder(topology, scope);
-    builder.run(definition.body);
-    builder.check_names(definition.body);
-    if (topology.levels.empty()) throw DiagnosticError(definition.span, "this topology has no level");
-    return topology;
 }
 
 Group make_group(const Topology& topology, std::vector<int> levels) {

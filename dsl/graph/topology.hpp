@@ -1,12 +1,18 @@
 // The levels of a cluster, and where a rank stands in them.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "dsl/syntax/ast.hpp"
+#include "dsl/base/collective.hpp"
 
 namespace hocket::dsl {
+
+// Of one topology.
+inline constexpr std::int64_t most_ranks = 1 << 20;
+inline constexpr std::size_t most_levels = 64;
 
 struct Level {
     std::string name;
@@ -50,9 +56,6 @@ inline constexpr double fabric_latency = 30e-6, fabric_bandwidth = 1.25e9;
 // second). Its name is its short form: grid_topology(host_topology(2, 3).name) is the same again. `cores`:
 // of each host; 0: at least one for each rank. `rate`: of a host's link.
 Topology host_topology(Rank local, Rank hosts, Rank cores = 0, double rate = fabric_bandwidth);
-
-// Runs the definition with the arguments of the reference (positional, then the defaults).
-Topology build_topology(const ast::TopologyDefinition& definition, const ast::Expression& reference);
 
 // A set of levels: the group of a rank over it are the ranks that differ from it in these coordinates only.
 // Members are numbered in mixed radix, innermost first, as ranks are.

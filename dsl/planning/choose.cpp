@@ -10,7 +10,7 @@
 #include <set>
 
 #include "dsl/base/diagnostic.hpp"
-#include "dsl/planning/compile.hpp"
+#include "dsl/elaboration/find.hpp"
 #include "dsl/planning/estimate.hpp"
 #include "dsl/proof/direct.hpp"
 #include "dsl/syntax/parse.hpp"

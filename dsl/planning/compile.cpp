@@ -8,126 +8,11 @@
 #include <set>
 
 #include "dsl/base/diagnostic.hpp"
-#include "dsl/elaboration/bind.hpp"
 #include "dsl/planning/choose.hpp"
 #include "dsl/projection/project.hpp"
 #include "dsl/proof/direct.hpp"
 
 namespace hocket::dsl {
-
-namespace {
-
-template <typename Definition>
-const Definition* only_one(const std::vector<Definition>& definitions, Collective collective) {
-    const Definition* found = nullptr;
-    for (const Definition& definition : definitions)
-        if (definition.collective == collective) {
-            if (found) return nullptr;
-            found = &definition;
-        }
-    return found;
-}
-
-// "one, other"
-template <typename Definition>
-std::string names_for(const std::vector<Definition>& definitions, Collective collective) {
-    std::string names;
-    for (const Definition& definition : definitions)
-        if (definition.collective == collective) names += (names.empty() ? "" : ", ") + definition.name.text;
-    return names;
-}
-
-template <typename Definition>
-const Definition* named(const std::vector<Definition>& definitions, const std::string& name,
-                        Collective collective) {
-    for (const Definition& definition : definitions)
-        if (definition.name.text == name && definition.collective == collective) return &definition;
-    return nullptr;
-}
-
-Runnable schedule_runnable(const ast::Schedule& schedule, const ast::Expression& call) {
-    Runnable runnable;
-    runnable.schedule = &schedule;
-    runnable.name = bind_parameters(schedule.name.text, schedule.parameters, call, runnable.arguments);
-    return runnable;
-}
-
-// "2x3", or nothing, which is one level of all ranks: what stands in no file. Else no levels.
-Topology short_topology(const std::string& text, Rank ranks) {
-    return grid_topology(text.empty() ? std::to_string(ranks) : text);
-}
-
-void check_ranks(const Topology& topology, Rank ranks) {
-    if (ranks > 0 && topology.ranks() != ranks)
-        throw DiagnosticError(
-            Span(),
-            fmt::format("topology {} has {} ranks, but the job has {}", topology.name, topology.ranks(),
-                        ranks),
-            "levels are given innermost first, as 2x3, and their sizes multiply to the number of ranks");
-}
-
-}  // namespace
-
-Topology find_topology(Library& library, const std::string& text, Rank ranks) {
-    Topology topology = short_topology(text, ranks);
-    if (topology.levels.empty()) {
-        const Library::Reference reference = library.resolve(text);
-        const ast::TopologyDefinition* definition = nullptr;
-        if (reference.file && reference.call.text.empty()) {
-            if (reference.file->topologies.size() != 1)
-                throw NotFoundError(fmt::format("{} has {} topologies: name one, as {}:NAME", reference.path,
-                                                reference.file->topologies.size(), reference.path));
-            definition = &reference.file->topologies[0];
-        } else {
-            definition = library.find_topology(reference.call.text);
-            const auto is_named = [&](const auto& other) { return other.name.text == reference.call.text; };
-            if (reference.file &&
-                std::none_of(reference.file->topologies.begin(), reference.file->topologies.end(), is_named))
-                throw NotFoundError(
-                    fmt::format("{} defines no topology '{}'", reference.path, reference.call.text));
-        }
-        if (!definition)
-            throw NotFoundError(fmt::format("there is no topology '{}'; {}", text, library.where_looked()));
-        topology = build_topology(*definition, reference.call);
-    }
-    check_ranks(topology, ranks);
-    return topology;
-}
-
-Runnable find_runnable(Library& library, const std::string& text, Collective collective) {
-    const Library::Reference reference = library.resolve(text);
-    if (reference.file && reference.call.text.empty()) {
-        if (const auto* schedule = only_one(reference.file->schedules, collective))
-            return schedule_runnable(*schedule, reference.call);
-        // An algorithm beside several schedules is a part of them.
-        const std::string schedules = names_for(reference.file->schedules, collective);
-        const auto* algorithm =
-            schedules.empty() ? only_one(reference.file->algorithms, collective) : nullptr;
-        if (algorithm) return {nullptr, algorithm, {}, algorithm->name.text};
-        const std::string all =
-            schedules.empty() ? names_for(reference.file->algorithms, collective) : schedules;
-        throw NotFoundError(fmt::format("{} has not exactly one schedule for {}: name it, as {}:NAME{}",
-                                        reference.path, name_of(collective), reference.path,
-                                        all.empty() ? "" : "; there are: " + all));
-    }
-    const auto* schedule = reference.file ? named(reference.file->schedules, reference.call.text, collective)
-                                          : library.find_schedule(reference.call.text, collective);
-    if (schedule) return schedule_runnable(*schedule, reference.call);
-    const auto* algorithm = reference.file
-                                ? named(reference.file->algorithms, reference.call.text, collective)
-                                : library.find_algorithm(reference.call.text, collective);
-    if (algorithm) return {nullptr, algorithm, {}, algorithm->name.text};
-    if (reference.file)
-        throw NotFoundError(fmt::format("{} defines no '{}' for {}", reference.path, reference.call.text,
-                                        name_of(collective)));
-    std::string known;
-    std::set<std::string> all;
-    for (const auto* schedule : library.schedules(collective)) all.insert(schedule->name.text);
-    for (const auto* algorithm : library.algorithms(collective)) all.insert(algorithm->name.text);
-    for (const std::string& name : all) known += (known.empty() ? "" : ", ") + name;
-    throw NotFoundError(fmt::format("there is no schedule '{}' for {}; there are: {}; {}",
-                                    reference.call.text, name_of(collective), known, library.where_looked()));
-}
 
 namespace {
 
@@ -279,13 +164,6 @@ std::unique_ptr<CheckedSchedule> Planner::check(const PlanRequest& request) {
 
 std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request) {
     return Planner().check(request);
-}
-
-void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks) {
-    const Topology known = short_topology(topology, ranks);
-    if (!known.levels.empty()) return check_ranks(known, ranks);
-    Library library(search_path);
-    find_topology(library, topology, ranks);
 }
 
 }  // namespace hocket::dsl

@@ -10,8 +10,10 @@
 
 #include "dsl/base/deadline.hpp"
 #include "dsl/elaboration/elaborate.hpp"
+#include "dsl/elaboration/find.hpp"
 #include "dsl/elaboration/library.hpp"
 #include "dsl/graph/step_graph.hpp"
+#include "dsl/projection/explain.hpp"
 #include "dsl/projection/project.hpp"
 #include "dsl/projection/rank_program.hpp"
 #include "dsl/proof/proof.hpp"
@@ -82,20 +84,5 @@ class Planner {
 // anything that is wrong with the text, the request or the schedule's meaning. NotFoundError (the same
 // header) where a name or file does not exist. DeadlineError (dsl/base/deadline.hpp) when it takes too long.
 std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request);
-
-// Throws like check_schedule unless `topology` is right for `ranks`, in the sense of PlanRequest. Reads the
-// folders only for one that has a name.
-void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks);
-
-// The steps that check_schedule takes, for tools that look at one of them. `ranks` 0: as many as the topology
-// has.
-Topology find_topology(Library& library, const std::string& text, Rank ranks);
-Runnable find_runnable(Library& library, const std::string& text, Collective collective);
-
-// "x[1/3, 2/3)"; of what has become of x by one exchange: "x'[1/3, 2/3)".
-std::string region_text(const RankProgram& program, BoundaryId begin, BoundaryId end);
-
-// One line an operation: "  7  combine x[1/3, 2/3) of output with 2 messages   schedules/direct.sched:4".
-std::string explain(const RankProgram& program);
 
 }  // namespace hocket::dsl

@@ -1,8 +1,8 @@
+#include "dsl/projection/explain.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#include "dsl/planning/compile.hpp"
 
 namespace hocket::dsl {
 namespace {

@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "dsl/projection/rank_program.hpp"
+#include "dsl/base/collective.hpp"
 
 namespace hocket::dsl {
 

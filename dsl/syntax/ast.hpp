@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "dsl/base/collective.hpp"
 #include "dsl/base/source.hpp"
-#include "dsl/projection/rank_program.hpp"
 
 namespace hocket::dsl::ast {
 

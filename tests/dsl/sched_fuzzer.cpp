@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/build_topology.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/projection/project.hpp"
 #include "dsl/proof/verify.hpp"
