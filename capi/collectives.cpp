@@ -117,8 +117,8 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
         capi::refuse("send and recv overlap, but not as in place (hocket.h says where they must point then)");
 }
 
-hkt_status start(hkt_comm* comm, const std::shared_ptr<engine::Plan>& plan, const void* send, void* recv,
-                 double factor, engine::Extent extent, hkt_request** request) {
+hkt_status start(hkt_comm* comm, const std::shared_ptr<engine::StartablePlan>& plan, const void* send,
+                 void* recv, double factor, engine::Extent extent, hkt_request** request) {
     check_buffers(*plan, send, recv, extent);
     if (request == nullptr) {
         comm->engine->run(plan, send, recv, extent, factor);

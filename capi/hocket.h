@@ -198,9 +198,9 @@ typedef struct hkt_comm_options {
     const char* master_addr; /* MASTER_ADDR; 127.0.0.1 */
     int32_t master_port;     /* MASTER_PORT; 0: environment */
     const char* secret;      /* HOCKET_SECRET: what a process must know to join. Required if world_size > 1 */
-    const char* provider;    /* HOCKET_PROVIDER: "tcp", "shm" or another libfabric provider with
-                                reliable-datagram endpoints, for all messages; unset: ranks of one host work
-                                on each other's memory, and messages between hosts take tcp */
+    const char* provider;    /* HOCKET_PROVIDER: "tcp" (Hocket's own), "ofi+tcp", "verbs" or another of libfabric's
+                                with reliable-datagram endpoints, for all messages; unset: ranks of one host
+                                work on each other's memory, and messages between hosts take tcp */
     const char* topology;    /* HOCKET_TOPOLOGY: "2x3" (innermost first), "bcube(3,2)", a .sched file or
                                 "FILE:NAME(ARGS)"; found: "4m", "2mx3h" (docs/language.md) */
     const char* schedule;    /* HOCKET_SCHEDULE: the schedule of those collectives that it exists for (as

@@ -12,6 +12,7 @@
 #include "dsl/planning/estimate.hpp"
 #include "runtime/caught.hpp"
 #include "runtime/engine/agreement.hpp"
+#include "runtime/engine/open_fabric.hpp"
 #include "runtime/log.hpp"
 #include "runtime/net/own_address.hpp"
 
@@ -163,8 +164,8 @@ void Communicator::open_window(transport::WindowInvitation invitation) {
 void Communicator::open_fabric() {
     const int here = neighbourhood_ ? neighbourhood_->members() : 1;
     if (here == size()) return;
-    fabric_ = transport::Fabric::open(options_.provider.empty() ? "tcp" : options_.provider,
-                                      one_host_ ? "127.0.0.1" : "");
+    fabric_ = engine::open_fabric(options_.provider.empty() ? "tcp" : options_.provider,
+                                  one_host_ ? "127.0.0.1" : "");
     connect_all(*bootstrap_, *fabric_, patience_of(*bootstrap_, options_));
     provider_why_ = fabric_->why();
     provider_ = (neighbourhood_ ? provider_ + ", " : "") + fabric_->provider();
@@ -286,8 +287,8 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
             sized.plan = plan;
     if (sized.plan) return sized;
     dsl::RankProgram program = in_dsl([&] { return checked->project(rank()); });
-    sized.plan = Plan::make(std::move(program), choice.type, choice.op, executor_of(choice),
-                            {.is_uneven = choice.is_uneven});
+    sized.plan = StartablePlan::make(std::move(program), choice.type, choice.op, executor_of(choice),
+                                     {.is_uneven = choice.is_uneven});
     return sized;
 }
 
@@ -370,11 +371,11 @@ void Communicator::barrier() {
 }
 
 // By the library's own choice, whatever the communicator's is.
-std::shared_ptr<Plan> Communicator::make_meeting(const std::string& purpose) {
+std::shared_ptr<StartablePlan> Communicator::make_meeting(const std::string& purpose) {
     const auto& plan =
         cached_plan({.type = DataType::int32, .schedule = "", .executor = ExecutorKind::interpreter}, 1);
-    return Plan::make(plan->program(), plan->type(), plan->op(), ExecutorKind::interpreter,
-                      {.purpose = purpose});
+    return StartablePlan::make(plan->program(), plan->type(), plan->op(), ExecutorKind::interpreter,
+                               {.purpose = purpose});
 }
 
 }  // namespace hocket::engine

@@ -16,8 +16,8 @@
 #include "dsl/planning/compile.hpp"
 #include "runtime/engine/agreement.hpp"
 #include "runtime/engine/options.hpp"
-#include "runtime/engine/plan/sized_plans.hpp"
 #include "runtime/engine/progress.hpp"
+#include "runtime/engine/sized_plans.hpp"
 #include "runtime/engine/tuning.hpp"
 
 namespace hocket::engine {
@@ -54,13 +54,13 @@ class Communicator {
     // The plans of a choice. make_plans makes the first of them at once, so that what is wrong is told now.
     std::unique_ptr<SizedPlans> make_plans(const PlanChoice& choice) const;
     SizedPlans& cached_plans(const PlanChoice& choice);
-    const std::shared_ptr<Plan>& cached_plan(const PlanChoice& choice, std::uint64_t count) {
+    const std::shared_ptr<StartablePlan>& cached_plan(const PlanChoice& choice, std::uint64_t count) {
         return plan_for(cached_plans(choice), count).plan;
     }
 
     // Of an uneven choice. By pair ranks have other counts, and must all take the same plan: that for the
     // usual size.
-    const std::shared_ptr<Plan>& cached_plan(const PlanChoice& choice, const Layout& pieces) {
+    const std::shared_ptr<StartablePlan>& cached_plan(const PlanChoice& choice, const Layout& pieces) {
         const std::uint64_t element = element_size(choice.type);
         const std::uint64_t bytes =
             pieces.is_by_pair() ? usual_bytes : std::min(pieces.count(), UINT64_MAX / element) * element;
@@ -76,11 +76,11 @@ class Communicator {
     }
 
     // factor: of this rank's input, where the plan multiplies.
-    Execution& start(const std::shared_ptr<Plan>& plan, const void* send, void* recv, Extent extent,
+    Execution& start(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv, Extent extent,
                      double factor = 1) {
         return progress_->start(plan, extent, send, recv, factor);
     }
-    void run(const std::shared_ptr<Plan>& plan, const void* send, void* recv, Extent extent,
+    void run(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv, Extent extent,
              double factor = 1) {
         progress_->run(plan, extent, send, recv, factor);
     }
@@ -126,7 +126,7 @@ class Communicator {
                                                          std::vector<std::string>& why) const;
     std::unique_ptr<SizedPlans> lazy_plans(const PlanChoice& choice) const;
     const SizedPlans::Sized& made_for_all(SizedPlans& plans, std::uint64_t bytes) const;
-    std::shared_ptr<Plan> make_meeting(const std::string& purpose);
+    std::shared_ptr<StartablePlan> make_meeting(const std::string& purpose);
     void check_message(const MessageStart& message) const;
     void say_goodbye();
 
@@ -152,7 +152,7 @@ class Communicator {
     mutable std::optional<std::set<dsl::Collective>> own_collectives_;  // that options_.schedule exists for
     std::mutex exchanging_;
     std::once_flag barrier_made_;
-    std::shared_ptr<Plan> barrier_;
+    std::shared_ptr<StartablePlan> barrier_;
     std::mutex plans_mutex_;
     std::map<Key, std::unique_ptr<SizedPlans>> plans_;
     // The communicator's own choices from or to rank 0, found without a lock.

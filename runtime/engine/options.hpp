@@ -21,7 +21,7 @@ struct Options {
     int master_port = 0;                    // MASTER_PORT: 1 .. 65535, needed if world_size > 1
     int listen_fd = -1;                     // HOCKET_LISTEN_FD: rank 0's socket that already listens there
     std::string secret;                     // HOCKET_SECRET: needed if world_size > 1
-    // HOCKET_PROVIDER: "tcp", "shm" or another of libfabric's, for all messages; "": memory inside a host,
+    // HOCKET_PROVIDER: "tcp", or one of libfabric's, for all messages; "": memory inside a host,
     // tcp between hosts.
     std::string provider;
     std::string host_id;   // HOCKET_HOST_ID: ranks with the same one share memory; "": found

@@ -9,9 +9,11 @@
 #include <fmt/format.h>
 
 #include "runtime/caught.hpp"
-#include "runtime/engine/hash.hpp"
+#include "runtime/engine/plan/hash.hpp"
 #include "runtime/engine/run/graph_run.hpp"
 #include "runtime/engine/run/small_run.hpp"
+#include "runtime/engine/run/startable_plan.hpp"
+#include "runtime/engine/run/tiles.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -88,11 +90,11 @@ Progress::~Progress() {
         if (fabric_) fabric_->abandon();
         if (neighbourhood_) neighbourhood_->window().quarantine();
     }
-    for (Execution* execution : lent_) execution->release();
+    for (Execution* execution : lent_) give_back(*execution);
 }
 
-Execution& Progress::start(const std::shared_ptr<Plan>& plan, Extent extent, const void* send, void* recv,
-                           double factor, std::optional<std::chrono::milliseconds> limit) {
+Execution& Progress::start(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send,
+                           void* recv, double factor, std::optional<std::chrono::milliseconds> limit) {
     Gate::Visit visit(gate_);
     come_in();
     Execution& execution = begin(plan, extent, send, recv, factor, limit);
@@ -100,7 +102,7 @@ Execution& Progress::start(const std::shared_ptr<Plan>& plan, Extent extent, con
     return execution;
 }
 
-void Progress::run(const std::shared_ptr<Plan>& plan, Extent extent, const void* send, void* recv,
+void Progress::run(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
                    double factor) {
     Gate::Visit visit(gate_);
     if (is_idle() && !failure_ && run_at_once(*plan, extent, send, recv, factor)) return;
@@ -112,7 +114,7 @@ void Progress::run(const std::shared_ptr<Plan>& plan, Extent extent, const void*
 }
 
 // False: nothing has been done that begin() would not do again.
-bool Progress::run_at_once(Plan& plan, Extent extent, const void* send, void* recv, double factor) {
+bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send, void* recv, double factor) {
     if (!plan.small_run()) return false;
     const std::uint64_t history = mix(history_, plan.identity(extent));
     try {
@@ -129,8 +131,8 @@ bool Progress::run_at_once(Plan& plan, Extent extent, const void* send, void* re
     return true;
 }
 
-Execution& Progress::begin(const std::shared_ptr<Plan>& plan, Extent extent, const void* send, void* recv,
-                           double factor, std::optional<std::chrono::milliseconds> limit) {
+Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send,
+                           void* recv, double factor, std::optional<std::chrono::milliseconds> limit) {
     if (failure_) throw Error(failure_->status, failure_->text);
     const std::uint64_t history = mix(history_, plan->identity(extent));
     Start start{.plan = plan.get(),
@@ -147,7 +149,7 @@ Execution& Progress::begin(const std::shared_ptr<Plan>& plan, Extent extent, con
         divide(start);
         lent_.reserve(lent_.size() + 1);
         in_flight_.reserve(in_flight_.size() + start.tiles);
-        begun = &begin_tiles(start, plan->program().neighbours.empty() ? nullptr : neighbourhood_);
+        begun = &begin_tiles(*plan, start, plan->program().neighbours.empty() ? nullptr : neighbourhood_);
     } catch (const std::exception& error) {
         // Others will start this and wait for it.
         fail_here(error);
@@ -296,7 +298,7 @@ void Progress::require_lent(const MessageRequest& request) const {
 void Progress::finish(Execution& execution) {
     const Status status = execution.status_of_all();
     lent_.erase(std::find(lent_.begin(), lent_.end(), &execution));
-    execution.release();
+    give_back(execution);
     if (status != Status::success) throw Error(failure_->status, failure_->text);
 }
 

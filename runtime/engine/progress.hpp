@@ -31,11 +31,11 @@ class Progress {
     // The caller gets the execution back to wait() or test() for it. factor: as in Start. `limit` instead of
     // the communicator's timeout: for a rank that is about to leave, so that other ranks aren't told when it
     // passes. Throws hocket::Error.
-    Execution& start(const std::shared_ptr<Plan>& plan, Extent extent, const void* send, void* recv,
+    Execution& start(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
                      double factor = 1, std::optional<std::chrono::milliseconds> limit = std::nullopt);
 
     // start() and wait() in one.
-    void run(const std::shared_ptr<Plan>& plan, Extent extent, const void* send, void* recv,
+    void run(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
              double factor = 1);
 
     // True: ended, and the execution is no longer the caller's. Throws its failure (it is gone then, too).
@@ -58,8 +58,8 @@ class Progress {
   private:
     using Clock = Execution::Clock;
 
-    bool run_at_once(Plan& plan, Extent extent, const void* send, void* recv, double factor);
-    Execution& begin(const std::shared_ptr<Plan>& plan, Extent extent, const void* send, void* recv,
+    bool run_at_once(StartablePlan& plan, Extent extent, const void* send, void* recv, double factor);
+    Execution& begin(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
                      double factor, std::optional<std::chrono::milliseconds> limit);
     MessageRequest& begin(const MessageStart& message);
     bool step();  // true if anything moved

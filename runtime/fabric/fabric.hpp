@@ -26,7 +26,6 @@ struct Message {
     // Fabric's own, of libfabric's providers.
     std::span<const Segment> segments;  // to be filled; of a message that is sent: none
     int peer = -1;
-    bool announced = false;               // an envelope has gone ahead of it
     std::unique_ptr<std::byte[]> bounce;  // the whole message, where the provider takes fewer segments
 };
 
@@ -41,12 +40,6 @@ struct Completion {
 
 class Fabric {
   public:
-    // provider: "tcp" (streams.hpp), or any of libfabric's ("shm", "verbs", "ofi+tcp" for its tcp; layered
-    // with rxm where it has no datagrams of its own). Throws hocket::Error(transport) naming the providers
-    // that exist when there is none. source_address: a numeric address of this host to be reached at, for
-    // providers over IP; "": an address that other hosts can reach, loopback if there is none.
-    // HOCKET_FABRIC_ADDR goes before both.
-    static std::unique_ptr<Fabric> open(const std::string& provider, const std::string& source_address = {});
     virtual ~Fabric() = default;
 
     virtual std::string provider() const = 0;       // "tcp", or libfabric's name: "tcp;ofi_rxm"

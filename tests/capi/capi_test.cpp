@@ -389,7 +389,7 @@ TEST_CASE("differences that send no message are noticed as hocket.h says") {
 
 TEST_CASE("after a kill every call says so, everywhere, within a second") {
     auto* time_of_death = static_cast<double*>(shared_memory(sizeof(double)));
-    for (const char* provider : {"", "shm", "tcp"}) {
+    for (const char* provider : {"", "tcp"}) {
         const auto outcomes =
             run_ranks({4, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int rank) {
                 hkt_comm* comm = nullptr;

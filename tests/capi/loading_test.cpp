@@ -70,7 +70,7 @@ TEST_CASE("being linked with libhocket installs no signal handler") {
 }
 
 TEST_CASE("a process keeps its signal handlers with a communicator and after it") {
-    for (const char* provider : {"shm", "ofi+tcp"})
+    for (const char* provider : {"ofi+tcp"})
         for (const Handler handler : {Handler(SIG_DFL), Handler(&ignore)}) {
             const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", provider}}}, [&](int) {
                 for (const int number : signals) signal(number, handler);

@@ -55,12 +55,4 @@ class Io {
     virtual void wake() = 0;
 };
 
-struct NamedIo {
-    std::unique_ptr<Io> io;
-    std::string name;  // see Loop::io_name
-};
-
-// depth: operations in flight. Throws Error(io) if io_uring is asked for and cannot be had.
-NamedIo make_io(const Files& files, IoKind kind, unsigned depth);
-
 }  // namespace hocket::cache

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "runtime/cache/io/files.hpp"
-#include "runtime/cache/io/io.hpp"
+#include "runtime/cache/io/make_io.hpp"
 #include "runtime/cache/io/task.hpp"
 #include "runtime/cache/io/workers.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "runtime/engine/run/address.hpp"
+#include "runtime/engine/plan/address.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/cpu/combine.hpp"
 #if HOCKET_HAVE_JIT

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 
-#include "runtime/engine/hash.hpp"
+#include "runtime/engine/plan/hash.hpp"
 #include "runtime/engine/plan/program_rules.hpp"
-#include "runtime/engine/run/execution.hpp"
-#include "runtime/engine/run/small_run.hpp"
 #include "runtime/error.hpp"
 
 namespace hocket::engine {
@@ -21,17 +19,16 @@ constexpr std::uint64_t round_up(std::uint64_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-}  // namespace
-
-std::shared_ptr<Plan> Plan::make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind,
-                                 PlanUse use) {
+dsl::RankProgram checked(dsl::RankProgram program, DataType type, ReduceOp op, const PlanUse& use) {
     check_rules(program, type, op);
     if (use.is_uneven && contract_of(program.collective).exchanges()) check_is_direct(program);
-    return std::shared_ptr<Plan>(new Plan(std::move(program), type, op, kind, std::move(use)));
+    return program;
 }
 
+}  // namespace
+
 Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, PlanUse use)
-    : program_(std::move(program)),
+    : program_(checked(std::move(program), type, op, use)),
       type_(type),
       op_(op),
       input_(program_.input()),
@@ -44,10 +41,7 @@ Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind ki
                  : 1),
       most_elements_(most_bytes / element_size(type) / parts_),
       use_(std::move(use)),
-      executor_(Executor::create(kind, program_, type, op)),
-      small_run_(use_.is_uneven ? nullptr : SmallRun::of(*this)) {}
-
-Plan::~Plan() = default;
+      executor_(Executor::create(kind, program_, type, op)) {}
 
 bool Plan::must_copy_in_place(const void* send, const void* recv, std::uint64_t piece_begin) const {
     if (program_.buffers == 1 || input_ == dsl::Share::none || output_ == dsl::Share::none) return false;
@@ -141,26 +135,6 @@ std::uint64_t Plan::find_identity(Extent extent) {
     }
     last_identity_ = {count, hash};
     return hash;
-}
-
-Execution& Plan::take_execution() {
-    if (idle_.empty()) idle_.push_back(std::make_unique<Execution>(*this));
-    busy_.push_back(std::move(idle_.back()));
-    idle_.pop_back();
-    return *busy_.back();
-}
-
-void Plan::give_back(Execution& execution) {
-    const auto place =
-        std::find_if(busy_.begin(), busy_.end(), [&](const auto& e) { return e.get() == &execution; });
-    // Those with the most memory last, to be taken first: else each of several would come to hold what only
-    // the largest operation needs.
-    const auto needs_less = [](std::uint64_t bytes, const auto& other) {
-        return bytes < other->run().memory_bytes();
-    };
-    idle_.insert(std::upper_bound(idle_.begin(), idle_.end(), execution.run().memory_bytes(), needs_less),
-                 std::move(*place));
-    busy_.erase(place);
 }
 
 }  // namespace hocket::engine

@@ -16,9 +16,6 @@
 
 namespace hocket::engine {
 
-class Execution;
-class SmallRun;
-
 // How much a start moves.
 struct Extent {
     // What the collective's function takes: elements of x, or of a rank's piece, all of which are alike.
@@ -70,12 +67,10 @@ struct PlanUse {
 
 // Not thread-safe (the communicator's gate serialises), but for the const parts: program(), type(), op(),
 // purpose().
-class Plan : public std::enable_shared_from_this<Plan> {
+class Plan {
   public:
     // Throws hocket::Error (internal: the program breaks one of its rules; or what the executor throws).
-    static std::shared_ptr<Plan> make(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind,
-                                      PlanUse use = {});
-    ~Plan();
+    Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, PlanUse use = {});
 
     const dsl::RankProgram& program() const { return program_; }
     const Executor& executor() const { return *executor_; }
@@ -115,16 +110,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
         return is_last ? last_identity_.hash : find_identity(extent);
     }
 
-    // Null if the program is not for it.
-    SmallRun* small_run() const { return small_run_.get(); }
-
-    // Executions are used again, with their memory: a warm start allocates nothing.
-    Execution& take_execution();
-    void give_back(Execution& execution);
-
   private:
-    Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, PlanUse use);
-
     [[noreturn]] void refuse_count(std::uint64_t count) const;
     void bind_pairs(Binding& binding) const;
     std::uint64_t find_identity(Extent extent);
@@ -137,13 +123,11 @@ class Plan : public std::enable_shared_from_this<Plan> {
     std::uint64_t element_, parts_, most_elements_;  // x for a count of 1; the largest count
     PlanUse use_;
     std::unique_ptr<Executor> executor_;
-    std::unique_ptr<SmallRun> small_run_;
     struct Identity {
         std::uint64_t count = UINT64_MAX, hash = 0;
     };
     Identity last_identity_;
     std::array<std::shared_ptr<const Binding>, 4> bindings_;  // most recent first
-    std::vector<std::unique_ptr<Execution>> idle_, busy_;
 };
 
 }  // namespace hocket::engine

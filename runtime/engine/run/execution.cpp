@@ -2,15 +2,18 @@
 
 #include <utility>
 
+#include "runtime/engine/run/make_run.hpp"
+
 namespace hocket::engine {
 
 Execution::Execution(const Plan& plan)
-    : Request(Type::collective), plan_(&plan), run_(Run::of(plan, *this)), messages_(run_->messages()) {}
+    : Request(Type::collective), plan_(&plan), run_(make_run(plan, *this)), messages_(run_->messages()) {}
 
 Execution::~Execution() = default;
 
-void Execution::begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) {
-    keep_alive_ = start.plan->shared_from_this();
+void Execution::begin(std::shared_ptr<StartablePlan> owner, const Start& start, std::uint64_t tile,
+                      Neighbourhood* neighbourhood) {
+    owner_ = std::move(owner);
     run_->begin(start, tile, neighbourhood);
     start_ = start;
     start_.uneven = nullptr;
@@ -18,11 +21,10 @@ void Execution::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
     status_ = run_->is_done() ? Status::success : Status::in_progress;
 }
 
-void Execution::release() {
-    if (Execution* next = std::exchange(next_tile_, nullptr)) next->release();
+std::shared_ptr<StartablePlan> Execution::release() {
+    next_tile_ = nullptr;
     run_->release();
-    const std::shared_ptr<Plan> plan = std::move(keep_alive_);  // may be the last to hold it, and so this
-    plan->give_back(*this);
+    return std::move(owner_);
 }
 
 bool Execution::advance(transport::Fabric* fabric, std::uint64_t& budget) {

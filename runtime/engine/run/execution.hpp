@@ -10,11 +10,13 @@
 
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/run.hpp"
-#include "runtime/engine/run/tiles.hpp"
+#include "runtime/engine/run/start.hpp"
 #include "runtime/error.hpp"
 #include "runtime/request.hpp"
 
 namespace hocket::engine {
+
+class StartablePlan;
 
 class Execution : public Request {
   public:
@@ -23,9 +25,11 @@ class Execution : public Request {
     explicit Execution(const Plan& plan);
     ~Execution();
 
-    // neighbourhood: null if the program has no neighbours. The plan is kept alive until release().
-    void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood);
-    void release();  // gives itself, and the tiles behind it, back to the plan
+    // owner: the plan that it was taken from, which is kept alive until release() returns it.
+    // neighbourhood: null if the program has no neighbours.
+    void begin(std::shared_ptr<StartablePlan> owner, const Start& start, std::uint64_t tile,
+               Neighbourhood* neighbourhood);
+    std::shared_ptr<StartablePlan> release();  // to be given back to it
 
     // Local work done between two looks at the fabric: about 10 us of it, so that messages keep flowing.
     static constexpr std::uint64_t local_budget_bytes = 128 * 1024;
@@ -71,7 +75,7 @@ class Execution : public Request {
     std::uint64_t tile_ = 0;
     Start start_;
     Clock::time_point deadline_;
-    std::shared_ptr<Plan> keep_alive_;
+    std::shared_ptr<StartablePlan> owner_;
 };
 
 }  // namespace hocket::engine

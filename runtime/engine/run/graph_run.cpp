@@ -3,7 +3,7 @@
 #include <cstring>
 #include <new>
 
-#include "runtime/engine/run/address.hpp"
+#include "runtime/engine/plan/address.hpp"
 #include "runtime/kernels/cpu/multiply.hpp"
 
 namespace hocket::engine {

@@ -13,6 +13,8 @@
 
 namespace hocket::engine {
 
+class Execution;
+
 // By pair also a rank that has no elements for another sends it a message: a byte that means nothing, with
 // this in place of the start's checksum. (Not all providers match messages without bytes.)
 constexpr std::uint32_t checksum_of_none(std::uint32_t checksum) {

@@ -9,7 +9,7 @@
 
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/neighbourhood.hpp"
-#include "runtime/engine/run/tiles.hpp"
+#include "runtime/engine/run/start.hpp"
 #include "runtime/fabric/fabric.hpp"
 
 namespace hocket::engine {
@@ -30,8 +30,6 @@ struct Disagreement {
 
 class Run {
   public:
-    // execution: whose run it is; its messages name it.
-    static std::unique_ptr<Run> of(const Plan& plan, Execution& execution);
     virtual ~Run() = default;
 
     // The caller's buffers stay the run's until it is done. It may be done at once. neighbourhood: null if

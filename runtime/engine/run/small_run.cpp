@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "dsl/graph/region.hpp"
+#include "runtime/engine/plan/address.hpp"
 #include "runtime/engine/plan/plan.hpp"
-#include "runtime/engine/run/address.hpp"
 #include "runtime/engine/run/shared_run.hpp"
 #include "runtime/kernels/cpu/hand_over.hpp"
 #include "runtime/kernels/cpu/multiply.hpp"

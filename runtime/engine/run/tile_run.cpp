@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-#include "runtime/engine/run/address.hpp"
+#include "runtime/engine/plan/address.hpp"
 #include "runtime/kernels/cpu/hand_over.hpp"
 #include "runtime/kernels/cpu/multiply.hpp"
 

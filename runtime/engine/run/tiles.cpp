@@ -45,23 +45,33 @@ void divide(Start& start) {
     start.tiles = (bytes + tile_bytes - 1) / tile_bytes;
 }
 
-Execution& begin_tiles(const Start& start, Neighbourhood* neighbourhood) {
+Execution& begin_tiles(StartablePlan& plan, const Start& start, Neighbourhood* neighbourhood) {
     Execution *first = nullptr, *last = nullptr;
     try {
         for (std::uint64_t tile = 0; tile < start.tiles; ++tile) {
-            Execution& execution = start.plan->take_execution();
+            Execution& execution = plan.take_execution();
             if (last)
                 last->set_next_tile(execution);
             else
                 first = &execution;
             last = &execution;
-            execution.begin(start, tile, neighbourhood);
+            execution.begin(plan.shared_from_this(), start, tile, neighbourhood);
         }
     } catch (...) {
-        if (first) first->release();
+        if (first) give_back(*first);
         throw;
     }
     return *first;
+}
+
+void give_back(Execution& first) {
+    for (Execution* tile = &first; tile;) {
+        Execution& one = *tile;
+        tile = one.next_tile();
+        const std::shared_ptr<StartablePlan> plan =
+            one.release();  // may be the last to hold it, and so `one`
+        plan->give_back(one);
+    }
 }
 
 }  // namespace hocket::engine

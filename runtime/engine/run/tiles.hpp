@@ -8,8 +8,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/start.hpp"
+#include "runtime/engine/run/startable_plan.hpp"
 
 namespace hocket::engine {
 
@@ -17,31 +18,14 @@ namespace hocket::engine {
 // messages which nobody asks for yet can block those that somebody waits for.
 inline constexpr std::size_t window_messages = 256;
 
-// One start on a communicator: what its tiles have in common. All ranks count alike.
-struct Start {
-    Plan* plan = nullptr;
-    std::uint64_t count = 0;         // as in Extent
-    const Layout* uneven = nullptr;  // as there; only while the start begins
-    const std::byte* send = nullptr;
-    std::byte* recv = nullptr;
-    double factor = 1;           // this rank's, where the plan multiplies
-    std::uint64_t number = 0;    // of all starts
-    std::uint64_t turn = 0;      // the first tile's
-    std::uint32_t checksum = 0;  // of what all ranks have started so far
-    std::uint64_t tiles = 1;
-    std::uint64_t tile_elements = 0;  // of each tile but the last, which may have fewer
-
-    std::uint64_t begin_of(std::uint64_t tile) const { return tile * tile_elements; }
-    std::uint64_t elements_of(std::uint64_t tile) const {
-        return tile + 1 < tiles ? tile_elements : count - begin_of(tile);
-    }
-};
-
 // Into how many tiles, by what all ranks know alike. Throws as Plan::elements_of_x.
 void divide(Start& start);
 
 // The first tile's execution, begun, with the others behind it (Execution::next_tile). If one cannot begin,
-// none does.
-Execution& begin_tiles(const Start& start, Neighbourhood* neighbourhood);
+// none does. plan: the start's.
+Execution& begin_tiles(StartablePlan& plan, const Start& start, Neighbourhood* neighbourhood);
+
+// To its plan, with the tiles behind it.
+void give_back(Execution& first);
 
 }  // namespace hocket::engine

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/fabric/fabric.hpp"
+#include "runtime/engine/open_fabric.hpp"
 #include "tests/runtime/fabric/segment_lists.hpp"
 #include "tests/support/processes.hpp"
 
@@ -19,7 +19,7 @@ inline transport::Patience for_seconds(int seconds) {
 }
 
 inline std::unique_ptr<transport::Fabric> open_connected(Rank rank, const std::string& provider) {
-    auto fabric = transport::Fabric::open(provider);
+    auto fabric = engine::open_fabric(provider);
     fabric->connect(rank.job.all_gather(fabric->local_address(), std::chrono::seconds(5)), for_seconds(5));
     rank.job.all_gather("connected", std::chrono::seconds(5));
     return fabric;

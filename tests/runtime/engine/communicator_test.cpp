@@ -246,7 +246,7 @@ TEST_CASE("odd counts, large and small, over memory and both fabrics, with every
         int ranks;
         const char *topology, *schedule;
     };
-    for (const char* provider : {"", "shm", "tcp"})
+    for (const char* provider : {"", "ofi+tcp", "tcp"})
         for (const Case& c : {Case{3, "", "ring"},
                               {4, "2x2", "blueconnect"},
                               {6, "2x3", "blueconnect"},
@@ -597,7 +597,7 @@ TEST_CASE("communicators may be left at different times, with operations unfinis
 }
 
 TEST_CASE("a rank that is done serves those that are late") {
-    for (const char* provider : {"", "shm", "tcp"}) {
+    for (const char* provider : {"", "ofi+tcp", "tcp"}) {
         const auto outcomes = run_ranks({4, {{"HOCKET_PROVIDER", provider}}}, [](int rank) {
             const auto comm = join();
             if (rank == 3)
@@ -610,7 +610,7 @@ TEST_CASE("a rank that is done serves those that are late") {
 }
 
 TEST_CASE("a mismatch that two ranks notice is told to all, though the others wait for somebody else") {
-    for (const char* provider : {"", "shm", "tcp"})
+    for (const char* provider : {"", "ofi+tcp", "tcp"})
         for (const bool leaves : {false, true}) {
             const auto outcomes =
                 run_ranks({5, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int rank) {

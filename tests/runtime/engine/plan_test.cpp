@@ -13,7 +13,7 @@ namespace {
 
 std::shared_ptr<Plan> ring_plan(dsl::Rank rank, dsl::Rank ranks,
                                 ExecutorKind kind = ExecutorKind::interpreter) {
-    return Plan::make(test::ring_all_reduce(rank, ranks), DataType::float32, ReduceOp::sum, kind);
+    return std::make_shared<Plan>(test::ring_all_reduce(rank, ranks), DataType::float32, ReduceOp::sum, kind);
 }
 
 }  // namespace
@@ -51,8 +51,8 @@ TEST_CASE("operations without elements are complete from the start") {
 }
 
 TEST_CASE("a message is as long as its parts, and complete from the start only where all are empty") {
-    const auto plan = Plan::make(test::broadcast_in_parts(1, 2, 0), DataType::int32, ReduceOp::sum,
-                                 ExecutorKind::interpreter);
+    const auto plan = std::make_shared<Plan>(test::broadcast_in_parts(1, 2, 0), DataType::int32,
+                                             ReduceOp::sum, ExecutorKind::interpreter);
     const dsl::Op& receive = plan->program().ops[0];
     for (const std::uint64_t count : {1u, 2u, 6u, 7u, 1000u}) {
         CHECK(plan->bind(count)->bytes_of(receive) == 4 * count);
@@ -76,10 +76,10 @@ TEST_CASE("a count that cannot be is refused") {
 
 TEST_CASE("identities tell counts, types and operators apart") {
     const auto sum = ring_plan(0, 2);
-    const auto max =
-        Plan::make(test::ring_all_reduce(0, 2), DataType::float32, ReduceOp::max, ExecutorKind::interpreter);
-    const auto f64 =
-        Plan::make(test::ring_all_reduce(1, 2), DataType::float64, ReduceOp::sum, ExecutorKind::interpreter);
+    const auto max = std::make_shared<Plan>(test::ring_all_reduce(0, 2), DataType::float32, ReduceOp::max,
+                                            ExecutorKind::interpreter);
+    const auto f64 = std::make_shared<Plan>(test::ring_all_reduce(1, 2), DataType::float64, ReduceOp::sum,
+                                            ExecutorKind::interpreter);
     CHECK(sum->identity(5) == ring_plan(1, 2)->identity(5));
     CHECK(sum->identity(5) != sum->identity(6));
     CHECK(sum->identity(5) != max->identity(5));
@@ -90,7 +90,7 @@ TEST_CASE("a program that breaks a rule is refused, not run") {
     const auto broken = [](auto change) {
         dsl::RankProgram program = test::ring_all_reduce(0, 3);
         change(program);
-        return Plan::make(program, DataType::int32, ReduceOp::sum, ExecutorKind::interpreter);
+        return std::make_shared<Plan>(program, DataType::int32, ReduceOp::sum, ExecutorKind::interpreter);
     };
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[0].end = 99; }), Catch::Contains("no boundaries"));
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[0].peer = 3; }), Catch::Contains("peer does not exist"));
@@ -127,7 +127,7 @@ TEST_CASE("a program that breaks a rule is refused, not run") {
 
 TEST_CASE("an operator that does not exist for the type is refused where the program combines") {
     const auto make = [](DataType type, ReduceOp op) {
-        return Plan::make(test::ring_all_reduce(0, 3), type, op, ExecutorKind::interpreter);
+        return std::make_shared<Plan>(test::ring_all_reduce(0, 3), type, op, ExecutorKind::interpreter);
     };
     CHECK_THROWS_WITH(make(DataType::float32, ReduceOp::bxor),
                       Catch::Contains("bxor does not exist for float32"));

@@ -1,5 +1,7 @@
 // Real processes over real fabrics, with programs made by hand.
 #include "runtime/engine/progress.hpp"
+#include "runtime/engine/open_fabric.hpp"
+#include "runtime/engine/run/startable_plan.hpp"
 
 #include <fmt/format.h>
 
@@ -19,7 +21,7 @@ using namespace hocket;
 using namespace std::chrono_literals;
 using engine::Execution;
 using engine::ExecutorKind;
-using engine::Plan;
+using engine::StartablePlan;
 using test::expect;
 using test::expect_contains;
 using test::failure_of;
@@ -67,30 +69,32 @@ struct Station {
         join.secret = options.secret;
         bootstrap = transport::Bootstrap::join(join);
         engine::agree(*bootstrap, options, "");
-        fabric = transport::Fabric::open(options.provider, "127.0.0.1");
+        fabric = engine::open_fabric(options.provider, "127.0.0.1");
         engine::connect_all(*bootstrap, *fabric, {std::chrono::steady_clock::now() + options.timeout});
         progress = std::make_unique<engine::Progress>(*bootstrap, nullptr, fabric.get(), options.timeout);
     }
 
-    std::shared_ptr<Plan> ring(DataType type = DataType::int64,
-                               ExecutorKind kind = ExecutorKind::interpreter) const {
-        return Plan::make(test::ring_all_reduce(options.rank, options.world_size), type, ReduceOp::sum, kind);
+    std::shared_ptr<StartablePlan> ring(DataType type = DataType::int64,
+                                        ExecutorKind kind = ExecutorKind::interpreter) const {
+        return StartablePlan::make(test::ring_all_reduce(options.rank, options.world_size), type,
+                                   ReduceOp::sum, kind);
     }
     // As where ranks share hosts.
-    std::shared_ptr<Plan> ring_in_tiles() const {
+    std::shared_ptr<StartablePlan> ring_in_tiles() const {
         dsl::RankProgram program = test::ring_all_reduce(options.rank, options.world_size);
         program.memory_is_shared = true;
-        return Plan::make(std::move(program), DataType::int64, ReduceOp::sum, ExecutorKind::interpreter);
+        return StartablePlan::make(std::move(program), DataType::int64, ReduceOp::sum,
+                                   ExecutorKind::interpreter);
     }
-    std::shared_ptr<Plan> broadcast_in_parts(int root) const {
-        return Plan::make(test::broadcast_in_parts(options.rank, options.world_size, root), DataType::int64,
-                          ReduceOp::sum, ExecutorKind::interpreter);
+    std::shared_ptr<StartablePlan> broadcast_in_parts(int root) const {
+        return StartablePlan::make(test::broadcast_in_parts(options.rank, options.world_size, root),
+                                   DataType::int64, ReduceOp::sum, ExecutorKind::interpreter);
     }
-    std::shared_ptr<Plan> broadcast(int root) const {
-        return Plan::make(test::flat_broadcast(options.rank, options.world_size, root), DataType::int64,
-                          ReduceOp::sum, ExecutorKind::interpreter);
+    std::shared_ptr<StartablePlan> broadcast(int root) const {
+        return StartablePlan::make(test::flat_broadcast(options.rank, options.world_size, root),
+                                   DataType::int64, ReduceOp::sum, ExecutorKind::interpreter);
     }
-    void run(const std::shared_ptr<Plan>& plan, const void* send, void* recv, std::uint64_t count) {
+    void run(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv, std::uint64_t count) {
         progress->wait(progress->start(plan, count, send, recv));
     }
     // Nobody leaves while others still need its messages.
@@ -110,7 +114,7 @@ void expect_sum(const std::vector<std::int64_t>& values, int ranks, const std::s
                fmt::format("{}: element {} is {}", what, i, values[i]));
 }
 
-const char* const providers[] = {"shm", "tcp"};
+const char* const providers[] = {"ofi+tcp", "tcp"};
 
 }  // namespace
 
@@ -136,7 +140,7 @@ TEST_CASE("all_reduce on real fabrics, any count, in and out of place, again and
 }
 
 TEST_CASE("messages of several parts on real fabrics, for counts that leave some of them empty") {
-    for (const char* provider : {"shm", "tcp", "ofi+tcp"}) {
+    for (const char* provider : {"tcp", "ofi+tcp"}) {
         const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", provider}}}, [&](int rank) {
             Station station;
             const auto plan = station.broadcast_in_parts(1);
@@ -207,7 +211,7 @@ TEST_CASE("several operations in flight, of one plan and of two, ended in any or
 }
 
 TEST_CASE("threads of one rank wait and start at the same time") {
-    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "shm"}}}, [](int rank) {
+    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
         Station station;
         const auto plan = station.ring();
         // The order of starts must be the same on all ranks: one thread starts, others wait.

@@ -47,18 +47,18 @@ void expect_sum(const std::int64_t* values, std::uint64_t count, int ranks, cons
                fmt::format("{}: element {} of {} is {}", what, i, count, values[i]));
 }
 
-std::shared_ptr<engine::Plan> plan_of(Communicator& comm, std::uint64_t count,
-                                      Collective collective = Collective::all_reduce, int root = 0) {
+std::shared_ptr<engine::StartablePlan> plan_of(Communicator& comm, std::uint64_t count,
+                                               Collective collective = Collective::all_reduce, int root = 0) {
     return comm.cached_plan({.collective = collective, .type = DataType::int64, .root = root}, count);
 }
 
 struct Divided {
-    std::shared_ptr<engine::Plan> plan;
+    std::shared_ptr<engine::StartablePlan> plan;
 
     explicit Divided(dsl::RankProgram program, bool memory_is_shared = true) {
         program.memory_is_shared = memory_is_shared;
-        plan = engine::Plan::make(std::move(program), DataType::float32, ReduceOp::sum,
-                                  engine::ExecutorKind::interpreter);
+        plan = engine::StartablePlan::make(std::move(program), DataType::float32, ReduceOp::sum,
+                                           engine::ExecutorKind::interpreter);
     }
     Start operator()(std::uint64_t bytes) const {
         Start start{.plan = plan.get(), .count = bytes / 4};
@@ -115,21 +115,21 @@ TEST_CASE("what a tile does is told in elements of the whole") {
     const Divided divided(test::ring_all_reduce(1, 4));
     const Start start = divided(1024 * KiB);
     REQUIRE(start.tiles == 4);
-    Execution& first = engine::begin_tiles(start, nullptr);
+    Execution& first = engine::begin_tiles(*divided.plan, start, nullptr);
     const Execution& third = *first.next_tile()->next_tile();
     REQUIRE(third.plan().program().ops[0].kind == dsl::Op::Kind::send);
     // A quarter of its 65536 elements.
     CHECK_THAT(engine::describe(third, 0), Catch::Contains("of tile 3 of 4 (elements 131072 to 147455)"));
     CHECK_THAT(engine::describe(third), Catch::Contains("262144 elements"));
-    first.release();
+    engine::give_back(first);
 }
 
 TEST_CASE("what a message of several parts moves is told part by part, without those that are empty") {
     const Divided divided(test::broadcast_in_parts(0, 2, 0));
     const auto told = [&](std::uint64_t count) {
-        Execution& execution = engine::begin_tiles(divided(4 * count), nullptr);
+        Execution& execution = engine::begin_tiles(*divided.plan, divided(4 * count), nullptr);
         const std::string text = engine::describe(execution, 1);
-        execution.release();
+        engine::give_back(execution);
         return text;
     };
     CHECK_THAT(told(14), Catch::Contains("sending x[4/7, 1), x[0, 1/7), x[3/7, 4/7), x[1/7, 3/7) "

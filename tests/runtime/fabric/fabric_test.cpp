@@ -22,7 +22,7 @@ using namespace hocket::transport;
 using namespace std::chrono_literals;
 
 TEST_CASE("messages arrive whole, with their checksum, at every size") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
     require_success(run_job(
         3,
         [&](Rank rank) {
@@ -59,7 +59,7 @@ TEST_CASE("messages arrive whole, with their checksum, at every size") {
 }
 
 TEST_CASE("many messages in flight, unexpected and out of order") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
     const bool reversed = GENERATE(false, true);
     INFO(provider << (reversed ? ", reversed" : ", in order"));
     require_success(run_job(
@@ -93,7 +93,7 @@ TEST_CASE("many messages in flight, unexpected and out of order") {
 }
 
 TEST_CASE("a message longer than its buffer is reported as truncated") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
     const std::size_t bytes = GENERATE(1000u, 4096u, 4097u, 100000u, 1000000u);
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
@@ -137,7 +137,7 @@ std::vector<std::size_t> lengths_of(int form) {
 }  // namespace
 
 TEST_CASE("messages go from segments into segments, divided otherwise on each side") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
     const bool early = GENERATE(false, true);
     INFO(provider << (early ? ", early" : ""));
     require_success(run_job(
@@ -172,7 +172,7 @@ TEST_CASE("messages go from segments into segments, divided otherwise on each si
 }
 
 TEST_CASE("a message longer than its segments is truncated and leaves what lies between them alone") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
     const std::size_t bytes = GENERATE(1000u, 4097u, 100000u);
     const std::size_t pieces = GENERATE(2u, 5u, 40u);
     INFO(provider << ", " << bytes << " bytes, " << pieces << " segments");
@@ -203,7 +203,7 @@ TEST_CASE("a message longer than its segments is truncated and leaves what lies 
 }
 
 TEST_CASE("a shorter message than the buffer tells its length") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
         Flow flow(*fabric);
@@ -217,7 +217,7 @@ TEST_CASE("a shorter message than the buffer tells its length") {
 }
 
 TEST_CASE("waiting ends with a message, with another descriptor's event, and with the time") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
         Flow flow(*fabric);
@@ -249,7 +249,7 @@ TEST_CASE("waiting ends with a message, with another descriptor's event, and wit
 }
 
 TEST_CASE("a long message that nobody asks for does not keep those behind it") {
-    const std::string provider = GENERATE(as<std::string>{}, "shm", "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
     const std::size_t bytes = GENERATE(100u, 100000u, 16u << 20);
     const bool sleeps = GENERATE(true, false);
     INFO(provider << (sleeps ? ", sleeping" : ", polling alone"));
@@ -301,7 +301,7 @@ std::string answer_to_stranger(const std::string& address, const std::string& te
 
 TEST_CASE("tcp: whoever does not know the key is turned away, and disturbs nobody") {
     require_success(run_job(2, [&](Rank rank) {
-        const auto fabric = Fabric::open("tcp", "127.0.0.1");
+        const auto fabric = engine::open_fabric("tcp", "127.0.0.1");
         const auto addresses = rank.job.all_gather(fabric->local_address(), 5s);
         Socket silent;
         if (rank.rank == 1) {
@@ -368,19 +368,27 @@ TEST_CASE("tcp: signals that interrupt lose nothing") {
 
 TEST_CASE("an unknown provider is refused with the names of those that exist") {
     Processes processes;
-    processes.start([] { return Fabric::open("carrier-pigeon", "127.0.0.1")->provider(); });
+    processes.start([] { return engine::open_fabric("carrier-pigeon", "127.0.0.1")->provider(); });
     const Outcome outcome = processes.wait().front();
     CHECK(outcome.exit_code == 1);
     CHECK_THAT(outcome.text, !Catch::Contains("127.0.0.1"));  // nobody chose it: it explains nothing
     CHECK_THAT(outcome.text, Catch::Contains("status -5") && Catch::Contains("carrier-pigeon") &&
-                                 Catch::Contains("shm") && Catch::Contains("tcp;ofi_rxm"));
+                                 !Catch::Contains("shm") && Catch::Contains("tcp;ofi_rxm"));
+}
+
+TEST_CASE("libfabric's shm is refused with what there is instead") {
+    Processes processes;
+    processes.start([] { return engine::open_fabric("shm")->provider(); });
+    const Outcome outcome = processes.wait().front();
+    CHECK(outcome.exit_code == 1);
+    CHECK_THAT(outcome.text, Catch::Contains("status -5") && Catch::Contains("Leave HOCKET_PROVIDER unset"));
 }
 
 TEST_CASE("an address that is not this host's is refused") {
     Processes processes;
     processes.start([] {
         setenv("HOCKET_FABRIC_ADDR", "203.0.113.7", 1);
-        return Fabric::open("tcp", "127.0.0.1")->provider();
+        return engine::open_fabric("tcp", "127.0.0.1")->provider();
     });
     const Outcome outcome = processes.wait().front();
     CHECK(outcome.exit_code == 1);

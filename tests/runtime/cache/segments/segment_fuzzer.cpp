@@ -1,6 +1,6 @@
 // The segment's parsers, and whole folders of mutated files, opened as a cache does. Entry of libFuzzer
-// (clang++ -fsanitize=fuzzer,address with runtime/cache/segments/*.cpp); the unit tests call it with seeded bytes.
-// The first byte chooses; one input in 64 is a folder, one a label.
+// (clang++ -fsanitize=fuzzer,address with runtime/cache/segments/*.cpp); the unit tests call it with seeded
+// bytes. The first byte chooses; one input in 64 is a folder, one a label.
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>

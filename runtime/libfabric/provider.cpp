@@ -1,4 +1,4 @@
-#include "runtime/fabric/provider.hpp"
+#include "runtime/libfabric/provider.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -9,11 +9,15 @@
 
 #include <cstring>
 #include <set>
+#include <string_view>
 
 #include "runtime/error.hpp"
 
 namespace hocket::transport {
 namespace {
+
+// Its processes hang each other when one is killed while it holds a lock in their memory.
+constexpr const char* withheld = "shm";
 
 Info make_hints(const std::string& provider) {
     Info hints(fi_allocinfo());
@@ -42,7 +46,8 @@ std::string existing_providers() {
     const Info list = query("", "");
     std::set<std::string> names = {"tcp"};
     for (const fi_info* info = list.get(); info; info = info->next)
-        names.insert(info->fabric_attr->prov_name);
+        if (info->fabric_attr->prov_name != std::string_view(withheld))
+            names.insert(info->fabric_attr->prov_name);
     return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -63,6 +68,10 @@ int order_of(const fi_info& info) {
 }  // namespace
 
 Info choose_provider(const std::string& provider, const std::string& source_address) {
+    if (provider == withheld)
+        throw Error(Status::transport,
+                    "libfabric's provider 'shm' is not used: ranks of one host work on each other's memory "
+                    "without it, and faster. Leave HOCKET_PROVIDER unset for that");
     Info list = query(provider, source_address);
     if (!list && provider.find(';') == provider.npos) list = query(provider + ";ofi_rxm", source_address);
     if (!list)

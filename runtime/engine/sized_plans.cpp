@@ -1,4 +1,4 @@
-#include "runtime/engine/plan/sized_plans.hpp"
+#include "runtime/engine/sized_plans.hpp"
 
 namespace hocket::engine {
 

@@ -1,6 +1,6 @@
 // The functions of libfabric that Hocket links against are defined here and passed on to the loaded library.
 // (All others are inline in libfabric's headers and call through the objects that these return.)
-#include "runtime/fabric/libfabric.hpp"
+#include "runtime/libfabric/libfabric.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

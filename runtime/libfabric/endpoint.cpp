@@ -1,4 +1,4 @@
-#include "runtime/fabric/fabric.hpp"
+#include "runtime/libfabric/endpoint.hpp"
 
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
@@ -7,16 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <deque>
 
 #include "runtime/error.hpp"
-#include "runtime/fabric/endpoint_objects.hpp"
-#include "runtime/fabric/libfabric.hpp"
-#include "runtime/fabric/provider.hpp"
-#include "runtime/fabric/shm_locks.hpp"
-#include "runtime/fabric/shm_names.hpp"
-#include "runtime/fabric/signal_guard.hpp"
-#include "runtime/streams/streams.hpp"
+#include "runtime/libfabric/endpoint_objects.hpp"
+#include "runtime/libfabric/libfabric.hpp"
+#include "runtime/libfabric/provider.hpp"
+#include "runtime/libfabric/signal_guard.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -25,19 +21,9 @@ using namespace std::chrono_literals;
 
 static_assert(sizeof(Message::provider_context) >= sizeof(fi_context2));
 
-// Before the name of a provider of libfabric's that Hocket has under the same name.
-constexpr std::string_view of_libfabric = "ofi+";
-
 constexpr auto shortest_nap = 5us, longest_nap = 200us;
 // A provider's descriptor may stay silent where only a poll makes progress: never sleep on it for longer.
 constexpr auto longest_sleep = 10ms;
-
-// libfabric 1.17's shm provider never returns from receiving a message that is longer than its buffer, if the
-// message is too long for its inject buffers. So an envelope goes ahead of such a message: one byte under
-// the message's own tag, with the length beside the checksum in the remote CQ data. The receiver looks
-// whether the message fits before it asks for the message itself, which travels under data_tag.
-constexpr std::uint64_t data_tag = std::uint64_t{1} << 63;
-constexpr std::size_t longest_without_envelope = 4096;
 
 // More segments go through a bounce buffer, whatever the provider would take.
 constexpr std::size_t most_entries = 16;
@@ -50,17 +36,10 @@ void empty_bounce(const Completion& completion) {
     message.bounce.reset();
 }
 
-constexpr std::uint64_t envelope_of(std::size_t bytes, std::uint32_t checksum) {
-    return std::min<std::uint64_t>(bytes, UINT32_MAX) << 32 | checksum;
-}
-constexpr std::size_t length_in_envelope(std::uint64_t data) {
-    return data >> 32;
-}  // 0: none
-
-class Endpoint : public Fabric {
+class FabricEndpoint : public Fabric {
   public:
-    Endpoint(const std::string& provider, const std::string& source_address);
-    ~Endpoint() override { close(); }
+    FabricEndpoint(const std::string& provider, const std::string& source_address);
+    ~FabricEndpoint() override { close(); }
 
     std::string provider() const override { return provider_; }
     std::string why() const override { return "asked for by name"; }
@@ -74,17 +53,9 @@ class Endpoint : public Fabric {
     void abandon() override { close(); }
 
   private:
-    struct Announced {
-        Message* message;
-        std::uint64_t tag;
-    };
-
-    bool announce(int peer, std::uint64_t tag, std::uint32_t checksum, std::size_t bytes);
     bool post_send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
                    Message& message);
     bool post_receive(std::uint64_t tag, Message& message);
-    bool open_envelope(const fi_cq_tagged_entry& entry, Completion& completion);
-    void ask_for_announced();
     bool posted(const char* what, int peer, ssize_t code) const;
     Completion failed_completion();
     void sleep(std::chrono::microseconds at_most);
@@ -92,33 +63,27 @@ class Endpoint : public Fabric {
     void require_open() const;
 
     std::string provider_;
-    bool uses_shm_ = false, uses_rxm_ = false;
+    bool uses_rxm_ = false;
     std::size_t most_sent_segments_ = 1, most_received_segments_ = 1;  // of a message, to the provider
     EndpointObjects objects_;
-    ShmLocks locks_;  // of nothing where the provider is another one
     std::vector<fi_addr_t> peers_;
     std::size_t in_flight_ = 0;
-    std::deque<Announced> announced_;  // messages to be asked for, as soon as there is room
     std::chrono::microseconds nap_ = shortest_nap;
     std::vector<pollfd> wait_set_;
 };
 
-Endpoint::Endpoint(const std::string& provider, const std::string& source_address) {
+FabricEndpoint::FabricEndpoint(const std::string& provider, const std::string& source_address) {
     const Info info = choose_provider(provider, source_address);
     provider_ = info->fabric_attr->prov_name;
-    uses_shm_ = provider_ == "shm";
     uses_rxm_ = provider_.find("ofi_rxm") != provider_.npos;
     // A receive that has no room for all of a long message of several segments never ends over rxm of 1.17:
     // it waits for as many reads as there are segments, and needs fewer.
     most_sent_segments_ = uses_rxm_ ? 1 : std::min(info->tx_attr->iov_limit, most_entries);
     most_received_segments_ = std::min(info->rx_attr->iov_limit, most_entries);
-    if (uses_shm_) remove_dead_shm_names();
-    const std::string name = uses_shm_ ? fresh_shm_name() : "";
-    objects_ = open_endpoint(*info, name);
-    if (uses_shm_) locks_.watch_own(name);
+    objects_ = open_endpoint(*info);
 }
 
-void Endpoint::connect(std::span<const std::string> addresses, const Patience&) {
+void FabricEndpoint::connect(std::span<const std::string> addresses, const Patience&) {
     peers_.assign(addresses.size(), FI_ADDR_UNSPEC);
     for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
         const int inserted =
@@ -130,32 +95,20 @@ void Endpoint::connect(std::span<const std::string> addresses, const Patience&) 
                             "ranks use the same HOCKET_PROVIDER and the same libfabric?",
                             provider_, rank));
     }
-    if (uses_shm_) locks_.watch_peers(addresses);
 }
 
-bool Endpoint::send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
-                    Message& message) {
+bool FabricEndpoint::send(int peer, std::uint64_t tag, std::uint32_t checksum,
+                          std::span<const Segment> segments, Message& message) {
     require_open();
     message.segments = {};
     message.peer = peer;
-    if (uses_shm_) {
-        if (!locks_.peer_is_free(peer)) return false;
-        if (const std::size_t bytes = bytes_in(segments); bytes > longest_without_envelope) {
-            if (!message.announced && !announce(peer, tag, checksum, bytes)) return false;
-            message.announced = true;
-            tag |= data_tag;
-        }
-    }
     const bool done = post_send(tag, checksum, segments, message);
-    if (done) {
-        message.announced = false;
-        ++in_flight_;
-    }
+    if (done) ++in_flight_;
     return done;
 }
 
-bool Endpoint::post_send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
-                         Message& message) {
+bool FabricEndpoint::post_send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
+                               Message& message) {
     const fi_addr_t to = peers_[message.peer];
     Segment whole = segments.front();
     if (segments.size() > 1 && segments.size() <= most_sent_segments_) {
@@ -184,16 +137,9 @@ bool Endpoint::post_send(std::uint64_t tag, std::uint32_t checksum, std::span<co
                                message.provider_context));
 }
 
-bool Endpoint::announce(int peer, std::uint64_t tag, std::uint32_t checksum, std::size_t bytes) {
-    const char nothing = 0;  // some providers match empty messages differently
-    return posted("send to", peer,
-                  fi_tinjectdata(objects_.endpoint.get(), &nothing, 1, envelope_of(bytes, checksum),
-                                 peers_[peer], tag));
-}
-
-bool Endpoint::receive(int peer, std::uint64_t tag, std::span<const Segment> segments, Message& message) {
+bool FabricEndpoint::receive(int peer, std::uint64_t tag, std::span<const Segment> segments,
+                             Message& message) {
     require_open();
-    if (!locks_.own_is_free()) return false;
     message.segments = segments;
     message.peer = peer;
     const bool done = post_receive(tag, message);
@@ -201,7 +147,7 @@ bool Endpoint::receive(int peer, std::uint64_t tag, std::span<const Segment> seg
     return done;
 }
 
-bool Endpoint::post_receive(std::uint64_t tag, Message& message) {
+bool FabricEndpoint::post_receive(std::uint64_t tag, Message& message) {
     const fi_addr_t from = peers_[message.peer];
     Segment whole = message.segments.front();
     if (message.segments.size() > 1 && message.segments.size() <= most_received_segments_) {
@@ -227,18 +173,16 @@ bool Endpoint::post_receive(std::uint64_t tag, Message& message) {
                            message.provider_context));
 }
 
-bool Endpoint::posted(const char* what, int peer, ssize_t code) const {
+bool FabricEndpoint::posted(const char* what, int peer, ssize_t code) const {
     if (code == 0) return true;
-    if (code == -FI_EAGAIN || code == -FI_ENOMEM)
-        return false;  // the latter: shm's queue of receives is full
+    if (code == -FI_EAGAIN || code == -FI_ENOMEM) return false;
     throw Error(Status::transport, fmt::format("libfabric's provider '{}' could not {} rank {}: {}",
                                                provider_, what, peer, fi_strerror(static_cast<int>(-code))));
 }
 
-std::size_t Endpoint::poll(std::span<Completion> completions) {
+std::size_t FabricEndpoint::poll(std::span<Completion> completions) {
     require_open();
-    if (completions.empty() || !locks_.own_is_free()) return 0;
-    ask_for_announced();
+    if (completions.empty()) return 0;
     std::array<fi_cq_tagged_entry, 64> entries;
     const std::size_t room = std::min(entries.size(), completions.size());
     const ssize_t n = fi_cq_read(objects_.completions.get(), entries.data(), room);
@@ -259,41 +203,14 @@ std::size_t Endpoint::poll(std::span<Completion> completions) {
         completion.ok = true;
         completion.bytes = entry.len;
         completion.checksum = static_cast<std::uint32_t>(entry.data);
-        if (uses_shm_ && (entry.flags & FI_RECV) && length_in_envelope(entry.data) != 0 &&
-            !open_envelope(entry, completion))
-            continue;
         if (completion.message->bounce) empty_bounce(completion);
         ++taken;
     }
     in_flight_ -= taken;
-    ask_for_announced();
     return taken;
 }
 
-// True: the message does not fit, which completes it. False: it is asked for.
-bool Endpoint::open_envelope(const fi_cq_tagged_entry& entry, Completion& completion) {
-    Message* message = completion.message;
-    const std::size_t bytes = length_in_envelope(entry.data);
-    if (bytes <= std::min<std::size_t>(bytes_in(message->segments), UINT32_MAX)) {
-        announced_.push_back({message, entry.tag | data_tag});
-        return false;
-    }
-    completion.ok = false;
-    completion.truncated = true;
-    completion.bytes = bytes;
-    completion.error = fi_strerror(FI_ETRUNC);
-    return true;
-}
-
-void Endpoint::ask_for_announced() {
-    while (!announced_.empty() && locks_.own_is_free()) {
-        auto& [message, tag] = announced_.front();
-        if (!post_receive(tag, *message)) return;
-        announced_.pop_front();
-    }
-}
-
-Completion Endpoint::failed_completion() {
+Completion FabricEndpoint::failed_completion() {
     fi_cq_err_entry entry{};
     check_fabric(provider_, "cannot read the completion queue's errors",
                  fi_cq_readerr(objects_.completions.get(), &entry, 0));
@@ -313,7 +230,7 @@ Completion Endpoint::failed_completion() {
     return completion;
 }
 
-void Endpoint::wait(std::span<pollfd> others, std::chrono::microseconds at_most) {
+void FabricEndpoint::wait(std::span<pollfd> others, std::chrono::microseconds at_most) {
     wait_set_.assign(others.begin(), others.end());
     if (objects_.completions && objects_.wait_fd >= 0) {
         fid_t fid = &objects_.completions->fid;
@@ -327,7 +244,7 @@ void Endpoint::wait(std::span<pollfd> others, std::chrono::microseconds at_most)
     std::copy_n(wait_set_.begin(), others.size(), others.begin());
 }
 
-void Endpoint::sleep(std::chrono::microseconds at_most) {
+void FabricEndpoint::sleep(std::chrono::microseconds at_most) {
     const auto left = std::max(at_most, 0us);
     const timespec time{static_cast<time_t>(left.count() / 1000000),
                         static_cast<long>(left.count() % 1000000 * 1000)};
@@ -335,18 +252,15 @@ void Endpoint::sleep(std::chrono::microseconds at_most) {
         for (pollfd& entry : wait_set_) entry.revents = 0;  // interrupted: the caller looks for itself
 }
 
-void Endpoint::close() {
-    announced_.clear();
-    locks_.release();
+void FabricEndpoint::close() {
     if (uses_rxm_ && in_flight_ > 0)
         objects_.keep_for_ever();  // rxm of libfabric 1.17 can crash when it is closed in the middle of a
                                    // long message
     else
         objects_.close();
-    if (uses_shm_) remove_dead_shm_names();
 }
 
-void Endpoint::require_open() const {
+void FabricEndpoint::require_open() const {
     if (!objects_.endpoint)
         throw Error(Status::transport,
                     "the fabric endpoint was given up after a failure; only destruction is left");
@@ -354,30 +268,10 @@ void Endpoint::require_open() const {
 
 }  // namespace
 
-namespace {
-
-std::unique_ptr<Fabric> open_at(const std::string& provider, const std::string& source_address) {
-    if (provider == "tcp") return open_streams(source_address);
+std::unique_ptr<Fabric> open_libfabric(const std::string& provider, const std::string& source_address) {
     const SignalHandlersKept guard;
     load_libfabric();
-    return std::make_unique<Endpoint>(
-        provider.rfind(of_libfabric, 0) == 0 ? provider.substr(of_libfabric.size()) : provider,
-        source_address);
-}
-
-}  // namespace
-
-std::unique_ptr<Fabric> Fabric::open(const std::string& provider, const std::string& source_address) {
-    const char* chosen = std::getenv("HOCKET_FABRIC_ADDR");
-    if (chosen == nullptr || *chosen == '\0') return open_at(provider, source_address);
-    try {
-        return open_at(provider, chosen);
-    } catch (const Error& error) {
-        throw Error(error.status(), fmt::format("{}; the source address {} (HOCKET_FABRIC_ADDR) must be an "
-                                                "address of this host, in numbers; a link-local one with "
-                                                "its interface, as in fe80::1%eth0",
-                                                error.what(), chosen));
-    }
+    return std::make_unique<FabricEndpoint>(provider, source_address);
 }
 
 }  // namespace hocket::transport

@@ -30,9 +30,8 @@ struct EndpointObjects {
     void keep_for_ever();  // instead of close(): nobody calls the provider for them any more. Thread-safe.
 };
 
-// name: what the endpoint is to be called, for providers whose addresses are names; "": the provider's
-// choice. Throws Error(transport).
-EndpointObjects open_endpoint(fi_info& info, const std::string& name);
+// Throws Error(transport).
+EndpointObjects open_endpoint(fi_info& info);
 
 // Throws Error(transport) if code is a libfabric error: "libfabric's provider 'tcp' cannot ...: why".
 void check_fabric(const std::string& provider, const char* what, long code);

@@ -1,4 +1,4 @@
-#include "runtime/fabric/endpoint_objects.hpp"
+#include "runtime/libfabric/endpoint_objects.hpp"
 
 #include <fmt/format.h>
 #include <rdma/fi_cm.h>
@@ -48,7 +48,7 @@ void check_fabric(const std::string& provider, const char* what, long code) {
                                                    fi_strerror(static_cast<int>(-code))));
 }
 
-EndpointObjects open_endpoint(fi_info& info, const std::string& name) {
+EndpointObjects open_endpoint(fi_info& info) {
     const std::string provider = info.fabric_attr->prov_name;
     EndpointObjects objects;
     fid_fabric* fabric = nullptr;
@@ -70,9 +70,6 @@ EndpointObjects open_endpoint(fi_info& info, const std::string& name) {
     fid_ep* endpoint = nullptr;
     check_fabric(provider, "cannot open an endpoint", fi_endpoint(domain, &info, &endpoint, nullptr));
     objects.endpoint.reset(endpoint);
-    if (!name.empty())
-        check_fabric(provider, "cannot name the endpoint",
-                     fi_setname(&endpoint->fid, const_cast<char*>(name.c_str()), name.size() + 1));
     check_fabric(provider, "cannot bind the address table", fi_ep_bind(endpoint, &addresses->fid, 0));
     check_fabric(provider, "cannot bind the completion queue",
                  fi_ep_bind(endpoint, &objects.completions->fid, FI_TRANSMIT | FI_RECV));

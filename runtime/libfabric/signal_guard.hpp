@@ -1,6 +1,5 @@
 // libfabric, and libraries that it loads, install signal handlers while they are loaded and opened. Signals
-// are the embedder's; what the shm provider's handlers would clean up, shm_names does. Restores the handlers
-// that were in place when it was made.
+// are the embedder's. Restores the handlers that were in place when it was made.
 #pragma once
 
 #include <signal.h>

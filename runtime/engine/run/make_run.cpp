@@ -1,11 +1,11 @@
-#include "runtime/engine/run/run.hpp"
+#include "runtime/engine/run/make_run.hpp"
 
 #include "runtime/engine/run/graph_run.hpp"
 #include "runtime/engine/run/shared_run.hpp"
 
 namespace hocket::engine {
 
-std::unique_ptr<Run> Run::of(const Plan& plan, Execution& execution) {
+std::unique_ptr<Run> make_run(const Plan& plan, Execution& execution) {
     // A SharedRun takes the same stretch of each piece at a time, so that they have to be alike.
     if (!plan.is_uneven() && SharedRun::suits(plan.program())) return std::make_unique<SharedRun>(plan);
     return std::make_unique<GraphRun>(plan, execution);

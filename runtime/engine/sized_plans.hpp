@@ -13,14 +13,14 @@
 #include <mutex>
 #include <string>
 
-#include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/run/startable_plan.hpp"
 
 namespace hocket::engine {
 
 class SizedPlans {
   public:
     struct Sized {
-        std::shared_ptr<Plan> plan;
+        std::shared_ptr<StartablePlan> plan;
         std::string schedule;  // its name; why it was taken for this size, a line each
     };
     // make: for `bytes` of x; the plan may be one of `made`, if it is the same. May throw, and so does

@@ -1,4 +1,4 @@
-#include "runtime/cache/io/io.hpp"
+#include "runtime/cache/io/make_io.hpp"
 
 #include "runtime/cache/io/ring_io.hpp"
 #include "runtime/cache/io/worker_io.hpp"

@@ -1,0 +1,40 @@
+#include "runtime/engine/open_fabric.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "runtime/error.hpp"
+#include "runtime/libfabric/endpoint.hpp"
+#include "runtime/streams/streams.hpp"
+
+namespace hocket::engine {
+namespace {
+
+// Before the name of a provider of libfabric's that Hocket has under the same name.
+constexpr std::string_view of_libfabric = "ofi+";
+
+std::unique_ptr<transport::Fabric> open_at(const std::string& provider, const std::string& source_address) {
+    if (provider == "tcp") return transport::open_streams(source_address);
+    return transport::open_libfabric(
+        provider.starts_with(of_libfabric) ? provider.substr(of_libfabric.size()) : provider, source_address);
+}
+
+}  // namespace
+
+std::unique_ptr<transport::Fabric> open_fabric(const std::string& provider,
+                                               const std::string& source_address) {
+    const char* chosen = std::getenv("HOCKET_FABRIC_ADDR");
+    if (chosen == nullptr || *chosen == '\0') return open_at(provider, source_address);
+    try {
+        return open_at(provider, chosen);
+    } catch (const Error& error) {
+        throw Error(error.status(), fmt::format("{}; the source address {} (HOCKET_FABRIC_ADDR) must be an "
+                                                "address of this host, in numbers; a link-local one with "
+                                                "its interface, as in fe80::1%eth0",
+                                                error.what(), chosen));
+    }
+}
+
+}  // namespace hocket::engine

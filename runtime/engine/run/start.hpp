@@ -1,0 +1,31 @@
+// What has been started.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/engine/plan/plan.hpp"
+
+namespace hocket::engine {
+
+// One start on a communicator: what its tiles have in common. All ranks count alike.
+struct Start {
+    Plan* plan = nullptr;
+    std::uint64_t count = 0;         // as in Extent
+    const Layout* uneven = nullptr;  // as there; only while the start begins
+    const std::byte* send = nullptr;
+    std::byte* recv = nullptr;
+    double factor = 1;           // this rank's, where the plan multiplies
+    std::uint64_t number = 0;    // of all starts
+    std::uint64_t turn = 0;      // the first tile's
+    std::uint32_t checksum = 0;  // of what all ranks have started so far
+    std::uint64_t tiles = 1;
+    std::uint64_t tile_elements = 0;  // of each tile but the last, which may have fewer
+
+    std::uint64_t begin_of(std::uint64_t tile) const { return tile * tile_elements; }
+    std::uint64_t elements_of(std::uint64_t tile) const {
+        return tile + 1 < tiles ? tile_elements : count - begin_of(tile);
+    }
+};
+
+}  // namespace hocket::engine
