@@ -41,11 +41,8 @@ TEST_CASE("the soak passes: by memory, and by messages alone") {
     for (const char* counted :
          {" barriers", " communicators", " plans made", " messages sent", "at the end:"})
         CHECK_THAT(result.out, Contains(counted));
-    for (const auto collective : hocket::dsl::all_collectives) {
-        std::string counted = " ";
-        counted.append(name_of(collective)).append("s");
-        CHECK_THAT(result.out, Contains(counted));
-    }
+    for (const auto& collective : all_collectives())
+        CHECK_THAT(result.out, Contains(" " + collective.name() + "s"));
 }
 
 TEST_CASE("a leak is growth, a peak is not") {
