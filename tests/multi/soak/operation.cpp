@@ -1,6 +1,7 @@
 #include "tests/multi/soak/operation.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -62,8 +63,20 @@ std::vector<hkt_op> ops_for(const bench::Subject& subject, hkt_type type) {
 std::vector<bench::Subject> all_collectives() {
     std::vector<bench::Subject> collectives;
     for (const bench::Subject& subject : bench::all_subjects())
-        if (subject.has_plans()) collectives.push_back(subject);
+        if (!subject.is_messages()) collectives.push_back(subject);
     return collectives;
+}
+
+std::vector<std::size_t> any_pieces(Chance& chance, std::size_t count, int ranks) {
+    std::vector<std::size_t> ends{0, count};
+    for (int cut = 1; cut < ranks; ++cut) {
+        const std::size_t end = chance.one_in(3) ? chance.one_of(ends) : chance.below(count + 1);
+        ends.push_back(end);
+    }
+    std::ranges::sort(ends);
+    std::vector<std::size_t> pieces;
+    for (std::size_t i = 1; i < ends.size(); ++i) pieces.push_back(ends[i] - ends[i - 1]);
+    return pieces;
 }
 
 Operation Operation::random(Chance& chance, int rank, int ranks, std::size_t most_bytes,
@@ -76,7 +89,8 @@ Operation Operation::random(Chance& chance, int rank, int ranks, std::size_t mos
     const bool is_largest = chance.one_in(20);
     const std::size_t bytes = is_largest ? most_bytes : chance.log_uniform(most_bytes);
     operation.layout = bench::layout_for(subject, type, op, root, rank, ranks, bytes);
-    if (chance.one_in(planned_one_in)) {
+    if (subject.has_counts()) operation.layout.divide(any_pieces(chance, operation.layout.count, ranks));
+    if (subject.has_plans() && chance.one_in(planned_one_in)) {
         operation.schedule = chance.one_of(schedules_for(subject.collective, ranks));
         operation.executor = chance.one_in(4) ? HKT_EXECUTOR_INTERPRETER : HKT_EXECUTOR_DEFAULT;
     }
@@ -87,6 +101,7 @@ Operation Operation::random(Chance& chance, int rank, int ranks, std::size_t mos
 std::string Operation::text() const {
     std::string text =
         fmt::format("{} of {} {}", layout.subject.name(), layout.count, hkt_type_name(layout.type));
+    if (layout.subject.has_counts()) text += fmt::format(" ({})", fmt::join(layout.counts, " + "));
     if (layout.contract().combines()) text += fmt::format(" {}", hkt_op_name(layout.op));
     if (layout.contract().has_root())
         text += fmt::format(" {} {}", layout.contract().spreads() ? "from" : "to", layout.root);

@@ -15,8 +15,11 @@ namespace hocket::soak {
 // The operators that exist for the type; any one where there is none to choose.
 std::vector<hkt_op> ops_for(const bench::Subject& subject, hkt_type type);
 
-// Messages between two ranks are letters (letters.hpp).
+// All collectives, with counts by rank, too. Messages between two ranks are letters (letters.hpp).
 std::vector<bench::Subject> all_collectives();
+
+// Pieces that make up `count`, one for each rank, any of them empty.
+std::vector<std::size_t> any_pieces(Chance& chance, std::size_t count, int ranks);
 
 // What all ranks do alike.
 struct Operation {
