@@ -105,7 +105,7 @@ void Stream::warm_up() {
                         Operation operation;
                         operation.layout = bench::layout_for(subject, type, op, root, rank_, ranks_,
                                                              std::min(bytes, shape_.most_bytes));
-                        warm_up(operation, own);
+                        warm_up_divided(operation, own);
                     }
     for (std::uint64_t round = 0; round < rounds_of_letters; ++round) {
         Chance common{shape_.seed, shape_.number, round};
@@ -113,6 +113,18 @@ void Stream::warm_up() {
         Letters letters(common, comm_.get(), shape_.most_bytes);
         start(letters, own);
         finish(letters, own);
+    }
+}
+
+// What a plan keeps grows evenly with each rank's piece, so that it is most where one of them has all.
+void Stream::warm_up_divided(Operation operation, Chance& own) {
+    if (!operation.layout.subject.has_counts()) return warm_up(operation, own);
+    const auto ranks = static_cast<std::size_t>(ranks_);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        std::vector<std::size_t> pieces(ranks, 0);
+        pieces[rank] = operation.layout.count;
+        operation.layout.divide(pieces);
+        warm_up(operation, own);
     }
 }
 
