@@ -1,4 +1,5 @@
-// hocket-bench: measures and checks one collective over a range of sizes, through the public C ABI alone.
+// hocket-bench: measures and checks one collective, or messages between two ranks, over a range of sizes,
+// through the public C ABI alone.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -6,7 +7,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <fstream>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -15,6 +18,7 @@
 #include "tools/hocket_bench_data.hpp"
 #include "tools/hocket_bench_options.hpp"
 #include "tools/hocket_bench_report.hpp"
+#include "tools/hocket_bench_runner.hpp"
 #include "tools/hocket_bench_time.hpp"
 #include "tools/tool.hpp"
 
@@ -70,28 +74,25 @@ class Bench {
     Bench(const Options& options, hkt_comm* comm, Method method)
         : options_(options), comm_(comm), loop_{method, options.warmup, options.iterations} {}
 
-    // One measurement for each plan.
-    std::vector<Measurement> measure(const Layout& layout, const std::vector<Plan>& plans, bool in_place) {
+    // One measurement for each runner.
+    std::vector<Measurement> measure(const Layout& layout, const std::deque<Runner>& runners, bool in_place) {
         Buffers buffers(layout, in_place, options_.shared_memory ? shared_memory(comm_) : private_memory);
         buffers.prepare(++round_);
-        const auto timings = bench::measure(comm_, loop_, static_cast<int>(plans.size()),
-                                            [&](int plan) { run(plans[plan].get(), layout, buffers); });
+        const auto timings = bench::measure(comm_, loop_, static_cast<int>(runners.size()), [&](int runner) {
+            runners[runner].run(layout, buffers.send(), buffers.recv());
+        });
         std::vector<Measurement> results;
-        for (std::size_t p = 0; p < plans.size(); ++p) {
-            results.push_back({timings[p]});
-            if (options_.check) check_results(layout, plans[p].get(), buffers, results[p]);
+        for (std::size_t r = 0; r < runners.size(); ++r) {
+            results.push_back({timings[r]});
+            if (options_.check) check_results(layout, runners[r], buffers, results[r]);
         }
         return results;
     }
 
   private:
-    void run(hkt_plan* plan, const Layout& layout, Buffers& buffers) {
-        check(hkt_plan_start(plan, buffers.send(), buffers.recv(), layout.count, nullptr), comm_, "failed");
-    }
-
-    void check_results(const Layout& layout, hkt_plan* plan, Buffers& buffers, Measurement& result) {
+    void check_results(const Layout& layout, const Runner& runner, Buffers& buffers, Measurement& result) {
         buffers.prepare(++round_);
-        run(plan, layout, buffers);
+        runner.run(layout, buffers.send(), buffers.recv());
         std::int64_t found[2] = {static_cast<std::int64_t>(count_wrong(layout, round_, buffers.recv())),
                                  static_cast<std::int64_t>(buffers.out_of_bounds(round_))};
         check(hkt_all_reduce(found, found, 2, HKT_INT64, HKT_SUM, comm_, nullptr), comm_,
@@ -109,19 +110,20 @@ class Bench {
 void run_table(const Options& options, hkt_comm* comm, Method method, hkt_type type, hkt_op op, int root,
                Report& report) {
     const int rank = hkt_comm_rank(comm), ranks = hkt_comm_size(comm);
-    std::vector<Plan> plans;
+    std::deque<Runner> runners;
     for (hkt_executor executor : options.executors) {
-        plans.push_back(make_plan(comm, options, type, op, root, executor));
-        if (options.verbose && rank == 0) tools::say("{}", hkt_plan_explain(plans.back().get()));
+        const Runner& runner = runners.emplace_back(comm, options, type, op, root, executor);
+        if (options.verbose && rank == 0 && !runner.steps().empty()) tools::say("{}", runner.steps());
     }
     Bench bench(options, comm, method);
     for (const Layout& layout :
-         layouts_for(options.collective, type, op, root, rank, ranks, sizes_of(options))) {
-        const auto out_of_place = bench.measure(layout, plans, false),
-                   in_place = bench.measure(layout, plans, true);
-        for (std::size_t p = 0; p < plans.size(); ++p)
-            report.add({layout, options.executors[p], hkt_plan_schedule(plans[p].get(), layout.count),
-                        out_of_place[p], in_place[p]});
+         layouts_for(options.subject, type, op, root, rank, ranks, sizes_of(options))) {
+        const auto out_of_place = bench.measure(layout, runners, false);
+        std::vector<Measurement> in_place;
+        if (layout.subject.has_in_place()) in_place = bench.measure(layout, runners, true);
+        for (std::size_t r = 0; r < runners.size(); ++r)
+            report.add({layout, options.executors[r], runners[r].schedule(layout), out_of_place[r],
+                        in_place.empty() ? std::nullopt : std::optional(in_place[r])});
     }
 }
 
@@ -133,13 +135,13 @@ std::string host_name() {
 
 Report::About describe(const Options& options, hkt_comm* comm, Method method, int root) {
     const auto [type, op] = pairs_of(options)[0];
-    const Plan plan = make_plan(comm, options, type, op, root, options.executors[0]);
+    const Runner runner(comm, options, type, op, root, options.executors[0]);
     return {hkt_version(),
             host_name(),
             info(comm, "provider"),
             info(comm, "provider_why"),
             info(comm, "topology"),
-            schedule_of(plan.get()),
+            runner.usual_schedule(),
             options.executors.size() > 1 ? "both" : name_of(options.executors[0]),
             hkt_comm_size(comm),
             std::thread::hardware_concurrency(),
@@ -170,7 +172,7 @@ int run(Options options) {
     std::ofstream json = open_json(options.json_file, comm.get());
     const Method method =
         options.back_to_back || !share_clock(comm.get()) ? Method::back_to_back : Method::span;
-    const bool all_roots = contract_of(options.collective).has_root() && options.root == -1;
+    const bool all_roots = options.subject.contract().has_root() && options.root == -1;
     const int first_root = std::max(options.root, 0);
     Report report(options, describe(options, comm.get(), method, first_root), speaks);
     report.print_header();

@@ -33,6 +33,7 @@ Comm join(const Options& options) {
     hkt_comm_options how = HKT_COMM_OPTIONS_INIT;
     how.topology = null_if_empty(options.topology);
     how.provider = null_if_empty(options.provider);
+    if (!options.subject.has_plans()) how.schedule = null_if_empty(options.schedule);
     if (options.executors.size() == 1) how.executor = options.executors[0];
     hkt_comm* comm = nullptr;
     check(hkt_comm_create(&how, &comm), nullptr, "cannot join the job");
@@ -46,8 +47,8 @@ Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op,
     how.root = root;
     how.executor = executor;
     hkt_plan* plan = nullptr;
-    check(hkt_plan_create(comm, options.collective, type, Operator(comm, op).given(), &how, &plan), comm,
-          "cannot make the plan");
+    check(hkt_plan_create(comm, options.subject.collective, type, Operator(comm, op).given(), &how, &plan),
+          comm, "cannot make the plan");
     return Plan(plan);
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <numeric>
 #include <stdexcept>
 
 #include "capi/vocabulary.hpp"
@@ -94,21 +95,16 @@ std::size_t count_other(const unsigned char* begin, const unsigned char* end, un
     return static_cast<std::size_t>(std::count_if(begin, end, [=](unsigned char b) { return b != byte; }));
 }
 
-// Element i of this rank's result.
+// What must come of an element of a rank's input; where values are combined, of all ranks' in that place.
 template <DataType type>
-auto expected(const Layout& layout, const Input<type>& input, std::size_t i) {
+auto expected(const Layout& layout, const Input<type>& input, int origin, std::size_t place) {
     using Worked = typename ElementOf<type>::Worked;
-    const auto sent = [&](int rank, std::size_t k) { return static_cast<Worked>(input(rank, k)); };
-    const dsl::Contract contract = layout.contract();
-    const std::size_t place = layout.recv_offset_in_place() + i;  // in all of the data
-    const auto from = [&](std::size_t k) { return static_cast<int>(k / layout.count); };
-    if (contract.exchanges()) return sent(from(place), layout.rank * layout.count + place % layout.count);
-    if (contract.gathers()) return sent(from(place), place % layout.count);
-    if (!contract.combines()) return sent(layout.root, place);
+    const auto sent = [&](int rank) { return static_cast<Worked>(input(rank, place)); };
+    if (!layout.contract().combines()) return sent(origin);
     return with_op(capi::find_op(layout.op).value(), [&]<ReduceOp op>(OpConstant<op>) -> Worked {
         if constexpr (supports(op, type)) {
             const auto part = [&](int rank) {
-                const Worked value = sent(rank, place);
+                const Worked value = sent(rank);
                 if constexpr (!row_of(op).multiplies) return value;
                 return rounded<type>(kernels::product(value, static_cast<Worked>(factor_of(rank))));
             };
@@ -127,22 +123,54 @@ void for_each_wrong(const Layout& layout, std::uint64_t round, const void* recv,
     with_type(layout.type, [&]<DataType type>(TypeConstant<type>) {
         const Input<type> input(layout, round);
         const auto* values = static_cast<const typename ElementOf<type>::Stored*>(recv);
-        for (std::size_t i = 0; i < layout.recv_count(); ++i) {
-            const auto right = expected(layout, input, i);
-            const auto found = static_cast<decltype(right)>(values[i]);
-            if (found != right && !action(i, found, right)) return;
-        }
+        std::size_t i = 0;
+        for (const auto& [rank, begin, count] : layout.origins())
+            for (std::size_t k = 0; k < count; ++k, ++i) {
+                const auto right = expected(layout, input, rank, begin + k);
+                const auto found = static_cast<decltype(right)>(values[i]);
+                if (found != right && !action(i, found, right)) return;
+            }
     });
 }
 
 }  // namespace
+
+void Layout::divide(const std::vector<std::size_t>& pieces) {
+    count = std::accumulate(pieces.begin(), pieces.end(), std::size_t{0});
+    counts.clear();
+    for (int piece = 0; piece < ranks; ++piece)
+        counts.push_back(pieces[(contract().exchanges() ? rank + piece : piece) % ranks]);
+}
+
+std::size_t Layout::piece_count(int of_rank, int piece) const {
+    if (!subject.has_counts()) return count;
+    return counts[contract().exchanges() ? (of_rank + piece + ranks - rank) % ranks : piece];
+}
+
+std::size_t Layout::piece_begin(int of_rank, int piece) const {
+    std::size_t begin = 0;
+    for (int before = 0; before < piece; ++before) begin += piece_count(of_rank, before);
+    return begin;
+}
+
+std::vector<Origin> Layout::origins() const {
+    if (!receives()) return {};
+    if (subject.is_messages()) return {{rank_before(), 0, count}};
+    if (!contract().gathers() && !contract().exchanges())
+        return {{root, recv_offset_in_place(), recv_count()}};
+    std::vector<Origin> origins;
+    for (int from = 0; from < ranks; ++from)
+        origins.push_back(
+            {from, contract().exchanges() ? piece_begin(from, rank) : 0, piece_count(rank, from)});
+    return origins;
+}
 
 std::size_t Layout::elements(dsl::Share share) const {
     switch (share) {
         case dsl::Share::none:
             return 0;
         case dsl::Share::own:
-            return count;
+            return piece_count(rank, rank);
         case dsl::Share::whole:
             return larger_count();
     }
@@ -168,19 +196,35 @@ Range Layout::covered_in_place() const {
     return {std::clamp(covered, begin, end) - begin, std::clamp(covered + recv_count(), begin, end) - begin};
 }
 
-Layout layout_for(hkt_collective collective, hkt_type type, hkt_op op, int root, int rank, int ranks,
-                  std::size_t bytes) {
-    std::size_t count = bytes / hkt_type_size(type);
-    if (contract_of(collective).is_by_rank()) count /= ranks;
-    return {collective, type, op, root, rank, ranks, count};
+// Piece r ends where (r + 1)^2 of ranks^2 parts do.
+std::vector<std::size_t> uneven_pieces(std::size_t count, int ranks) {
+    const auto number = static_cast<std::size_t>(ranks);
+    const std::size_t parts = number * number, whole = count / parts, rest = count % parts;
+    std::vector<std::size_t> pieces;
+    for (std::size_t rank = 0, begin = 0; rank < number; ++rank) {
+        const std::size_t square = (rank + 1) * (rank + 1), end = whole * square + rest * square / parts;
+        pieces.push_back(end - begin);
+        begin = end;
+    }
+    return pieces;
 }
 
-std::vector<Layout> layouts_for(hkt_collective collective, hkt_type type, hkt_op op, int root, int rank,
+Layout layout_for(const Subject& subject, hkt_type type, hkt_op op, int root, int rank, int ranks,
+                  std::size_t bytes) {
+    Layout layout{subject, type, op, root, rank, ranks, bytes / hkt_type_size(type)};
+    if (subject.has_counts())
+        layout.divide(uneven_pieces(layout.count, ranks));
+    else if (subject.contract().is_by_rank())
+        layout.count /= ranks;
+    return layout;
+}
+
+std::vector<Layout> layouts_for(const Subject& subject, hkt_type type, hkt_op op, int root, int rank,
                                 int ranks, const std::vector<std::size_t>& bytes) {
     const bool nothing_too = std::find(bytes.begin(), bytes.end(), 0) != bytes.end();
     std::vector<Layout> layouts;
     for (std::size_t size : bytes) {
-        const Layout layout = layout_for(collective, type, op, root, rank, ranks, size);
+        const Layout layout = layout_for(subject, type, op, root, rank, ranks, size);
         const bool repeated = !layouts.empty() && layouts.back().count == layout.count;
         if (!repeated && (layout.count > 0 || nothing_too)) layouts.push_back(layout);
     }

@@ -18,12 +18,9 @@
 #include "capi/hocket.h"
 #include "capi/vocabulary.hpp"
 #include "dsl/base/collective.hpp"
+#include "tools/hocket_bench_subject.hpp"
 
 namespace hocket::bench {
-
-inline dsl::Contract contract_of(hkt_collective collective) {
-    return dsl::contract_of(capi::find_collective(collective).value());
-}
 
 // Whether each rank's input is multiplied before it is combined; and by what. The factors differ, are numbers
 // of every type, and no larger than largest_factor.
@@ -41,16 +38,27 @@ struct Range {
     bool operator==(const Range&) const = default;
 };
 
-// Where a collective's parts lie, in elements. `count` is what its function takes.
+// What one rank's input gives to a result: so many elements, from `begin` on.
+struct Origin {
+    int rank;
+    std::size_t begin, count;
+};
+
+// Where the parts of what is measured lie, in elements.
 struct Layout {
-    hkt_collective collective;
+    Subject subject;
     hkt_type type;
     hkt_op op;
     int root;
     int rank, ranks;
-    std::size_t count;
+    std::size_t count;                     // what its function takes; with counts by rank, their sum
+    std::vector<std::size_t> counts = {};  // of this rank's pieces, with counts by rank
 
-    dsl::Contract contract() const { return contract_of(collective); }
+    // Gives the pieces so many elements, with counts by rank. Of all_to_all rank p sends to rank q, and q to
+    // p, as many as piece p + q (modulo ranks) has: so each rank sends and receives all of them.
+    void divide(const std::vector<std::size_t>& pieces);
+
+    const dsl::Contract& contract() const { return subject.contract(); }
     // What this rank sends and receives of the data. A rank that sends or receives none has an empty buffer.
     dsl::Share sent() const { return contract().input.of(rank == root); }
     dsl::Share received() const { return contract().output.of(rank == root); }
@@ -58,10 +66,17 @@ struct Layout {
     bool receives() const { return received() != dsl::Share::none; }
     std::size_t send_count() const { return elements(sent()); }
     std::size_t recv_count() const { return elements(received()); }
-    std::size_t larger_count() const { return contract().is_by_rank() ? count * ranks : count; }
+    std::size_t larger_count() const {
+        return contract().is_by_rank() && !subject.has_counts() ? count * ranks : count;
+    }
     std::size_t larger_bytes() const { return larger_count() * hkt_type_size(type); }
-    // What the rank that receives most does.
+    // What this rank receives as the root or as another, whichever is more.
     std::size_t most_recv_count() const;
+    // Where this rank's result comes from, in the order of its elements. Where values are combined it is one:
+    // of the root, and all ranks' in the same places.
+    std::vector<Origin> origins() const;
+    int next_rank() const { return (rank + 1) % ranks; }
+    int rank_before() const { return (rank + ranks - 1) % ranks; }
 
     // In place, both buffers are parts of one of larger_count() elements; this is where they begin in it.
     std::size_t send_offset_in_place() const { return offset(sent()); }
@@ -73,16 +88,25 @@ struct Layout {
 
   private:
     std::size_t elements(dsl::Share share) const;
-    std::size_t offset(dsl::Share share) const { return share == dsl::Share::own ? rank * count : 0; }
+    std::size_t offset(dsl::Share share) const {
+        return share == dsl::Share::own ? piece_begin(rank, rank) : 0;
+    }
+    // Of the pieces in some rank's buffer.
+    std::size_t piece_count(int of_rank, int piece) const;
+    std::size_t piece_begin(int of_rank, int piece) const;
 };
 
-// The layout whose larger buffer has `bytes` bytes, rounded down to whole elements of all ranks.
-Layout layout_for(hkt_collective collective, hkt_type type, hkt_op op, int root, int rank, int ranks,
+// How `count` elements are divided with counts by rank, but for what rounding takes: 1 : 3 : 5 : ...
+std::vector<std::size_t> uneven_pieces(std::size_t count, int ranks);
+
+// The layout whose larger buffer has `bytes` bytes, rounded down to whole elements of all ranks; with counts
+// by rank to whole elements, in uneven_pieces.
+Layout layout_for(const Subject& subject, hkt_type type, hkt_op op, int root, int rank, int ranks,
                   std::size_t bytes);
 
 // The layouts of `bytes`, in their order, those that rounding makes equal once. One without elements only if
 // bytes holds a 0.
-std::vector<Layout> layouts_for(hkt_collective collective, hkt_type type, hkt_op op, int root, int rank,
+std::vector<Layout> layouts_for(const Subject& subject, hkt_type type, hkt_op op, int root, int rank,
                                 int ranks, const std::vector<std::size_t>& bytes);
 
 // What this rank sends in a round.

@@ -1,6 +1,7 @@
 #include "tools/hocket_bench_options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
@@ -45,10 +46,16 @@ CLI::IsMember one_of(const Map& map) {
     return CLI::IsMember(keys);
 }
 
-const CLI::Validator is_collective(
+std::string names_of_subjects() {
+    std::vector<std::string> names;
+    for (const Subject& subject : all_subjects()) names.push_back(subject.name());
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+const CLI::Validator is_subject(
     [](std::string& text) -> std::string {
-        hkt_collective found;
-        return hkt_collective_from_name(text.c_str(), &found) == HKT_SUCCESS ? "" : hkt_last_error();
+        if (find_subject(text)) return "";
+        return fmt::format("'{}' is nothing that can be measured: there are {}", text, names_of_subjects());
     },
     "NAME");
 
@@ -95,12 +102,20 @@ std::vector<std::size_t> sizes_of(const Options& options) {
 }
 
 std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code) {
-    CLI::App app{"Measures and checks a collective. Start it with hocket-run -n N.", "hocket-bench"};
+    CLI::App app{
+        "Measures and checks a collective, or messages between two ranks. Start it with hocket-run -n N.",
+        "hocket-bench"};
     std::string collective, min = "8", max = "4M", step = "0", type = "float32", op = "sum",
                             executor = "default", memory = "shared";
     Options options;
     int check = 1;
-    app.add_option("COLLECTIVE", collective)->required()->check(is_collective);
+    app.add_option(
+           "COLLECTIVE", collective,
+           names_of_subjects() +
+               ". With _v, counts by rank: the ranks' pieces are as 1 : 3 : 5 ..., and together as large "
+               "as the size. sendrecv: each rank sends to the next one, out of place alone")
+        ->required()
+        ->check(is_subject);
     app.add_option("-b,--minbytes", min, "smallest size")->check(is_size)->capture_default_str();
     app.add_option("-e,--maxbytes", max, "largest size")->check(is_size)->capture_default_str();
     auto* by_step = app.add_option("-i,--stepbytes", step, "add this from size to size")->check(is_size);
@@ -145,11 +160,16 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         if (options.min_bytes > options.max_bytes)
             throw CLI::ValidationError("--minbytes " + min + " is above --maxbytes " + max +
                                        ": no size to run");
-        hkt_collective_from_name(collective.c_str(), &options.collective);
+        options.subject = find_subject(collective).value();
         options.types = types.at(type);
         options.ops = ops.at(op);
         if (pairs_of(options).empty())
             throw CLI::ValidationError("--op " + op + " does not exist for --datatype " + type);
+        if (!options.subject.has_plans() && executor == "both")
+            throw CLI::ValidationError("--executor both takes a plan for each, and " + collective +
+                                       " has none: run it once with jit, and once with interpreter");
+        if (options.subject.is_messages() && !options.schedule.empty())
+            throw CLI::ValidationError("--schedule is for collectives: " + collective + " has none");
     } catch (const CLI::ParseError& error) {
         std::ostringstream out, err;
         exit_code = app.exit(error, out, err) == 0 ? 0 : 2;
@@ -165,9 +185,9 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
 std::vector<std::pair<hkt_type, hkt_op>> pairs_of(const Options& options) {
     std::vector<std::pair<hkt_type, hkt_op>> pairs;
     for (const hkt_type type : options.types) {
-        if (!contract_of(options.collective).combines()) pairs.emplace_back(type, options.ops[0]);
+        if (!options.subject.contract().combines()) pairs.emplace_back(type, options.ops[0]);
         for (const hkt_op op : options.ops)
-            if (contract_of(options.collective).combines() && hkt_op_supports(op, type))
+            if (options.subject.contract().combines() && hkt_op_supports(op, type))
                 pairs.emplace_back(type, op);
     }
     return pairs;

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "capi/hocket.h"
+#include "tools/hocket_bench_subject.hpp"
 
 namespace hocket::bench {
 
 struct Options {
-    hkt_collective collective = HKT_ALL_REDUCE;
+    Subject subject;
     std::size_t min_bytes = 8, max_bytes = 4 << 20;
     std::size_t step_bytes = 0;  // 0: multiply by factor
     std::size_t factor = 2;

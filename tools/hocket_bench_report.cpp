@@ -38,13 +38,18 @@ std::string time_text(double us) {
                        : fmt::format("{:7.2f}", us);
 }
 
-std::string columns(const Layout& layout, const Measurement& m, bool checked) {
-    return fmt::format("  {:>7}  {:6.2f}  {:6.2f}  {:>5}", time_text(m.timing.time_us),
-                       algorithm_bandwidth(layout, m.timing.time_us), bus_bandwidth(layout, m.timing.time_us),
-                       checked ? std::to_string(m.wrong) : "N/A");
+std::string columns(const Layout& layout, const std::optional<Measurement>& m, bool checked) {
+    if (!m) return fmt::format("  {0:>7}  {0:>6}  {0:>6}  {0:>5}", "N/A");
+    const double time_us = m->timing.time_us;
+    return fmt::format("  {:>7}  {:6.2f}  {:6.2f}  {:>5}", time_text(time_us),
+                       algorithm_bandwidth(layout, time_us), bus_bandwidth(layout, time_us),
+                       checked ? std::to_string(m->wrong) : "N/A");
 }
 
-nlohmann::ordered_json json_of(const Layout& layout, const Measurement& m, bool checked) {
+nlohmann::ordered_json json_of(const Layout& layout, const std::optional<Measurement>& measured,
+                               bool checked) {
+    if (!measured) return nullptr;
+    const Measurement& m = *measured;
     const auto& spans = m.timing.spans_us;
     const auto of_spans = [&](double value) {
         return spans.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
@@ -63,27 +68,40 @@ nlohmann::ordered_json json_of(const Layout& layout, const Measurement& m, bool 
 
 }  // namespace
 
+std::vector<Measurement> Row::ways() const {
+    std::vector<Measurement> ways{out_of_place};
+    if (in_place) ways.push_back(*in_place);
+    return ways;
+}
+
+double Row::time_us() const {
+    double sum = 0;
+    for (const Measurement& way : ways()) sum += way.timing.time_us;
+    return sum;
+}
+
 double algorithm_bandwidth(const Layout& layout, double time_us) {
     return time_us > 0 ? layout.larger_bytes() / time_us * 1e-3 : 0;
 }
 
 double bus_bandwidth(const Layout& layout, double time_us) {
     const double others = (layout.ranks - 1.0) / layout.ranks;
-    const dsl::Contract contract = layout.contract();
-    const double factor = contract.is_by_rank() ? others : contract.has_root() ? 1 : 2 * others;
+    const dsl::Contract& contract = layout.contract();
+    const bool is_twofold = contract.combines() && !contract.has_root();  // goes together, and out again
+    const double factor = contract.is_by_rank() ? others : is_twofold ? 2 * others : 1;
     return factor * algorithm_bandwidth(layout, time_us);
 }
 
 void Report::print_header() const {
     if (!speaks_) return;
-    fmt::print("# hocket-bench {}: {}, {} rank{} on {}\n", about_.version,
-               hkt_collective_name(options_.collective), about_.ranks, about_.ranks == 1 ? "" : "s",
-               about_.host);
-    fmt::print(
-        "# provider {}, topology {}, schedule {} at 1 MiB (-v tells for each size), executor {}, {} "
-        "buffers\n",
-        about_.provider, about_.topology, about_.schedule, about_.executor,
-        options_.shared_memory ? "shared" : "private");
+    fmt::print("# hocket-bench {}: {}, {} rank{} on {}\n", about_.version, options_.subject.name(),
+               about_.ranks, about_.ranks == 1 ? "" : "s", about_.host);
+    fmt::print("# provider {}, topology {}, schedule {}{}, executor {}, {} buffers\n", about_.provider,
+               about_.topology, about_.schedule,
+               options_.subject.has_plans() ? " at 1 MiB (-v tells for each size)" : "", about_.executor,
+               options_.shared_memory ? "shared" : "private");
+    if (options_.subject.has_counts())
+        fmt::print("# the ranks' pieces are as 1 : 3 : 5 ..., size and count are of all of them together\n");
     if (options_.verbose && !about_.provider_why.empty()) fmt::print("# {}\n", about_.provider_why);
     fmt::print("# {} iterations after {} to warm up; time: {}\n#\n", options_.iterations, options_.warmup,
                statistic_of(about_.method));
@@ -104,9 +122,9 @@ void Report::add(const Row& row) {
     const Layout& layout = row.layout;
     fmt::print("{:12}  {:12}  {:>8}  {:>10}  {:6}", layout.larger_bytes(), layout.count,
                hkt_type_name(layout.type), op_name(layout), root_of(layout));
-    for (const Measurement& way : {row.out_of_place, row.in_place})
-        fmt::print("{}", columns(layout, way, options_.check));
-    fmt::print("{}\n", options_.executors.size() > 1 ? fmt::format("  # {}", name_of(row.executor)) : "");
+    fmt::print("{}{}{}\n", columns(layout, row.out_of_place, options_.check),
+               columns(layout, row.in_place, options_.check),
+               options_.executors.size() > 1 ? fmt::format("  # {}", name_of(row.executor)) : "");
     if (!options_.verbose) return;
     std::istringstream lines(row.schedule);
     for (std::string line; std::getline(lines, line);) fmt::print("#   {}\n", line);
@@ -133,13 +151,15 @@ void Report::print_footer() const {
 
 std::int64_t Report::wrong() const {
     std::int64_t sum = 0;
-    for (const Row& row : rows_) sum += row.out_of_place.wrong + row.in_place.wrong;
+    for (const Row& row : rows_)
+        for (const Measurement& way : row.ways()) sum += way.wrong;
     return sum;
 }
 
 std::int64_t Report::out_of_bounds() const {
     std::int64_t sum = 0;
-    for (const Row& row : rows_) sum += row.out_of_place.out_of_bounds + row.in_place.out_of_bounds;
+    for (const Row& row : rows_)
+        for (const Measurement& way : row.ways()) sum += way.out_of_bounds;
     return sum;
 }
 
@@ -148,7 +168,7 @@ double Report::average_bus_bandwidth(hkt_executor executor) const {
     int count = 0;
     for (const Row& row : rows_) {
         if (row.executor != executor) continue;
-        for (const Measurement& way : {row.out_of_place, row.in_place}) {
+        for (const Measurement& way : row.ways()) {
             sum += bus_bandwidth(row.layout, way.timing.time_us);
             ++count;
         }
@@ -165,8 +185,7 @@ Report::Comparison Report::compare_executors() const {
     for (std::size_t i = 0; i + 1 < rows_.size(); i += 2) {
         const Row &jit = rows_[i], &interpreter = rows_[i + 1];
         if (jit.layout.larger_bytes() < from) continue;
-        ratios.push_back((jit.out_of_place.timing.time_us + jit.in_place.timing.time_us) /
-                         (interpreter.out_of_place.timing.time_us + interpreter.in_place.timing.time_us));
+        ratios.push_back(jit.time_us() / interpreter.time_us());
     }
     return {median(ratios), ratios.size(), from};
 }
@@ -178,7 +197,7 @@ void Report::write_json(std::ostream& stream) const {
         {"date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
         {"host", about_.host},
         {"cores", about_.cores},
-        {"collective", hkt_collective_name(options_.collective)},
+        {"collective", options_.subject.name()},
         {"ranks", about_.ranks},
         {"provider", about_.provider},
         {"topology", about_.topology},

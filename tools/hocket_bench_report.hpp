@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,12 @@ struct Measurement {
 struct Row {
     Layout layout;
     hkt_executor executor;
-    std::string schedule;  // that was taken for this size; why, from the second line on
-    Measurement out_of_place, in_place;
+    std::string schedule;  // that was taken for this size; why, from the second line on. "": nobody tells
+    Measurement out_of_place;
+    std::optional<Measurement> in_place;
+
+    std::vector<Measurement> ways() const;  // both, or the one that there is
+    double time_us() const;                 // of them together
 };
 
 // Decimal GB/s: of the larger buffer, and what of it a link must carry (nccl-tests' bus bandwidth).

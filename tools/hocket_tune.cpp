@@ -109,10 +109,10 @@ class Tuner {
     Result measure(const bench::Layout& layout, std::map<std::string, bench::Plan>& plans, double seconds) {
         const std::size_t bytes = layout.larger_bytes();
         const auto names =
-            dsl::candidate_names(library_, topology_, as_dsl(layout.collective), layout.root, bytes);
+            dsl::candidate_names(library_, topology_, as_dsl(layout.subject.collective), layout.root, bytes);
         if (names.empty())
             throw std::runtime_error(fmt::format("no schedule of the library runs {} on topology {}",
-                                                 hkt_collective_name(layout.collective), topology_.name));
+                                                 layout.subject.name(), topology_.name));
         std::vector<hkt_plan*> entrants;
         for (const std::string& name : names) entrants.push_back(plan_for(layout, name, plans));
         const auto send = memory(layout.send_count()), recv = memory(layout.recv_count());
@@ -132,7 +132,7 @@ class Tuner {
         bench::Plan& plan = plans[name];
         if (!plan) {
             bench::Options choice;
-            choice.collective = layout.collective;
+            choice.subject = layout.subject;
             choice.schedule = name;
             plan = bench::make_plan(comm_, choice, layout.type, layout.op, layout.root, HKT_EXECUTOR_DEFAULT);
         }

@@ -44,6 +44,7 @@ nlohmann::json bench(int ranks, const std::string& collective, Words options) {
     CHECK(json["ranks"] == ranks);
     for (const auto& row : json["rows"])
         for (const char* way : {"out_of_place", "in_place"}) {
+            if (row[way].is_null()) continue;  // not in place
             CHECK(row[way]["wrong"] == 0);
             CHECK(row[way]["time_us"] > 0);
             if (row[way]["min_us"].is_null()) continue;  // back to back
@@ -95,7 +96,50 @@ TEST_CASE("every collective is right, in and out of place") {
     bench(1, collective, {"-b", "4", "-e", "1K", "-f", "11"});
 }
 
+TEST_CASE("with counts by rank every collective that has them is right, in and out of place") {
+    const std::string collective =
+        GENERATE("all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v");
+    const std::string provider = GENERATE("", "tcp");
+    CAPTURE(collective, provider);
+    Words options{"-b", "0", "-e", "300K", "-f", "11", "-d", "all", "-r", "-1"};
+    if (!provider.empty()) options.insert(options.end(), {"--provider", provider});
+    bench(3, collective, options);
+    const auto json = bench(5, collective, {"-b", "4", "-e", "100", "-i", "8"});
+    CHECK(json["collective"] == collective);
+    REQUIRE(json["rows"].size() == 13);  // 4, 12 ... 100 bytes: divided, not rounded to the ranks
+    CHECK(json["rows"][12]["size_bytes"] == 100);
+    CHECK(json["rows"][12]["count"] == 25);
+    CHECK_FALSE(json["rows"][12]["in_place"].is_null());
+    bench(1, collective, {"-b", "4", "-e", "1K", "-f", "11"});
+}
+
+TEST_CASE("with counts by rank the schedule that is named must exist for the collective") {
+    const auto json = bench(4, "all_gather_v", {"-b", "4K", "-e", "4K", "--schedule", "ring"});
+    CHECK(json["schedule"] == "ring");
+    const auto result = hocket::test::run(
+        {HOCKET_RUN, "-n", "2", "--timeout", "30", HOCKET_BENCH, "gather_v", "--schedule", "ring"}, 40s);
+    CHECK(result.exit_code == 1);
+    CHECK(result.err.find("ring") != std::string::npos);
+}
+
+TEST_CASE("messages around a ring are right, out of place alone") {
+    const std::string provider = GENERATE("", "tcp");
+    const int ranks = GENERATE(1, 2, 3);
+    CAPTURE(provider, ranks);
+    Words options{"-b", "0", "-e", "300K", "-f", "11", "-d", "all"};
+    if (!provider.empty() && ranks > 1) options.insert(options.end(), {"--provider", provider});
+    const auto json = bench(ranks, "sendrecv", options);
+    CHECK(json["collective"] == "sendrecv");
+    CHECK(json["schedule"] == "none");
+    const auto& row = json["rows"].back();
+    CHECK(row["in_place"].is_null());
+    CHECK(row["redop"] == "none");
+    CHECK(row["root"] == -1);
+    CHECK(row["out_of_place"]["busbw_gbs"] == row["out_of_place"]["algbw_gbs"]);
+}
+
 TEST_CASE("back to back is right too, and has no figures of single iterations") {
+    bench(3, "sendrecv", {"-b", "4", "-e", "64K", "-f", "16", "--back-to-back"});
     const auto json = bench(3, "broadcast", {"-b", "4", "-e", "64K", "-f", "16", "--back-to-back"});
     CHECK(json["statistic"].get<std::string>().find("without barriers") != std::string::npos);
     for (const auto& row : json["rows"]) CHECK(row["in_place"]["min_us"].is_null());

@@ -1,4 +1,5 @@
 // The soak itself, for a few seconds; and that what it looks for would not pass it unseen.
+#include <algorithm>
 #include <vector>
 
 #include "tests/multi/process.hpp"
@@ -41,11 +42,8 @@ TEST_CASE("the soak passes: by memory, and by messages alone") {
     for (const char* counted :
          {" barriers", " communicators", " plans made", " messages sent", "at the end:"})
         CHECK_THAT(result.out, Contains(counted));
-    for (const auto collective : hocket::dsl::all_collectives) {
-        std::string counted = " ";
-        counted.append(name_of(collective)).append("s");
-        CHECK_THAT(result.out, Contains(counted));
-    }
+    for (const auto& collective : all_collectives())
+        CHECK_THAT(result.out, Contains(" " + collective.name() + "s"));
 }
 
 TEST_CASE("a leak is growth, a peak is not") {
@@ -105,6 +103,49 @@ TEST_CASE("a wrong element, a write outside, and a changed input are faults") {
         send[2] ^= 1;
         CHECK(placed.fault() == "1 elements of what was sent were overwritten");
     }
+}
+
+TEST_CASE("pieces of any kind make up what is divided, some of them empty") {
+    bool some_empty = false, some_has_all = false;
+    for (std::uint64_t seed = 0; seed < 100; ++seed) {
+        Chance chance{seed};
+        const auto pieces = any_pieces(chance, 1000, 3);
+        REQUIRE(pieces.size() == 3);
+        CHECK(pieces[0] + pieces[1] + pieces[2] == 1000);
+        some_empty |= std::ranges::count(pieces, 0u) > 0;
+        some_has_all |= std::ranges::count(pieces, 1000u) > 0;
+    }
+    CHECK(some_empty);
+    CHECK(some_has_all);
+}
+
+TEST_CASE("an uneven piece in the wrong place is a fault") {
+    const auto collective = GENERATE(HKT_ALL_GATHER, HKT_GATHER, HKT_ALL_TO_ALL);
+    const bool in_place = GENERATE(false, true);
+    CAPTURE(hkt_collective_name(collective), in_place);
+    // Of rank 1 of 3, the root.
+    Operation operation;
+    operation.layout = hocket::bench::layout_for({collective, hocket::bench::Subject::Kind::with_counts},
+                                                 HKT_INT32, HKT_SUM, 1, 1, 3, 40);
+    operation.layout.divide({2, 0, 8});
+    std::vector<unsigned char> from(Placed::room(40)), to(Placed::room(40));
+    Chance chance{1};
+    const Placed placed(operation, from.data(), to.data(), in_place, chance);
+    auto* recv = static_cast<std::int32_t*>(placed.recv());
+    std::size_t filled = 0;
+    for (const auto& [rank, begin, count] : operation.layout.origins()) {
+        hocket::bench::Layout theirs = operation.layout;
+        theirs.rank = rank;
+        theirs.divide({2, 0, 8});
+        std::vector<std::int32_t> input(theirs.send_count());
+        hocket::bench::fill_input(theirs, operation.values, input.data());
+        std::copy_n(input.begin() + static_cast<std::ptrdiff_t>(begin), count, recv + filled);
+        filled += count;
+    }
+    REQUIRE(filled == 10);
+    CHECK(placed.fault().empty());
+    std::rotate(recv, recv + 9, recv + 10);  // as if each piece began one element later
+    CHECK_THAT(placed.fault(), Contains("of 10 elements are wrong; the first is element 0: "));
 }
 
 TEST_CASE("a rank that gets no result must find its buffers as they were") {

@@ -1,6 +1,7 @@
 // What hocket-bench's verdict rests on: inputs, expected results, guards, sizes and bandwidths.
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <tuple>
 
@@ -42,34 +43,49 @@ T plain(hkt_op op, T a, T b) {
     throw std::logic_error("this test does not know the operator");
 }
 
+// One of the pieces that lie one behind the other, each of so many elements.
+template <typename Elements>
+Elements piece_of(const Elements& all, const std::vector<std::size_t>& pieces, int piece) {
+    const auto begin = std::accumulate(pieces.begin(), pieces.begin() + piece, std::size_t{0});
+    return Elements(all.begin() + begin, all.begin() + begin + pieces[piece]);
+}
+
+// Of the pieces in a rank's buffer.
+std::vector<std::size_t> pieces_of(const Layout& layout) {
+    return layout.subject.has_counts() ? layout.counts : std::vector<std::size_t>(layout.ranks, layout.count);
+}
+
 // The collective done the plain way, in an order of its own: ranks backwards.
 template <DataType type>
-std::vector<typename ElementOf<type>::Stored> reference(const Layout& layout, std::uint64_t round) {
+std::vector<typename ElementOf<type>::Stored> reference(const Layout& layout, std::size_t bytes,
+                                                        std::uint64_t round) {
     using Elements = std::vector<typename ElementOf<type>::Stored>;
     using Worked = typename ElementOf<type>::Worked;
+    std::vector<Layout> layouts;
     std::vector<Elements> inputs;
     for (int rank = 0; rank < layout.ranks; ++rank) {
-        Layout theirs = layout;
-        theirs.rank = rank;
-        inputs.emplace_back(theirs.send_count());
-        fill_input(theirs, round, inputs.back().data());
+        layouts.push_back(
+            layout_for(layout.subject, layout.type, layout.op, layout.root, rank, layout.ranks, bytes));
+        inputs.emplace_back(layouts.back().send_count());
+        fill_input(layouts.back(), round, inputs.back().data());
     }
     Elements result;
-    const auto own_piece = [&](const Elements& all) {
-        return Elements(all.begin() + layout.rank * layout.count,
-                        all.begin() + (layout.rank + 1) * layout.count);
+    const auto own_piece = [&](int rank, const Elements& all) {
+        return piece_of(all, pieces_of(layouts[rank]), layout.rank);
     };
-    const bool is_for_root = layout.collective == HKT_REDUCE || layout.collective == HKT_GATHER;
+    const hkt_collective collective = layout.subject.collective;
+    const bool is_for_root = collective == HKT_REDUCE || collective == HKT_GATHER;
+    if (layout.subject.is_messages()) return inputs[(layout.rank == 0 ? layout.ranks : layout.rank) - 1];
     if (is_for_root && layout.rank != layout.root) return {};
-    if (layout.collective == HKT_BROADCAST) return inputs[layout.root];
-    if (layout.collective == HKT_SCATTER) return own_piece(inputs[layout.root]);
-    if (layout.collective == HKT_ALL_GATHER || layout.collective == HKT_GATHER) {
+    if (collective == HKT_BROADCAST) return inputs[layout.root];
+    if (collective == HKT_SCATTER) return own_piece(layout.root, inputs[layout.root]);
+    if (collective == HKT_ALL_GATHER || collective == HKT_GATHER) {
         for (const auto& input : inputs) result.insert(result.end(), input.begin(), input.end());
         return result;
     }
-    if (layout.collective == HKT_ALL_TO_ALL) {
-        for (const auto& input : inputs) {
-            const Elements theirs = own_piece(input);
+    if (collective == HKT_ALL_TO_ALL) {
+        for (int rank = 0; rank < layout.ranks; ++rank) {
+            const Elements theirs = own_piece(rank, inputs[rank]);
             result.insert(result.end(), theirs.begin(), theirs.end());
         }
         return result;
@@ -95,21 +111,20 @@ std::vector<typename ElementOf<type>::Stored> reference(const Layout& layout, st
             element = static_cast<typename Elements::value_type>(
                 static_cast<Worked>(sum / static_cast<Wide>(layout.ranks)));
         }
-    return layout.collective == HKT_REDUCE_SCATTER ? own_piece(result) : result;
+    return collective == HKT_REDUCE_SCATTER ? own_piece(layout.rank, result) : result;
 }
 
-// The collective's operators; one of any, where it has none.
-std::vector<hkt_op> ops_for(hkt_collective collective, hkt_type type) {
+// The operators that it has; one of any, where it has none.
+std::vector<hkt_op> ops_for(const Subject& subject, hkt_type type) {
     std::vector<hkt_op> ops;
     for (const hkt_op op : capi::all_ops)
-        if (contract_of(collective).combines() ? hkt_op_supports(op, type) == 1 : ops.empty())
-            ops.push_back(op);
+        if (subject.contract().combines() ? hkt_op_supports(op, type) == 1 : ops.empty()) ops.push_back(op);
     return ops;
 }
 
 template <DataType type>
-void check_verdicts(const Layout& layout) {
-    auto result = reference<type>(layout, 3);
+void check_verdicts(const Layout& layout, std::size_t bytes) {
+    auto result = reference<type>(layout, bytes, 3);
     const auto size = result.size();
     REQUIRE(size == layout.recv_count());
     CHECK(count_wrong(layout, 3, result.data()) == 0);
@@ -133,15 +148,15 @@ Layout layout_of_five(hkt_collective collective, int root) {
 
 TEST_CASE("a right result has nothing wrong, and each wrong element counts") {
     for (const hkt_type type : capi::all_types)
-        for (const hkt_collective collective : capi::all_collectives)
-            for (const hkt_op op : ops_for(collective, type))
+        for (const Subject& subject : all_subjects())
+            for (const hkt_op op : ops_for(subject, type))
                 for (const auto& [root, rank, ranks] :
                      {std::tuple{0, 0, 1}, {1, 1, 2}, {1, 0, 2}, {6, 3, 7}, {3, 3, 7}, {0, 6, 7}}) {
-                    CAPTURE(hkt_type_name(type), hkt_collective_name(collective), hkt_op_name(op), root, rank,
-                            ranks);
-                    const Layout layout = layout_for(collective, type, op, root, rank, ranks, 5000);
+                    CAPTURE(hkt_type_name(type), subject.name(), hkt_op_name(op), root, rank, ranks);
+                    const std::size_t bytes = 5000;
+                    const Layout layout = layout_for(subject, type, op, root, rank, ranks, bytes);
                     with_type(*capi::find_type(type),
-                              [&]<DataType row>(TypeConstant<row>) { check_verdicts<row>(layout); });
+                              [&]<DataType row>(TypeConstant<row>) { check_verdicts<row>(layout, bytes); });
                 }
 }
 
@@ -150,7 +165,7 @@ TEST_CASE("sums of a type with few digits are exact, however many ranks there ar
         CAPTURE(ranks);
         for (const hkt_op op : {HKT_SUM, HKT_PREMUL_SUM}) {
             const Layout layout = layout_for(HKT_ALL_REDUCE, HKT_BFLOAT16, op, 0, 0, ranks, 2000);
-            const auto result = reference<DataType::bfloat16>(layout, 3);
+            const auto result = reference<DataType::bfloat16>(layout, 2000, 3);
             CHECK(count_wrong(layout, 3, result.data()) == 0);
             CHECK(count_wrong(layout, 4, result.data()) > result.size() / 2);
         }
@@ -159,7 +174,7 @@ TEST_CASE("sums of a type with few digits are exact, however many ranks there ar
 
 TEST_CASE("NaN is wrong") {
     const Layout layout = layout_for(HKT_BROADCAST, HKT_FLOAT32, HKT_SUM, 0, 0, 1, 400);
-    auto result = reference<DataType::float32>(layout, 1);
+    auto result = reference<DataType::float32>(layout, 400, 1);
     result[7] = std::numeric_limits<float>::quiet_NaN();
     CHECK(count_wrong(layout, 1, result.data()) == 1);
 }
@@ -221,6 +236,42 @@ TEST_CASE("in place both buffers are parts of one") {
     CHECK(places(HKT_GATHER, 0) == Places{5, 0, {5, 10}, {0, 0}});
     CHECK(places(HKT_SCATTER, 1) == Places{0, 5, {0, 20}, {5, 10}});
     CHECK(places(HKT_SCATTER, 0) == Places{0, 5, {5, 10}, {0, 0}});
+}
+
+TEST_CASE("with counts by rank the pieces are uneven, and together as large as the size") {
+    using Pieces = std::vector<std::size_t>;
+    CHECK(uneven_pieces(160, 4) == Pieces{10, 30, 50, 70});
+    CHECK(uneven_pieces(161, 4) == Pieces{10, 30, 50, 71});
+    CHECK(uneven_pieces(1, 3) == Pieces{0, 0, 1});
+    CHECK(uneven_pieces(0, 2) == Pieces{0, 0});
+    CHECK(uneven_pieces(7, 1) == Pieces{7});
+    const std::size_t large = (std::size_t{1} << 50) + 1;
+    const Pieces pieces = uneven_pieces(large, 1000);
+    CHECK(std::accumulate(pieces.begin(), pieces.end(), std::size_t{0}) == large);
+    CHECK(std::is_sorted(pieces.begin(), pieces.end()));
+    for (const Subject& subject : all_subjects()) {
+        if (!subject.has_counts()) continue;
+        CAPTURE(subject.name());
+        const Layout layout = layout_for(subject, HKT_INT32, HKT_SUM, 1, 1, 4, 643);
+        CHECK(layout.larger_bytes() == 640);
+        const bool is_between_pairs = subject.contract().exchanges();
+        CHECK(layout.counts == (is_between_pairs ? Pieces{30, 50, 70, 10} : Pieces{10, 30, 50, 70}));
+        CHECK(layout.send_count() == (subject.contract().gathers() ? 30 : 160));
+        CHECK(layout.recv_count() == (subject.contract().scatters() ? 30 : 160));
+    }
+}
+
+TEST_CASE("in place an uneven piece lies where it is among all") {
+    const auto layout = [](hkt_collective collective, int rank) {
+        return layout_for({collective, Subject::Kind::with_counts}, HKT_INT32, HKT_SUM, 0, rank, 4, 640);
+    };
+    CHECK(layout(HKT_REDUCE_SCATTER, 2).recv_offset_in_place() == 40);
+    CHECK(layout(HKT_REDUCE_SCATTER, 2).covered_in_place() == Range{40, 90});
+    CHECK(layout(HKT_ALL_GATHER, 3).send_offset_in_place() == 90);
+    CHECK(layout(HKT_ALL_GATHER, 3).used_in_place() == Range{0, 160});
+    CHECK(layout(HKT_GATHER, 1).used_in_place() == Range{10, 40});
+    CHECK(layout(HKT_SCATTER, 1).used_in_place() == Range{10, 40});
+    CHECK(layout(HKT_ALL_TO_ALL, 1).covered_in_place() == Range{0, 160});
 }
 
 TEST_CASE("a write beside the buffer is noticed") {
@@ -294,7 +345,7 @@ TEST_CASE("sizes go by a factor or by steps, and always end") {
 }
 
 TEST_CASE("bandwidths are nccl-tests'") {
-    auto layout = [](hkt_collective c) { return layout_for(c, HKT_FLOAT32, HKT_SUM, 0, 0, 4, 4'000'000); };
+    auto layout = [](const Subject& s) { return layout_for(s, HKT_FLOAT32, HKT_SUM, 0, 0, 4, 4'000'000); };
     CHECK(algorithm_bandwidth(layout(HKT_ALL_REDUCE), 1000) == Approx(4.0));
     CHECK(bus_bandwidth(layout(HKT_ALL_REDUCE), 1000) == Approx(6.0));
     CHECK(bus_bandwidth(layout(HKT_REDUCE_SCATTER), 1000) == Approx(3.0));
@@ -304,6 +355,9 @@ TEST_CASE("bandwidths are nccl-tests'") {
     CHECK(bus_bandwidth(layout(HKT_GATHER), 1000) == Approx(3.0));
     CHECK(bus_bandwidth(layout(HKT_SCATTER), 1000) == Approx(3.0));
     CHECK(bus_bandwidth(layout(HKT_ALL_TO_ALL), 1000) == Approx(3.0));
+    CHECK(bus_bandwidth(layout(find_subject("sendrecv").value()), 1000) == Approx(4.0));
+    for (const Subject& subject : all_subjects())
+        if (subject.has_counts()) CHECK(bus_bandwidth(layout(subject), 1000) == Approx(3.0));
 }
 
 TEST_CASE("medians and percentiles") {
@@ -337,19 +391,24 @@ TEST_CASE("the command line is nccl-tests'") {
     const auto all = parse({"broadcast", "-b", "4", "-e", "1G", "-i", "3", "-n", "9", "-w", "0", "-c", "0",
                             "-d", "double", "-r", "2", "--executor", "both"});
     REQUIRE(all);
-    CHECK(all->collective == HKT_BROADCAST);
+    CHECK(all->subject == HKT_BROADCAST);
     CHECK(all->step_bytes == 3);
     CHECK_FALSE(all->check);
     CHECK(all->types == std::vector<hkt_type>{HKT_FLOAT64});
     CHECK(all->executors.size() == 2);
-    for (const hkt_collective collective : capi::all_collectives) {
-        const auto named = parse({hkt_collective_name(collective), "-o", "all"});
+    for (const Subject& subject : all_subjects()) {
+        const auto named = parse({subject.name(), "-o", "all"});
         REQUIRE(named);
-        CHECK(named->collective == collective);
+        CHECK(named->subject == subject);
         std::size_t ops = 0;
         for (const ReduceOp op : all_ops) ops += supports(op, DataType::float32);
-        CHECK(pairs_of(*named).size() == (contract_of(collective).combines() ? ops : 1));
+        CHECK(pairs_of(*named).size() == (subject.contract().combines() ? ops : 1));
+        CHECK(parse({subject.name(), "--executor", "both"}).has_value() == subject.has_plans());
+        CHECK(parse({subject.name(), "--schedule", "direct"}).has_value() == !subject.is_messages());
     }
+    for (const char* name : {"all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v"})
+        CHECK(find_subject(name)->has_counts());
+    CHECK_FALSE(find_subject("all_reduce_v"));
     CHECK_FALSE(parse({}));
     CHECK_FALSE(parse({"all_reduce", "-f", "1"}));
     CHECK_FALSE(parse({"all_reduce", "-f", "2", "-i", "4"}));

@@ -147,9 +147,9 @@ class Matrix {
         const double half_a_step =
             std::ldexp(1.0, -std::numeric_limits<typename ElementOf<type>::Stored>::digits);
         if (!(std::abs(found - sum / divisor) <= (ranks_ + 1) * half_a_step * size / divisor))
-            fail(fmt::format("{} {} of {} {}: element {} is {}, not {}",
-                             hkt_collective_name(layout.collective), hkt_op_name(layout.op), layout.count,
-                             hkt_type_name(layout.type), i, found, sum / divisor));
+            fail(fmt::format("{} {} of {} {}: element {} is {}, not {}", layout.subject.name(),
+                             hkt_op_name(layout.op), layout.count, hkt_type_name(layout.type), i, found,
+                             sum / divisor));
     }
 
     // ---- Counts by rank ---------------------------------------------------------------------------

@@ -1,14 +1,15 @@
 #include "tests/multi/soak/operation.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <vector>
 
 #include "capi/vocabulary.hpp"
 #include "tools/hocket_bench_comm.hpp"
+#include "tools/hocket_bench_runner.hpp"
 
 namespace hocket::soak {
 namespace {
@@ -51,26 +52,46 @@ std::vector<const char*> schedules_for(hkt_collective collective, int ranks) {
 
 }  // namespace
 
-std::vector<hkt_op> ops_for(hkt_collective collective, hkt_type type) {
-    if (!bench::contract_of(collective).combines()) return {capi::all_ops[0]};
+std::vector<hkt_op> ops_for(const bench::Subject& subject, hkt_type type) {
+    if (!subject.contract().combines()) return {capi::all_ops[0]};
     std::vector<hkt_op> ops;
     for (const hkt_op op : capi::all_ops)
         if (hkt_op_supports(op, type)) ops.push_back(op);
     return ops;
 }
 
+std::vector<bench::Subject> all_collectives() {
+    std::vector<bench::Subject> collectives;
+    for (const bench::Subject& subject : bench::all_subjects())
+        if (!subject.is_messages()) collectives.push_back(subject);
+    return collectives;
+}
+
+std::vector<std::size_t> any_pieces(Chance& chance, std::size_t count, int ranks) {
+    std::vector<std::size_t> ends{0, count};
+    for (int cut = 1; cut < ranks; ++cut) {
+        const std::size_t end = chance.one_in(3) ? chance.one_of(ends) : chance.below(count + 1);
+        ends.push_back(end);
+    }
+    std::ranges::sort(ends);
+    std::vector<std::size_t> pieces;
+    for (std::size_t i = 1; i < ends.size(); ++i) pieces.push_back(ends[i] - ends[i - 1]);
+    return pieces;
+}
+
 Operation Operation::random(Chance& chance, int rank, int ranks, std::size_t most_bytes,
                             std::uint64_t planned_one_in) {
     Operation operation;
-    const hkt_collective collective = chance.one_of(capi::all_collectives);
+    const bench::Subject subject = chance.one_of(all_collectives());
     const hkt_type type = chance.one_of(capi::all_types);
-    const hkt_op op = chance.one_of(ops_for(collective, type));
-    const int root = bench::contract_of(collective).has_root() ? static_cast<int>(chance.below(ranks)) : 0;
+    const hkt_op op = chance.one_of(ops_for(subject, type));
+    const int root = subject.contract().has_root() ? static_cast<int>(chance.below(ranks)) : 0;
     const bool is_largest = chance.one_in(20);
     const std::size_t bytes = is_largest ? most_bytes : chance.log_uniform(most_bytes);
-    operation.layout = bench::layout_for(collective, type, op, root, rank, ranks, bytes);
-    if (chance.one_in(planned_one_in)) {
-        operation.schedule = chance.one_of(schedules_for(collective, ranks));
+    operation.layout = bench::layout_for(subject, type, op, root, rank, ranks, bytes);
+    if (subject.has_counts()) operation.layout.divide(any_pieces(chance, operation.layout.count, ranks));
+    if (subject.has_plans() && chance.one_in(planned_one_in)) {
+        operation.schedule = chance.one_of(schedules_for(subject.collective, ranks));
         operation.executor = chance.one_in(4) ? HKT_EXECUTOR_INTERPRETER : HKT_EXECUTOR_DEFAULT;
     }
     operation.values = chance.number();
@@ -78,8 +99,9 @@ Operation Operation::random(Chance& chance, int rank, int ranks, std::size_t mos
 }
 
 std::string Operation::text() const {
-    std::string text = fmt::format("{} of {} {}", hkt_collective_name(layout.collective), layout.count,
-                                   hkt_type_name(layout.type));
+    std::string text =
+        fmt::format("{} of {} {}", layout.subject.name(), layout.count, hkt_type_name(layout.type));
+    if (layout.subject.has_counts()) text += fmt::format(" ({})", fmt::join(layout.counts, " + "));
     if (layout.contract().combines()) text += fmt::format(" {}", hkt_op_name(layout.op));
     if (layout.contract().has_root())
         text += fmt::format(" {} {}", layout.contract().spreads() ? "from" : "to", layout.root);
@@ -90,29 +112,8 @@ std::string Operation::text() const {
 
 hkt_status call_function(const bench::Layout& layout, const void* send, void* recv, hkt_comm* comm,
                          hkt_request** request) {
-    const auto [collective, type, named, root, rank, ranks, count] = layout;
-    const bench::Operator made(comm, named);
-    const hkt_op op = made.given();
-    switch (collective) {
-        case HKT_ALL_REDUCE:
-            return hkt_all_reduce(send, recv, count, type, op, comm, request);
-        case HKT_REDUCE_SCATTER:
-            return hkt_reduce_scatter(send, recv, count, type, op, comm, request);
-        case HKT_ALL_GATHER:
-            return hkt_all_gather(send, recv, count, type, comm, request);
-        case HKT_BROADCAST:
-            return hkt_broadcast(send, recv, count, type, root, comm, request);
-        case HKT_REDUCE:
-            return hkt_reduce(send, recv, count, type, op, root, comm, request);
-        case HKT_GATHER:
-            return hkt_gather(send, recv, count, type, root, comm, request);
-        case HKT_SCATTER:
-            return hkt_scatter(send, recv, count, type, root, comm, request);
-        case HKT_ALL_TO_ALL:
-            return hkt_all_to_all(send, recv, count, type, comm, request);
-    }
-    fmt::print(stderr, "soak: {} has no function here yet\n", layout.contract().name);
-    std::_Exit(1);
+    const bench::Operator op(comm, layout.op);
+    return bench::call_function(layout, op.given(), send, recv, comm, request);
 }
 
 Placed::Placed(const Operation& operation, void* from, void* to, bool in_place, Chance& chance)

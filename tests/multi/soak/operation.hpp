@@ -12,8 +12,14 @@
 
 namespace hocket::soak {
 
-// The operators that exist for the type; any one where the collective has none.
-std::vector<hkt_op> ops_for(hkt_collective collective, hkt_type type);
+// The operators that exist for the type; any one where there is none to choose.
+std::vector<hkt_op> ops_for(const bench::Subject& subject, hkt_type type);
+
+// All collectives, with counts by rank, too. Messages between two ranks are letters (letters.hpp).
+std::vector<bench::Subject> all_collectives();
+
+// Pieces that make up `count`, one for each rank, any of them empty.
+std::vector<std::size_t> any_pieces(Chance& chance, std::size_t count, int ranks);
 
 // What all ranks do alike.
 struct Operation {
@@ -29,7 +35,7 @@ struct Operation {
     std::string text() const;
 };
 
-// Calls the collective's own function.
+// Calls the collective's own function, with an operator made for it where it has factors.
 hkt_status call_function(const bench::Layout& layout, const void* send, void* recv, hkt_comm* comm,
                          hkt_request** request);
 

@@ -25,7 +25,7 @@ constexpr std::uint64_t rounds_of_letters = 50;  // until each rank has spoken w
 // A collective's own function keeps a plan for each of these.
 auto kept_as(const Operation& operation) {
     const bench::Layout& layout = operation.layout;
-    return std::tuple(layout.collective, layout.type, layout.op, layout.root);
+    return std::tuple(layout.subject.collective, layout.subject.kind, layout.type, layout.op, layout.root);
 }
 
 auto planned_as(const Operation& operation) {
@@ -97,15 +97,15 @@ bool Stream::agree(bool what) {
 
 void Stream::warm_up() {
     Chance own{shape_.seed, shape_.number, static_cast<std::uint64_t>(rank_)};
-    for (const hkt_collective collective : capi::all_collectives)
+    for (const bench::Subject& subject : all_collectives())
         for (const hkt_type type : capi::all_types)
-            for (const hkt_op op : ops_for(collective, type))
-                for (int root = 0; root < (bench::contract_of(collective).has_root() ? ranks_ : 1); ++root)
+            for (const hkt_op op : ops_for(subject, type))
+                for (int root = 0; root < (subject.contract().has_root() ? ranks_ : 1); ++root)
                     for (std::size_t bytes = 1; bytes < 2 * shape_.most_bytes; bytes *= 2) {
                         Operation operation;
-                        operation.layout = bench::layout_for(collective, type, op, root, rank_, ranks_,
+                        operation.layout = bench::layout_for(subject, type, op, root, rank_, ranks_,
                                                              std::min(bytes, shape_.most_bytes));
-                        warm_up(operation, own);
+                        warm_up_divided(operation, own);
                     }
     for (std::uint64_t round = 0; round < rounds_of_letters; ++round) {
         Chance common{shape_.seed, shape_.number, round};
@@ -113,6 +113,18 @@ void Stream::warm_up() {
         Letters letters(common, comm_.get(), shape_.most_bytes);
         start(letters, own);
         finish(letters, own);
+    }
+}
+
+// What a plan keeps grows evenly with each rank's piece, so that it is most where one of them has all.
+void Stream::warm_up_divided(Operation operation, Chance& own) {
+    if (!operation.layout.subject.has_counts()) return warm_up(operation, own);
+    const auto ranks = static_cast<std::size_t>(ranks_);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        std::vector<std::size_t> pieces(ranks, 0);
+        pieces[rank] = operation.layout.count;
+        operation.layout.divide(pieces);
+        warm_up(operation, own);
     }
 }
 
@@ -200,7 +212,7 @@ hkt_plan* Stream::plan_for(Batch& batch, const Operation& operation) {
     how.executor = operation.executor;
     hkt_plan* made = nullptr;
     const bench::Operator op(comm_.get(), layout.op);
-    check(hkt_plan_create(comm_.get(), layout.collective, layout.type, op.given(), &how, &made),
+    check(hkt_plan_create(comm_.get(), layout.subject.collective, layout.type, op.given(), &how, &made),
           "making the plan of " + operation.text() + " failed");
     plan.reset(made);
     return made;
@@ -270,7 +282,7 @@ void Stream::poll(Batch& batch) {
 }
 
 void Stream::count(const Operation& operation) {
-    ++tally_.counts[std::string(hkt_collective_name(operation.layout.collective)) + "s"];
+    ++tally_.counts[operation.layout.subject.name() + "s"];
     ++tally_.operations;
     tally_.bytes += operation.layout.larger_bytes();
 }

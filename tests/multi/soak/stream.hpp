@@ -77,6 +77,7 @@ class Stream {
     struct Batch;
 
     void warm_up(const Operation& operation, Chance& own);
+    void warm_up_divided(Operation operation, Chance& own);
     std::vector<Operation> choose(Chance& chance) const;
     Placed place(const Operation& operation, std::size_t index, std::size_t of, Chance& own) const;
     void start(Batch& batch, std::size_t index, bool waits);
