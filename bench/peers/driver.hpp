@@ -335,7 +335,7 @@ inline void serve(FILE* channel, Driver& driver) {
 
 inline int drive(Library& library, int argc, char** argv) {
     if (argc < 4) {
-        std::fprintf(stderr, "usage: %s SOCKET SHARED RANKS [WHERE] (started by tools/compare-peers)\n",
+        std::fprintf(stderr, "usage: %s SOCKET SHARED RANKS [WHERE] (started by bench/compare-peers)\n",
                      argv[0]);
         return 2;
     }

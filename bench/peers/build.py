@@ -6,12 +6,12 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SOURCES = os.path.join(ROOT, "tools", "peers")
+SOURCES = os.path.join(ROOT, "bench", "peers")
 DRIVERS = os.path.join(ROOT, "build", "peers")
 HEADERS = [
     os.path.join(SOURCES, "driver.hpp"),
     os.path.join(ROOT, "capi", "hocket.h"),
-    os.path.join(ROOT, "dsl", "collective.hpp"),
+    os.path.join(ROOT, "dsl", "base", "collective.hpp"),
 ]
 PACKAGES = [
     "g++",

@@ -9,7 +9,7 @@ import sys
 import build
 from jobs import die_with_parent
 
-SOURCES = os.path.join(build.ROOT, "tools", "cache_peers")
+SOURCES = os.path.join(build.ROOT, "bench", "cache_peers")
 DRIVERS = os.path.join(build.ROOT, "build", "compare-cache")
 PACKAGES = ["g++", "pkg-config", "fio", "liblmdb-dev"]
 LIBRARIES = {"disk": [], "memory": [], "epochs": ["lmdb"], "training": []}  # of pkg-config
