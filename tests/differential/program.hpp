@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/differential/reference.hpp"
+#include "tests/differential/reference/reference.hpp"
 
 namespace hocket::differential {
 

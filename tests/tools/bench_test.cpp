@@ -7,10 +7,10 @@
 
 #include "capi/vocabulary.hpp"
 #include "tests/support/test.hpp"
-#include "tools/hocket_bench_data.hpp"
-#include "tools/hocket_bench_options.hpp"
-#include "tools/hocket_bench_report.hpp"
-#include "tools/hocket_bench_statistics.hpp"
+#include "tools/bench/data.hpp"
+#include "tools/bench/options.hpp"
+#include "tools/bench/report.hpp"
+#include "tools/bench/statistics.hpp"
 
 using namespace hocket;
 using namespace hocket::bench;

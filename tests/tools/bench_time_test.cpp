@@ -6,8 +6,8 @@
 
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
-#include "tools/hocket_bench_comm.hpp"
-#include "tools/hocket_bench_time.hpp"
+#include "tools/bench/comm.hpp"
+#include "tools/bench/time.hpp"
 
 using namespace hocket::bench;
 using hocket::test::expect;

@@ -1,5 +1,5 @@
 // What is told about a program against the program itself.
-#include "tools/schedc_emit.hpp"
+#include "tools/schedc/emit.hpp"
 
 #include <fmt/format.h>
 

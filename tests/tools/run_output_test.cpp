@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "tests/support/test.hpp"
-#include "tools/hocket_run_output.hpp"
+#include "tools/run/output.hpp"
 
 using hocket::tools::Console;
 using hocket::tools::LineReader;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "capi/vocabulary.hpp"
-#include "tools/hocket_bench_comm.hpp"
-#include "tools/hocket_bench_runner.hpp"
+#include "tools/bench/comm.hpp"
+#include "tools/bench/runner.hpp"
 
 namespace hocket::soak {
 namespace {

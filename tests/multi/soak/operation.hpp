@@ -8,7 +8,7 @@
 
 #include "capi/hocket.h"
 #include "tests/multi/soak/chance.hpp"
-#include "tools/hocket_bench_data.hpp"
+#include "tools/bench/data.hpp"
 
 namespace hocket::soak {
 

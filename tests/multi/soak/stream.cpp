@@ -13,7 +13,7 @@
 #include <tuple>
 
 #include "capi/vocabulary.hpp"
-#include "tools/hocket_bench_comm.hpp"
+#include "tools/bench/comm.hpp"
 
 namespace hocket::soak {
 namespace {

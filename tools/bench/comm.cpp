@@ -1,0 +1,82 @@
+#include "tools/bench/comm.hpp"
+
+#include <fmt/format.h>
+
+#include <regex>
+#include <stdexcept>
+
+namespace hocket::bench {
+namespace {
+
+const char* null_if_empty(const std::string& text) {
+    return text.empty() ? nullptr : text.c_str();
+}
+
+}  // namespace
+
+void check(hkt_status status, hkt_comm* comm, const char* what) {
+    if (status != HKT_SUCCESS)
+        throw std::runtime_error(fmt::format("{}: {}", what, hkt_comm_last_error(comm)));
+}
+
+Operator::Operator(hkt_comm* comm, hkt_op op) : comm_(comm), given_(op), is_made_(multiplies(op)) {
+    if (is_made_)
+        check(hkt_premul_sum_create(factor_of(hkt_comm_rank(comm)), comm, &given_), comm,
+              "no operator could be made");
+}
+
+Operator::~Operator() {
+    if (is_made_) hkt_op_destroy(given_, comm_);
+}
+
+Comm join(const Options& options) {
+    hkt_comm_options how = HKT_COMM_OPTIONS_INIT;
+    how.topology = null_if_empty(options.topology);
+    how.provider = null_if_empty(options.provider);
+    if (!options.subject.has_plans()) how.schedule = null_if_empty(options.schedule);
+    if (options.executors.size() == 1) how.executor = options.executors[0];
+    hkt_comm* comm = nullptr;
+    check(hkt_comm_create(&how, &comm), nullptr, "cannot join the job");
+    return Comm(comm);
+}
+
+Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root,
+               hkt_executor executor) {
+    hkt_plan_options how = HKT_PLAN_OPTIONS_INIT;
+    how.schedule = null_if_empty(options.schedule);
+    how.root = root;
+    how.executor = executor;
+    hkt_plan* plan = nullptr;
+    check(hkt_plan_create(comm, options.subject.collective, type, Operator(comm, op).given(), &how, &plan),
+          comm, "cannot make the plan");
+    return Plan(plan);
+}
+
+Allocate shared_memory(hkt_comm* comm) {
+    return [comm](std::size_t bytes) -> std::shared_ptr<void> {
+        void* memory = nullptr;
+        check(hkt_mem_alloc(comm, bytes, &memory), comm, "no memory");
+        return {memory, [comm](void* given) { hkt_mem_free(comm, given); }};
+    };
+}
+
+bool all_agree(hkt_comm* comm, bool holds) {
+    std::int32_t all = holds;
+    check(hkt_all_reduce(&all, &all, 1, HKT_INT32, HKT_MIN, comm, nullptr), comm,
+          "the first all_reduce, by which the ranks agree, failed");
+    return all == 1;
+}
+
+std::string info(hkt_comm* comm, const char* key) {
+    const char* value = hkt_comm_info(comm, key);
+    return value != nullptr ? value : "?";
+}
+
+// An explanation begins "rank 0 of 4: all_reduce by ring on 4, ...".
+std::string schedule_of(hkt_plan* plan) {
+    std::cmatch match;
+    const std::regex first_line("^rank \\d+ of \\d+: \\w+ by ([^\n]+?) on [^\n]*");
+    return std::regex_search(hkt_plan_explain(plan), match, first_line) ? match[1].str() : "?";
+}
+
+}  // namespace hocket::bench

@@ -1,0 +1,55 @@
+// The C ABI as hocket-bench uses it: handles that free themselves, and errors as exceptions.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "capi/hocket.h"
+#include "tools/bench/data.hpp"
+#include "tools/bench/options.hpp"
+
+namespace hocket::bench {
+
+struct Closer {
+    void operator()(hkt_comm* comm) const { hkt_comm_destroy(comm); }
+    void operator()(hkt_plan* plan) const { hkt_plan_destroy(plan); }
+};
+using Comm = std::unique_ptr<hkt_comm, Closer>;
+using Plan = std::unique_ptr<hkt_plan, Closer>;
+
+// Throws std::runtime_error with the communicator's text if status is an error.
+void check(hkt_status status, hkt_comm* comm, const char* what);
+
+// What the functions are given for an operator: its constant, or where it multiplies what is made of it with
+// this rank's factor (factor_of). Must be gone before comm is.
+class Operator {
+  public:
+    Operator(hkt_comm* comm, hkt_op op);
+    ~Operator();
+    Operator(const Operator&) = delete;
+    Operator& operator=(const Operator&) = delete;
+    hkt_op given() const { return given_; }
+
+  private:
+    hkt_comm* comm_;
+    hkt_op given_;
+    bool is_made_;
+};
+
+Comm join(const Options& options);
+Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root,
+               hkt_executor executor);
+
+// From hkt_mem_alloc. What it gives must be gone before comm is.
+Allocate shared_memory(hkt_comm* comm);
+
+// Whether it holds on every rank. Collective.
+bool all_agree(hkt_comm* comm, bool holds);
+
+// A fact of the communicator, "?" if there is none.
+std::string info(hkt_comm* comm, const char* key);
+
+// The schedule that the plan runs, whoever chose it.
+std::string schedule_of(hkt_plan* plan);
+
+}  // namespace hocket::bench

@@ -1,0 +1,203 @@
+// hocket-bench: measures and checks one collective, or messages between two ranks, over a range of sizes,
+// through the public C ABI alone.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+
+#include "capi/hocket.h"
+#include "tools/bench/comm.hpp"
+#include "tools/bench/data.hpp"
+#include "tools/bench/options.hpp"
+#include "tools/bench/report.hpp"
+#include "tools/bench/runner.hpp"
+#include "tools/bench/time.hpp"
+#include "tools/tool.hpp"
+
+namespace hocket::bench {
+namespace {
+
+// The buffers of one size, out of place (two) or in place (one).
+class Buffers {
+  public:
+    Buffers(const Layout& layout, bool in_place, const Allocate& allocate)
+        : layout_(layout),
+          in_place_(in_place),
+          first_((in_place ? layout.larger_count() : layout.send_count()) * hkt_type_size(layout.type),
+                 allocate),
+          second_(in_place ? 0 : layout.most_recv_count() * hkt_type_size(layout.type), allocate) {}
+
+    const void* send() { return layout_.sends() || in_place_ ? input() : nullptr; }
+    void* recv() {
+        return in_place_ ? first_.at(layout_.recv_offset_in_place() * hkt_type_size(layout_.type))
+                         : second_.data();
+    }
+
+    void prepare(std::uint64_t round) {
+        first_.poison();
+        second_.poison();
+        if (layout_.sends()) fill_input(layout_, round, input());
+    }
+
+    // What was written where nothing may be: the guards, the input, and what lies beside the result.
+    std::size_t out_of_bounds(std::uint64_t round) {
+        const std::size_t element = hkt_type_size(layout_.type);
+        const Range used = in_place_ ? layout_.used_in_place() : Range{0, layout_.recv_count()};
+        const Range bytes{used.begin * element, used.end * element};
+        const std::size_t count = first_.overwritten_guards() + second_.overwritten_guards() +
+                                  (in_place_ ? first_ : second_).overwritten_outside(bytes);
+        if (!layout_.sends()) return count;
+        return count +
+               count_overwritten(layout_, round, input(), in_place_ ? layout_.covered_in_place() : Range{});
+    }
+
+  private:
+    void* input() {
+        return first_.at(in_place_ ? layout_.send_offset_in_place() * hkt_type_size(layout_.type) : 0);
+    }
+
+    const Layout& layout_;
+    bool in_place_;
+    GuardedBuffer first_, second_;
+};
+
+class Bench {
+  public:
+    Bench(const Options& options, hkt_comm* comm, Method method)
+        : options_(options), comm_(comm), loop_{method, options.warmup, options.iterations} {}
+
+    // One measurement for each runner.
+    std::vector<Measurement> measure(const Layout& layout, const std::deque<Runner>& runners, bool in_place) {
+        Buffers buffers(layout, in_place, options_.shared_memory ? shared_memory(comm_) : private_memory);
+        buffers.prepare(++round_);
+        const auto timings = bench::measure(comm_, loop_, static_cast<int>(runners.size()), [&](int runner) {
+            runners[runner].run(layout, buffers.send(), buffers.recv());
+        });
+        std::vector<Measurement> results;
+        for (std::size_t r = 0; r < runners.size(); ++r) {
+            results.push_back({timings[r]});
+            if (options_.check) check_results(layout, runners[r], buffers, results[r]);
+        }
+        return results;
+    }
+
+  private:
+    void check_results(const Layout& layout, const Runner& runner, Buffers& buffers, Measurement& result) {
+        buffers.prepare(++round_);
+        runner.run(layout, buffers.send(), buffers.recv());
+        std::int64_t found[2] = {static_cast<std::int64_t>(count_wrong(layout, round_, buffers.recv())),
+                                 static_cast<std::int64_t>(buffers.out_of_bounds(round_))};
+        check(hkt_all_reduce(found, found, 2, HKT_INT64, HKT_SUM, comm_, nullptr), comm_,
+              "collecting the checks failed");
+        result.wrong = found[0];
+        result.out_of_bounds = found[1];
+    }
+
+    const Options& options_;
+    hkt_comm* comm_;
+    const Loop loop_;
+    std::uint64_t round_ = 0;  // each has inputs of its own: an earlier result can't pass for this one
+};
+
+void run_table(const Options& options, hkt_comm* comm, Method method, hkt_type type, hkt_op op, int root,
+               Report& report) {
+    const int rank = hkt_comm_rank(comm), ranks = hkt_comm_size(comm);
+    std::deque<Runner> runners;
+    for (hkt_executor executor : options.executors) {
+        const Runner& runner = runners.emplace_back(comm, options, type, op, root, executor);
+        if (options.verbose && rank == 0 && !runner.steps().empty()) tools::say("{}", runner.steps());
+    }
+    Bench bench(options, comm, method);
+    for (const Layout& layout :
+         layouts_for(options.subject, type, op, root, rank, ranks, sizes_of(options))) {
+        const auto out_of_place = bench.measure(layout, runners, false);
+        std::vector<Measurement> in_place;
+        if (layout.subject.has_in_place()) in_place = bench.measure(layout, runners, true);
+        for (std::size_t r = 0; r < runners.size(); ++r)
+            report.add({layout, options.executors[r], runners[r].schedule(layout), out_of_place[r],
+                        in_place.empty() ? std::nullopt : std::optional(in_place[r])});
+    }
+}
+
+std::string host_name() {
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    return name;
+}
+
+Report::About describe(const Options& options, hkt_comm* comm, Method method, int root) {
+    const auto [type, op] = pairs_of(options)[0];
+    const Runner runner(comm, options, type, op, root, options.executors[0]);
+    return {hkt_version(),
+            host_name(),
+            info(comm, "provider"),
+            info(comm, "provider_why"),
+            info(comm, "topology"),
+            runner.usual_schedule(),
+            options.executors.size() > 1 ? "both" : name_of(options.executors[0]),
+            hkt_comm_size(comm),
+            std::thread::hardware_concurrency(),
+            method};
+}
+
+// Rank 0 opens it before anything is measured; all ranks fail if it cannot.
+std::ofstream open_json(const std::string& file, hkt_comm* comm) {
+    std::ofstream stream;
+    const bool writes = hkt_comm_rank(comm) == 0 && !file.empty();
+    if (writes) stream.open(file);
+    const std::string reason = std::strerror(errno);
+    if (!all_agree(comm, !writes || stream.is_open()))
+        throw std::runtime_error(
+            fmt::format("rank 0 cannot write '{}'{}", file, writes ? ": " + reason : ""));
+    return stream;
+}
+
+int run(Options options) {
+    const Comm comm = join(options);
+    const int ranks = hkt_comm_size(comm.get());
+    const bool speaks = hkt_comm_rank(comm.get()) == 0;
+    if (options.root < -1 || options.root >= ranks)
+        throw std::runtime_error(fmt::format("root {} is not one of the {} ranks", options.root, ranks));
+    if (options.executors[0] == HKT_EXECUTOR_DEFAULT)
+        options.executors[0] =
+            info(comm.get(), "executor") == "jit" ? HKT_EXECUTOR_JIT : HKT_EXECUTOR_INTERPRETER;
+    std::ofstream json = open_json(options.json_file, comm.get());
+    const Method method =
+        options.back_to_back || !share_clock(comm.get()) ? Method::back_to_back : Method::span;
+    const bool all_roots = options.subject.contract().has_root() && options.root == -1;
+    const int first_root = std::max(options.root, 0);
+    Report report(options, describe(options, comm.get(), method, first_root), speaks);
+    report.print_header();
+    for (const auto& [type, op] : pairs_of(options))
+        for (int root = first_root; root < (all_roots ? ranks : first_root + 1); ++root)
+            run_table(options, comm.get(), method, type, op, root, report);
+    if (report.empty())
+        throw std::runtime_error(
+            fmt::format("no size up to {} B has an element for each of the {} ranks: "
+                        "raise --maxbytes, or begin at 0",
+                        options.max_bytes, ranks));
+    report.print_footer();
+    if (json.is_open()) report.write_json(json);
+    return report.wrong() == 0 && report.out_of_bounds() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace hocket::bench
+
+int main(int argc, char** argv) {
+    const char* rank = std::getenv("RANK");
+    const bool quiet = rank != nullptr && std::atoi(rank) != 0;
+    return hocket::tools::run_tool("hocket-bench", [&] {
+        int exit_code = 0;
+        const auto options = hocket::bench::parse_options(argc, argv, quiet, exit_code);
+        return options ? hocket::bench::run(*options) : exit_code;
+    });
+}

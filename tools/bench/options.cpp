@@ -1,0 +1,201 @@
+#include "tools/bench/options.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <map>
+#include <span>
+#include <sstream>
+#include <stdexcept>
+
+#include "capi/vocabulary.hpp"
+#include "runtime/log.hpp"
+#include "tools/bench/data.hpp"
+
+namespace hocket::bench {
+namespace {
+
+// Each by its name, `all`, and the names that nccl-tests has for some.
+template <typename Constant>
+std::map<std::string, std::vector<Constant>> choices(std::span<const Constant> all,
+                                                     const char* (*name_of)(Constant),
+                                                     const std::map<std::string, std::string>& others) {
+    std::map<std::string, std::vector<Constant>> choices{{"all", {all.begin(), all.end()}}};
+    for (const Constant constant : all) choices[name_of(constant)] = {constant};
+    for (const auto& [other, name] : others) choices[other] = choices.at(name);
+    return choices;
+}
+
+const auto types =
+    choices<hkt_type>(capi::all_types, hkt_type_name,
+                      {{"float", "float32"}, {"double", "float64"}, {"half", "float16"}, {"int", "int32"}});
+const auto ops = choices<hkt_op>(capi::all_ops, hkt_op_name,
+                                 {{"prod", "product"}, {"avg", "average"}, {"mulsum", "premul_sum"}});
+const std::map<std::string, std::vector<hkt_executor>> executors{
+    {"default", {HKT_EXECUTOR_DEFAULT}},
+    {"jit", {HKT_EXECUTOR_JIT}},
+    {"interpreter", {HKT_EXECUTOR_INTERPRETER}},
+    {"both", {HKT_EXECUTOR_JIT, HKT_EXECUTOR_INTERPRETER}}};
+
+template <class Map>
+CLI::IsMember one_of(const Map& map) {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : map) keys.push_back(key);
+    return CLI::IsMember(keys);
+}
+
+std::string names_of_subjects() {
+    std::vector<std::string> names;
+    for (const Subject& subject : all_subjects()) names.push_back(subject.name());
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+const CLI::Validator is_subject(
+    [](std::string& text) -> std::string {
+        if (find_subject(text)) return "";
+        return fmt::format("'{}' is nothing that can be measured: there are {}", text, names_of_subjects());
+    },
+    "NAME");
+
+const CLI::Validator is_size(
+    [](std::string& text) -> std::string {
+        try {
+            parse_bytes(text);
+            return "";
+        } catch (const std::invalid_argument& error) {
+            return error.what();
+        }
+    },
+    "SIZE");
+
+}  // namespace
+
+std::size_t parse_bytes(const std::string& text) {
+    std::size_t used = 0;
+    double value = -1;
+    try {
+        value = std::stod(text, &used);
+    } catch (const std::exception&) {
+    }
+    const std::string suffix = text.substr(used);
+    const std::map<std::string, double> units{{"", 1},       {"k", 0x1p10},  {"K", 0x1p10},   {"KiB", 0x1p10},
+                                              {"m", 0x1p20}, {"M", 0x1p20},  {"MiB", 0x1p20}, {"g", 0x1p30},
+                                              {"G", 0x1p30}, {"GiB", 0x1p30}};
+    const auto unit = units.find(suffix);
+    if (!(value >= 0) || unit == units.end() || value * unit->second > 0x1p50)
+        throw std::invalid_argument("'" + text + "' is no size: write bytes, or a number with K, M or G");
+    return static_cast<std::size_t>(value * unit->second);
+}
+
+std::vector<std::size_t> sizes_of(const Options& options) {
+    std::vector<std::size_t> sizes;
+    for (std::size_t size = options.min_bytes; size <= options.max_bytes;) {
+        sizes.push_back(size);
+        if (options.step_bytes > 0)
+            size += options.step_bytes;
+        else
+            size = size == 0 ? 1 : size * options.factor;
+    }
+    return sizes;
+}
+
+std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code) {
+    CLI::App app{
+        "Measures and checks a collective, or messages between two ranks. Start it with hocket-run -n N.",
+        "hocket-bench"};
+    std::string collective, min = "8", max = "4M", step = "0", type = "float32", op = "sum",
+                            executor = "default", memory = "shared";
+    Options options;
+    int check = 1;
+    app.add_option(
+           "COLLECTIVE", collective,
+           names_of_subjects() +
+               ". With _v, counts by rank: the ranks' pieces are as 1 : 3 : 5 ..., and together as large "
+               "as the size. sendrecv: each rank sends to the next one, out of place alone")
+        ->required()
+        ->check(is_subject);
+    app.add_option("-b,--minbytes", min, "smallest size")->check(is_size)->capture_default_str();
+    app.add_option("-e,--maxbytes", max, "largest size")->check(is_size)->capture_default_str();
+    auto* by_step = app.add_option("-i,--stepbytes", step, "add this from size to size")->check(is_size);
+    app.add_option("-f,--stepfactor", options.factor, "or multiply by this")
+        ->check(CLI::Range(2, 1 << 20))
+        ->capture_default_str()
+        ->excludes(by_step);
+    app.add_option("-n,--iters", options.iterations, "measured iterations")
+        ->check(CLI::Range(1, 1'000'000))
+        ->capture_default_str();
+    app.add_option("-w,--warmup_iters", options.warmup, "iterations before them")
+        ->check(CLI::Range(0, 1'000'000))
+        ->capture_default_str();
+    app.add_option("-c,--check", check, "check every element of the results")
+        ->check(CLI::Range(0, 1))
+        ->capture_default_str();
+    app.add_option("-d,--datatype", type, "element type")->check(one_of(types))->capture_default_str();
+    app.add_option("-o,--op", op, "reduction")->check(one_of(ops))->capture_default_str();
+    app.add_option("-r,--root", options.root, "where the collective has one; -1: each rank in turn")
+        ->capture_default_str();
+    app.add_option("--schedule", options.schedule, "name in the library, or a .sched file");
+    app.add_option("--topology", options.topology,
+                   "\"2x3\" (innermost first), \"bcube(3,2)\" or a .sched file");
+    app.add_option("--provider", options.provider,
+                   "for all messages: tcp, or one of libfabric's; default: memory inside a host");
+    app.add_option("--executor", executor, "what runs the plan")
+        ->check(one_of(executors))
+        ->capture_default_str();
+    app.add_option("--memory", memory, "of the buffers: shared (hkt_mem_alloc) or private (malloc)")
+        ->check(CLI::IsMember({"shared", "private"}))
+        ->capture_default_str();
+    app.add_flag("--back-to-back", options.back_to_back,
+                 "time a loop without barriers, as always where ranks share no clock");
+    app.add_option("--json", options.json_file, "write everything to this file too");
+    app.add_flag("-v,--verbose", options.verbose,
+                 "print rank 0's steps, and for each size the schedule and why");
+    try {
+        app.parse(argc, argv);
+        options.min_bytes = parse_bytes(min);
+        options.max_bytes = parse_bytes(max);
+        options.step_bytes = parse_bytes(step);
+        if (options.min_bytes > options.max_bytes)
+            throw CLI::ValidationError("--minbytes " + min + " is above --maxbytes " + max +
+                                       ": no size to run");
+        options.subject = find_subject(collective).value();
+        options.types = types.at(type);
+        options.ops = ops.at(op);
+        if (pairs_of(options).empty())
+            throw CLI::ValidationError("--op " + op + " does not exist for --datatype " + type);
+        if (!options.subject.has_plans() && executor == "both")
+            throw CLI::ValidationError("--executor both takes a plan for each, and " + collective +
+                                       " has none: run it once with jit, and once with interpreter");
+        if (options.subject.is_messages() && !options.schedule.empty())
+            throw CLI::ValidationError("--schedule is for collectives: " + collective + " has none");
+    } catch (const CLI::ParseError& error) {
+        std::ostringstream out, err;
+        exit_code = app.exit(error, out, err) == 0 ? 0 : 2;
+        if (!quiet) fmt::print("{}", out.str()), write_log(err.str(), endless_patience);
+        return std::nullopt;
+    }
+    options.check = check == 1;
+    options.shared_memory = memory == "shared";
+    options.executors = executors.at(executor);
+    return options;
+}
+
+std::vector<std::pair<hkt_type, hkt_op>> pairs_of(const Options& options) {
+    std::vector<std::pair<hkt_type, hkt_op>> pairs;
+    for (const hkt_type type : options.types) {
+        if (!options.subject.contract().combines()) pairs.emplace_back(type, options.ops[0]);
+        for (const hkt_op op : options.ops)
+            if (options.subject.contract().combines() && hkt_op_supports(op, type))
+                pairs.emplace_back(type, op);
+    }
+    return pairs;
+}
+
+const char* name_of(hkt_executor executor) {
+    constexpr const char* names[] = {"default", "jit", "interpreter"};
+    return names[executor];
+}
+
+}  // namespace hocket::bench

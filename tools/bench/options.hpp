@@ -1,0 +1,47 @@
+// hocket-bench's command line: nccl-tests' flags, and Hocket's own.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capi/hocket.h"
+#include "tools/bench/subject.hpp"
+
+namespace hocket::bench {
+
+struct Options {
+    Subject subject;
+    std::size_t min_bytes = 8, max_bytes = 4 << 20;
+    std::size_t step_bytes = 0;  // 0: multiply by factor
+    std::size_t factor = 2;
+    int iterations = 20, warmup = 5;
+    bool check = true;
+    std::vector<hkt_type> types{HKT_FLOAT32};
+    std::vector<hkt_op> ops{HKT_SUM};
+    int root = 0;                                               // -1: each rank in turn
+    std::vector<hkt_executor> executors{HKT_EXECUTOR_DEFAULT};  // two: interleaved
+    std::string schedule, topology, provider, json_file;
+    bool back_to_back = false;  // see hocket_bench_time.hpp
+    bool shared_memory = true;  // buffers from hkt_mem_alloc
+    bool verbose = false;
+};
+
+// Returns nothing and sets exit_code when the program is to end (help, or an error that it has printed).
+std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code);
+
+// "4", "256K", "1.5M", "2G": bytes, with binary suffixes. Throws std::invalid_argument.
+std::size_t parse_bytes(const std::string& text);
+
+// The sizes of the table in bytes, ascending: min_bytes, ... not above max_bytes.
+std::vector<std::size_t> sizes_of(const Options& options);
+
+// What is measured: the types, each with the operators that exist for it; with the first, where the
+// collective has none.
+std::vector<std::pair<hkt_type, hkt_op>> pairs_of(const Options& options);
+
+const char* name_of(hkt_executor executor);
+
+}  // namespace hocket::bench

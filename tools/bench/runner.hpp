@@ -1,0 +1,44 @@
+// How what is measured is run.
+#pragma once
+
+#include <string>
+
+#include "capi/hocket.h"
+#include "tools/bench/comm.hpp"
+#include "tools/bench/data.hpp"
+#include "tools/bench/options.hpp"
+
+namespace hocket::bench {
+
+// Calls the collective's own function, that with counts by rank where the layout has such. op: as the
+// function takes it (Operator::given). Not for messages, which are two calls.
+hkt_status call_function(const Layout& layout, hkt_op op, const void* send, void* recv, hkt_comm* comm,
+                         hkt_request** request);
+
+// One type, operator and root, with any count: by a plan for one executor, or what has no plans by its
+// function. Must be gone before comm is.
+class Runner {
+  public:
+    Runner(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root, hkt_executor executor);
+
+    // Collective. Throws std::runtime_error.
+    void run(const Layout& layout, const void* send, void* recv) const;
+
+    // What the plan tells, "" without one: this rank's steps; the schedule for a size, and from the second
+    // line on why it was taken.
+    std::string steps() const;
+    std::string schedule(const Layout& layout) const;
+    // In a word, for a size in the middle.
+    std::string usual_schedule() const;
+
+  private:
+    void exchange_messages(const Layout& layout, const void* send, void* recv) const;
+
+    hkt_comm* comm_;
+    Subject subject_;
+    std::string asked_schedule_;
+    Operator op_;
+    Plan plan_;
+};
+
+}  // namespace hocket::bench

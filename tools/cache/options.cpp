@@ -1,0 +1,162 @@
+#include "tools/cache/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <stdexcept>
+
+#include "capi/hocket.h"
+
+namespace hocket::cache_tool {
+namespace {
+
+constexpr const char* about =
+    "Looks after a folder of Hocket's data cache: samples on the local disk, for training jobs to read.";
+
+constexpr const char* examples = R"(Examples:
+  hocket-cache warm /nvme/cache --source /mnt/imagenet/train --disk 200GiB
+      before a job: all samples onto the disk; what is there already is not read from the source again
+  hocket-cache warm /nvme/cache --source /mnt/train.tfrecord --index /mnt/train.idx --dataset v2
+  hocket-cache stat /nvme/cache
+  hocket-cache verify /nvme/cache --json
+  HOCKET_SECRET=... hocket-cache serve /nvme/cache --source /mnt/imagenet/train --listen :7070
+      for jobs with HOCKET_CACHE_SERVERS=thishost:7070 and the same HOCKET_SECRET
+
+Sizes: bytes, or with a unit: KB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, TiB of 1024.
+It ends with 0; with 1 if something failed or is lost; with 2 if the command line is wrong; with 128 + the
+signal's number if one ended warm or verify early.)";
+
+// A size has no sign: a negative number would be taken for a huge one.
+std::string refuse_negative(std::string& text) {
+    if (text.find('-') == std::string::npos) return "";
+    return fmt::format("{} is negative; give a size such as 100GiB", text);
+}
+
+std::string refuse_zero(std::string& text) {
+    return text == "0" ? "a limit of 0 bytes has no room; leave it away for the default" : "";
+}
+
+class Parser {
+  public:
+    explicit Parser(Options& options) : options_(options) {
+        app_.require_subcommand(1);
+        app_.footer(examples);
+        app_.set_version_flag("--version", fmt::format("hocket-cache {}", hkt_version()));
+        auto* warm = add(Command::warm, "warm", "Loads all samples of a source onto the disk");
+        add_cache_options(*warm);
+        warm->add_option("--servers", options_.servers,
+                         "HOST:PORT,HOST:PORT of hocket-cache serve, asked before the source")
+            ->envname("HOCKET_CACHE_SERVERS");
+        auto* stat = add(Command::stat, "stat", "Shows what lies in the folder, of all datasets");
+        stat->add_flag("--json", options_.json, "as JSON");
+        auto* verify =
+            add(Command::verify, "verify", "Reads and checks all that lies in the folder; changes nothing");
+        verify->add_flag("--json", options_.json, "as JSON");
+        auto* serve = add(Command::serve, "serve", "Gives samples to the caches of other hosts");
+        add_cache_options(*serve);
+        serve
+            ->add_option("--listen", listen_,
+                         "HOST:PORT, [IPV6]:PORT or :PORT (all addresses); port 0: any that is free")
+            ->required();
+    }
+
+    void parse(int argc, char** argv) {
+        check_command(argc, argv);
+        app_.parse(argc, argv);
+        // The environment's come to all commands; but a server that asks itself would wait for itself.
+        if (options_.command != Command::warm) options_.servers.clear();
+        if (listen_.empty()) return;
+        try {
+            parse_address(listen_, options_.host, options_.port);
+        } catch (const std::invalid_argument& error) {
+            throw CLI::ValidationError("--listen", error.what());
+        }
+    }
+
+    int exit(const CLI::Error& error) const { return app_.exit(error) == 0 ? 0 : 2; }
+
+  private:
+    void check_command(int argc, char** argv) const {
+        const std::string word = argc < 2 ? "" : argv[1];
+        if (word.starts_with('-')) return;
+        std::string commands;
+        for (const CLI::App* sub : app_.get_subcommands({})) {
+            if (sub->get_name() == word) return;
+            commands += (commands.empty() ? "" : ", ") + sub->get_name();
+        }
+        throw CLI::ValidationError(
+            fmt::format("{}; commands: {}",
+                        word.empty() ? "a command is missing" : "there is no command " + word, commands));
+    }
+
+    CLI::App* add(Command command, const char* name, const char* description) {
+        CLI::App* sub = app_.add_subcommand(name, description);
+        sub->callback([this, command] { options_.command = command; });
+        auto* folder = sub->add_option("FOLDER", options_.folder, "the cache's folder on the local disk");
+        folder->required();
+        if (command == Command::stat || command == Command::verify) folder->check(CLI::ExistingDirectory);
+        return sub;
+    }
+
+    void add_cache_options(CLI::App& sub) {
+        sub.add_option("--source", options_.source,
+                       "where samples come from: a folder, whose files they are, or a packed file")
+            ->required();
+        sub.add_option("--index", options_.index,
+                       "of a packed file: lines \"OFFSET BYTES\"; by default its name and \".idx\"");
+        sub.add_option("--dataset", options_.dataset,
+                       "name and version of the samples; the same text as in the jobs that use them");
+        add_size(sub, "--disk", options_.disk_bytes,
+                 "limit of the folder, e.g. 100GiB; by default HOCKET_CACHE_DISK, else half of what is free");
+        add_size(sub, "--memory", options_.memory_bytes,
+                 "limit of the memory, e.g. 1GiB; by default HOCKET_CACHE_MEMORY, else 1GiB");
+        sub.add_option("--depth", options_.depth, "samples on their way at once")
+            ->check(CLI::Range(1, 1024))
+            ->capture_default_str();
+    }
+
+    static void add_size(CLI::App& sub, const char* name, std::uint64_t& value, const char* description) {
+        sub.add_option(name, value, description)
+            ->transform(CLI::AsSizeValue(true))
+            ->transform(CLI::Validator(refuse_negative, ""))  // the last one comes first
+            ->check(CLI::Validator(refuse_zero, ""));
+    }
+
+    Options& options_;
+    CLI::App app_{about, "hocket-cache"};
+    std::string listen_;
+};
+
+}  // namespace
+
+void parse_address(const std::string& text, std::string& host, int& port) {
+    const std::size_t colon = text.rfind(':');
+    const std::string digits = colon == std::string::npos ? "" : text.substr(colon + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || port < 0 ||
+        port > 65535)
+        throw std::invalid_argument("'" + text +
+                                    "' is no address: write HOST:PORT, with a port from 0 to 65535");
+    host = text.substr(0, colon);
+    const bool is_bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+    if (is_bracketed) host = host.substr(1, host.size() - 2);
+    if (!is_bracketed && host.find(':') != std::string::npos)
+        throw std::invalid_argument("'" + text + "' is no address: write an IPv6 address as [" + host +
+                                    "]:" + digits);
+    if (host.empty()) host = "0.0.0.0";
+}
+
+std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
+    Options options;
+    Parser parser(options);
+    try {
+        parser.parse(argc, argv);
+        return options;
+    } catch (const CLI::ParseError& error) {
+        exit_code = parser.exit(error);
+        return std::nullopt;
+    }
+}
+
+}  // namespace hocket::cache_tool

@@ -1,0 +1,199 @@
+// hocket-cache warm: every sample is got once, and so comes to lie on the disk.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tools/cache/commands.hpp"
+#include "tools/cache/handle.hpp"
+#include "tools/cache/progress.hpp"
+#include "tools/cache/texts.hpp"
+#include "tools/tool.hpp"
+
+namespace hocket::cache_tool {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t named_failures = 5;
+constexpr std::uint64_t most_failures = 1000;  // then it is the source that fails, not a sample
+
+// Between two looks at the disk: what is read after it has refused, and before that is seen, is read in vain.
+// A look counts all that is in memory, so it may take its time: then they are further apart.
+constexpr std::chrono::milliseconds shortest_pause{10}, pause_of_start{1};
+constexpr int pause_per_look = 10;
+
+// Threads that get the samples of a cache one by one: so no thread holds memory while it waits for more, and
+// it is known which sample failed.
+class Loading {
+  public:
+    Loading(hkt_cache* cache, int most_threads)
+        : cache_(cache),
+          count_(hkt_cache_count(cache)),
+          most_threads_(static_cast<std::size_t>(most_threads)) {}
+    ~Loading() { stop(); }
+
+    // False: there are as many as there may be.
+    bool add_thread() {
+        if (threads_.size() >= most_threads_) return false;
+        try {
+            threads_.emplace_back([this] { load(); });
+        } catch (const std::system_error&) {  // fewer will do
+            if (threads_.empty()) throw;
+            most_threads_ = threads_.size();
+        }
+        return true;
+    }
+
+    void stop() { stopped_ = true; }
+    void join() { threads_.clear(); }
+    bool has_ended() const { return done_ + failed_ == count_; }
+
+    std::uint64_t count() const { return count_; }
+    std::uint64_t failed() const { return failed_; }
+    Step step() const { return {done_ + failed_, count_, done_, bytes_}; }
+    std::vector<std::string> failures() const {  // the first few
+        const std::lock_guard lock(mutex_);
+        return failures_;
+    }
+
+  private:
+    void load() {
+        for (std::uint64_t key; !stopped_ && (key = next_.fetch_add(1)) < count_;) {
+            try {
+                load(key);
+            } catch (const std::exception& error) {
+                note(error.what());
+            }
+        }
+    }
+
+    void load(std::uint64_t key) {
+        hkt_sample sample{};
+        check(hkt_cache_get(cache_, key, &sample), fmt::format("sample {}", key).c_str());
+        bytes_ += sample.bytes;
+        hkt_cache_release(cache_, &sample, 1);
+        ++done_;
+    }
+
+    void note(const std::string& text) {
+        const std::lock_guard lock(mutex_);
+        if (failures_.size() < named_failures) failures_.push_back(text);
+        ++failed_;
+    }
+
+    hkt_cache* cache_;
+    const std::uint64_t count_;
+    std::size_t most_threads_;
+    std::atomic<bool> stopped_ = false;
+    std::atomic<std::uint64_t> next_ = 0, done_ = 0, failed_ = 0, bytes_ = 0;
+    mutable std::mutex mutex_;
+    std::vector<std::string> failures_;
+    std::vector<std::jthread> threads_;
+};
+
+bool has_refused(const hkt_cache_stats& stats) {
+    const bool is_well_but_for_damage = std::string_view(stats.trouble) == stats.damage;
+    return stats.not_written > 0 && !is_well_but_for_damage;
+}
+
+// Looks at the disk. How long to wait until the next look.
+std::chrono::milliseconds look(hkt_cache* cache, bool& refused) {
+    const auto start = Clock::now();
+    refused = has_refused(stats_of(cache));
+    const auto pause = std::chrono::ceil<std::chrono::milliseconds>(pause_per_look * (Clock::now() - start));
+    return std::max(shortest_pause, pause);
+}
+
+// Until all is loaded, or there is a reason to end. Threads come one after another: a disk that takes nothing
+// shows it before many samples are read.
+void load_all(hkt_cache* cache, Loading& loading, Signals& signals) {
+    Progress progress;
+    bool refused = false;
+    while (!loading.has_ended() && !refused && loading.failed() < most_failures) {
+        const bool is_starting = loading.add_thread();
+        const auto pause = look(cache, refused);
+        progress.show(loading.step());
+        if (signals.wait(is_starting ? pause_of_start : pause) != 0) break;
+    }
+    loading.stop();
+    loading.join();
+}
+
+void print_result(const Options& options, const Loading& loading, const hkt_cache_stats& stats,
+                  Clock::duration time) {
+    const double seconds = std::chrono::duration<double>(time).count();
+    const auto figures = [](std::uint64_t samples, std::uint64_t bytes) {
+        return fmt::format("{} ({})", samples, bytes_text(static_cast<double>(bytes)));
+    };
+    const std::uint64_t fetched = stats.source_reads + stats.peer_hits;
+    const std::uint64_t on_disk = std::min(stats.disk_samples, loading.count());
+    const std::uint64_t stored = std::min(fetched - std::min(stats.not_written, fetched), on_disk);
+    fmt::print("{}: {} of {} on disk, {} of them before; {} read from the source", options.folder, on_disk,
+               count_text(loading.count(), "sample"), on_disk - stored,
+               figures(stats.source_reads, stats.source_read_bytes));
+    if (!options.servers.empty())
+        fmt::print(", {} from servers", figures(stats.peer_hits, stats.peer_read_bytes));
+    if (fetched > stored) fmt::print(", {} not stored", fetched - stored);
+    fmt::print(", in {}", duration_text(time));
+    if (seconds > 0) fmt::print(", {}/s", bytes_text(static_cast<double>(loading.step().bytes) / seconds));
+    fmt::print("\n");
+}
+
+void complain(const std::string& text) {
+    tools::say("hocket-cache: {}", text);
+}
+
+void complain_of_failures(const Loading& loading, const hkt_cache_stats& stats) {
+    for (const std::string& failure : loading.failures()) complain(failure);
+    if (loading.failed() > named_failures)
+        complain(fmt::format("... and {} more failed", loading.failed() - named_failures));
+    if (loading.failed() >= most_failures && !loading.has_ended())
+        complain(fmt::format("given up after {} failures", loading.failed()));
+    if (stats.peer_failures > 0)
+        complain(
+            fmt::format("servers failed to answer for {}, read from the source then; the last because: {}",
+                        count_text(stats.peer_failures, "sample"), stats.peer_trouble));
+}
+
+// What is to be done for samples that could be loaded, but are not on the disk.
+void complain_of_disk(const Loading& loading, const hkt_cache_stats& stats) {
+    if (has_refused(stats))
+        complain(
+            fmt::format("the disk takes no more: {}. Mend that (--disk sets the limit, too), and start it "
+                        "again for the rest",
+                        stats.trouble));
+    else if (loading.failed() == 0)
+        complain(fmt::format("{} not on the disk: it was slower than the source; start it again for the rest",
+                             count_text(loading.count() - stats.disk_samples, "sample")));
+}
+
+}  // namespace
+
+int warm(const Options& options, Signals& signals) {
+    const auto start = Clock::now();
+    const Cache cache = open_cache(options);
+    Loading loading(cache.get(), options.depth);
+    load_all(cache.get(), loading, signals);
+    check(hkt_cache_flush(cache.get()), "what was loaded may not survive a loss of power");
+
+    const hkt_cache_stats stats = stats_of(cache.get());
+    print_result(options, loading, stats, Clock::now() - start);
+    complain_of_failures(loading, stats);
+    if (signals.wait({}) != 0) {
+        complain("interrupted; what is on the disk stays, start it again for the rest");
+        return 128 + signals.wait({});
+    }
+    if (loading.failed() == 0 && stats.disk_samples >= loading.count()) return 0;
+    complain_of_disk(loading, stats);
+    return 1;
+}
+
+}  // namespace hocket::cache_tool

@@ -1,0 +1,362 @@
+// hocket-run: starts the ranks of a job on this host, shows their output, and sees to it that all end.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "tools/run/output.hpp"
+#include "tools/run/process.hpp"
+#include "tools/tool.hpp"
+
+namespace hocket::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr int timeout_exit_code = 124;  // as timeout(1), and the next one as its own failures
+constexpr int output_exit_code = 125;
+constexpr Seconds kill_wait{1};     // between SIGTERM and SIGKILL
+constexpr Seconds give_up_wait{5};  // after SIGKILL: a process stuck in the kernel is left behind
+
+Clock::time_point after(Seconds wait) {
+    return Clock::now() + std::chrono::duration_cast<Clock::duration>(wait);
+}
+
+struct Limits {
+    std::optional<Seconds> timeout;
+    Seconds grace{1};
+};
+
+struct Rank {
+    Process process;
+    LineReader readers[2];
+    bool exited = false, finished = false;
+    bool told_to_end = false;          // by us, not by a signal that was passed on
+    siginfo_t how{};                   // valid once exited
+    Clock::time_point output_until{};  // once exited: how long its descendants may still write
+
+    int exit_code() const { return how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status; }
+    bool writes() const { return process.output[0] >= 0 || process.output[1] >= 0; }
+    bool ended_by_us() const {
+        return told_to_end && how.si_code != CLD_EXITED &&
+               (how.si_status == SIGTERM || how.si_status == SIGKILL);
+    }
+    std::string ending() const {
+        if (ended_by_us()) return "ended by hocket-run";
+        if (how.si_code == CLD_EXITED) return fmt::format("exited with code {}", how.si_status);
+        return fmt::format("killed by signal {} ({})", how.si_status, strsignal(how.si_status));
+    }
+};
+
+class Job {
+  public:
+    Job(const JobSpec& spec, const Limits& limits) : spec_(spec), limits_(limits) {}
+    int run();
+
+  private:
+    // How far the ending of a job has gone; each stage's deadline leads to the next.
+    enum class Stage { running, grace, terminating, killed };
+
+    void start();
+    void poll_once();
+    int poll_timeout_ms() const;
+    void look_at_stdout();
+    void take_signals();
+    void read_output(Rank& rank, int stream);
+    void reap();
+    void finish(std::size_t index);
+    void note_failures(std::vector<std::size_t> exited);
+    void check_deadlines();
+    void enter(Stage stage);
+    void signal_all(int signal);
+    bool finished() const;
+    void say(const std::string& text) { console_.line(2, -1, "hocket-run: " + text); }
+    void summarise();
+
+    const JobSpec& spec_;
+    const Limits limits_;
+    Console console_;
+    std::optional<Guard> guard_;
+    std::vector<Rank> ranks_;
+    int signals_ = -1;
+    Stage stage_ = Stage::running;
+    Clock::time_point stage_end_ = Clock::time_point::max();
+    std::optional<int> result_;  // the first failure's
+    std::optional<std::size_t> first_failed_;
+    Clock::time_point cause_until_{};  // until when a killed rank takes the first failure's place
+    int interrupts_ = 0;
+    bool is_stdout_lost_ = false;
+};
+
+void Job::start() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+    signal(SIGPIPE, SIG_IGN);
+    guard_.emplace();
+    signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    for (int rank = 0; rank < spec_.ranks; ++rank) {
+        ranks_.push_back({start_rank(spec_, rank), {{console_, rank, 1}, {console_, rank, 2}}});
+        guard_->watch(ranks_.back().process.pid);
+        for (int fd : ranks_.back().process.output)
+            if (fd >= 0) fcntl(fd, F_SETFL, O_NONBLOCK);
+    }
+    close(spec_.listen_fd);  // rank 0's alone: when it dies, connecting is refused
+    if (limits_.timeout) stage_end_ = after(*limits_.timeout);
+}
+
+int Job::run() {
+    try {
+        start();
+    } catch (const std::runtime_error& error) {
+        tools::say("hocket-run: {}", error.what());
+        signal_all(SIGKILL);
+        return 127;
+    }
+    while (!finished()) poll_once();
+    stage_end_ = Clock::time_point::max();
+    summarise();
+    // A reader that stalls is waited for, until it goes or a second signal comes.
+    while ((console_.pending(1) || console_.pending(2)) && interrupts_ < 2) poll_once();
+    return result_.value_or(0);
+}
+
+void Job::poll_once() {
+    std::vector<pollfd> fds{{signals_, POLLIN, 0}};
+    std::vector<std::pair<Rank*, int>> sources;
+    for (int stream : {1, 2}) fds.push_back({console_.pending(stream) ? stream : -1, POLLOUT, 0});
+    if (!console_.full())
+        for (Rank& rank : ranks_)
+            for (int stream : {0, 1})
+                if (rank.process.output[stream] >= 0) {
+                    fds.push_back({rank.process.output[stream], POLLIN, 0});
+                    sources.emplace_back(&rank, stream);
+                }
+    poll(fds.data(), fds.size(), poll_timeout_ms());
+    take_signals();
+    for (int stream : {1, 2})
+        if (fds[stream].revents != 0) console_.write_some(stream);
+    look_at_stdout();
+    for (std::size_t i = 0; i < sources.size(); ++i)
+        if (fds[3 + i].revents != 0) read_output(*sources[i].first, sources[i].second);
+    reap();
+    check_deadlines();
+}
+
+int Job::poll_timeout_ms() const {
+    Clock::time_point next = stage_end_;
+    for (const Rank& rank : ranks_)
+        if (rank.exited && !rank.finished) next = std::min(next, rank.output_until);
+    if (next == Clock::time_point::max()) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
+    return static_cast<int>(std::clamp<long long>(left, 0, 1'000'000));
+}
+
+// A job whose output goes nowhere runs for nothing. What is lost on stderr is not what it was started for.
+void Job::look_at_stdout() {
+    if (is_stdout_lost_ || console_.stdout_error() == 0) return;
+    is_stdout_lost_ = true;
+    say(fmt::format("the output cannot be written (stdout): {}; ending the job",
+                    strerror(console_.stdout_error())));
+    if (!result_) result_ = output_exit_code;
+    if (stage_ < Stage::terminating && !finished()) enter(Stage::terminating);
+}
+
+void Job::take_signals() {
+    signalfd_siginfo info;
+    while (read(signals_, &info, sizeof info) == sizeof info) {
+        const int signal = static_cast<int>(info.ssi_signo);
+        if (signal == SIGCHLD) continue;
+        signal_all(signal);
+        if (++interrupts_ == 1) continue;
+        say(fmt::format("second signal ({}): killing all ranks", strsignal(signal)));
+        if (!result_) result_ = 128 + signal;
+        if (stage_ < Stage::killed) enter(Stage::killed);
+    }
+}
+
+void Job::read_output(Rank& rank, int stream) {
+    char bytes[16384];
+    int& fd = rank.process.output[stream];
+    ssize_t got = read(fd, bytes, sizeof bytes);
+    if (got > 0) return rank.readers[stream].add({bytes, static_cast<std::size_t>(got)});
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    rank.readers[stream].finish();
+    close(fd);
+    fd = -1;
+}
+
+void Job::reap() {
+    std::vector<std::size_t> exited;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+        Rank& rank = ranks_[i];
+        if (!rank.exited) {
+            // Not yet reaped: as long as it is a zombie, its group's number can't become another's.
+            siginfo_t how{};
+            if (waitid(P_PID, rank.process.pid, &how, WEXITED | WNOHANG | WNOWAIT) != 0 || how.si_pid == 0)
+                continue;
+            rank.exited = true;
+            rank.how = how;
+            rank.output_until = after(limits_.grace);
+            exited.push_back(i);
+        }
+        if (!rank.finished && (!rank.writes() || Clock::now() >= rank.output_until)) finish(i);
+    }
+    note_failures(exited);
+}
+
+void Job::finish(std::size_t index) {
+    Rank& rank = ranks_[index];
+    rank.finished = true;
+    kill(-rank.process.pid, SIGKILL);  // what it left behind
+    guard_->forget(rank.process.pid);
+    waitpid(rank.process.pid, nullptr, 0);
+    for (int stream : {0, 1}) {
+        rank.readers[stream].finish();
+        if (rank.process.output[stream] >= 0) close(std::exchange(rank.process.output[stream], -1));
+    }
+}
+
+// A rank that was killed is more likely the cause than one that ended because a peer was gone; but it takes
+// the kernel longer to end it than the others to notice. So for a moment a killed rank still takes the first
+// place.
+void Job::note_failures(std::vector<std::size_t> exited) {
+    const auto killed = [&](std::size_t i) { return ranks_[i].how.si_code != CLD_EXITED; };
+    std::stable_partition(exited.begin(), exited.end(), killed);
+    for (std::size_t i : exited) {
+        if (ranks_[i].exit_code() == 0 || ranks_[i].ended_by_us()) continue;
+        if (first_failed_) {
+            const bool is_cause = killed(i) && !killed(*first_failed_) && Clock::now() < cause_until_;
+            if (!is_cause || stage_ != Stage::grace || interrupts_ > 0) continue;
+            result_ = ranks_[i].exit_code();
+        } else {
+            cause_until_ = Clock::now() + std::chrono::milliseconds(300);
+            if (!result_) result_ = ranks_[i].exit_code();
+        }
+        first_failed_ = i;
+        if (stage_ == Stage::running) enter(Stage::grace);
+    }
+}
+
+void Job::check_deadlines() {
+    if (Clock::now() < stage_end_) return;
+    switch (stage_) {
+        case Stage::running:
+            say(fmt::format("timeout: the job has not ended within {} s; ending it",
+                            limits_.timeout->count()));
+            result_ = timeout_exit_code;
+            return enter(Stage::terminating);
+        case Stage::grace:
+            return enter(Stage::terminating);
+        case Stage::terminating:
+            return enter(Stage::killed);
+        case Stage::killed:
+            say("some ranks cannot be killed and are left behind (stuck in the kernel?)");
+            for (Rank& rank : ranks_) rank.finished = true;
+            stage_end_ = Clock::time_point::max();
+    }
+}
+
+void Job::enter(Stage stage) {
+    stage_ = stage;
+    if (stage == Stage::grace) stage_end_ = after(limits_.grace);
+    if (stage == Stage::terminating || stage == Stage::killed)
+        for (Rank& rank : ranks_) rank.told_to_end |= !rank.exited;
+    if (stage == Stage::terminating) {
+        signal_all(SIGTERM);
+        stage_end_ = after(kill_wait);
+    }
+    if (stage == Stage::killed) {
+        signal_all(SIGKILL);
+        stage_end_ = after(give_up_wait);
+    }
+}
+
+void Job::signal_all(int signal) {
+    for (const Rank& rank : ranks_)
+        if (!rank.finished) kill(-rank.process.pid, signal);
+}
+
+bool Job::finished() const {
+    return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.finished; });
+}
+
+// How each rank ended, if not all ended well; those with the same ending on one line.
+void Job::summarise() {
+    std::map<std::string, std::string> others;  // how they ended -> who
+    bool any_ended_by_us = false;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+        if (i != first_failed_ && ranks_[i].exited) others[ranks_[i].ending()] += fmt::format(" {}", i);
+        any_ended_by_us |= ranks_[i].ended_by_us();
+    }
+    if (first_failed_)
+        say(fmt::format("rank {} {}", *first_failed_, ranks_[*first_failed_].ending()));
+    else if (!any_ended_by_us)
+        return;
+    for (const auto& [ending, who] : others)
+        say(fmt::format("{} {} {}", first_failed_ ? "then rank" : "rank", who.substr(1), ending));
+}
+
+int main_of(int argc, char** argv) {
+    CLI::App app{"Starts N ranks of PROGRAM on this host. Options after PROGRAM are the program's own.",
+                 "hocket-run"};
+    JobSpec job;
+    Limits limits;
+    double timeout = 0, grace = 1;
+    bool no_prefix = false, prefix_always = false;
+    app.add_option("-n,--ranks", job.ranks, "number of ranks")->required()->check(CLI::Range(1, 4096));
+    app.add_option("--timeout", timeout, "end the job after this many seconds, with exit code 124")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--grace", grace, "seconds that the others get to end by themselves when one rank fails")
+        ->capture_default_str()
+        ->check(CLI::NonNegativeNumber);
+    auto* tag = app.add_flag("--tag-output", prefix_always,
+                             "put [rank] before each line (default, but for one rank)");
+    app.add_flag("--no-prefix", no_prefix, "pass the ranks' output through as it is")->excludes(tag);
+    app.prefix_command();
+    app.footer(
+        "Usage: hocket-run -n N [OPTIONS] PROGRAM [ARGS...]\n"
+        "Exit code: the first failing rank's (128 + signal if it was killed), 124 after a timeout, 125 if\n"
+        "the output cannot be written, else 0.\n"
+        "The ranks get RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and\n"
+        "HOCKET_SECRET; rank 0 gets a listening socket in HOCKET_LISTEN_FD.");
+    try {
+        app.parse(argc, argv);
+        job.command = app.remaining();
+        if (!job.command.empty() && job.command[0] == "--")
+            job.command.erase(job.command.begin());
+        else if (!job.command.empty() && job.command[0][0] == '-')
+            throw CLI::ExtrasError({job.command[0]});
+        if (job.command.empty()) throw CLI::RequiredError("PROGRAM");
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : 2;
+    }
+    if (timeout > 0) limits.timeout = Seconds(timeout);
+    limits.grace = Seconds(grace);
+    job.captured = !no_prefix && (job.ranks > 1 || prefix_always);
+    job.terminal = job.captured && isatty(STDOUT_FILENO);
+    const char* secret = std::getenv("HOCKET_SECRET");
+    job.secret = secret != nullptr && *secret != '\0' ? secret : random_secret();
+    listen_on_loopback(job);
+    return Job(job, limits).run();
+}
+
+}  // namespace
+}  // namespace hocket::tools
+
+int main(int argc, char** argv) {
+    return hocket::tools::run_tool("hocket-run", [&] { return hocket::tools::main_of(argc, argv); });
+}

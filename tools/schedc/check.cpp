@@ -1,0 +1,228 @@
+#include "tools/schedc/check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <optional>
+#include <set>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/bind.hpp"
+#include "dsl/planning/compile.hpp"
+#include "tools/tool.hpp"
+
+namespace hocket::tools {
+namespace {
+
+using namespace dsl;
+
+const std::vector<std::string> small_topologies = {
+    "1", "2", "3", "4", "5", "6", "7", "8", "16", "2x2", "2x3", "3x2", "4x3", "2x2x2", "3x1x2", "4x2x3"};
+
+constexpr Rank last_in_a_row = 17;  // 1 to 17 are always tried, and
+constexpr Rank larger[] = {32, 64};
+
+// Those for which the condition holds.
+template <typename Condition>
+std::vector<Rank> chosen_of(const std::vector<Rank>& sizes, Condition condition) {
+    std::vector<Rank> chosen;
+    std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(chosen), condition);
+    return chosen;
+}
+
+// The usual sizes, of those the ones that the condition allows; and where these are few, as for powers of 3,
+// the next ones.
+template <typename Condition>
+std::vector<Rank> sizes_that_meet(Condition condition) {
+    constexpr std::size_t enough = 4;
+    constexpr Rank largest = 729;
+    std::vector<Rank> usual(std::begin(larger), std::end(larger));
+    for (Rank size = 1; size <= last_in_a_row; ++size) usual.push_back(size);
+    std::vector<Rank> sizes = chosen_of(usual, condition);
+    for (Rank size = last_in_a_row + 1; size <= largest && sizes.size() < enough; ++size)
+        if (std::count(usual.begin(), usual.end(), size) == 0 && condition(size)) sizes.push_back(size);
+    std::sort(sizes.begin(), sizes.end());
+    return sizes;
+}
+
+// "1 to 5, 8": runs of sizes, folded.
+std::string folded(const std::vector<Rank>& sizes) {
+    std::string text;
+    for (std::size_t i = 0; i < sizes.size();) {
+        std::size_t last = i;
+        while (last + 1 < sizes.size() && sizes[last + 1] == sizes[last] + 1) ++last;
+        text += text.empty() ? "" : ", ";
+        text += last > i + 1 ? fmt::format("{} to {}", sizes[i], sizes[last]) : std::to_string(sizes[i]);
+        i = last > i + 1 ? last + 1 : i + 1;
+    }
+    return text;
+}
+
+class Checker {
+  public:
+    explicit Checker(const CheckOptions& options) : options_(options) {}
+
+    int run() {
+        for (const std::string& path : options_.files) {
+            try {
+                check_file(path);
+            } catch (const std::runtime_error& error) {
+                if (std::ferror(stdout)) throw;
+                complain(error);
+            }
+        }
+        if (wrong_ > 0)
+            say("{} of {} definitions refused", wrong_, wrong_ + right_);
+        else if (!options_.quiet)
+            fmt::print("{} definitions are right\n", right_);
+        return wrong_ > 0;
+    }
+
+  private:
+    void check_file(const std::string& path) {
+        Library library = folders();
+        const ast::File& file = library.load(path);
+        if (file.algorithms.empty() && file.schedules.empty() && file.topologies.empty())
+            throw NotFoundError(path + ": error: the file defines nothing");
+        for (const ast::Algorithm& algorithm : file.algorithms) check(path, algorithm, library);
+        std::vector<std::string> topologies = options_.topologies;
+        if (topologies.empty())
+            for (const ast::TopologyDefinition& topology : file.topologies)
+                topologies.push_back(path + ":" + topology.name.text);
+        for (const ast::Schedule& schedule : file.schedules) check(path, schedule, topologies, library);
+        for (const ast::TopologyDefinition& topology : file.topologies) check(path, topology, library);
+    }
+
+    // All files beside those that are checked: read once, for all checks.
+    const Library& folders() {
+        if (!folders_) folders_.emplace(options_.search_path);
+        return *folders_;
+    }
+
+    void check(const std::string& path, const ast::Algorithm& algorithm, const Library& library) {
+        guarded([&] {
+            const auto is_tried = [&](Rank size) {
+                return is_allowed(algorithm, make_group(flat_topology(size), {0}));
+            };
+            const std::vector<Rank> sizes = options_.group_sizes.empty()
+                                                ? sizes_that_meet(is_tried)
+                                                : chosen_of(options_.group_sizes, is_tried);
+            if (sizes.empty())
+                throw DiagnosticError(algorithm.where->span, "no group that was tried meets this condition",
+                                      "name sizes with --ranks");
+            for (const Rank size : sizes) verify_algorithm(algorithm, library, size, deadline());
+            report(path, fmt::format("algorithm {} {}", algorithm.name.text, name_of(algorithm.collective)),
+                   "groups of " + folded(sizes));
+        });
+    }
+
+    // On the topologies that the user or the file names, else on a set of small ones.
+    void check(const std::string& path, const ast::Schedule& schedule, const std::vector<std::string>& named,
+               const Library& library) {
+        guarded([&] {
+            std::string done;
+            std::string refusal;
+            for (const std::string& topology : named.empty() ? topologies_for(schedule) : named) {
+                try {
+                    check_on(path, schedule, topology, library);
+                    done += (done.empty() ? "" : " ") + topology;
+                } catch (const ConditionError& error) {
+                    // An algorithm that the schedule names doesn't run on such a group: nothing to check.
+                    if (!named.empty()) throw;
+                    refusal = error.what();
+                }
+            }
+            if (done.empty())
+                throw NotFoundError(
+                    refusal +
+                    "\nerror: the schedule runs on no topology that was tried: name one with --topology");
+            report(path, fmt::format("schedule {} {}", schedule.name.text, name_of(schedule.collective)),
+                   "on " + done);
+        });
+    }
+
+    // Small ones of many shapes, and those of one level that its condition asks for.
+    static std::vector<std::string> topologies_for(const ast::Schedule& schedule) {
+        std::vector<std::string> topologies = small_topologies;
+        if (!schedule.where) return topologies;
+        const auto is_tried = [&](Rank size) {
+            try {
+                const Topology topology = flat_topology(size);
+                Scope arguments;
+                bind_parameters(schedule.name.text, schedule.parameters, {}, arguments);
+                return Evaluator(arguments, &topology).truth(*schedule.where);
+            } catch (const DiagnosticError&) {
+                return false;  // it is said of one of the small ones
+            }
+        };
+        for (const Rank size : sizes_that_meet(is_tried))
+            if (std::count(topologies.begin(), topologies.end(), std::to_string(size)) == 0)
+                topologies.push_back(std::to_string(size));
+        return topologies;
+    }
+
+    Deadline deadline() const { return Deadline(std::chrono::duration<double>(options_.timeout)); }
+
+    void check_on(const std::string& path, const ast::Schedule& schedule, const std::string& topology,
+                  const Library& library) {
+        // Another file, that of the topology, has to be loaded before the schedule's.
+        const std::string file = file_of(topology);
+        Planner planner(options_.search_path, file.empty() || file == path ? library : folders());
+        PlanRequest request{
+            schedule.collective, path + ":" + schedule.name.text, topology, options_.search_path, 0, 0};
+        request.deadline = deadline();
+        const auto checked = planner.check(request);
+        if (!contract_of(schedule.collective).has_root()) return;
+        for (const Rank root : {checked->levels().ranks() / 2, checked->levels().ranks() - 1}) {
+            request.root = root;
+            request.deadline = deadline();
+            planner.check(request);
+        }
+    }
+
+    void check(const std::string& path, const ast::TopologyDefinition& definition, Library& library) {
+        guarded([&] {
+            const Topology topology = find_topology(library, path + ":" + definition.name.text, 0);
+            std::string levels;
+            for (const Level& level : topology.levels)
+                levels += fmt::format("{}{}[{}]", levels.empty() ? "" : " ", level.name, level.size);
+            report(path, "topology " + topology.name, fmt::format("{} ranks: {}", topology.ranks(), levels));
+        });
+    }
+
+    template <typename Action>
+    void guarded(Action action) {
+        try {
+            action();
+        } catch (const std::runtime_error& error) {
+            if (std::ferror(stdout)) throw;  // no fault of the schedule
+            complain(error);
+        }
+    }
+
+    void complain(const std::runtime_error& error) {
+        ++wrong_;
+        // A schedule repeats what is said of its algorithm.
+        if (said_.insert(error.what()).second) say("{}", error.what());
+    }
+
+    void report(const std::string& path, const std::string& what, const std::string& where) {
+        ++right_;
+        if (!options_.quiet) fmt::print("{}: {:<36} right  {}\n", path, what, where);
+    }
+
+    const CheckOptions& options_;
+    std::optional<Library> folders_;
+    int right_ = 0, wrong_ = 0;
+    std::set<std::string> said_;
+};
+
+}  // namespace
+
+int run_check(const CheckOptions& options) {
+    return Checker(options).run();
+}
+
+}  // namespace hocket::tools

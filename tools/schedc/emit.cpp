@@ -1,0 +1,154 @@
+#include "tools/schedc/emit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "dsl/planning/compile.hpp"
+
+namespace hocket::tools {
+
+using namespace dsl;
+
+namespace {
+
+constexpr const char* kinds[] = {"send", "receive", "combine", "copy", "signal", "await"};
+
+const char* kind_of(const Op& op) {
+    return kinds[static_cast<int>(op.kind)];
+}
+
+std::string area_name(const RankProgram& program, AreaId area) {
+    constexpr const char* names[] = {"input", "output", "work"};
+    if (area >= program.first_shifted()) {
+        const ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
+        return fmt::format("{} at {} for {}", area_name(program, shifted.of),
+                           program.boundaries[shifted.from].text(), program.boundaries[shifted.at].text());
+    }
+    if (area >= program.first_scratch()) return fmt::format("scratch{}", area - program.first_scratch());
+    const std::string name = names[area % areas_of_a_rank];
+    if (area < areas_of_a_rank) return name;
+    return fmt::format("{} of {}", name, program.neighbours[area / areas_of_a_rank - 1]);
+}
+
+// "x[0, 1/4)\nx[1/2, 3/4)", as dot breaks lines.
+std::string region_of(const RankProgram& program, const Op& op) {
+    std::string text;
+    for (std::size_t i = 0; i < op.parts(); ++i)
+        text += (i > 0 ? "\\n" : "") + region_text(program, op.part(i).begin, op.part(i).end);
+    return text;
+}
+
+std::string dot_label(const RankProgram& program, const Op& op) {
+    const std::string peer = op.kind == Op::Kind::send      ? fmt::format(" to {}", op.peer)
+                             : op.kind == Op::Kind::receive ? fmt::format(" from {}", op.peer)
+                             : op.kind == Op::Kind::await   ? fmt::format(" {} of {}", op.message, op.peer)
+                                                            : "";
+    return fmt::format("{} {}{}\\n{}", kind_of(op), region_of(program, op), peer,
+                       program.origins[op.origin].location);
+}
+
+nlohmann::ordered_json json_of(const RankProgram& program, const Op& op) {
+    nlohmann::ordered_json json{{"kind", kind_of(op)},
+                                {"begin", program.boundaries[op.begin].text()},
+                                {"end", program.boundaries[op.end].text()},
+                                {"area", area_name(program, op.area)}};
+    for (const MessagePart& part : op.further)
+        json["further"].push_back({{"begin", program.boundaries[part.begin].text()},
+                                   {"end", program.boundaries[part.end].text()},
+                                   {"area", area_name(program, part.area)}});
+    if (!op.operands.empty()) {
+        for (const AreaId operand : op.operands) json["operands"].push_back(area_name(program, operand));
+        for (const AreaId area : op.also) json["also"].push_back(area_name(program, area));
+    } else {
+        if (op.peer >= 0) json["peer"] = op.peer;
+        json["message"] = op.message;
+    }
+    json["phase"] = op.phase;
+    json["successors"] = op.successors;
+    const Origin& origin = program.origins[op.origin];
+    json["source"] = {{"location", origin.location}, {"text", origin.text}, {"context", origin.context}};
+    return json;
+}
+
+nlohmann::ordered_json json_of(const RankProgram& program) {
+    nlohmann::ordered_json json{{"rank", program.rank}};
+    for (const Rational& boundary : program.boundaries) json["boundaries"].push_back(boundary.text());
+    json["scratch_slots"] = program.scratch.size();
+    json["ops"] = nlohmann::ordered_json::array();
+    for (const Op& op : program.ops) json["ops"].push_back(json_of(program, op));
+    return json;
+}
+
+}  // namespace
+
+std::string graph_text(const StepGraph& graph, std::optional<Rank> rank) {
+    std::string text = fmt::format("{} on {} ranks: {} transfers in {} phases\n", name_of(graph.collective),
+                                   graph.ranks, graph.steps.size(), graph.phases);
+    for (const Step& step : graph.steps) {
+        if (rank && step.source != *rank && step.destination != *rank) continue;
+        const std::string target =
+            step.target == step.region ? "" : fmt::format("x{}: ", text_of(graph.regions[step.target]));
+        const std::string what =
+            fmt::format("x{}: {} {} {}{}", text_of(graph.regions[step.region]), step.source,
+                        step.combines ? "+>" : "->", target, step.destination);
+        text += fmt::format("phase {:3}  {:<40}  {}\n", step.phase, what,
+                            location_of(graph.origins[step.origin].transfer));
+    }
+    return text;
+}
+
+std::string dot_text(const std::vector<RankProgram>& programs) {
+    std::string text =
+        "digraph schedule {\n  rankdir=TB; node [shape=box, fontname=monospace, fontsize=9];\n";
+    std::map<std::tuple<Rank, Rank, std::uint32_t>, std::string> sent, received;
+    for (const RankProgram& program : programs) {
+        text += fmt::format("  subgraph cluster_{} {{\n    label=\"rank {}\";\n", program.rank, program.rank);
+        for (OpId id = 0; id < program.ops.size(); ++id) {
+            const Op& op = program.ops[id];
+            const std::string node = fmt::format("r{}_{}", program.rank, id);
+            text += fmt::format("    {} [label=\"{}\"];\n", node, dot_label(program, op));
+            for (const OpId successor : op.successors)
+                text += fmt::format("    {} -> r{}_{};\n", node, program.rank, successor);
+            if (op.kind == Op::Kind::send) sent[{program.rank, op.peer, op.message}] = node;
+            if (op.kind == Op::Kind::receive) received[{op.peer, program.rank, op.message}] = node;
+        }
+        text += "  }\n";
+    }
+    for (const auto& [message, node] : sent)
+        if (const auto other = received.find(message); other != received.end())
+            text += fmt::format("  {} -> {} [style=dashed, constraint=true];\n", node, other->second);
+    return text + "}\n";
+}
+
+std::string json_text(const std::vector<RankProgram>& programs) {
+    const RankProgram& first = programs.front();
+    nlohmann::ordered_json json{{"schedule", first.schedule},
+                                {"topology", first.topology},
+                                {"collective", name_of(first.collective)},
+                                {"ranks", first.ranks},
+                                {"root", first.root}};
+    for (const RankProgram& program : programs) json["programs"].push_back(json_of(program));
+    return json.dump(2);
+}
+
+std::string traffic_text(const RankProgram& program) {
+    double sent = 0, received = 0;
+    int sends = 0, receives = 0;
+    for (const Op& op : program.ops) {
+        double length = 0;
+        for (std::size_t i = 0; i < op.parts(); ++i) {
+            const Rational width = program.boundaries[op.part(i).end] - program.boundaries[op.part(i).begin];
+            length += width.value();
+        }
+        if (op.kind == Op::Kind::send) sent += length, ++sends;
+        if (op.kind == Op::Kind::receive) received += length, ++receives;
+    }
+    return fmt::format("sends {:.4g} x in {} messages, receives {:.4g} x in {}\n", sent, sends, received,
+                       receives);
+}
+
+}  // namespace hocket::tools

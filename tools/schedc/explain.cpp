@@ -1,0 +1,142 @@
+#include "tools/schedc/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/planning/choose.hpp"
+#include "dsl/planning/compile.hpp"
+#include "dsl/planning/estimate.hpp"
+#include "runtime/error.hpp"
+#include "tools/schedc/emit.hpp"
+#ifdef HOCKET_HAVE_JIT
+#include "runtime/jit/compiled_program.hpp"
+#endif
+
+namespace hocket::tools {
+namespace {
+
+using namespace dsl;
+
+// The asked collective, or the first for which the library or file has the schedule.
+Collective collective_of(const ExplainOptions& options) {
+    if (options.collective) return *options.collective;
+    if (options.schedule.empty()) return Collective::all_reduce;
+    std::string first_error;
+    for (const Collective collective : all_collectives) {
+        try {
+            Library library(options.search_path);
+            find_runnable(library, options.schedule, collective);
+            return collective;
+        } catch (const NotFoundError& error) {
+            if (first_error.empty()) first_error = error.what();
+        }
+    }
+    throw NotFoundError(first_error);
+}
+
+// What is chosen for each size, and how long that is thought to take.
+int print_choices(const PlanRequest& request) {
+    Library library(request.search_path);
+    const Topology topology = find_topology(library, request.topology, request.ranks);
+    fmt::print("{} on {} ({} ranks), by estimate:\n", name_of(request.collective), topology.name,
+               topology.ranks());
+    Proofs proofs(library, topology, request.deadline);
+    Choices choices(library, topology, proofs, request.deadline);
+    for (std::uint64_t bytes = 8; bytes <= std::uint64_t{1} << 30; bytes *= 8) {
+        const Chosen& chosen = choices.schedule(request.collective, request.root, bytes);
+        fmt::print("{:>8}  {:<20} {:>12}\n", text_of_size(double(bytes)), chosen.name,
+                   text_of_time(chosen.seconds));
+    }
+    fmt::print("--bytes SIZE says what was thought of the others\n");
+    return 0;
+}
+
+int print_tree(const ExplainOptions& options) {
+    if (options.schedule.empty())
+        throw NotFoundError("which schedule? Its tree is shown by name: schedc explain ring --emit ast");
+    Library library(options.search_path);
+    const auto reference = library.resolve(options.schedule);
+    const ast::File* file = reference.file;
+    if (!file) {
+        // The file that a name of the library stands in.
+        const Runnable runnable = find_runnable(library, options.schedule, collective_of(options));
+        const Span span = runnable.schedule ? runnable.schedule->span : runnable.algorithm->span;
+        file = &library.load(span.file->path);
+    }
+    fmt::print("{}", ast::print(*file));
+    return 0;
+}
+
+#ifdef HOCKET_HAVE_JIT
+int print_code(const RankProgram& program, const ExplainOptions& options) {
+    const auto compiled = jit::CompiledProgram::compile(program, options.type, options.op);
+    fmt::print("{}", options.emit == "llvm" ? compiled->llvm_ir() : compiled->assembly());
+    return 0;
+}
+#else
+int print_code(const RankProgram&, const ExplainOptions&) {
+    throw Error(Status::not_found, "this build has no JIT: configure with -Djit=enabled to see machine code");
+}
+#endif
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds(Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+int print_steps(const CheckedSchedule& checked, const RankProgram& program, double check_ms,
+                double project_ms) {
+    fmt::print("{}", explain(program));
+    fmt::print("\n{}", traffic_text(program));
+    for (const std::string& choice : checked.choices()) fmt::print("chosen: {}\n", choice);
+    fmt::print("checked for all {} ranks in {:.1f} ms, projected onto rank {} in {:.2f} ms\n", program.ranks,
+               check_ms, program.rank, project_ms);
+    return 0;
+}
+
+}  // namespace
+
+int run_explain(const ExplainOptions& options) {
+    if (options.emit == "ast") return print_tree(options);
+    PlanRequest request{collective_of(options), options.schedule, options.topology,
+                        options.search_path,    options.ranks,    options.root};
+    request.bytes = options.bytes;
+    request.deadline = Deadline(std::chrono::duration<double>(options.timeout));
+    if (request.topology.empty() && request.ranks == 0)
+        throw NotFoundError("how many ranks? give --topology (levels, innermost first: 2x3) or --ranks");
+    if (options.schedule.empty() && options.bytes == 0 && options.emit == "steps" && !options.rank)
+        return print_choices(request);
+    const Clock::time_point start = Clock::now();
+    const auto checked = check_schedule(request);
+    const Clock::time_point verified = Clock::now();
+    const Rank ranks = checked->levels().ranks();
+    if (options.rank && (*options.rank < 0 || *options.rank >= ranks))
+        throw NotFoundError(fmt::format("there is no rank {}: ranks are 0 to {}", *options.rank, ranks - 1));
+    if (options.emit == "graph") {
+        fmt::print("{}", graph_text(checked->graph(), options.rank));
+        return 0;
+    }
+    const bool all = !options.rank && (options.emit == "dot" || options.emit == "json");
+    std::vector<RankProgram> programs;
+    for (Rank rank = all ? 0 : options.rank.value_or(0); rank < (all ? ranks : options.rank.value_or(0) + 1);
+         ++rank)
+        programs.push_back(checked->project(rank));
+    const Clock::time_point projected = Clock::now();
+    if (options.emit == "dot")
+        fmt::print("{}", dot_text(programs));
+    else if (options.emit == "json")
+        fmt::print("{}\n", json_text(programs));
+    else if (options.emit == "steps")
+        return print_steps(*checked, programs[0], milliseconds(start, verified),
+                           milliseconds(verified, projected));
+    else
+        return print_code(programs[0], options);
+    return 0;
+}
+
+}  // namespace hocket::tools

@@ -1,0 +1,115 @@
+// schedc: checks and explains schedules.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "dsl/base/diagnostic.hpp"
+#include "runtime/engine/options.hpp"
+#include "runtime/error.hpp"
+#include "tools/schedc/check.hpp"
+#include "tools/schedc/explain.hpp"
+#include "tools/tool.hpp"
+
+using namespace hocket;
+
+namespace {
+
+template <typename Row, std::size_t size>
+std::map<std::string, Row> by_name(const Row (&rows)[size]) {
+    std::map<std::string, Row> names;
+    for (const Row row : rows) names.emplace(name_of(row), row);
+    return names;
+}
+const std::map<std::string, dsl::Collective> collectives = by_name(dsl::all_collectives);
+const std::map<std::string, DataType> types = by_name(all_types);
+const std::map<std::string, ReduceOp> ops = by_name(all_ops);
+
+// CLI11 would show the enumerators' bytes beside the names, in the help and in its errors.
+template <class Map>
+CLI::Validator one_of(const Map& map) {
+    std::string names;
+    for (const auto& [name, value] : map) names += (names.empty() ? "{" : ",") + name;
+    return CLI::Validator(
+        [&map, names](std::string& text) -> std::string {
+            const auto found = map.find(text);
+            if (found == map.end()) return "'" + text + "' is not one of " + names + "}";
+            text = std::to_string(static_cast<int>(found->second));
+            return "";
+        },
+        names + "}");
+}
+
+void describe_timeout(CLI::App& app, double& seconds) {
+    app.add_option("--timeout", seconds,
+                   "the longest that planning one schedule on one topology may take: seconds")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+}
+
+void describe_check(CLI::App& app, tools::CheckOptions& options) {
+    app.add_option("files", options.files, "schedules to check")->required()->check(CLI::ExistingFile);
+    app.add_option(
+        "-t,--topology", options.topologies,
+        "check schedules on these instead of a set of small ones; innermost level first: 2x3, bcube(3,2)");
+    app.add_option(
+           "-n,--ranks", options.group_sizes,
+           "check algorithms on groups of these sizes instead of 1 to 17, 32, 64 and what `where` allows")
+        ->check(CLI::Range(1, 1 << 20));
+    app.add_flag("-q,--quiet", options.quiet, "print only what is wrong");
+    describe_timeout(app, options.timeout);
+}
+
+void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
+    app.add_option("schedule", options.schedule,
+                   "a name, name(arguments), file or file:name; without it: what is chosen for the topology");
+    app.add_option("-t,--topology", options.topology,
+                   "levels, innermost first: 2x3, 4mx2h (4 ranks in memory on 2 hosts), bcube(3,2), a file");
+    app.add_option("-b,--bytes", options.bytes, "the size that choices are made for: 64K")
+        ->transform(CLI::AsSizeValue(false));
+    app.add_option("-n,--ranks", options.ranks, "without a topology: one level of so many ranks")
+        ->check(CLI::Range(1, 1 << 20));
+    app.add_option("-r,--rank", options.rank,
+                   "the rank to explain (graph, dot and json: all ranks without it)");
+    app.add_option("-c,--collective", options.collective, "what the schedule is to do")
+        ->transform(one_of(collectives));
+    app.add_option("--root", options.root, "where the collective has one");
+    app.add_option("-e,--emit", options.emit, "steps, ast, graph, dot, json, llvm or asm")
+        ->check(CLI::IsMember({"steps", "ast", "graph", "dot", "json", "llvm", "asm"}))
+        ->capture_default_str();
+    app.add_option("-d,--dtype", options.type, "llvm, asm: element type")->transform(one_of(types));
+    app.add_option("-o,--op", options.op, "llvm, asm: reduction")->transform(one_of(ops));
+    describe_timeout(app, options.timeout);
+}
+
+int run(int argc, char** argv) {
+    CLI::App app{"Checks and explains Hocket's schedules."};
+    app.require_subcommand(1);
+    tools::CheckOptions check;
+    tools::ExplainOptions explain;
+    CLI::App* check_app =
+        app.add_subcommand("check", "parse and verify every algorithm and schedule of files");
+    CLI::App* explain_app = app.add_subcommand("explain", "show what a rank does, with source lines");
+    describe_check(*check_app, check);
+    describe_explain(*explain_app, explain);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error);
+    }
+    check.search_path = explain.search_path = engine::resolve(engine::Choices{}).schedule_path;
+    return check_app->parsed() ? tools::run_check(check) : tools::run_explain(explain);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return tools::run_tool("error", [&] {
+        try {
+            return run(argc, argv);
+        } catch (const dsl::DiagnosticError& error) {
+            tools::say("{}", error.what());
+            return 1;
+        }
+    });
+}

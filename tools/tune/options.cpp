@@ -1,0 +1,73 @@
+#include "tools/tune/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <sstream>
+
+#include "capi/vocabulary.hpp"
+#include "runtime/log.hpp"
+
+namespace hocket::tune {
+namespace {
+
+std::vector<std::string> collective_names() {
+    std::vector<std::string> names;
+    for (const hkt_collective collective : capi::all_collectives)
+        names.emplace_back(hkt_collective_name(collective));
+    return names;
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code) {
+    CLI::App app{
+        "Measures which schedules are the fastest for a job of this shape, and writes the table that later "
+        "jobs choose by. Start it with hocket-run -n N.",
+        "hocket-tune"};
+    Options options;
+    std::vector<std::string> names = collective_names();
+    const CLI::AsSizeValue is_size(false);
+    app.add_option(
+        "-o,--output", options.file,
+        "the table; by default HOCKET_TUNING, else hocket/tuning.json in XDG_CACHE_HOME or ~/.cache");
+    app.add_option("--collective", names, "measure these; by default all")
+        ->check(CLI::IsMember(collective_names()))
+        ->delimiter(',');
+    app.add_option("-b,--minbytes", options.min_bytes, "smallest size")
+        ->transform(is_size)
+        ->capture_default_str();
+    app.add_option("-e,--maxbytes", options.max_bytes, "largest size")
+        ->transform(is_size)
+        ->capture_default_str();
+    app.add_option("-f,--stepfactor", options.factor, "multiply by this from size to size")
+        ->check(CLI::Range(2, 1 << 20))
+        ->capture_default_str();
+    app.add_option("--seconds", options.seconds, "measure for about so long; plans are made besides")
+        ->check(CLI::Range(0.1, 86400.0))
+        ->capture_default_str();
+    try {
+        app.parse(argc, argv);
+        if (options.min_bytes < 1 || options.min_bytes > options.max_bytes ||
+            options.max_bytes > std::size_t{1} << 48)
+            throw CLI::ValidationError("sizes go from 1 byte, --minbytes up to --maxbytes");
+    } catch (const CLI::ParseError& error) {
+        std::ostringstream out, err;
+        exit_code = app.exit(error, out, err) == 0 ? 0 : 2;
+        if (!quiet) fmt::print("{}", out.str()), write_log(err.str(), endless_patience);
+        return std::nullopt;
+    }
+    options.collectives.resize(names.size());
+    for (std::size_t i = 0; i < names.size(); ++i)
+        hkt_collective_from_name(names[i].c_str(), &options.collectives[i]);
+    return options;
+}
+
+std::vector<std::size_t> sizes_of(const Options& options) {
+    std::vector<std::size_t> sizes;
+    for (std::size_t size = options.min_bytes; size <= options.max_bytes; size *= options.factor)
+        sizes.push_back(size);
+    return sizes;
+}
+
+}  // namespace hocket::tune
