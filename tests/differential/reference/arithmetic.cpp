@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "reference_values.hpp"
+#include "tests/differential/reference/values.hpp"
 
 namespace hocket::reference {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference_buffers.hpp"
+#include "tests/differential/reference/buffers.hpp"
 
 #include <algorithm>
 #include <utility>

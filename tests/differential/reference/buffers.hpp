@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "reference.hpp"
-#include "reference_syntax.hpp"
+#include "tests/differential/reference/reference.hpp"
+#include "tests/differential/reference/syntax.hpp"
 
 namespace hocket::reference {
 

@@ -1,4 +1,4 @@
-#include "reference_check.hpp"
+#include "tests/differential/reference/check.hpp"
 
 #include <algorithm>
 #include <tuple>

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "reference_buffers.hpp"
-#include "reference_layout.hpp"
+#include "tests/differential/reference/buffers.hpp"
+#include "tests/differential/reference/layout.hpp"
 
 namespace hocket::reference {
 

@@ -2,7 +2,7 @@
 #include <array>
 #include <charconv>
 
-#include "reference_tokens.hpp"
+#include "tests/differential/reference/tokens.hpp"
 
 namespace hocket::reference {
 namespace {

@@ -1,13 +1,13 @@
-#include "reference_layout.hpp"
+#include "tests/differential/reference/layout.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 
-#include "reference_names.hpp"
-#include "reference_parser.hpp"
-#include "reference_values.hpp"
+#include "tests/differential/reference/names.hpp"
+#include "tests/differential/reference/parser.hpp"
+#include "tests/differential/reference/values.hpp"
 
 namespace hocket::reference {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "reference.hpp"
-#include "reference_buffers.hpp"
-#include "reference_syntax.hpp"
+#include "tests/differential/reference/buffers.hpp"
+#include "tests/differential/reference/reference.hpp"
+#include "tests/differential/reference/syntax.hpp"
 
 namespace hocket::reference {
 

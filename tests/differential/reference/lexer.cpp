@@ -1,4 +1,4 @@
-#include "reference_lexer.hpp"
+#include "tests/differential/reference/lexer.hpp"
 
 #include <array>
 #include <string_view>

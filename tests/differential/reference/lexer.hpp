@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "reference_syntax.hpp"
+#include "tests/differential/reference/syntax.hpp"
 
 namespace hocket::reference {
 

@@ -1,4 +1,4 @@
-#include "reference_names.hpp"
+#include "tests/differential/reference/names.hpp"
 
 #include <algorithm>
 #include <string>

@@ -2,7 +2,7 @@
 // used.)
 #pragma once
 
-#include "reference_syntax.hpp"
+#include "tests/differential/reference/syntax.hpp"
 
 namespace hocket::reference {
 

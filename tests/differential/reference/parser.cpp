@@ -1,8 +1,8 @@
-#include "reference_parser.hpp"
+#include "tests/differential/reference/parser.hpp"
 
 #include <utility>
 
-#include "reference_tokens.hpp"
+#include "tests/differential/reference/tokens.hpp"
 
 namespace hocket::reference {
 namespace {

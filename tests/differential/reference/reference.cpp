@@ -1,12 +1,12 @@
-#include "reference.hpp"
+#include "tests/differential/reference/reference.hpp"
 
 #include <algorithm>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
 
-#include "reference_check.hpp"
-#include "reference_layout.hpp"
+#include "tests/differential/reference/check.hpp"
+#include "tests/differential/reference/layout.hpp"
 
 namespace hocket::reference {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "reference_lexer.hpp"
+#include "tests/differential/reference/lexer.hpp"
 
 namespace hocket::reference {
 

@@ -1,4 +1,4 @@
-#include "reference_values.hpp"
+#include "tests/differential/reference/values.hpp"
 
 #include <algorithm>
 

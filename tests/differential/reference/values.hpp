@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "reference_buffers.hpp"
-#include "reference_syntax.hpp"
+#include "tests/differential/reference/buffers.hpp"
+#include "tests/differential/reference/syntax.hpp"
 
 namespace hocket::reference {
 
