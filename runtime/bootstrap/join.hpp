@@ -23,10 +23,4 @@ Link join_host(const BootstrapOptions& options, const std::function<void()>& pre
 std::string encode_abort(const Error& error);
 Error decode_abort(std::string_view payload);
 
-// For texts: "60 s", "0.5 s".
-std::string seconds_text(std::chrono::milliseconds duration);
-
-// For texts: "rank 3", "ranks 1, 2 and 7"; long lists are cut.
-std::string ranks_text(const std::vector<int>& ranks);
-
 }  // namespace hocket::transport

@@ -6,6 +6,7 @@
 #include "runtime/bootstrap/join.hpp"
 #include "runtime/caught.hpp"
 #include "runtime/net/handshake.hpp"
+#include "runtime/net/texts.hpp"
 
 namespace hocket::transport {
 namespace {

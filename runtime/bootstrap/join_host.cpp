@@ -12,6 +12,7 @@
 #include "runtime/caught.hpp"
 #include "runtime/log.hpp"
 #include "runtime/net/handshake.hpp"
+#include "runtime/net/texts.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -333,22 +334,6 @@ Error decode_abort(std::string_view payload) {
     if (number < 1 || number > static_cast<std::uint32_t>(-static_cast<int>(Status::limit)))
         throw ProtocolError("it gave up for a reason that does not exist");
     return {static_cast<Status>(-static_cast<int>(number)), std::string(reader.rest())};
-}
-
-std::string seconds_text(std::chrono::milliseconds duration) {
-    return fmt::format("{:g} s", static_cast<double>(duration.count()) / 1000.0);
-}
-
-std::string ranks_text(const std::vector<int>& ranks) {
-    if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
-    constexpr std::size_t shown = 16;
-    std::string text = "ranks ";
-    for (std::size_t i = 0; i < std::min(ranks.size(), shown); ++i) {
-        if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
-        text += std::to_string(ranks[i]);
-    }
-    if (ranks.size() > shown) text += fmt::format(" and {} more", ranks.size() - shown);
-    return text;
 }
 
 }  // namespace hocket::transport

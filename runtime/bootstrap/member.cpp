@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "runtime/bootstrap/join.hpp"
 #include "runtime/error.hpp"
+#include "runtime/net/texts.hpp"
 #include "runtime/thread.hpp"
 
 namespace hocket::transport {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "runtime/bootstrap/join.hpp"
 #include "runtime/bootstrap/member.hpp"
 #include "runtime/error.hpp"
+#include "runtime/net/texts.hpp"
 
 namespace hocket::transport {
 namespace {

@@ -56,11 +56,4 @@ bool same_proof(std::string_view a, std::string_view b) {
     return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-std::string printable(std::string_view text) {
-    std::string clean(text.substr(0, 1000));
-    for (char& c : clean)
-        if (c < ' ' || c > '~') c = '?';
-    return clean;
-}
-
 }  // namespace hocket::transport

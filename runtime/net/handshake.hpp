@@ -34,7 +34,4 @@ std::string make_proof(std::string_view secret, Side side, const Hello& hello, s
 // In constant time.
 bool same_proof(std::string_view a, std::string_view b);
 
-// A text that came from a process not yet trusted, fit for a terminal.
-std::string printable(std::string_view text);
-
 }  // namespace hocket::transport

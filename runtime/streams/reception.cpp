@@ -8,10 +8,10 @@
 #include <list>
 #include <string>
 
-#include "runtime/bootstrap/join.hpp"
 #include "runtime/error.hpp"
 #include "runtime/log.hpp"
 #include "runtime/net/handshake.hpp"
+#include "runtime/net/texts.hpp"
 
 namespace hocket::transport {
 namespace {

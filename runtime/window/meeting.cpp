@@ -9,8 +9,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "runtime/bootstrap/join.hpp"
 #include "runtime/error.hpp"
+#include "runtime/net/texts.hpp"
 
 namespace hocket::transport {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "runtime/net/frame.hpp"
 #include "runtime/net/handshake.hpp"
+#include "runtime/net/texts.hpp"
 #include "runtime/thread.hpp"
 
 namespace hocket::transport {

@@ -11,6 +11,7 @@
 #include "runtime/error.hpp"
 #include "runtime/net/frame.hpp"
 #include "runtime/net/handshake.hpp"
+#include "runtime/net/texts.hpp"
 
 namespace hocket::transport {
 namespace {

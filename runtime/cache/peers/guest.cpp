@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "runtime/net/frame.hpp"
-#include "runtime/net/handshake.hpp"
+#include "runtime/net/texts.hpp"
 
 namespace hocket::transport {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "runtime/cache/peers/protocol.hpp"
 #include "runtime/log.hpp"
+#include "runtime/net/texts.hpp"
 
 namespace hocket::transport {
 namespace {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "runtime/net/handshake.hpp"
+#include "runtime/net/texts.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::transport;

@@ -1,8 +1,7 @@
-#include "runtime/bootstrap/bootstrap.hpp"
+#include "runtime/bootstrap/join.hpp"
 
 #include <fmt/format.h>
 
-#include "runtime/bootstrap/join.hpp"
 #include "runtime/bootstrap/member.hpp"
 #include "runtime/error.hpp"
 
