@@ -1,11 +1,9 @@
 // The other ranks' side of joining.
 #include <fmt/format.h>
 
-#include <thread>
-
 #include "runtime/bootstrap/join.hpp"
 #include "runtime/caught.hpp"
-#include "runtime/net/handshake.hpp"
+#include "runtime/net/dial.hpp"
 #include "runtime/net/texts.hpp"
 
 namespace hocket::transport {
@@ -13,8 +11,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The connection is of no use, but another attempt may be.
-struct TryAgain : std::runtime_error {
+// Rank 0 says nothing more.
+struct Silent : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
@@ -23,7 +21,7 @@ struct Aborted : Error {
     using Error::Error;
 };
 
-constexpr auto farewell_time = 200ms;
+constexpr auto farewell_time = 200ms, last_word = 1000ms;
 
 class Guest {
   public:
@@ -34,54 +32,45 @@ class Guest {
           deadline_(Clock::now() + options.join_timeout) {}
 
     Link run() {
-        auto pause = 10ms;
-        std::string why = "no answer";
-        do {
-            try {
-                Socket socket = connect_to(host_, {end()}, why);
-                is_reached_ = socket.is_open();
-                if (is_reached_) {
-                    link_ = Link(std::move(socket), max_refusal_payload);
-                    prove();
-                    take_part();
-                    return std::move(link_);
-                }
-            } catch (const TryAgain& error) {
-                why = error.what();
-            } catch (const ProtocolError& error) {
-                throw Error(
-                    Status::bootstrap,
-                    fmt::format("what answers at {} is not rank 0 of this job: {}; is MASTER_PORT right?",
-                                host_.text(), printable(error.what())));
-            }
-            std::this_thread::sleep_until(std::min(end(), Clock::now() + pause));
-            pause = std::min(pause * 2, 200ms);
-        } while (Clock::now() < end());
-        throw Error(
-            is_reached_ ? Status::timeout : Status::bootstrap,
-            fmt::format("rank {} could not reach rank 0 at {} within {}: {}; is rank 0 running, and are "
-                        "MASTER_ADDR and MASTER_PORT the same on all ranks?",
-                        options_.rank, host_.text(), seconds_text(options_.join_timeout), why));
+        link_ = Link(reach(), max_refusal_payload);
+        try {
+            take_part();
+        } catch (const ProtocolError& error) {
+            throw Error(Status::bootstrap, not_rank_0(error.what()));
+        }
+        return std::move(link_);
     }
 
   private:
     // Rank 0 knows better what is wrong at the deadline, so its word is awaited where it is there.
-    Clock::time_point end() const { return deadline_ + (is_reached_ ? 1s : 0s); }
+    Clock::time_point end() const { return deadline_ + last_word; }
 
-    void prove() {
-        const Hello hello{static_cast<std::uint32_t>(options_.rank),
-                          static_cast<std::uint32_t>(options_.world_size), fresh_nonce()};
-        say(FrameType::hello, encode_hello(hello));
-        const std::string host_nonce = expect(FrameType::challenge);
-        if (host_nonce.size() != nonce_size) throw ProtocolError("it sent a challenge of the wrong size");
-        say(FrameType::proof, make_proof(options_.secret, Side::guest, hello, host_nonce));
-        const std::string proof = expect(FrameType::welcome);
-        if (!same_proof(proof, make_proof(options_.secret, Side::host, hello, host_nonce)))
-            throw Error(
-                Status::bootstrap,
-                fmt::format("what answers at {} does not know this job's secret; is MASTER_PORT another "
-                            "job's, or does HOCKET_SECRET differ between ranks?",
-                            host_.text()));
+    Socket reach() const try {
+        return dial({.to = host_,
+                     .secret = options_.secret,
+                     .rank = static_cast<std::uint32_t>(options_.rank),
+                     .world_size = static_cast<std::uint32_t>(options_.world_size),
+                     .gone_for = options_.join_timeout,
+                     .last_word = last_word},
+                    {deadline_});
+    } catch (const DialError& error) {
+        using Kind = DialError::Kind;
+        if (error.kind == Kind::impostor) throw Error(Status::bootstrap, not_rank_0(error.what()));
+        if (error.kind == Kind::refused)
+            throw Error(Status::bootstrap, fmt::format("rank 0 at {} turned rank {} away: {}", host_.text(),
+                                                       options_.rank, error.what()));
+        throw Error(
+            error.kind == Kind::silent ? Status::timeout : Status::bootstrap,
+            fmt::format("rank {} could not reach rank 0 at {} within {}: {}; is rank 0 running, and are "
+                        "MASTER_ADDR and MASTER_PORT the same on all ranks?",
+                        options_.rank, host_.text(), seconds_text(options_.join_timeout), error.what()));
+    }
+
+    std::string not_rank_0(std::string_view why) const {
+        return fmt::format(
+            "what answers at {} is not rank 0 of this job: {}; is MASTER_PORT another job's or program's, or "
+            "does HOCKET_SECRET differ between ranks?",
+            host_.text(), printable(why));
     }
 
     // From here on rank 0 counts this rank as a member: there is no second attempt, and what fails here is
@@ -118,14 +107,14 @@ class Guest {
         std::string missing = "other ranks";
         try {
             for (;;) {
-                const Frame frame = next_frame(end());
+                const Frame frame = next_frame();
                 if (frame.type == FrameType::start) break;
                 if (frame.type == FrameType::abort) throw_aborted(frame.payload);
                 if (frame.type != FrameType::waiting) throw ProtocolError("it sent an unexpected message");
                 missing = printable(frame.payload);
                 if (Clock::now() >= deadline_) throw_missing(missing);
             }
-        } catch (const TryAgain& error) {
+        } catch (const Silent& error) {
             if (Clock::now() >= deadline_) throw_missing(missing);
             throw Error(Status::bootstrap,
                         fmt::format("rank 0 at {} ended before all ranks had joined ({}); look at "
@@ -153,27 +142,18 @@ class Guest {
         link_.flush();
     }
 
-    std::string expect(FrameType type) {
-        Frame frame = next_frame(end());
-        if (frame.type == FrameType::refused)
-            throw Error(Status::bootstrap, fmt::format("rank 0 at {} turned rank {} away: {}", host_.text(),
-                                                       options_.rank, printable(frame.payload)));
-        if (frame.type != type) throw ProtocolError("it sent an unexpected message");
-        return std::move(frame.payload);
-    }
-
-    Frame next_frame(Clock::time_point until) {
+    Frame next_frame() {
         for (;;) {
             if (auto frame = link_.parser().next()) return std::move(*frame);
             pollfd entry{link_.fd(), POLLIN, 0};
-            if (poll_until({&entry, 1}, until) == 0)
-                throw TryAgain("it accepts connections but does not answer");
+            if (poll_until({&entry, 1}, end()) == 0)
+                throw Silent("it accepts connections but does not answer");
             const Link::State state = link_.receive();
             if (state == Link::State::open) continue;
             if (auto frame = link_.parser().next()) return std::move(*frame);
-            throw TryAgain(state == Link::State::closed  ? "it closed the connection"
-                           : state == Link::State::reset ? "it reset the connection"
-                                                         : "the connection failed: " + link_.failure());
+            throw Silent(state == Link::State::closed  ? "it closed the connection"
+                         : state == Link::State::reset ? "it reset the connection"
+                                                       : "the connection failed: " + link_.failure());
         }
     }
 
@@ -182,7 +162,6 @@ class Guest {
     const Endpoint host_;
     const Clock::time_point deadline_;
     Link link_;
-    bool is_reached_ = false;
 };
 
 }  // namespace

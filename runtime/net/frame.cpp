@@ -6,7 +6,7 @@ namespace hocket::transport {
 namespace {
 
 constexpr std::string_view magic = "HKTB";
-constexpr std::uint8_t version = 2;  // one more with every change of FrameType or of a payload
+constexpr std::uint8_t version = 3;  // one more with every change of FrameType or of a payload
 
 std::uint32_t read_u32(std::string_view bytes) {
     std::uint32_t value = 0;
@@ -59,6 +59,12 @@ std::optional<Frame> FrameParser::next() {
     if (bytes.size() - frame_header_size < length) return std::nullopt;
     consumed_ += frame_header_size + length;
     return Frame{static_cast<FrameType>(type), std::string(bytes.substr(frame_header_size, length))};
+}
+
+std::size_t FrameParser::missing() const {
+    const std::string_view bytes = std::string_view(buffer_).substr(consumed_);
+    if (bytes.size() < frame_header_size) return frame_header_size - bytes.size();
+    return frame_header_size + read_u32(bytes.substr(8)) - bytes.size();
 }
 
 PayloadWriter& PayloadWriter::u32(std::uint32_t value) {

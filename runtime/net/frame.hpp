@@ -1,5 +1,6 @@
-// The bootstrap's wire format: frames of a fixed header (magic, version, type, payload length) and a payload,
-// integers little-endian. Pure: bytes in, frames out, no sockets, so that it can be fuzzed.
+// The wire format of handshakes and of the bootstrap: frames of a fixed header (magic, version, type, payload
+// length) and a payload, integers little-endian. Pure: bytes in, frames out, no sockets, so that it can be
+// fuzzed.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +13,17 @@
 namespace hocket::transport {
 
 enum class FrameType : std::uint8_t {
-    // joining
-    hello = 1,  // guest: rank, world size, nonce
+    // handshakes (handshake.hpp)
+    hello = 1,  // guest: rank, world size, nonce, identity
     challenge,  // host: nonce
     proof,      // guest: HMAC
-    welcome,    // host: HMAC; from here on both are members
-    ready,      // guest: it has all that it needs
+    welcome,    // host: HMAC
     refused,    // host: text
-    waiting,    // host: text naming the ranks that are missing
-    start,      // host: all have joined, and are ready
-    abort,      // both: status, text; the job will not start
+    // joining
+    ready,    // guest: it has all that it needs
+    waiting,  // host: text naming the ranks that are missing
+    start,    // host: all have joined, and are ready
+    abort,    // both: status, text; the job will not start
     // members
     heartbeat,
     goodbye,
@@ -42,7 +44,6 @@ struct Frame {
 inline constexpr std::size_t frame_header_size = 12;
 inline constexpr std::size_t max_blob_size = 1 << 20;
 inline constexpr std::size_t max_member_payload = max_blob_size + 8;  // number and rank come on top
-inline constexpr std::size_t max_stranger_payload = 128;              // before a peer has proved the secret
 inline constexpr std::size_t max_refusal_payload = 1024;              // what a guest accepts from its host
 
 // The peer does not speak this protocol, or breaks it.
@@ -61,6 +62,9 @@ class FrameParser {
     void set_limit(std::size_t max_payload) { max_payload_ = max_payload; }
     void feed(std::string_view bytes);
     std::optional<Frame> next();  // throws ProtocolError
+
+    // Bytes, at least, up to the end of the next frame; to be asked when next() has found none.
+    std::size_t missing() const;
 
   private:
     std::size_t max_payload_;

@@ -4,14 +4,22 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
 
 #include "runtime/error.hpp"
-#include "runtime/net/frame.hpp"
 
 namespace hocket::transport {
 
 std::string encode_hello(const Hello& hello) {
-    return PayloadWriter().u32(hello.rank).u32(hello.world_size).bytes(hello.nonce).text();
+    return PayloadWriter()
+        .u32(hello.rank)
+        .u32(hello.world_size)
+        .bytes(hello.nonce)
+        .bytes(hello.identity)
+        .text();
 }
 
 Hello decode_hello(std::string_view payload) {
@@ -20,7 +28,8 @@ Hello decode_hello(std::string_view payload) {
     hello.rank = reader.u32();
     hello.world_size = reader.u32();
     hello.nonce = reader.bytes(nonce_size);
-    reader.finish();
+    hello.identity = reader.rest();
+    if (hello.identity.size() > max_identity_size) throw ProtocolError("it sent a message that is too long");
     return hello;
 }
 
@@ -32,15 +41,16 @@ std::string fresh_nonce() {
 }
 
 std::string make_proof(std::string_view secret, Side side, const Hello& hello, std::string_view host_nonce) {
-    // All fields have a fixed length, so that no two different inputs make the same bytes.
+    // All fields but the last have a fixed length, so that no two different inputs make the same bytes.
     const std::string_view label =
-        side == Side::guest ? "hocket bootstrap 1 guest" : "hocket bootstrap 1 host ";
+        side == Side::guest ? "hocket handshake 2 guest" : "hocket handshake 2 host ";
     const std::string message = PayloadWriter()
                                     .bytes(label)
                                     .bytes(hello.nonce)
                                     .bytes(host_nonce)
                                     .u32(hello.rank)
                                     .u32(hello.world_size)
+                                    .bytes(hello.identity)
                                     .text();
     std::string proof(proof_size, '\0');
     unsigned length = 0;
@@ -54,6 +64,18 @@ std::string make_proof(std::string_view secret, Side side, const Hello& hello, s
 
 bool same_proof(std::string_view a, std::string_view b) {
     return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::optional<Frame> take_frame(const Socket& socket, FrameParser& parser) {
+    for (;;) {
+        if (auto frame = parser.next()) return frame;
+        char bytes[512];
+        const ssize_t n = recv(socket.fd(), bytes, std::min(sizeof bytes, parser.missing()), MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) return std::nullopt;
+        if (n <= 0) throw HungUp();
+        parser.feed({bytes, static_cast<std::size_t>(n)});
+    }
 }
 
 }  // namespace hocket::transport

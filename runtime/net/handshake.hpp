@@ -1,26 +1,36 @@
-// How two processes prove to each other that they know the job's secret without sending it:
+// How two processes prove to each other that they know a secret without sending it, in frames:
 //
-//   guest -> host  hello      rank, world size, nonce g
+//   guest -> host  hello      rank, world size, nonce g, identity
 //   host -> guest  challenge  nonce h
-//   guest -> host  proof      HMAC-SHA256(secret, "guest", g, h, rank, world size)
-//   host -> guest  welcome    HMAC-SHA256(secret, "host",  g, h, rank, world size)
+//   guest -> host  proof      HMAC-SHA256(secret, "guest", g, h, rank, world size, identity)
+//   host -> guest  welcome    HMAC-SHA256(secret, "host",  g, h, rank, world size, identity)
+//                  refused    why, in place of any of its frames
 //
 // The guest proves first, so that whoever merely connects learns nothing that depends on the secret. The
-// connection itself is not encrypted: the secret keeps strangers out, not eavesdroppers.
+// connection itself is not encrypted: the secret keeps strangers out, not eavesdroppers. admission.hpp is the
+// host, dial.hpp the guest.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "runtime/net/frame.hpp"
+#include "runtime/net/socket.hpp"
 
 namespace hocket::transport {
 
 inline constexpr std::size_t nonce_size = 32, proof_size = 32;
+inline constexpr std::size_t max_identity_size = 256;
+inline constexpr std::size_t max_hello_size = 8 + nonce_size + max_identity_size;
 
+// What a guest says of itself.
 struct Hello {
     std::uint32_t rank;
     std::uint32_t world_size;
     std::string nonce;
+    std::string identity = {};  // for the host to make sense of; at most max_identity_size bytes
 };
 
 std::string encode_hello(const Hello& hello);
@@ -33,5 +43,12 @@ std::string make_proof(std::string_view secret, Side side, const Hello& hello, s
 
 // In constant time.
 bool same_proof(std::string_view a, std::string_view b);
+
+// The other end has closed the connection, or its kernel has.
+struct HungUp {};
+
+// Takes the next frame, and no byte behind it: what follows a handshake is for somebody else. Nothing: it has
+// not come whole. Throws ProtocolError, HungUp.
+std::optional<Frame> take_frame(const Socket& socket, FrameParser& parser);
 
 }  // namespace hocket::transport

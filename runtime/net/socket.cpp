@@ -23,8 +23,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto look_again = 50ms;
-
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 // What the C library's resolver reads and writes, on a thread of its own, until the lookup has ended.
@@ -142,6 +140,14 @@ int poll_open(std::span<pollfd> set, Clock::time_point deadline) {
     return ready;
 }
 
+std::optional<Endpoint> numeric(const sockaddr_storage& address, socklen_t size) {
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return std::nullopt;
+    return Endpoint{host, std::atoi(port)};
+}
+
 std::ptrdiff_t length_of(const addrinfo* list) {
     return list == nullptr ? 0 : 1 + length_of(list->ai_next);
 }
@@ -198,6 +204,13 @@ Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why
     return Socket();
 }
 
+std::optional<Endpoint> bound_to(const Socket& socket) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    if (getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return std::nullopt;
+    return numeric(address, size);
+}
+
 Socket accept_from(int listener, std::string& from) {
     sockaddr_storage address{};
     socklen_t size = sizeof address;
@@ -205,15 +218,18 @@ Socket accept_from(int listener, std::string& from) {
         accept4(listener, reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.is_open()) return socket;
     send_at_once(socket.fd());
-    char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "0";
-    getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
-                NI_NUMERICHOST | NI_NUMERICSERV);
-    from = Endpoint{host, std::atoi(port)}.text();
+    from = numeric(address, size).value_or(Endpoint{"?", 0}).text();
     return socket;
 }
 
 bool put(const Socket& socket, std::string_view text) {
     return send(socket.fd(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+}
+
+Clock::time_point Patience::next_look(std::chrono::milliseconds most) const {
+    if (abandoned)
+        if (const auto text = abandoned()) throw Error(Status::peer_lost, *text);
+    return std::min(deadline, Clock::now() + most);
 }
 
 bool Patience::wait(std::span<pollfd> set) const {
@@ -224,9 +240,7 @@ bool Patience::wait(std::span<pollfd> set) const {
 }
 
 bool Patience::look(std::span<pollfd> set, std::chrono::milliseconds most) const {
-    if (abandoned)
-        if (const auto text = abandoned()) throw Error(Status::peer_lost, *text);
-    return poll_until(set, std::min(deadline, Clock::now() + most)) > 0;
+    return poll_until(set, next_look(most)) > 0;
 }
 
 bool is_on_this_host(const Socket& connection) {

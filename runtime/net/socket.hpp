@@ -42,11 +42,14 @@ class Socket {
 struct Patience {
     Clock::time_point deadline;
     std::function<std::optional<std::string>()> abandoned = {};  // may be empty
+    static constexpr std::chrono::milliseconds look_again{50};
 
     bool is_over() const { return Clock::now() >= deadline; }
 
-    // Both throw Error(peer_lost) with what abandoned() says. wait: until an entry is ready; false once the
-    // deadline has passed. look: once, for no longer than `most`; false if nothing is ready.
+    // All throw Error(peer_lost) with what abandoned() says. wait: until an entry is ready; false once the
+    // deadline has passed. look: once, for no longer than `most`; false if nothing is ready. next_look: until
+    // when one may wait otherwise, and then is to ask again.
+    Clock::time_point next_look(std::chrono::milliseconds most = look_again) const;
     bool wait(std::span<pollfd> set) const;
     bool look(std::span<pollfd> set, std::chrono::milliseconds most) const;
 };
@@ -55,7 +58,11 @@ struct Endpoint {
     std::string host;
     int port;
     std::string text() const;  // "127.0.0.1:29500", "[::1]:29500"
+    bool is_any_address() const { return host == "0.0.0.0" || host == "::"; }
 };
+
+// Numeric: what a socket is bound to. Nothing, if it is not one of TCP.
+std::optional<Endpoint> bound_to(const Socket& socket);
 
 // Binds and listens. Throws Error(bootstrap), also when the host name is not resolved by the deadline; the
 // text ends with the advice.

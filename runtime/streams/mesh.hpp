@@ -1,6 +1,7 @@
 // TCP connections between all ranks of a communicator, and nobody else.
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ class StreamMesh {
     std::vector<Socket> connect(std::span<const std::string> invitations, const Patience& patience);
 
   private:
+    void admit(std::size_t self, const std::set<std::size_t>& expected, std::vector<Socket>& sockets,
+               const Patience& patience);
+
     Endpoint at_;
     Socket listener_;
     std::string key_, invitation_;

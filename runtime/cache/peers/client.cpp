@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/net/frame.hpp"
-#include "runtime/net/handshake.hpp"
 #include "runtime/net/texts.hpp"
 #include "runtime/thread.hpp"
 
@@ -18,9 +16,23 @@ using namespace std::chrono_literals;
 constexpr auto dial_time = 5s;
 constexpr std::chrono::milliseconds first_pause = 100ms, longest_pause = 5s;
 
+const char* text_of(DialError::Kind kind) {
+    switch (kind) {
+        case DialError::Kind::unreachable:
+            return "{}; is its process running, and is there a way to it (a firewall, another network)?";
+        case DialError::Kind::silent:
+            return "{}; does it hang?";
+        case DialError::Kind::refused:
+            return "it refused the connection: {}";
+        default:
+            return "what answers there is no peer of this job: {}; is it the port of another job or program, "
+                   "or does HOCKET_SECRET differ?";
+    }
+}
+
 }  // namespace
 
-PeerClient::PeerClient(PeerLoop& loop, PeerMailbox& mailbox, PeerDial dial, std::string name)
+PeerClient::PeerClient(SocketLoop& loop, PeerMailbox& mailbox, Dial dial, std::string name)
     : loop_(loop), mailbox_(mailbox), dial_(std::move(dial)), name_(std::move(name)), pause_(first_pause) {}
 
 bool PeerClient::is_down() const {
@@ -145,7 +157,9 @@ void PeerClient::start_to_dial() try {
             const auto abandoned = [this] {
                 return is_closed_ ? std::optional<std::string>("it is not asked any more") : std::nullopt;
             };
-            *socket = dial_peer(dial_, {Clock::now() + dial_time, abandoned});
+            *socket = dial(dial_, {Clock::now() + dial_time, abandoned});
+        } catch (const DialError& failed) {
+            error = fmt::format(fmt::runtime(text_of(failed.kind)), failed.what());
         } catch (const std::exception& failed) {
             error = failed.what();
         }

@@ -13,10 +13,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/cache/peers/dial.hpp"
-#include "runtime/cache/peers/loop.hpp"
 #include "runtime/cache/peers/mailbox.hpp"
 #include "runtime/cache/peers/stream.hpp"
+#include "runtime/net/dial.hpp"
 #include "runtime/peers.hpp"
 
 namespace hocket::transport {
@@ -33,7 +32,7 @@ class PeerClient final : private PeerStream::Owner {
     };
 
     // On any thread. name: of the peer, for people.
-    PeerClient(PeerLoop& loop, PeerMailbox& mailbox, PeerDial dial, std::string name);
+    PeerClient(SocketLoop& loop, PeerMailbox& mailbox, Dial dial, std::string name);
 
     const std::string& name() const { return name_; }  // any thread
     bool is_down() const;                              // any thread
@@ -48,7 +47,7 @@ class PeerClient final : private PeerStream::Owner {
   private:
     struct Open {
         Question question;
-        std::optional<PeerLoop::Timer> timer;
+        std::optional<SocketLoop::Timer> timer;
     };
     using Entry = std::unordered_map<std::uint64_t, Open>::iterator;
 
@@ -63,9 +62,9 @@ class PeerClient final : private PeerStream::Owner {
     void dialled(Socket socket, const std::string& error);
     void lose(const std::string& why);
 
-    PeerLoop& loop_;
+    SocketLoop& loop_;
     PeerMailbox& mailbox_;
-    const PeerDial dial_;
+    const Dial dial_;
     const std::string name_;
 
     std::unordered_map<std::uint64_t, Open> open_;  // by id

@@ -20,12 +20,12 @@ std::string mismatch_text(const std::string& here, const std::string& there) {
 
 }  // namespace
 
-PeerGuest::PeerGuest(PeerLoop& loop, std::shared_ptr<PeerMailbox> mailbox, Answerer& answerer,
-                     std::string identity, PeerReception::Admitted admitted, std::function<void()> left)
+PeerGuest::PeerGuest(SocketLoop& loop, std::shared_ptr<PeerMailbox> mailbox, Answerer& answerer,
+                     std::string identity, Admitted admitted, std::function<void()> left)
     : loop_(loop),
       mailbox_(std::move(mailbox)),
       answerer_(answerer),
-      mismatch_(mismatch_text(identity, admitted.identity)),
+      mismatch_(mismatch_text(identity, admitted.hello.identity)),
       left_(std::move(left)),
       stream_(loop, std::move(admitted.socket), *this) {}
 

@@ -8,10 +8,9 @@
 #include <string>
 #include <unordered_map>
 
-#include "runtime/cache/peers/loop.hpp"
 #include "runtime/cache/peers/mailbox.hpp"
-#include "runtime/cache/peers/reception.hpp"
 #include "runtime/cache/peers/stream.hpp"
+#include "runtime/net/admission.hpp"
 #include "runtime/peers.hpp"
 
 namespace hocket::transport {
@@ -21,8 +20,8 @@ class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private 
   public:
     // identity: of this process. left: its connection has ended; the guest must not be destroyed in
     // that call.
-    PeerGuest(PeerLoop& loop, std::shared_ptr<PeerMailbox> mailbox, Answerer& answerer, std::string identity,
-              PeerReception::Admitted admitted, std::function<void()> left);
+    PeerGuest(SocketLoop& loop, std::shared_ptr<PeerMailbox> mailbox, Answerer& answerer,
+              std::string identity, Admitted admitted, std::function<void()> left);
 
     // Lets go of all answers, and of an offer that has come in part. left is not called.
     void close();
@@ -30,7 +29,7 @@ class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private 
   private:
     struct Asked {
         PeerHeader header;
-        std::optional<PeerLoop::Timer> timer;
+        std::optional<SocketLoop::Timer> timer;
         bool is_with_answerer = false;
     };
 
@@ -46,7 +45,7 @@ class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private 
     void reply(std::uint64_t id, Answerer::Answer answer);
     void forget(std::uint64_t id);
 
-    PeerLoop& loop_;
+    SocketLoop& loop_;
     const std::shared_ptr<PeerMailbox> mailbox_;
     Answerer& answerer_;
     const std::string mismatch_;  // why nothing is answered; "": all is well

@@ -7,12 +7,12 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/cache/peers/loop.hpp"
 #include "runtime/net/event.hpp"
+#include "runtime/net/socket_loop.hpp"
 
 namespace hocket::transport {
 
-class PeerMailbox final : public PeerLoop::Watcher {
+class PeerMailbox final : public SocketLoop::Watcher {
   public:
     // ---- Any thread
     // The call is made on the service's thread, in order. False: the service has ended, and it will not be.

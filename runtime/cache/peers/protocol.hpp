@@ -26,7 +26,6 @@ namespace hocket::transport {
 
 inline constexpr std::uint64_t max_peer_bytes = std::uint64_t{1} << 40;
 inline constexpr std::size_t max_peer_text = 1024;       // bytes of an answer that is none
-inline constexpr std::size_t max_peer_identity = 256;    // bytes
 inline constexpr std::size_t max_peer_questions = 1024;  // taken from one connection and not yet answered
 
 enum class PeerMessage : std::uint8_t { question = 1, offer, answer };

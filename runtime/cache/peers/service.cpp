@@ -1,13 +1,9 @@
 #include "runtime/cache/peers/service.hpp"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "runtime/net/own_address.hpp"
@@ -20,29 +16,20 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds longest_patience{UINT32_MAX};
 
-bool is_any(const sockaddr_storage& address) {
-    return address.ss_family == AF_INET
-               ? reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr == INADDR_ANY
-               : IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
-}
-
 Endpoint endpoint_of(const Socket& listener) {
     if (!listener.is_open()) return {"", 0};
-    sockaddr_storage address{};
-    socklen_t size = sizeof address;
-    char host[NI_MAXHOST], port[NI_MAXSERV];
-    if (getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
-        getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
-                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    auto at = bound_to(listener);
+    if (!at)
         throw Error(Status::invalid_argument, "the socket that peers are to connect to is not one of TCP");
-    return {is_any(address) ? reachable_address() : host, std::atoi(port)};
+    if (at->is_any_address()) at->host = reachable_address();
+    return *at;
 }
 
 PeerServiceOptions checked(PeerServiceOptions options) {
-    if (options.identity.size() > max_peer_identity)
+    if (options.identity.size() > max_identity_size)
         throw Error(Status::invalid_argument,
                     fmt::format("the identity of the dataset has {} bytes, at most {} are allowed; hash it",
-                                options.identity.size(), max_peer_identity));
+                                options.identity.size(), max_identity_size));
     if (options.answerer == nullptr) options.listener.close();
     return options;
 }
@@ -55,10 +42,12 @@ PeerService::PeerService(PeerServiceOptions options)
       mailbox_(std::make_shared<PeerMailbox>()) {
     loop_.watch(mailbox_->fd(), EPOLLIN, *mailbox_);
     if (options_.listener.is_open()) {
-        reception_ = std::make_unique<PeerReception>(
-            loop_, std::move(options_.listener), options_.secret,
-            [this](PeerReception::Admitted admitted) { admit(std::move(admitted)); });
-        reception_->open();
+        AdmissionTerms terms;
+        terms.host = "the data cache";
+        terms.secret = peer_handshake_key(options_.secret);
+        terms.wrong_secret = "wrong secret (HOCKET_SECRET must be the same in all processes of a job)";
+        terms.admit = [this](Admitted admitted) { admit(std::move(admitted)); };
+        admission_ = std::make_unique<Admission>(loop_, options_.listener.fd(), std::move(terms));
     }
     thread_ = start_thread("hkt-peers", [this] { run(); });
 }
@@ -73,8 +62,11 @@ void PeerService::connect(std::vector<Endpoint> peers) {
     const char* kind = options_.self < 0 ? "server" : "rank";
     for (Endpoint& at : peers) {
         std::string name = fmt::format("{} {} ({})", kind, clients_.size(), at.text());
-        PeerDial dial{std::move(at), options_.secret, static_cast<std::uint32_t>(options_.self),
-                      static_cast<std::uint32_t>(peers.size()), options_.identity};
+        Dial dial{.to = std::move(at),
+                  .secret = peer_handshake_key(options_.secret),
+                  .rank = static_cast<std::uint32_t>(options_.self),
+                  .world_size = static_cast<std::uint32_t>(peers.size()),
+                  .identity = options_.identity};
         clients_.push_back(std::make_unique<PeerClient>(loop_, *mailbox_, std::move(dial), std::move(name)));
     }
 }
@@ -128,12 +120,13 @@ void PeerService::run() {
 void PeerService::serve() {
     while (!is_leaving_) {
         mailbox_->empty();
-        loop_.turn(mailbox_->is_empty());
+        loop_.turn(mailbox_->is_empty() ? Clock::time_point::max() : Clock::time_point::min());
     }
 }
 
 void PeerService::end(const std::string& why) {
-    reception_.reset();
+    admission_.reset();
+    options_.listener.close();
     for (auto& [number, guest] : guests_) guest->close();
     guests_.clear();
     for (auto& client : clients_) client->stop_dialling();
@@ -141,7 +134,7 @@ void PeerService::end(const std::string& why) {
 }
 
 // The guest goes when nothing of it runs any more.
-void PeerService::admit(PeerReception::Admitted admitted) {
+void PeerService::admit(Admitted admitted) {
     const std::uint64_t number = next_guest_++;
     guests_[number] = std::make_shared<PeerGuest>(
         loop_, mailbox_, *options_.answerer, options_.identity, std::move(admitted),

@@ -1,7 +1,7 @@
 // Asks other processes for samples over TCP, and answers their questions, on a thread of its own.
 //
-// Each process that asks makes the connection (peer_client.hpp), and the answers come back over it; its own
-// connection carries what is asked of it (peer_guest.hpp). So nobody who has no room for answers keeps others
+// Each process that asks makes the connection (client.hpp), and the answers come back over it; its own
+// connection carries what is asked of it (guest.hpp). So nobody who has no room for answers keeps others
 // from asking.
 #pragma once
 
@@ -17,10 +17,8 @@
 
 #include "runtime/cache/peers/client.hpp"
 #include "runtime/cache/peers/guest.hpp"
-#include "runtime/cache/peers/loop.hpp"
 #include "runtime/cache/peers/mailbox.hpp"
-#include "runtime/cache/peers/reception.hpp"
-#include "runtime/net/socket.hpp"
+#include "runtime/net/admission.hpp"
 #include "runtime/peers.hpp"
 
 namespace hocket::transport {
@@ -28,7 +26,7 @@ namespace hocket::transport {
 struct PeerServiceOptions {
     int self = -1;                 // index of this process among the peers; -1: it only asks, or only serves
     std::string secret;            // that all must know; never sent
-    std::string identity;          // of dataset and decoder, at most max_peer_identity bytes
+    std::string identity;          // of dataset and decoder, at most max_identity_size bytes
     Answerer* answerer = nullptr;  // outlives the service; null: nobody is answered
     Socket listener = {};          // needed to answer; closed where nobody is answered
 };
@@ -64,15 +62,15 @@ class PeerService final : public Peers {
     void run();
     void serve();
     void end(const std::string& why);
-    void admit(PeerReception::Admitted admitted);
+    void admit(Admitted admitted);
     PeerClient& client(int peer) const;
     void post(int peer, PeerClient::Question question);
 
     PeerServiceOptions options_;
     const Endpoint endpoint_;
-    PeerLoop loop_;
+    SocketLoop loop_{SocketLoop::Way::epoll};
     const std::shared_ptr<PeerMailbox> mailbox_;
-    std::unique_ptr<PeerReception> reception_;
+    std::unique_ptr<Admission> admission_;
     std::vector<std::unique_ptr<PeerClient>> clients_;  // by index
     std::unordered_map<std::uint64_t, std::shared_ptr<PeerGuest>> guests_;
     std::uint64_t next_guest_ = 1;

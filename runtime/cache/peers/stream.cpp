@@ -14,7 +14,7 @@ constexpr auto retry_time = 1ms;
 
 }  // namespace
 
-PeerStream::PeerStream(PeerLoop& loop, Socket socket, Owner& owner)
+PeerStream::PeerStream(SocketLoop& loop, Socket socket, Owner& owner)
     : loop_(loop), socket_(std::move(socket)), owner_(owner), inbox_(owner) {
     keep_alive(socket_);
     show_interest();

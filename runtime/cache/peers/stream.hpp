@@ -7,14 +7,14 @@
 #include <string>
 
 #include "runtime/cache/peers/inbox.hpp"
-#include "runtime/cache/peers/loop.hpp"
 #include "runtime/cache/peers/outbox.hpp"
 #include "runtime/net/socket.hpp"
+#include "runtime/net/socket_loop.hpp"
 
 namespace hocket::transport {
 
 // Of the loop's thread.
-class PeerStream final : private PeerLoop::Watcher {
+class PeerStream final : private SocketLoop::Watcher {
   public:
     class Owner : public PeerInbox::Reader {
       public:
@@ -26,7 +26,7 @@ class PeerStream final : private PeerLoop::Watcher {
     };
 
     // Of a connection whose ends have shaken hands. Throws Error(transport).
-    PeerStream(PeerLoop& loop, Socket socket, Owner& owner);
+    PeerStream(SocketLoop& loop, Socket socket, Owner& owner);
     ~PeerStream() { close(); }
     PeerStream(const PeerStream&) = delete;
 
@@ -47,13 +47,13 @@ class PeerStream final : private PeerLoop::Watcher {
     void settle(const std::string& why);
     void show_interest();
 
-    PeerLoop& loop_;
+    SocketLoop& loop_;
     Socket socket_;
     Owner& owner_;
     PeerOutbox outbox_;
     PeerInbox inbox_;
     std::uint32_t interest_ = 0;
-    std::optional<PeerLoop::Timer> retry_;  // set while there is no room
+    std::optional<SocketLoop::Timer> retry_;  // set while there is no room
 };
 
 }  // namespace hocket::transport

@@ -297,6 +297,14 @@ std::string answer_to_stranger(const std::string& address, const std::string& te
     }
 }
 
+bool is_for_strangers(const std::string& answer) {
+    FrameParser parser(max_refusal_payload);
+    parser.feed(answer);
+    while (const auto frame = parser.next())
+        if (frame->type != FrameType::challenge && frame->type != FrameType::refused) return false;
+    return !answer.empty();
+}
+
 }  // namespace
 
 TEST_CASE("tcp: whoever does not know the key is turned away, and disturbs nobody") {
@@ -307,10 +315,11 @@ TEST_CASE("tcp: whoever does not know the key is turned away, and disturbs nobod
         if (rank.rank == 1) {
             const Hello hello{1, 2, fresh_nonce()};
             const std::string forged =
-                encode_hello(hello) + make_proof("guessed", Side::guest, hello, fresh_nonce());
+                encode_frame(FrameType::hello, encode_hello(hello)) +
+                encode_frame(FrameType::proof, make_proof("guessed", Side::guest, hello, fresh_nonce()));
             for (const std::string& text : {forged, std::string(72, 'x'), std::string(5000, '\0')})
-                expect(answer_to_stranger(addresses[0], text).size() <= nonce_size,
-                       "nothing but the challenge for a stranger");
+                expect(is_for_strangers(answer_to_stranger(addresses[0], text)),
+                       "nothing but a challenge and a refusal for a stranger");
             PayloadReader reader(addresses[0]);
             const auto port = static_cast<int>(reader.u32());
             std::string why;

@@ -1,4 +1,4 @@
-// The bootstrap's parsers on arbitrary bytes. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address with
+// The parsers of frames on arbitrary bytes. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address with
 // runtime/net/frame.cpp, handshake.cpp); the unit tests call it with seeded bytes.
 #include <algorithm>
 #include <cstdint>
@@ -41,9 +41,9 @@ std::vector<std::string> parse(std::string_view bytes, std::size_t piece, std::s
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-    const auto whole = parse(bytes, std::max<std::size_t>(size, 1), max_stranger_payload);
-    require(parse(bytes, 1, max_stranger_payload) == whole);  // how the bytes were cut doesn't matter
-    require(parse(bytes, 7, max_stranger_payload) == whole);
+    const auto whole = parse(bytes, std::max<std::size_t>(size, 1), max_hello_size);
+    require(parse(bytes, 1, max_hello_size) == whole);  // how the bytes were cut doesn't matter
+    require(parse(bytes, 7, max_hello_size) == whole);
     for (const std::string& frame : whole) {
         if (frame.size() < frame_header_size) continue;
         try {

@@ -120,7 +120,7 @@ TEST_CASE("another dataset is a mismatch that names both") {
     CHECK(samples.asked == 0);
     CHECK(samples.taken.empty());
     PeerServiceOptions long_one = options_of(-1, nullptr);
-    long_one.identity.assign(max_peer_identity + 1, 'x');
+    long_one.identity.assign(max_identity_size + 1, 'x');
     CHECK_THROWS_WITH(PeerService(std::move(long_one)), Catch::Contains("has 257 bytes, at most 256"));
 }
 

@@ -3,28 +3,13 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
-#include "runtime/cache/peers/dial.hpp"
 #include "runtime/cache/peers/protocol.hpp"
 #include "runtime/net/frame.hpp"
-#include "runtime/net/handshake.hpp"
+#include "tests/runtime/net/handshakes.hpp"
 
 namespace hocket::test {
 
 using namespace transport;
-
-namespace {
-
-Frame hear_frame(const Socket& socket) {
-    FrameParser parser(1024);
-    for (;;) {
-        if (const auto frame = parser.next()) return *frame;
-        const Bytes byte = hear(socket, 1);
-        if (byte.empty()) throw std::runtime_error("the connection ended in the handshake");
-        parser.feed({reinterpret_cast<const char*>(byte.data()), 1});
-    }
-}
-
-}  // namespace
 
 int port_of(const Socket& listener) {
     sockaddr_in at{};
@@ -47,19 +32,18 @@ void ask_until_answered(PeerService& service, Question& question, std::uint64_t 
 }
 
 Socket raw_guest(const Endpoint& host) {
-    return dial_peer({host, "a secret of the tests", 1, 2, "0123abcd"}, {Clock::now() + long_enough});
+    return dial({.to = host,
+                 .secret = peer_handshake_key("a secret of the tests"),
+                 .rank = 1,
+                 .world_size = 2,
+                 .identity = "0123abcd"},
+                {Clock::now() + long_enough});
 }
 
 Socket raw_host(const Socket& listener) {
-    pollfd entry{listener.fd(), POLLIN, 0};
-    if (poll_until({&entry, 1}, Clock::now() + long_enough) == 0) throw std::runtime_error("nobody comes");
-    std::string from;
-    Socket socket = accept_from(listener.fd(), from);
-    const std::string key = peer_handshake_key("a secret of the tests"), nonce = fresh_nonce();
-    const Hello hello = decode_hello(hear_frame(socket).payload);
-    put(socket, encode_frame(FrameType::challenge, nonce));
-    hear_frame(socket);
-    put(socket, encode_frame(FrameType::welcome, make_proof(key, Side::host, hello, nonce)));
+    Socket socket = next_guest(listener.fd());
+    const std::string key = peer_handshake_key("a secret of the tests");
+    welcome(socket, key, key);
     return socket;
 }
 

@@ -18,13 +18,13 @@
 #include <vector>
 
 #include "runtime/cache/peers/service.hpp"
+#include "tests/runtime/net/handshakes.hpp"
 
 namespace hocket::test {
 
 using namespace std::chrono_literals;
 using Bytes = std::vector<std::byte>;
 
-inline constexpr auto long_enough = 100s;  // no test waits longer for anything
 inline constexpr std::byte untouched{0x5a};
 
 // What every process takes for the sample: bytes that are its own.
