@@ -54,6 +54,18 @@ void allow_descriptors(rlim_t count) {
     expect(setrlimit(RLIMIT_NOFILE, &limit) == 0, "a limit of descriptors");
 }
 
+// The sanitizers need descriptors when they see a type for the first time.
+void be_rank_0_for_a_moment() {
+    const Listener listener;
+    const Socket stranger(connect_silently(listener.port()));
+    auto options = options_of(listener, 0, 2);
+    options.join_timeout = 50ms;
+    try {
+        Bootstrap::join(options);
+    } catch (const Error&) {
+    }
+}
+
 // Names are then asked of a server that never answers. False without the privilege.
 bool enter_network_of_a_silent_name_server() {
     if (!enter_loopback_only_network() || unshare(CLONE_NEWNS) != 0 ||
@@ -167,6 +179,7 @@ TEST_CASE("rank 0 without descriptors waits for some without spinning, and says 
             auto options = options_of(listener, r, 2);
             options.join_timeout = 1500ms;
             if (r == 0) {
+                be_rank_0_for_a_moment();
                 const int next = dup(0);
                 close(next);
                 allow_descriptors(static_cast<rlim_t>(next));

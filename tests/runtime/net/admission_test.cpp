@@ -170,6 +170,11 @@ TEST_CASE("strangers in masses use up neither descriptors nor lines, and members
 
 TEST_CASE("a host without descriptors says so, and takes guests when there are some") {
     const Doorstep door;
+    {  // The sanitizers need descriptors when they see a type for the first time.
+        AdmittingHost rehearsal(door.fd(), SocketLoop::Way::poll);
+        const Socket stranger = come_to(door.endpoint());
+        rehearsal.loop.turn(patience().deadline);
+    }
     Processes processes;
     processes.start([&]() -> std::string {
         const int next = dup(0);

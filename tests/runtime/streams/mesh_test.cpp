@@ -183,6 +183,10 @@ TEST_CASE("a host without descriptors says so") {
     Host host;
     Processes processes;
     processes.start([&] {
+        // The sanitizers need descriptors when they see a type for the first time.
+        StreamMesh rehearsal("127.0.0.1");
+        const Socket stranger = come_to(Invitation(rehearsal.invitation()).at);
+        error_of([&] { rehearsal.connect(invitations_of(rehearsal, 2), {Clock::now() + 50ms}); });
         const rlimit none{3, 3};
         expect(setrlimit(RLIMIT_NOFILE, &none) == 0, "no more descriptors");
         return error_of([&] { host.mesh.connect(invitations_of(host.mesh, 2), {Clock::now() + 500ms}); });
