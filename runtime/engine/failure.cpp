@@ -1,6 +1,7 @@
 #include "runtime/engine/failure.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -12,6 +13,7 @@ namespace {
 constexpr const char* only_destroy = "this communicator can only be destroyed now";
 
 constexpr std::size_t most_parts = 4;  // of a message, to be named
+constexpr std::size_t most_tags = 8;   // likewise
 
 std::string elements(const Execution& execution, const dsl::MessagePart& part) {
     const engine::Binding& binding = execution.run().binding();
@@ -85,6 +87,39 @@ std::string state_of(const MessageRequest& message) {
                : fmt::format("rank {} has not sent it", message.start.peer);
 }
 
+// "a message with tag 41 from rank 2 is", "messages with tags 4, 5 and 6 others from rank 2 are"
+std::string messages_here(int peer, std::span<const int> tags) {
+    if (tags.size() == 1) return fmt::format("a message with tag {} from rank {} is", tags[0], peer);
+    std::string text =
+        fmt::format("messages with tags {}", fmt::join(tags.first(std::min(tags.size(), most_tags)), ", "));
+    if (tags.size() > most_tags) text += fmt::format(" and {} others", tags.size() - most_tags);
+    return fmt::format("{} from rank {} are", text, peer);
+}
+
+// What to do about one that the other side has not come to. any_here: messages of that side are here.
+std::string hint_for(const MessageRequest& message, bool any_here, int this_rank) {
+    const int peer = message.start.peer, tag = message.start.tag;
+    const bool sends = message.start.direction == Direction::send;
+    if (peer == this_rank && !message.is_matched)
+        return fmt::format(
+            "a rank that sends to itself starts the send or the receive (of tag {}) with a request before it "
+            "waits for the other",
+            tag);
+    std::string hint = fmt::format(
+        "see what rank {} is doing, and whether its {} names rank {} and tag {}; if it is slow, raise "
+        "HOCKET_TIMEOUT_MS",
+        peer, sends ? "receive" : "send", this_rank, tag);
+    if (!sends || message.is_matched) return hint;
+    if (any_here)
+        return fmt::format(
+            "rank {} has sent to rank {}, too: where both wait in a send to each other, start the sends with "
+            "requests, then receive, then wait; else {}",
+            peer, this_rank, hint);
+    return hint +
+           "; where several messages are sent before the other side receives, start several sends "
+           "with requests";
+}
+
 std::string messages_in_flight(std::span<MessageRequest* const> messages) {
     std::string text = fmt::format("{} ({})", describe(messages.front()->start), state_of(*messages.front()));
     if (messages.size() > 1)
@@ -105,6 +140,16 @@ std::string where(int this_rank, InFlight in_flight) {
         text += fmt::format("\n  and {} later operations were in flight", later);
     if (!messages.empty()) text += "\n  beside it a " + messages_in_flight(messages);
     return text;
+}
+
+// What a peer started whose operations are known to be the same up to `agreed`.
+std::string something_else(const Execution& execution, std::int64_t agreed, bool has_counts_by_rank) {
+    const auto number = static_cast<std::int64_t>(execution.number());
+    const std::string text = agreed == number - 1 ? fmt::format("something else as #{}", number)
+                             : agreed < 0
+                                 ? fmt::format("something else as #{} or earlier", number)
+                                 : fmt::format("something else between #{} and #{}", agreed + 1, number);
+    return has_counts_by_rank ? text + ", or the same with other counts by rank" : text;
 }
 
 // with_place: what happened, and where this rank was.
@@ -137,13 +182,13 @@ std::string describe(const Execution& execution) {
     const dsl::Contract contract = contract_of(program.collective);
     if (contract.has_root())
         type += fmt::format(" {} rank {}", contract.spreads() ? "from" : "to", program.root);
+    std::string text =
+        fmt::format("{}{} #{} ({} on {}, {}", dsl::name_of(program.collective), plan.is_uneven() ? "_v" : "",
+                    execution.number(), program.schedule, program.topology, type);
+    const std::uint64_t count = execution.start().count;
     // By pair each rank has other counts.
-    if (plan.is_by_pair())
-        return fmt::format("{}_v #{} ({} on {}, {})", dsl::name_of(program.collective), execution.number(),
-                           program.schedule, program.topology, type);
-    return fmt::format("{} #{} ({} on {}, {}, {} element{})", dsl::name_of(program.collective),
-                       execution.number(), program.schedule, program.topology, type, execution.start().count,
-                       execution.start().count == 1 ? "" : "s");
+    if (!plan.is_by_pair()) text += fmt::format(", {} element{}", count, count == 1 ? "" : "s");
+    return text + ")";
 }
 
 std::string describe(const Execution& execution, dsl::OpId id) {
@@ -204,17 +249,17 @@ Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_fl
                 this_rank, in_flight);
 }
 
-Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message, int this_rank,
-                  InFlight in_flight) {
-    const bool sends = message.start.direction == Direction::send;
-    return make(
-        Status::timeout,
-        fmt::format("the {} on rank {} did not finish within {} ms: {}", describe(message.start), this_rank,
-                    limit.count(), state_of(message)),
-        fmt::format("see what rank {} is doing, and whether its {} names rank {} and tag {}; if it is "
-                    "slow, raise HOCKET_TIMEOUT_MS",
-                    message.start.peer, sends ? "receive" : "send", this_rank, message.start.tag),
-        this_rank, in_flight);
+Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message,
+                  std::span<const int> tags_here, int this_rank, InFlight in_flight) {
+    std::string what = fmt::format("the {} on rank {} did not finish within {} ms: {}",
+                                   describe(message.start), this_rank, limit.count(), state_of(message));
+    if (message.is_matched) tags_here = {};
+    if (!tags_here.empty())
+        what += fmt::format("\n  {} here, and rank {} has not received {}",
+                            messages_here(message.start.peer, tags_here), this_rank,
+                            tags_here.size() == 1 ? "it" : "them");
+    return make(Status::timeout, what, hint_for(message, !tags_here.empty(), this_rank), this_rank,
+                in_flight);
 }
 
 // Whatever collective this rank was in has nothing to do with it.
@@ -241,8 +286,8 @@ Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in
     const bool is_of_collectives = !notice.operation.empty();
     const char* hint = notice.status == Status::mismatch && is_of_collectives
                            ? "all ranks must start the same collectives in the same order, with the same "
-                             "count (in all_to_all_v one count for both ranks of a pair), type, operator, "
-                             "root and schedule text"
+                             "count (with counts by rank, all of them; in all_to_all_v one count for both "
+                             "ranks of a pair), type, operator, root and schedule text"
                            : "see what the ranks named above were doing";
     return make(notice.status, fmt::format("rank {} reported: {}", rank, notice.text), hint, this_rank,
                 in_flight);
@@ -251,25 +296,21 @@ Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in
 Failure ranks_disagree(const Execution& execution, Disagreement disagreement, std::int64_t agreed,
                        int this_rank, const std::optional<Notice>& theirs) {
     const auto [id, peer, counts] = disagreement;
-    const auto number = static_cast<std::int64_t>(execution.number());
-    std::string difference = fmt::format("rank {} started ", peer);
+    const std::string own = describe(execution);
     // Where both call it the same, they differed in an earlier one, or in what the words don't tell.
-    if (theirs && theirs->number == number && theirs->operation != describe(execution))
-        difference += theirs->operation;
-    else if (agreed == number - 1)
-        difference += fmt::format("something else as #{}", number);
-    else if (agreed < 0)
-        difference += fmt::format("something else as #{} or earlier", number);
-    else
-        difference += fmt::format("something else between #{} and #{}", agreed + 1, number);
+    const bool is_told =
+        theirs && theirs->number == static_cast<std::int64_t>(execution.number()) && theirs->operation != own;
+    const bool has_counts = execution.plan().is_uneven() && !execution.plan().is_by_pair();
     return make(
         Status::mismatch,
-        fmt::format(
-            "ranks {} and {} started different operations\n  rank {} started {}\n  {}\n  noticed in {}",
-            std::min(this_rank, peer), std::max(this_rank, peer), this_rank, describe(execution), difference,
-            describe(execution, id)),
-        "all ranks must start the same collectives in the same order, with the same count, type, operator, "
-        "root and schedule text; compare those calls on both ranks",
+        fmt::format("ranks {} and {} started different operations\n  rank {} started {}\n  rank {} started "
+                    "{}\n  noticed in {}",
+                    std::min(this_rank, peer), std::max(this_rank, peer), this_rank, own, peer,
+                    is_told ? theirs->operation : something_else(execution, agreed, has_counts),
+                    describe(execution, id)),
+        fmt::format("all ranks must start the same collectives in the same order, with the same count, type, "
+                    "operator, root and schedule text; compare those calls on both ranks{}",
+                    has_counts && !is_told ? ", and compare the counts that each rank passes" : ""),
         &execution);
 }
 

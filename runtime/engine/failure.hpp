@@ -40,8 +40,9 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
                       InFlight in_flight);
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight);
 Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight);
-Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message, int this_rank,
-                  InFlight in_flight);
+// tags_here: of messages that its peer has sent to this rank, which has not received them.
+Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message,
+                  std::span<const int> tags_here, int this_rank, InFlight in_flight);
 
 // A receive, and the send that it is matched with.
 Failure sizes_differ(const MessageStart& receive, std::uint64_t sent_bytes, std::uint64_t sent_element,

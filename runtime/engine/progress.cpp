@@ -489,7 +489,8 @@ void Progress::watch_deadlines(Clock::time_point now) {
             return fail(timed_out(timeout_, bootstrap_.rank(), in_flight()));
     for (const MessageRequest* message : messages_.open())
         if (now - away_ >= message->deadline)
-            return fail(timed_out(timeout_, *message, bootstrap_.rank(), in_flight()));
+            return fail(timed_out(timeout_, *message, messages_.tags_not_received(message->start.peer),
+                                  bootstrap_.rank(), in_flight()));
 }
 
 void Progress::watch_departures(Clock::time_point now) {

@@ -426,6 +426,11 @@ void expect_failure(hkt_comm* comm, hkt_status status, hkt_status expected,
         expect(text.find(part) != std::string::npos, "\"" + std::string(part) + "\" is not in: " + text);
 }
 
+// Outside of calls that have a deadline of their own.
+void wait_for_the_end(hkt_comm* comm) {
+    while (hkt_comm_status(comm) == HKT_SUCCESS) usleep(1000);
+}
+
 }  // namespace
 
 TEST_CASE("a message that never comes, or that nobody takes, ends with the deadline") {
@@ -437,7 +442,10 @@ TEST_CASE("a message that never comes, or that nobody takes, ends with the deadl
         CHECK(hkt_test(request) == HKT_IN_PROGRESS);
         CHECK(hkt_recv(&x, 1, HKT_INT32, 0, 12, comm.get(), nullptr) == HKT_ERROR_TIMEOUT);
         CHECK_THAT(hkt_comm_last_error(comm.get()),
-                   Contains("receive of 4 bytes from rank 0, tag 12") && Contains("200 ms"));
+                   Contains("receive of 4 bytes from rank 0, tag 12") && Contains("200 ms") &&
+                       Contains("a rank that sends to itself starts the send or the receive (of tag 12) with "
+                                "a request") &&
+                       !Contains(" here, and"));
         CHECK(hkt_wait(request) == HKT_ERROR_TIMEOUT);  // all that was open ends with it
         CHECK(hkt_send(&x, 1, HKT_INT32, 0, 12, comm.get(), nullptr) == HKT_ERROR_TIMEOUT);
     }
@@ -453,8 +461,10 @@ TEST_CASE("a message that never comes, or that nobody takes, ends with the deadl
                         // Of another tag: it is no answer.
                         int word = 1;
                         hkt_request* request = nullptr;
-                        expect(hkt_send(&word, 1, HKT_INT32, 0, 1, comm, &request) == HKT_SUCCESS, "send");
-                        while (hkt_comm_status(comm) == HKT_SUCCESS) usleep(1000);
+                        if (!sends)
+                            expect(hkt_send(&word, 1, HKT_INT32, 0, 1, comm, &request) == HKT_SUCCESS,
+                                   "send");
+                        wait_for_the_end(comm);
                         expect_failure(comm, hkt_barrier(comm), HKT_ERROR_TIMEOUT,
                                        {"rank 0 reported", "rank 1, tag 3"});
                         return;
@@ -465,7 +475,7 @@ TEST_CASE("a message that never comes, or that nobody takes, ends with the deadl
                     if (sends)
                         expect_failure(comm, status, HKT_ERROR_TIMEOUT,
                                        {"send of 100000 bytes to rank 1, tag 3 on rank 0", "700 ms",
-                                        "rank 1 has not received it"});
+                                        "rank 1 has not received it", "start several sends with requests"});
                     else
                         expect_failure(comm, status, HKT_ERROR_TIMEOUT,
                                        {"receive of 100000 bytes from rank 1, tag 3 on rank 0", "700 ms",
@@ -474,6 +484,74 @@ TEST_CASE("a message that never comes, or that nobody takes, ends with the deadl
             INFO("hosts " << way.hosts << ", provider '" << way.provider << "', sends " << sends);
             CHECK(problems(outcomes) == "");
         }
+}
+
+TEST_CASE("a rank that waits in a large send to itself is told to start it with a request") {
+    const Comm comm = alone(200);
+    const Bytes bytes(100'000);
+    CHECK(hkt_send(bytes.data(), bytes.size(), HKT_UINT8, 0, 12, comm.get(), nullptr) == HKT_ERROR_TIMEOUT);
+    CHECK_THAT(hkt_comm_last_error(comm.get()),
+               Contains("send of 100000 bytes to rank 0, tag 12") &&
+                   Contains("a rank that sends to itself starts the send or the receive (of tag 12) with a "
+                            "request before it waits for the other"));
+}
+
+TEST_CASE("a receive that ends with the deadline tells which messages of its peer are here") {
+    for (const Way& way : {ways[0], ways[1], ways[5]}) {
+        const auto outcomes =
+            run_ranks({2, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "700"}}}, [&](int rank) {
+                setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
+                const Comm joined = join();
+                const Talk talk{joined.get()};
+                int word = 0;
+                if (rank == 1) {
+                    const Bytes one = contents(10, 1, 0, 41);
+                    hkt_request* requests[] = {talk.start_send(one, 0, 41), talk.start_send(one, 0, 40),
+                                               talk.start_send(one, 0, 39), talk.start_send(one, 0, 41)};
+                    talk.wait(requests[2]);
+                    return wait_for_the_end(talk.comm);
+                }
+                talk.receive(10, 1, 39);  // those before it are here, too
+                expect_failure(talk.comm, hkt_recv(&word, 1, HKT_INT32, 1, 3, talk.comm, nullptr),
+                               HKT_ERROR_TIMEOUT,
+                               {"rank 1 has not sent it", "messages with tags 40, 41 from rank 1 are here",
+                                "whether its send names rank 0 and tag 3"});
+            });
+        INFO("hosts " << way.hosts << ", provider '" << way.provider << "'");
+        CHECK(problems(outcomes) == "");
+    }
+    const Comm comm = alone(200);
+    const int sent = 1;
+    int word = 0;
+    CHECK(hkt_send(&sent, 1, HKT_INT32, 0, 41, comm.get(), nullptr) == HKT_SUCCESS);
+    CHECK(hkt_recv(&word, 1, HKT_INT32, 0, 12, comm.get(), nullptr) == HKT_ERROR_TIMEOUT);
+    CHECK_THAT(hkt_comm_last_error(comm.get()), Contains("a message with tag 41 from rank 0 is here"));
+}
+
+TEST_CASE("where both ranks wait in a send to each other, the deadline's words say so") {
+    for (const Way& way : {ways[0], ways[1], ways[5]}) {
+        const auto outcomes =
+            run_ranks({2, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "700"}}}, [&](int rank) {
+                setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
+                const Comm joined = join();
+                const Talk talk{joined.get()};
+                const Bytes large(100'000), small = contents(10, 1, 0, 1);
+                if (rank == 1) {
+                    talk.start_send(large, 0, 6);
+                    talk.send(small, 0, 1);
+                    return wait_for_the_end(talk.comm);
+                }
+                talk.receive(10, 1, 1);  // what rank 1 sent before it is here, too
+                expect_failure(
+                    talk.comm, hkt_send(large.data(), large.size(), HKT_UINT8, 1, 5, talk.comm, nullptr),
+                    HKT_ERROR_TIMEOUT,
+                    {"a message with tag 6 from rank 1 is here, and rank 0 has not received it",
+                     "rank 1 has sent to rank 0, too: where both wait in a send to each other, start the "
+                     "sends with requests"});
+            });
+        INFO("hosts " << way.hosts << ", provider '" << way.provider << "'");
+        CHECK(problems(outcomes) == "");
+    }
 }
 
 TEST_CASE("a dead rank, and one that has left, end the messages that need it") {

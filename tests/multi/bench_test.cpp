@@ -120,6 +120,19 @@ TEST_CASE("with counts by rank the schedule that is named must exist for the col
         {HOCKET_RUN, "-n", "2", "--timeout", "30", HOCKET_BENCH, "gather_v", "--schedule", "ring"}, 40s);
     CHECK(result.exit_code == 1);
     CHECK(result.err.find("ring") != std::string::npos);
+    for (const std::string collective : {"all_gather", "all_to_all"})
+        for (const char* counts : {"", "_v"}) {
+            const auto none = hocket::test::run({HOCKET_RUN, "-n", "2", "--timeout", "30", HOCKET_BENCH,
+                                                 collective + counts, "--schedule", "nosuch"},
+                                                40s);
+            INFO(collective << counts << ": " << none.err);
+            CHECK(none.exit_code == 1);
+            CHECK(none.err.find("cannot make the plan") != std::string::npos);
+            CHECK(none.err.find("nosuch") != std::string::npos);
+            CHECK(none.err.find(collective) != std::string::npos);
+            CHECK(none.err.find("all_reduce") == std::string::npos);
+            CHECK(none.out.empty());
+        }
 }
 
 TEST_CASE("messages around a ring are right, out of place alone") {

@@ -133,15 +133,19 @@ std::string host_name() {
     return name;
 }
 
-Report::About describe(const Options& options, hkt_comm* comm, Method method, int root) {
+// Throws where the schedule that is asked for does not exist for the collective.
+std::string usual_schedule(const Options& options, hkt_comm* comm, int root) {
     const auto [type, op] = pairs_of(options)[0];
-    const Runner runner(comm, options, type, op, root, options.executors[0]);
+    return Runner(comm, options, type, op, root, options.executors[0]).usual_schedule();
+}
+
+Report::About describe(const Options& options, hkt_comm* comm, Method method, const std::string& schedule) {
     return {hkt_version(),
             host_name(),
             info(comm, "provider"),
             info(comm, "provider_why"),
             info(comm, "topology"),
-            runner.usual_schedule(),
+            schedule,
             options.executors.size() > 1 ? "both" : name_of(options.executors[0]),
             hkt_comm_size(comm),
             std::thread::hardware_concurrency(),
@@ -169,12 +173,14 @@ int run(Options options) {
     if (options.executors[0] == HKT_EXECUTOR_DEFAULT)
         options.executors[0] =
             info(comm.get(), "executor") == "jit" ? HKT_EXECUTOR_JIT : HKT_EXECUTOR_INTERPRETER;
+    const int first_root = std::max(options.root, 0);
+    // Before anything is started: the communicator would look for the schedule of its own collectives.
+    const std::string schedule = usual_schedule(options, comm.get(), first_root);
     std::ofstream json = open_json(options.json_file, comm.get());
     const Method method =
         options.back_to_back || !share_clock(comm.get()) ? Method::back_to_back : Method::span;
     const bool all_roots = options.subject.contract().has_root() && options.root == -1;
-    const int first_root = std::max(options.root, 0);
-    Report report(options, describe(options, comm.get(), method, first_root), speaks);
+    Report report(options, describe(options, comm.get(), method, schedule), speaks);
     report.print_header();
     for (const auto& [type, op] : pairs_of(options))
         for (int root = first_root; root < (all_roots ? ranks : first_root + 1); ++root)

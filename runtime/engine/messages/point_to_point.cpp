@@ -82,6 +82,13 @@ bool PointToPoint::retire() {
     return true;
 }
 
+std::vector<int> PointToPoint::tags_not_received(int rank) const {
+    const std::unique_ptr<Peer>& known = peers_[static_cast<std::size_t>(rank)];
+    std::vector<int> tags = known ? known->early.tags() : std::vector<int>();
+    std::ranges::sort(tags);
+    return tags;
+}
+
 bool PointToPoint::is_quiet() const {
     return is_idle() &&
            std::ranges::all_of(used_, [](const Peer* one) { return !one->link || one->link->is_quiet(); });

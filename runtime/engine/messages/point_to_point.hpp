@@ -47,6 +47,8 @@ class PointToPoint : private PacketInbox {
 
     // Those that are in progress, or have ended since the last retire(); in the order of their starts.
     const std::vector<MessageRequest*>& open() const { return open_; }
+    // Of the messages from a rank that have come and that no receive has taken, rising.
+    std::vector<int> tags_not_received(int rank) const;
     bool retire();  // true if any have ended
     bool is_idle() const { return open_.empty() && unsent_ == 0; }
     // Idle, and the fabric has none of its memory.

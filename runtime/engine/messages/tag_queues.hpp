@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace hocket::engine {
 
@@ -26,6 +27,14 @@ class TagQueues {
         if (found->second.empty()) queues_.erase(found);  // programs may use each tag once
         --size_;
         return first;
+    }
+
+    // Those that something waits under, in no order.
+    std::vector<int> tags() const {
+        std::vector<int> tags;
+        for (const auto& [tag, queue] : queues_)
+            if (!queue.empty()) tags.push_back(tag);
+        return tags;
     }
 
     std::size_t size() const { return size_; }
