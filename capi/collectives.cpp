@@ -59,10 +59,30 @@ void check_apart(std::vector<PairPiece>& pieces) {
     }
 }
 
+// A displacement that takes its piece out of what memory can hold; layout: of all pieces.
+void check_places(const engine::Plan& plan, const Layout& layout) {
+    const std::uint64_t most = plan.most_elements();
+    if (layout.count() <= most) return;
+    for (int rank = 0; rank < plan.program().ranks; ++rank)
+        for (const bool is_received : {false, true}) {
+            const std::uint64_t count = is_received ? layout.received_from(rank) : layout.sent_to(rank),
+                                place = is_received ? layout.place_received_from(rank)
+                                                    : layout.place_sent_to(rank),
+                                packed = is_received ? layout.begin_received_from(rank)
+                                                     : layout.begin_sent_to(rank);
+            if (count > 0 && place != packed && place + count > most)
+                capi::refuse(
+                    fmt::format("{}, which does not fit in memory (at most {} {} elements)",
+                                describe_piece(is_received, static_cast<std::size_t>(rank), place, count),
+                                most, name_of(plan.type())));
+        }
+    plan.elements_of_x(layout.count());  // refuses the counts
+}
+
 // As check_buffers, where each pair of ranks has a count of its own.
 void check_pairs(const engine::Plan& plan, const void* send, const void* recv, const Layout& layout) {
     const std::uint64_t element = element_size(plan.type());
-    plan.elements_of_x(layout.count());  // not too many
+    check_places(plan, layout);
     if (layout.received().count > 0) check_buffer("recv", recv, plan);
     if (layout.sent().count > 0) check_buffer("send", send, plan);
     const auto from = reinterpret_cast<std::uintptr_t>(send), to = reinterpret_cast<std::uintptr_t>(recv);
@@ -86,6 +106,14 @@ void check_pairs(const engine::Plan& plan, const void* send, const void* recv, c
         if (!in_place && !is_apart) add(from, layout.place_sent_to(rank), layout.sent_to(rank), false, rank);
     }
     check_apart(pieces);
+}
+
+// "recv + 4 elements (16 bytes)", "recv"
+std::string relative_to_recv(std::uintptr_t address, std::uintptr_t recv, std::uint64_t element) {
+    if (address == recv) return "recv";
+    const std::uintptr_t bytes = address < recv ? recv - address : address - recv;
+    return fmt::format("recv {} {} element{} ({} bytes)", address < recv ? '-' : '+', bytes / element,
+                       bytes == element ? "" : "s", bytes);
 }
 
 // Null, or overlapping in a way that would give wrong results without a word. Small starts notice what this
@@ -113,8 +141,11 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
                                      ? element * extent.uneven->piece_begin(program.rank, program.ranks)
                                      : static_cast<std::uint64_t>(program.rank) * own;
     const auto skipped = [&](dsl::Share share) { return share == dsl::Share::own ? before : 0; };  // of x
-    if (from - skipped(input) != to - skipped(output))
-        capi::refuse("send and recv overlap, but not as in place (hocket.h says where they must point then)");
+    const std::uintptr_t in_place = to - skipped(output) + skipped(input);
+    if (from != in_place)
+        capi::refuse(fmt::format(
+            "send and recv overlap, but not as in place: on rank {} send must be {} then, and is {}",
+            program.rank, relative_to_recv(in_place, to, element), relative_to_recv(from, to, element)));
 }
 
 hkt_status start(hkt_comm* comm, const std::shared_ptr<engine::StartablePlan>& plan, const void* send,

@@ -108,7 +108,8 @@ typedef enum hkt_type {
     HKT_BOOL = 12 /* a byte, 0 or 1, as C's bool; no sum of any kind, no product; max is or, min is and */
 } hkt_type;
 
-/* Integer sums and products wrap around. Floating-point max and min: if any operand is NaN the result is
+/* Integer sums and products wrap around; an average's sum does before it is divided: of 200, 200 and 200 as
+ * uint8 it is 29, a third of 88. Floating-point max and min: if any operand is NaN the result is
  * NaN. A function that takes an hkt_op takes a constant, or what hkt_premul_sum_create made for its
  * communicator. */
 typedef enum hkt_op {
@@ -119,8 +120,8 @@ typedef enum hkt_op {
     HKT_BAND = 4, /* and, or, exclusive or of all bits: of integers and bool, not of floating-point types */
     HKT_BOR = 5,
     HKT_BXOR = 6,
-    HKT_AVERAGE =
-        7, /* the sum, divided by the number of ranks once, when it is complete; integers: towards 0 */
+    HKT_AVERAGE = 7, /* the sum, divided by the number of ranks once, when it is complete; integers: towards
+                        0, and the sum has wrapped around before */
     HKT_PREMUL_SUM = 8, /* each rank's input is multiplied by its factor, then they are added. For names and
                            hkt_op_supports: what collectives take is made by hkt_premul_sum_create */
     HKT_OP_LAST = 0x7fffffff /* no operator: what is made lies below */
@@ -198,9 +199,9 @@ typedef struct hkt_comm_options {
     const char* master_addr; /* MASTER_ADDR; 127.0.0.1 */
     int32_t master_port;     /* MASTER_PORT; 0: environment */
     const char* secret;      /* HOCKET_SECRET: what a process must know to join. Required if world_size > 1 */
-    const char* provider;    /* HOCKET_PROVIDER: "tcp" (Hocket's own), "ofi+tcp", "verbs" or another of libfabric's
-                                with reliable-datagram endpoints, for all messages; unset: ranks of one host
-                                work on each other's memory, and messages between hosts take tcp */
+    const char* provider;    /* HOCKET_PROVIDER: "tcp" (Hocket's own), "ofi+tcp", "verbs" or another of
+                                libfabric's with reliable-datagram endpoints, for all messages; unset: ranks of
+                                one host work on each other's memory, and messages between hosts take tcp */
     const char* topology;    /* HOCKET_TOPOLOGY: "2x3" (innermost first), "bcube(3,2)", a .sched file or
                                 "FILE:NAME(ARGS)"; found: "4m", "2mx3h" (docs/language.md) */
     const char* schedule;    /* HOCKET_SCHEDULE: the schedule of those collectives that it exists for (as
@@ -280,9 +281,11 @@ HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
  *
  * The factor is taken as what the type is calculated in: double for float64; float for float32, float16 and
  * bfloat16 (each product is rounded to 16 bits before products are added); for integers it is a whole number
- * from the type's least to its largest, and products wrap around. Where the operator is used with a type that
- * cannot take the factor (2.5 for int32, 1e300 for float32), that is INVALID_ARGUMENT; if only on this rank,
- * the others wait for it until their deadline, as after any argument that is wrong on one rank alone.
+ * from the type's least to its largest, and products wrap around. It is given as a double for all of them,
+ * which is exact for whole numbers to 2^53: a larger factor of int64 or uint64 is the nearest double. Where
+ * the operator is used with a type that cannot take the factor (2.5 for int32, 1e300 for float32), that is
+ * INVALID_ARGUMENT; if only on this rank, the others wait for it until their deadline, as after any argument
+ * that is wrong on one rank alone.
  *
  * Local: doesn't wait for other ranks. The operator is of comm alone. It is read before the function that it
  * is passed to returns: it may be destroyed while what was started with it is in flight, and a plan keeps the
@@ -362,9 +365,10 @@ HKT_API hkt_status hkt_scatter_v(const void* send, void* recv, const size_t* cou
  *   counts      one for each rank, 0 included; the arrays are read before the function returns.
  *   displs      send_displs, recv_displs: where in send and recv the piece for or from each rank begins, in
  *               elements. NULL: one behind the other, in the order of the ranks.
- *   buffers     Pieces of recv must not overlap each other, nor pieces of send unless in place: that is
- *               checked. In place: recv == send, with the same counts and displacements for both on this
- *               rank; the library then copies send first. A rank whose buffer has no elements may pass NULL.
+ *   buffers     Pieces of recv must overlap neither each other nor, unless in place, pieces of send: that is
+ *               checked. Pieces of send may overlap each other. In place: recv == send, with the same counts
+ *               and displacements for both on this rank; the library then copies send first. A rank whose
+ *               buffer has no elements may pass NULL.
  *   MISMATCH    two ranks give different counts for what one sends to the other: all ranks fail, with a text
  *               that names both and their counts; nothing but the receivers' pieces is written. A rank that
  *               has all that it waits for may return before it hears of it; then its next operation fails.
@@ -384,20 +388,23 @@ HKT_API hkt_status hkt_barrier(hkt_comm* comm);
  * them when it likes, before, between or while collectives, and no other rank needs to know. Request, buffer
  * and alignment as for the collectives; a buffer is the caller's again when its own side is complete.
  *
- * A send of up to 4000 bytes is buffered: it may be complete before its receive was started. After the first
- * few such messages a send waits while its peer has nothing open with this rank. While it has, messages of
- * other tags are kept in the peer's memory, without a limit, so that the one it waits for can come. A longer
- * send is complete once its receive was started and the data have left this rank: two ranks that exchange
- * such messages start both requests before they wait for one. Messages move inside Hocket's calls on both
- * ranks (starts, hkt_wait, hkt_test, collectives that wait). What has not been received when its sender
- * destroys its communicator is lost.
+ * A small send, of up to 4000 bytes, may be complete before its receive was started; of no number of them is
+ * that promised. A program that sends several messages before the other side receives starts them with
+ * requests, whatever their size. (After a few small messages a send waits while its peer has nothing open
+ * with this rank. While it has, messages of other tags are kept in the peer's memory, without a limit, so
+ * that the one it waits for can come.) A longer send is complete once its receive was started and the data
+ * have left this rank: two ranks that send to each other, and a rank that sends to itself, start the send or
+ * the receive with a request before they wait. Messages move inside Hocket's calls on both ranks (starts,
+ * hkt_wait, hkt_test, collectives that wait). What has not been received when its sender destroys its
+ * communicator may be lost.
  *
  * count and type's size must be the same on both sides. Where they differ the receive finds it, and all ranks
  * fail with HKT_ERROR_MISMATCH; the text has both ranks, the tag and both sizes. A message that nobody sends
  * or receives ends with HKT_ERROR_TIMEOUT, which names the peer and the tag, and breaks the communicator as a
  * collective's would. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, and those of hkt_wait. */
 
-/* Sends count elements at buffer to rank `peer`. tag: 0 or more. */
+/* Sends count elements at buffer to rank `peer`. tag: 0 or more. Without a request it waits until the send is
+ * complete, which may be when the peer receives, even for a small one. */
 HKT_API hkt_status hkt_send(const void* buffer, size_t count, hkt_type type, int32_t peer, int32_t tag,
                             hkt_comm* comm, hkt_request** request);
 

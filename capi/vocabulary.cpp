@@ -58,6 +58,14 @@ std::string all_in_c(const Name<Constant> (&names)[size]) {
     return fmt::format("{}", fmt::join(all, ", "));
 }
 
+// Those that may be passed as they are.
+std::string ops_in_c() {
+    std::vector<std::string_view> all;
+    for (const auto& name : op_names)
+        if (!row_of(*capi::find_op(name.constant)).multiplies) all.push_back(name.in_c);
+    return fmt::format("{}, or an operator that hkt_premul_sum_create made", fmt::join(all, ", "));
+}
+
 template <std::size_t size, typename Constant>
 const char* name_in(const Name<Constant> (&names)[size], const Constant& given) {
     for (const auto& name : names)
@@ -92,8 +100,7 @@ void refuse_type(const hkt_type& given) {
 
 void refuse_op(const hkt_op& given, DataType type) {
     const auto op = find_op(given);
-    if (!op)
-        refuse(fmt::format("the operator is {}; it must be one of {}", number_of(given), all_in_c(op_names)));
+    if (!op) refuse(fmt::format("the operator is {}; it must be one of {}", number_of(given), ops_in_c()));
     std::vector<std::string_view> types;
     for (const DataType other : hocket::all_types)
         if (supports(*op, other)) types.push_back(name_of(other));

@@ -1,5 +1,7 @@
 #include "runtime/layout.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "runtime/error.hpp"
@@ -12,7 +14,21 @@ std::uint64_t sum(std::uint64_t a, std::uint64_t b) {
     throw Error(Status::invalid_argument, "the counts of all ranks together are more than 2^64 - 1");
 }
 
+// Where a piece of the list ends in its buffer.
+std::uint64_t end_of(const PieceList& list, std::size_t rank, std::uint64_t begin, bool is_received) {
+    const std::uint64_t count = list.counts[rank];
+    if (std::uint64_t end = 0; !__builtin_add_overflow(begin, count, &end)) return end;
+    throw Error(Status::invalid_argument,
+                describe_piece(is_received, rank, begin, count) + ": it ends at more than 2^64 - 1");
+}
+
 }  // namespace
+
+std::string describe_piece(bool is_received, std::size_t rank, std::uint64_t begin, std::uint64_t count) {
+    return fmt::format("in {} rank {} begins at element {} (its displacement) and has {} element{}",
+                       is_received ? "recv the piece from" : "send the piece for", rank, begin, count,
+                       count == 1 ? "" : "s");
+}
 
 Layout::Layout(std::span<const std::uint64_t> pieces) : count_(0) {
     std::vector<std::uint64_t> begins;
@@ -39,7 +55,7 @@ Layout::Layout(const PieceList& sent, const PieceList& received) : count_(0), bu
             pairs.places.push_back(place);
             all = sum(all, count);
             buffer.count += count;
-            if (count > 0) buffer.span = std::max(buffer.span, sum(place, count));
+            if (count > 0) buffer.span = std::max(buffer.span, end_of(list, i, place, is_received));
         }
         count_ = std::max({count_, buffer.count, buffer.span});
     }

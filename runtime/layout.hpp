@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "dsl/base/rational.hpp"
@@ -15,6 +16,9 @@ struct PieceList {
     std::span<const std::uint64_t> counts;       // of elements
     std::span<const std::uint64_t> begins = {};  // where they begin in the buffer; none: one behind the other
 };
+
+// For errors: "in send the piece for rank 2 begins at element 900 (its displacement) and has 4 elements".
+std::string describe_piece(bool is_received, std::size_t rank, std::uint64_t begin, std::uint64_t count);
 
 // All ranks of a start have the same one, unless each pair of ranks has a count of its own.
 class Layout {
@@ -30,7 +34,8 @@ class Layout {
 
     // Of one rank, which sends these pieces, one to each rank, and gets those, one from each: all that it
     // knows of what all exchange. x's positions up to 1 are in what is sent, those from there to 2 in what is
-    // received. Throws as above; nothing is said about pieces that overlap.
+    // received. Throws as above, of a piece that begins too far on, too; nothing is said about pieces that
+    // overlap.
     Layout(const PieceList& sent, const PieceList& received);
 
     // Of x; by pair, of the larger of the two buffers: all its pieces, or from where it begins to the end of

@@ -78,6 +78,10 @@ TEST_CASE("an average is the sum, divided by the number of ranks") {
         std::int32_t average = 0;
         must(comm, hkt_all_reduce(&mine, &average, 1, HKT_INT32, HKT_AVERAGE, comm, nullptr));
         expect(average == -1, "integers are divided towards 0");
+        const std::uint8_t large = 200;  // the sum wraps before it is divided: 800 is 32
+        std::uint8_t wrapped = 0;
+        must(comm, hkt_all_reduce(&large, &wrapped, 1, HKT_UINT8, HKT_AVERAGE, comm, nullptr));
+        expect(wrapped == 8, "the sum of four times 200, wrapped, is 32");
     });
 }
 
@@ -116,6 +120,25 @@ TEST_CASE("counts by rank: the pieces lie one behind the other where they are to
         must(comm, hkt_wait(request));
         expect(received == whole, "all_gather_v in place");
     });
+}
+
+TEST_CASE("a collective with counts by rank and the one without are two, and have two names") {
+    for (const char* hosts : {"aa", "ab"}) {
+        const auto outcomes = run_ranks({2, {{"HOCKET_TIMEOUT_MS", "30000"}}, 60}, [&](int rank) {
+            setenv("HOCKET_HOST_ID", std::string(1, hosts[rank]).c_str(), 1);
+            const Comm comm = join();
+            const std::size_t counts[] = {4, 4};
+            Values from(4, rank), to(8);
+            const hkt_status status =
+                rank == 0 ? hkt_all_gather_v(from.data(), to.data(), counts, HKT_INT32, comm.get(), nullptr)
+                          : hkt_all_gather(from.data(), to.data(), 4, HKT_INT32, comm.get(), nullptr);
+            const std::string told = hkt_comm_last_error(comm.get());
+            expect(status == HKT_ERROR_MISMATCH, told);
+            expect(told.find(rank == 0 ? "all_gather_v #0 (" : "all_gather #0 (") != told.npos, told);
+        });
+        INFO(hosts);
+        CHECK(problems(outcomes) == "");
+    }
 }
 
 TEST_CASE("counts by pair: every rank gives its own, with displacements or without") {
@@ -228,8 +251,15 @@ TEST_CASE("wrong arguments of counts by pair are refused, with words that name t
     refused(call(reinterpret_cast<char*>(x.data()) + 1, &four, nullptr, y.data(), &four, nullptr),
             "send is not aligned");
     refused(call(x.data(), &huge, nullptr, y.data(), &huge, nullptr), "does not fit");
-    refused(call(x.data(), &four, &huge, y.data(), &four, nullptr), "does not fit");
-    refused(call(x.data(), &four, &far, y.data(), &four, nullptr), "more than 2^64 - 1");
+    refused(call(x.data(), &four, &huge, y.data(), &four, nullptr),
+            "in send the piece for rank 0 begins at element 2305843009213693951 (its displacement) and has 4 "
+            "elements, which does not fit in memory (at most 35184372088832 int32 elements)");
+    refused(call(x.data(), &four, nullptr, y.data(), &one, &huge), "in recv the piece from rank 0 begins");
+    refused(
+        call(x.data(), &four, &far, y.data(), &four, nullptr),
+        "in send the piece for rank 0 begins at element 18446744073709551615 (its displacement) and has 4 "
+        "elements: it ends at more than 2^64 - 1");
+    refused(call(x.data(), &four, nullptr, y.data(), &four, &far), "in recv the piece from rank 0 begins");
     refused(call(x.data(), &four, nullptr, x.data() + 1, &four, nullptr),
             "what is received from rank 0 overlaps what is sent to rank 0");
     refused(call(x.data(), &four, nullptr, x.data(), &four, &one), "but not as in place");
@@ -262,9 +292,49 @@ TEST_CASE("pieces that are received must not overlap") {
         const std::string told = hkt_comm_last_error(comm.get());
         expect(status == HKT_ERROR_INVALID_ARGUMENT, told);
         expect(told.find("received from rank 1 overlaps what is received from rank 0") != told.npos, told);
+        // One that takes its piece too far is named, with its rank.
+        const std::size_t far[] = {0, SIZE_MAX / 8};
+        expect(hkt_all_to_all_v(from.data(), counts, nullptr, to.data(), counts, far, HKT_INT32, comm.get(),
+                                nullptr) == HKT_ERROR_INVALID_ARGUMENT,
+               "a displacement of many EiB");
+        const std::string words = hkt_comm_last_error(comm.get());
+        expect(
+            words.find("in recv the piece from rank 1 begins at element 2305843009213693951") != words.npos,
+            words);
         // What is sent may.
         must(comm.get(), hkt_all_to_all_v(from.data(), counts, both, to.data(), counts, nullptr, HKT_INT32,
                                           comm.get(), nullptr));
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("an overlap that is not in place is refused, and the text says where send must point") {
+    const auto outcomes = run_ranks({3, {}, 60}, [](int rank) {
+        const Comm joined = join();
+        hkt_comm* const comm = joined.get();
+        Values x(16);
+        const std::size_t counts[] = {3, 1, 2}, begins[] = {0, 3, 4};
+        const auto refused = [&](hkt_status status, const std::string& words) {
+            const std::string told = hkt_comm_last_error(comm);
+            expect(status == HKT_ERROR_INVALID_ARGUMENT, told);
+            expect(told.find("on rank " + std::to_string(rank) + " send must be recv" + words) != told.npos,
+                   told);
+        };
+        const auto away = [](char sign, std::size_t elements) {
+            return elements == 0
+                       ? std::string()
+                       : std::string(" ") + sign + " " + std::to_string(elements) + " element" +
+                             (elements == 1 ? "" : "s") + " (" + std::to_string(4 * elements) + " bytes)";
+        };
+        const auto own = static_cast<std::size_t>(rank);
+        refused(hkt_all_gather(x.data() + 5, x.data(), 2, HKT_INT32, comm, nullptr),
+                away('+', 2 * own) + " then, and is recv + 5 elements (20 bytes)");
+        refused(hkt_all_gather_v(x.data() + 5, x.data(), counts, HKT_INT32, comm, nullptr),
+                away('+', begins[rank]) + " then, and is recv + 5 elements (20 bytes)");
+        refused(hkt_reduce_scatter(x.data(), x.data() + 5, 2, HKT_INT32, HKT_SUM, comm, nullptr),
+                away('-', 2 * own) + " then, and is recv - 5 elements (20 bytes)");
+        refused(hkt_all_reduce(x.data() + 1, x.data(), 8, HKT_INT32, HKT_SUM, comm, nullptr),
+                " then, and is recv + 1 element (4 bytes)");
     });
     CHECK(problems(outcomes) == "");
 }
@@ -277,7 +347,8 @@ TEST_CASE("wrong arguments of these are refused, with words that name them") {
         CHECK_THAT(hkt_comm_last_error(comm.get()), Contains(words));
     };
     const std::size_t four = 4, none = 0, huge = SIZE_MAX / 8;
-    refused(hkt_all_to_all(x.data(), x.data() + 1, 4, HKT_INT32, comm.get(), nullptr), "overlap");
+    refused(hkt_all_to_all(x.data(), x.data() + 1, 4, HKT_INT32, comm.get(), nullptr),
+            "on rank 0 send must be recv then, and is recv - 1 element (4 bytes)");
     refused(hkt_all_to_all(nullptr, y.data(), 4, HKT_INT32, comm.get(), nullptr), "send is null");
     refused(hkt_all_gather_v(x.data(), y.data(), nullptr, HKT_INT32, comm.get(), nullptr), "counts is null");
     refused(hkt_all_gather_v(x.data(), nullptr, &four, HKT_INT32, comm.get(), nullptr), "recv is null");

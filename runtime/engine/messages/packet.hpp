@@ -32,7 +32,8 @@ struct PacketHeader {
     std::uint64_t place = 0;     // offer, accept: where the buffer is for the other rank; 0: out of its reach
 };
 
-// So that a packet is no longer than what providers send without further ado (4 KiB with some of libfabric's).
+// So that a packet is no longer than what providers send without further ado (4 KiB with some of
+// libfabric's).
 inline constexpr std::size_t longest_whole = 4000;
 inline constexpr std::size_t longest_piece = 16 * 1024;
 

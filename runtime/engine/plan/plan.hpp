@@ -93,6 +93,8 @@ class Plan {
     // piece begins, where a buffer holds no more than that.
     bool must_copy_in_place(const void* send, const void* recv, std::uint64_t piece_begin) const;
 
+    // The largest count that the collective's function takes.
+    std::uint64_t most_elements() const { return most_elements_; }
     // Elements of x when the collective's function is given `count`; of an uneven plan, which is started with
     // all of x, as many. Throws hocket::Error (invalid_argument) for more than 2^47 bytes.
     std::uint64_t elements_of_x(std::uint64_t count) const {

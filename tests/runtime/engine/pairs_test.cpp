@@ -294,9 +294,12 @@ TEST_CASE("a layout by pair has a place for every boundary of both buffers") {
     CHECK(layout == Layout({sent, sent_at}, {received, received_at}));
     CHECK_FALSE(layout == packed);
     CHECK_FALSE(Layout({sent}, {sent}) == packed);
-    const Counts huge{UINT64_MAX, 0, 1}, far{0, 0, UINT64_MAX};
+    const Counts huge{UINT64_MAX, 0, 1}, far{0, 0, UINT64_MAX}, far_one{0, UINT64_MAX, 0};
     CHECK_THROWS_WITH(Layout({huge}, {received}), Contains("more than 2^64 - 1"));
-    CHECK_THROWS_WITH(Layout({sent, far}, {received}), Contains("more than 2^64 - 1"));
+    CHECK_THROWS_WITH(Layout({sent, far}, {received}),
+                      Contains("in send the piece for rank 2 begins") && Contains("more than 2^64 - 1"));
+    CHECK_THROWS_WITH(Layout({sent}, {received, far_one}),
+                      Contains("in recv the piece from rank 1 begins") && Contains("more than 2^64 - 1"));
 }
 
 TEST_CASE("all_to_all_v is right in memory, by messages and by both") {
