@@ -24,7 +24,7 @@ struct Options {
     int root = 0;                                               // -1: each rank in turn
     std::vector<hkt_executor> executors{HKT_EXECUTOR_DEFAULT};  // two: interleaved
     std::string schedule, topology, provider, json_file;
-    bool back_to_back = false;  // see hocket_bench_time.hpp
+    bool back_to_back = false;  // see time.hpp
     bool shared_memory = true;  // buffers from hkt_mem_alloc
     bool verbose = false;
 };

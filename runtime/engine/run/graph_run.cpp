@@ -238,9 +238,10 @@ void GraphRun::make_copies() {
         neighbourhood_ && is_by_pair()
             ? static_cast<std::uint64_t>(neighbourhood_->members()) * sizeof(ShownPiece)
             : 0;
-    bool copies_input =
-        plan_->multiplies() ||
-        plan_->must_copy_in_place(send_, recv_, binding_->layout.piece_begin(program.rank, program.ranks));
+    bool copies_input = plan_->multiplies();
+    if (program.buffers > 1)  // else the division for it would be for nothing
+        copies_input |= plan_->must_copy_in_place(send_, recv_,
+                                                  binding_->layout.piece_begin(program.rank, program.ranks));
     bool copies_output = false;
     if (neighbourhood_) {
         contacts_.assign(static_cast<std::size_t>(neighbourhood_->members()), false);

@@ -1,7 +1,7 @@
 // The parser of what peers send: headers out of nothing, and a PeerInbox whose peer is the fuzzer, over a
 // real connection: messages that are right, mutated or cut, in pieces of any size, with and without room for
 // them. What was not mutated must arrive as it was. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address
-// with runtime/cache/peers/inbox.cpp, peer_protocol.cpp, frame.cpp, socket.cpp); a unit test calls it with
+// with runtime/cache/peers/inbox.cpp, protocol.cpp, frame.cpp, socket.cpp); a unit test calls it with
 // seeded bytes.
 #include <sys/socket.h>
 #include <unistd.h>
