@@ -423,16 +423,14 @@ TEST_CASE("a receiver that expects more or less than there is says so, and nobod
                 if (rank == 0) sent = received = {3, 3, 3};
                 sent[0] = received[0] = 3;
                 received[static_cast<std::size_t>(rank)] = sent[static_cast<std::size_t>(rank)];
-                // libfabric's shm of 1.17 can crash where a rank has gone before another heard of it.
-                comm.barrier();
                 const Error error = error_of(comm, sent, received, c.type, in_window);
                 const std::string told = error.what();
                 expect(error.status() == Status::mismatch, "another status: " + told);
                 const std::string told_all =
-                    fmt::format("rank 1 sends {} element{} to rank 2, which expects {}, in all_to_all_v #1",
+                    fmt::format("rank 1 sends {} element{} to rank 2, which expects {}, in all_to_all_v #0",
                                 c.sent, c.sent == 1 ? "" : "s", c.expected);
                 const std::string told_some = fmt::format(
-                    "rank 1 sends more elements to rank 2, which expects only {}, in all_to_all_v #1",
+                    "rank 1 sends more elements to rank 2, which expects only {}, in all_to_all_v #0",
                     c.expected);
                 const bool is_told = told.find(told_all) != told.npos;
                 expect(is_told || (!c.is_always_told && told.find(told_some) != told.npos),
