@@ -499,7 +499,7 @@ void Progress::watch_departures(Clock::time_point now) {
     const auto peer = departed_peer();
     if (!peer) return;
     if (!stranded_since_) stranded_since_ = now;
-    if (now - *stranded_since_ >= stranded_grace) fail(rank_has_left(*peer, bootstrap_.rank(), in_flight()));
+    if (now - *stranded_since_ >= stranded_grace) fail_departure(*peer);
 }
 
 std::optional<int> Progress::departed_peer() const {
@@ -537,12 +537,17 @@ void Progress::fail_fabric(const std::string& reason, int peer) {
     const auto until = Clock::now() + loss_follows_within;
     while (Clock::now() < until) {
         if (auto news = bad_news()) return fail(std::move(*news));
-        if (peer >= 0 && bootstrap_.has_left(peer))
-            return fail(rank_has_left(peer, bootstrap_.rank(), in_flight()));
+        if (peer >= 0 && bootstrap_.has_left(peer)) return fail_departure(peer);
         std::this_thread::sleep_for(5ms);
     }
     const std::string whole = peer < 0 ? reason : fmt::format("{} (rank {})", reason, peer);
     fail(fabric_failed(whole, fabric_ ? fabric_->provider() : "memory", bootstrap_.rank(), in_flight()));
+}
+
+// What a rank reports comes before its goodbye. Both may have come since bad_news() was last asked.
+void Progress::fail_departure(int peer) {
+    auto news = bad_news();
+    fail(news ? std::move(*news) : rank_has_left(peer, bootstrap_.rank(), in_flight()));
 }
 
 // A report is the cause where there is one: whoever reported may have been lost, or left, since.

@@ -98,6 +98,7 @@ class Progress {
     void fail_mismatch(const Execution& execution, Disagreement disagreement);
     void fail_here(const std::exception& error);
     void fail_fabric(const std::string& reason, int peer);
+    void fail_departure(int peer);
     void come_in();
     void go_out();
 
