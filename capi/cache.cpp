@@ -1,4 +1,4 @@
-// hkt_cache_*: arguments checked and translated, no more.
+// hkt_cache_*: checks and translates arguments, no more.
 #include <fmt/format.h>
 
 #include <cstddef>
@@ -92,7 +92,7 @@ void check(const hkt_cache_options& given) {
             given.depth, given.workers, given.timeout_ms));
 }
 
-// The cache's own files would become samples.
+// A cache folder inside the source is refused: the cache's own files would become samples.
 void check_apart(const std::string& folder, const std::string& source) {
     if (folder.empty()) return;
     std::error_code ignored;
@@ -123,7 +123,7 @@ std::unique_ptr<cache::Cache> open_cache(const hkt_cache_options& given) {
     return std::make_unique<cache::Cache>(std::move(options));
 }
 
-// The calling thread's copies of texts that it is given.
+// The calling thread's copies of the texts that calls give it.
 struct Texts {
     std::string io, trouble, damage, peer_trouble, findings;
 };

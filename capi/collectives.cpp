@@ -29,7 +29,7 @@ inline void check_buffer(const char* name, const void* buffer, const engine::Pla
     if (buffer == nullptr || !is_aligned) refuse_buffer(name, buffer, plan.type());
 }
 
-// What a rank sends to another, or gets from it.
+// What this rank sends to `peer`, or receives from it.
 struct PairPiece {
     std::uintptr_t begin, end;
     bool is_received;
@@ -46,11 +46,11 @@ struct PairPiece {
         received.peer, other.peer));
 }
 
-// Where a piece is received, nothing else may lie.
+// A piece that is received may overlap nothing else.
 void check_apart(std::vector<PairPiece>& pieces) {
     std::sort(pieces.begin(), pieces.end(),
               [](const PairPiece& a, const PairPiece& b) { return a.begin < b.begin; });
-    const PairPiece *sent = nullptr, *received = nullptr;  // of those before, what reaches furthest
+    const PairPiece *sent = nullptr, *received = nullptr;  // those so far that reach furthest
     for (const PairPiece& piece : pieces) {
         if (received && piece.begin < received->end) refuse_overlap(*received, piece);
         if (piece.is_received && sent && piece.begin < sent->end) refuse_overlap(piece, *sent);
@@ -59,7 +59,7 @@ void check_apart(std::vector<PairPiece>& pieces) {
     }
 }
 
-// A displacement that takes its piece out of what memory can hold; layout: of all pieces.
+// Refuses a displacement that takes its piece beyond what memory can hold. layout: that of all pieces.
 void check_places(const engine::Plan& plan, const Layout& layout) {
     const std::uint64_t most = plan.most_elements();
     if (layout.count() <= most) return;
@@ -76,10 +76,10 @@ void check_places(const engine::Plan& plan, const Layout& layout) {
                                 describe_piece(is_received, static_cast<std::size_t>(rank), place, count),
                                 most, name_of(plan.type())));
         }
-    plan.elements_of_x(layout.count());  // refuses the counts
+    plan.elements_of_x(layout.count());  // throws: the counts are too large
 }
 
-// As check_buffers, where each pair of ranks has a count of its own.
+// Like check_buffers, where each pair of ranks has a count of its own.
 void check_pairs(const engine::Plan& plan, const void* send, const void* recv, const Layout& layout) {
     const std::uint64_t element = element_size(plan.type());
     check_places(plan, layout);
@@ -116,8 +116,8 @@ std::string relative_to_recv(std::uintptr_t address, std::uintptr_t recv, std::u
                        bytes == element ? "" : "s", bytes);
 }
 
-// Null, or overlapping in a way that would give wrong results without a word. Small starts notice what this
-// costs: where pieces are alike, no layout is made for it.
+// Refuses buffers that are null, or that overlap in a way that would silently give wrong results. What this
+// costs shows in small starts: where all pieces are alike, no layout is made for it.
 void check_buffers(const engine::Plan& plan, const void* send, const void* recv, engine::Extent extent) {
     if (plan.is_by_pair()) return check_pairs(plan, send, recv, *extent.uneven);
     const std::uint64_t element = plan.element(), all = element * plan.elements_of_x(extent.count);
@@ -133,7 +133,7 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
     if (sent > 0) check_buffer("send", send, plan);
     if (sent == 0 || received == 0) return;
 
-    // In place is where each element of x has one address, in send and in recv.
+    // A call is in place if each element of x has the same address in send and in recv.
     const auto from = reinterpret_cast<std::uintptr_t>(send), to = reinterpret_cast<std::uintptr_t>(recv);
     if (from >= to + received || to >= from + sent) return;
     const dsl::RankProgram& program = plan.program();
@@ -161,7 +161,7 @@ hkt_status start(hkt_comm* comm, const std::shared_ptr<engine::StartablePlan>& p
     return HKT_SUCCESS;
 }
 
-// A collective that is started by its own function. factor: of an operator that multiplies.
+// A collective that its own function starts. factor: for an operator that multiplies.
 struct Call {
     engine::PlanChoice choice;
     double factor = 1;
@@ -174,7 +174,7 @@ hkt_status start(hkt_comm* comm, const Call& call, const void* send, void* recv,
                  request);
 }
 
-// Of pieces that are not alike.
+// Starts a collective whose pieces have different counts.
 hkt_status start_uneven(hkt_comm* comm, Call call, const void* send, void* recv, const Layout& layout,
                         hkt_request** request) {
     if (request != nullptr) *request = nullptr;
@@ -194,7 +194,7 @@ Call combining(const hkt_comm& comm, Collective collective, const hkt_type& type
     return {{.collective = collective, .type = row, .op = reduction, .root = root}, factor};
 }
 
-// One number for each rank. Without them: null, where that may be.
+// One number for each rank; none if `given` is null, as displacements may be.
 std::vector<std::uint64_t> numbers(const hkt_comm* comm, const std::size_t* given) {
     if (given == nullptr) return {};
     return {given, given + comm->engine->size()};
@@ -205,7 +205,7 @@ std::vector<std::uint64_t> counts_of(const hkt_comm* comm, const std::size_t* gi
     return numbers(comm, given);
 }
 
-// counts: of all ranks.
+// counts: those of all ranks.
 hkt_status start_uneven(hkt_comm* comm, const Call& call, const void* send, void* recv,
                         const std::size_t* counts, hkt_request** request) {
     if (request != nullptr) *request = nullptr;

@@ -19,7 +19,7 @@ hkt_status keep_error(hkt_comm* comm, hkt_status status, const std::string& text
             const std::lock_guard lock(comm->error_mutex);
             comm->last_error = text;
         }
-    } catch (...) {  // no memory for the text: the status must do
+    } catch (...) {  // no memory for the text: the caller gets the status alone
     }
     return status;
 }

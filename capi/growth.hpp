@@ -1,4 +1,4 @@
-// How the structs of hocket.h grow. All of them are read and written by the one rule that hocket.h states
+// How the structs of hocket.h grow. All of them are read and written by one rule, which hocket.h states
 // ("Structs"): the caller's size says how much of the struct the caller knows.
 //
 // A new field comes at the end, and 0 is its default: then an older program leaves it alone, and a newer one
@@ -11,8 +11,8 @@
 
 namespace hocket::capi {
 
-// What is published of a struct: its name; the size that its first version had; and, where callers fill it
-// in, what its fields are by default. A program with a smaller size than the first cannot exist.
+// What is published about a struct: its name, the size of its first version and, if callers fill it in, the
+// defaults of its fields. No program can have a smaller size than the first.
 template <typename Struct>
 struct Published;
 
@@ -21,17 +21,18 @@ constexpr std::size_t largest_struct = 4096;
 
 namespace growth {
 
-// Throws Error(invalid_argument) unless it can be the size of a published struct. `cure` ends the message.
+// Throws Error(invalid_argument) unless `size` can be that of a published struct. `cure` ends the message.
 void check_size(std::size_t size, std::size_t first, const char* name, const char* cure);
 
 // Throws Error(invalid_argument) if the place for an answer is null.
 void check_place(const void* to, const char* name);
 
-// Overwrites what the caller knows of `options`, which holds the defaults. Throws Error(invalid_argument) if
-// the caller sets what lies behind `known`, the size that this library knows.
+// Overwrites the part of `options` that the caller knows; before, `options` holds the defaults. Throws
+// Error(invalid_argument) if the caller sets anything beyond `known`, the size that this library knows.
 void take(void* options, std::size_t known, const void* given, std::size_t size, const char* name);
 
-// Writes `size` bytes: of the answer what the caller knows, and zeros for what this library does not know.
+// Writes `size` bytes: the part of the answer that the caller knows, and zeros for what this library does not
+// know.
 void give(void* to, std::size_t size, const void* answer, std::size_t known);
 
 }  // namespace growth
@@ -66,8 +67,8 @@ class Place {
 };
 
 // ---- The structs ---------------------------------------------------------------------------------------
-// `last_field` is today's. A struct may not end in padding: a field that comes to lie there would hold
-// whatever an older program has left in its padding.
+// `last_field` is today's last field. A struct may not end in padding: an older program leaves arbitrary
+// bytes in its padding, and a later field would lie there.
 #define HKT_SIZE_UP_TO(Struct, field) (offsetof(Struct, field) + sizeof(Struct::field))
 #define HKT_ENDS_WITH(Struct, last_field)                                \
     static_assert(HKT_SIZE_UP_TO(Struct, last_field) == sizeof(Struct)); \

@@ -1,6 +1,6 @@
-// What the opaque handles of hocket.h are, and how a call's failure becomes a status and a text.
-// An hkt_request is a Request by another name (an engine::Execution or MessageRequest, a cache::Batch), so
-// that a start allocates nothing.
+// What the opaque handles of hocket.h are, and how a failed call becomes a status and a text.
+// An hkt_request is a Request by another name (an engine::Execution or MessageRequest, a cache::Batch), so a
+// start allocates nothing.
 #pragma once
 
 #include <exception>
@@ -40,14 +40,14 @@ inline hkt_request* handle(Request& request) {
     return reinterpret_cast<hkt_request*>(&request);
 }
 
-// Keeps the text where hkt_comm_last_error (comm: not null) or hkt_last_error finds it.
+// Keeps the text where hkt_comm_last_error finds it, or hkt_last_error if comm is null.
 hkt_status keep_error(hkt_comm* comm, hkt_status status, const std::string& text) noexcept;
 
 hkt_status keep_error(hkt_comm* comm, const std::exception& error) noexcept;
 
 [[noreturn]] void refuse(const std::string& text);  // throws Error(invalid_argument)
 
-// Runs call(), which returns a status; nothing that it throws leaves.
+// Runs call(), which returns a status. No exception leaves this function.
 template <typename Call>
 hkt_status guarded(hkt_comm* comm, Call call) noexcept {
     try {

@@ -17,23 +17,24 @@
  *   Order       All ranks of a communicator start the same collectives in the same order, with the same
  *               count, type, operator, schedule and root. Every message carries a checksum of all that its
  *               sender has started, so a difference is noticed with the first message that a rank receives
- *               from one that differs; then all ranks fail with HKT_ERROR_MISMATCH, and the text names both
+ *               from one that differs. Then all ranks fail with HKT_ERROR_MISMATCH, and the text names both
  *               operations. Where no message is received, nothing is noticed yet: a rank that started with
- *               count 0 (the others with n), or that has only to send (as the root of a broadcast), waits for
- *               nobody and returns HKT_SUCCESS, with results that mean nothing. Ranks that wait for it
- *               end with HKT_ERROR_MISMATCH where they share its memory, and with HKT_ERROR_TIMEOUT
- *               where they wait for messages; else the next operation that exchanges messages ends
+ *               count 0 (the others with n), or that only sends (like the root of a broadcast), waits for
+ *               nobody and returns HKT_SUCCESS; its results mean nothing. Ranks that wait for that rank
+ *               end with HKT_ERROR_MISMATCH if they share its memory, and with HKT_ERROR_TIMEOUT if they
+ *               wait for its messages. If none waits, the next operation that exchanges messages ends
  *               with HKT_ERROR_MISMATCH on all ranks (hkt_barrier always does; hkt_comm_destroy says so on
  *               stderr).
  *   Failures    What one rank notices (a lost rank, a mismatch, a deadline that passed, a failure of the
  *               fabric), and what it alone cannot do (OUT_OF_MEMORY, IO, no descriptors), ends the
- *               operations of all ranks with the same status; the others' text begins with "rank R
+ *               operations of all ranks with the same status. The others' text begins with "rank R
  *               reported:" and goes on with where they were themselves. INVALID_ARGUMENT, SCHEDULE and
- *               NOT_FOUND are taken to be the same on all ranks: they are not told, and the communicator
- *               stays usable. A rank that was lost because it stood still may find all that its operation
- *               needed when it goes on, and return HKT_SUCCESS from what failed on the others; it learns
- *               of its loss at the latest in the next operation that needs them. Of several ranks that
- *               are lost at once one is named as lost, the others that are silent in its reason.
+ *               NOT_FOUND are assumed to be the same on all ranks: a rank does not tell them to the
+ *               others, and the communicator stays usable. A rank that was lost because it stood still
+ *               may, when it goes on, find all that its operation needed, and return HKT_SUCCESS where
+ *               the others failed. It learns of its loss at the latest in the next operation that needs
+ *               them. If several ranks are lost at once, one is named as lost, and the reason given for
+ *               it names the others that are silent.
  *   Results     Reductions combine in rank order wherever a schedule leaves a choice, so a result does
  *               not depend on the arrival of messages: same inputs, same schedule, same bits.
  *   Threads     Handles of different communicators are independent. Calls on one communicator may
@@ -42,8 +43,8 @@
  *   Structs     A struct that may grow comes with its size: options begin with it, and a function that fills
  *               a struct in takes it as an argument. It is the struct's sizeof in the calling program, and
  *               says how much of the struct that program knows. One rule holds for all of them:
- *               A smaller size than this library's is an older program's. Options that it does not know have
- *               their defaults, and of an answer no more than the size is written.
+ *               A smaller size than this library's is an older program's. Options that the program does not
+ *               know have their defaults, and no more than the size is written of an answer.
  *               A larger size is a newer program's. Of options, the bytes that this library does not know
  *               must be 0; else the program asks for an option that the library does not have, which is
  *               HKT_ERROR_INVALID_ARGUMENT. Of an answer, these bytes become 0.
@@ -84,14 +85,14 @@ typedef enum hkt_status {
     HKT_ERROR_MISMATCH = -8,         /* ranks started different operations */
     HKT_ERROR_OUT_OF_MEMORY = -9,
     HKT_ERROR_INTERNAL = -10, /* a defect in Hocket: please report it */
-    HKT_ERROR_IO = -11, /* what must be read cannot be, for a reason of this process or its disk: a folder of
-                           schedules, the source of a cache (or that has changed); the text has the file */
+    HKT_ERROR_IO = -11, /* a folder of schedules or the source of a cache cannot be read, for a reason of this
+                           process or its disk; or the source has changed. The text has the file */
     HKT_ERROR_LIMIT = -12 /* a sample, or a batch, is larger than the memory that a cache may use */
 } hkt_status;
 
 /* float16 is IEEE 754's binary16, bfloat16 the upper half of a float32. Numbers of 16 bits are combined as
- * float32: of all operands that a step combines the result is rounded once, to nearest, ties to even;
- * schedules differ in their steps. */
+ * float32: a step rounds the result of all its operands once, to nearest, ties to even. Schedules differ in
+ * their steps. */
 typedef enum hkt_type {
     HKT_FLOAT32 = 0,
     HKT_FLOAT64 = 1,
@@ -105,26 +106,26 @@ typedef enum hkt_type {
     HKT_UINT64 = 9,
     HKT_BFLOAT16 = 10,
     HKT_FLOAT16 = 11,
-    HKT_BOOL = 12 /* a byte, 0 or 1, as C's bool; no sum of any kind, no product; max is or, min is and */
+    HKT_BOOL = 12 /* a byte, 0 or 1, like C's bool; no sum of any kind, no product; max is or, min is and */
 } hkt_type;
 
-/* Integer sums and products wrap around; an average's sum does before it is divided: of 200, 200 and 200 as
- * uint8 it is 29, a third of 88. Floating-point max and min: if any operand is NaN the result is
- * NaN. A function that takes an hkt_op takes a constant, or what hkt_premul_sum_create made for its
- * communicator. */
+/* Integer sums and products wrap around. An average's sum wraps around before it is divided: the average of
+ * 200, 200 and 200 as uint8 is 29, a third of 88. Floating-point max and min are NaN if any operand is NaN. A
+ * function that takes an hkt_op takes one of these constants, or an operator that hkt_premul_sum_create made
+ * for its communicator. */
 typedef enum hkt_op {
     HKT_SUM = 0,
     HKT_MAX = 1,
     HKT_MIN = 2,
     HKT_PRODUCT = 3,
-    HKT_BAND = 4, /* and, or, exclusive or of all bits: of integers and bool, not of floating-point types */
+    HKT_BAND = 4, /* and, or, exclusive or of all bits: for integers and bool, not floating-point types */
     HKT_BOR = 5,
     HKT_BXOR = 6,
-    HKT_AVERAGE = 7, /* the sum, divided by the number of ranks once, when it is complete; integers: towards
-                        0, and the sum has wrapped around before */
+    HKT_AVERAGE = 7,    /* the complete sum, divided once by the number of ranks; integers: rounded towards 0,
+                           and the sum wraps around before */
     HKT_PREMUL_SUM = 8, /* each rank's input is multiplied by its factor, then they are added. For names and
-                           hkt_op_supports: what collectives take is made by hkt_premul_sum_create */
-    HKT_OP_LAST = 0x7fffffff /* no operator: what is made lies below */
+                           hkt_op_supports: collectives take what hkt_premul_sum_create makes */
+    HKT_OP_LAST = 0x7fffffff /* no operator: those that are made have lower numbers */
 } hkt_op;
 
 typedef enum hkt_collective {
@@ -174,12 +175,12 @@ HKT_API const char* hkt_version(void);
 /* Bytes of one element, or 0 for an unknown type. */
 HKT_API size_t hkt_type_size(hkt_type type);
 
-/* The name, or null for what is unknown. Static storage. */
+/* The name, or null if there is no such constant. Static storage. */
 HKT_API const char* hkt_type_name(hkt_type type);
 HKT_API const char* hkt_op_name(hkt_op op);
 HKT_API const char* hkt_collective_name(hkt_collective collective);
 
-/* What has the name. Errors: INVALID_ARGUMENT; the text (hkt_last_error) has the names that there are. */
+/* The constant with that name. Errors: INVALID_ARGUMENT; the text (hkt_last_error) lists the names. */
 HKT_API hkt_status hkt_type_from_name(const char* name, hkt_type* type);
 HKT_API hkt_status hkt_op_from_name(const char* name, hkt_op* op);
 HKT_API hkt_status hkt_collective_from_name(const char* name, hkt_collective* collective);
@@ -219,15 +220,15 @@ typedef struct hkt_comm_options {
     { sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 
 /* Joins the job: all world_size processes call this; it returns when all have joined or the deadline has
- * passed. options may be null (all from the environment). On success *comm is the caller's, to be given
- * to hkt_comm_destroy. Errors: INVALID_ARGUMENT, BOOTSTRAP, TRANSPORT, TIMEOUT, PEER_LOST, MISMATCH (the
- * ranks' topologies, schedules, providers or versions differ), SCHEDULE and NOT_FOUND (the topology),
- * OUT_OF_MEMORY, IO; the text is in hkt_last_error(). Communicators that meet at the same address and port
- * are created one after another, in the same order on all ranks. A rank that fails once it has reached rank 0
- * tells the others, and all fail with the same status and its words; one that dies is PEER_LOST (BOOTSTRAP
- * while others still join), one that never comes TIMEOUT, and one that finds nobody at rank 0's address fails
- * with BOOTSTRAP by itself. libfabric is loaded here, and only for a provider of its own; the process's
- * signal handlers stay as they are. */
+ * passed. options may be null (all from the environment). On success *comm is the caller's, to be given to
+ * hkt_comm_destroy. Errors: INVALID_ARGUMENT, BOOTSTRAP, TRANSPORT, TIMEOUT, PEER_LOST, MISMATCH (the ranks'
+ * topologies, schedules, providers or versions differ), SCHEDULE and NOT_FOUND (the topology), OUT_OF_MEMORY,
+ * IO; the text is in hkt_last_error(). Communicators that meet at the same address and port are created one
+ * after another, in the same order on all ranks. A rank that fails after it has reached rank 0 tells the
+ * others, and all fail with the same status and its text. If a rank dies, the others get PEER_LOST (BOOTSTRAP
+ * while others still join); if one never comes, they get TIMEOUT. A rank that finds nobody at rank 0's
+ * address fails by itself, with BOOTSTRAP. libfabric is loaded here, and only for one of its own providers;
+ * the process's signal handlers stay as they are. */
 HKT_API hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm);
 
 /* Leaves the job and frees the communicator; its plans must have been destroyed before, and its
@@ -242,15 +243,15 @@ HKT_API int32_t hkt_comm_size(const hkt_comm* comm);
  * which every later start and wait on it returns too. Does not wait for other ranks. */
 HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
 
-/* Facts of the communicator, for logs: "provider", "provider_why" (what speaks for it), "topology",
+/* Facts of the communicator, for logs: "provider", "provider_why" (the reason for it), "topology",
  * "schedule_path", "executor". Null for an unknown key. Valid until comm is destroyed. */
 HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
 
 /* ---- Memory ----------------------------------------------------------------------------------- */
-/* The ranks of a host read and write each other's buffers where they are, if all of them lie in memory from
- * here; buffers in other memory are copied through shared memory, a tile at a time. Nothing else differs, and
- * ranks may differ in where their buffers are. All four functions are local: they don't wait for other ranks.
- * The memory belongs to comm and is gone when that is destroyed. */
+/* The ranks of a host read and write each other's buffers where they are, if all of these lie in memory from
+ * the functions below; buffers in other memory are copied through shared memory, a tile at a time. Nothing
+ * else differs, and each rank may have its buffers in either kind of memory. All four functions are local:
+ * they don't wait for other ranks. The memory belongs to comm and is gone when comm is destroyed. */
 
 /* bytes of page-aligned memory, its contents undefined; null for 0 bytes. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY (a rank's part of the host's shared memory is as large as the machine's memory, if limits on
@@ -268,41 +269,41 @@ HKT_API hkt_status hkt_mem_free(hkt_comm* comm, void* memory);
  * is lost. Errors: INVALID_ARGUMENT (memory of another kind, or registered already), OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_mem_register(hkt_comm* comm, void* memory, size_t bytes);
 
-/* Makes it private again; contents stay. memory is what hkt_mem_register was given. Errors: INVALID_ARGUMENT.
- */
+/* Makes the memory private again; its contents stay. memory is what hkt_mem_register was given. Errors:
+ * INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
 
 /* ---- Operators with a factor ------------------------------------------------------------------ */
 
-/* Makes *op a premul_sum with this rank's factor, to be passed wherever a function takes an hkt_op:
- * recv[i] = the sum over all ranks of the rank's factor times its send[i]. The factors may differ by rank and
- * are not compared; that it is a premul_sum is what all ranks must agree on. send is not changed: each rank
- * works on a copy of it.
+/* Makes *op a premul_sum with this rank's factor, to be passed wherever a function takes an hkt_op: recv[i] =
+ * the sum over all ranks of the rank's factor times its send[i]. The factors may differ by rank and are not
+ * compared; the ranks must only agree that the operator is a premul_sum. send is not changed: each rank works
+ * on a copy of it.
  *
- * The factor is taken as what the type is calculated in: double for float64; float for float32, float16 and
- * bfloat16 (each product is rounded to 16 bits before products are added); for integers it is a whole number
- * from the type's least to its largest, and products wrap around. It is given as a double for all of them,
- * which is exact for whole numbers to 2^53: a larger factor of int64 or uint64 is the nearest double. Where
- * the operator is used with a type that cannot take the factor (2.5 for int32, 1e300 for float32), that is
- * INVALID_ARGUMENT; if only on this rank, the others wait for it until their deadline, as after any argument
- * that is wrong on one rank alone.
+ * The factor is converted to the type in which products are calculated: double for float64; float for
+ * float32, float16 and bfloat16 (each product is rounded to 16 bits before products are added). For integers
+ * it is a whole number from the type's least to its largest, and products wrap around. It is given as a
+ * double for all of them, which is exact for whole numbers to 2^53: a larger factor of int64 or uint64 is the
+ * nearest double. If the operator is used with a type that cannot hold the factor (2.5 for int32, 1e300 for
+ * float32), the call fails with INVALID_ARGUMENT. If that happens on this rank only, the others wait for it
+ * until their deadline, as after any argument that is wrong on one rank alone.
  *
- * Local: doesn't wait for other ranks. The operator is of comm alone. It is read before the function that it
- * is passed to returns: it may be destroyed while what was started with it is in flight, and a plan keeps the
- * factor that it was created with. hkt_op_name and hkt_op_supports take it like HKT_PREMUL_SUM. Thread-safe,
- * while other threads start operations, too. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * Local: doesn't wait for other ranks. The operator is valid for comm only. A function that is given it reads
+ * it before it returns: the operator may be destroyed while what was started with it is in flight, and a plan
+ * keeps the factor that it was created with. hkt_op_name and hkt_op_supports treat it like HKT_PREMUL_SUM.
+ * Thread-safe, also while other threads start operations. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_premul_sum_create(double factor, hkt_comm* comm, hkt_op* op);
 
-/* Destroys it; what is left when comm is destroyed goes with that. Thread-safe. Errors: INVALID_ARGUMENT (a
- * constant, what was destroyed before, or another communicator's). */
+/* Destroys the operator. Those that are left when comm is destroyed go with it. Thread-safe. Errors:
+ * INVALID_ARGUMENT (a constant, an operator that was destroyed before, or another communicator's). */
 HKT_API hkt_status hkt_op_destroy(hkt_op op, hkt_comm* comm);
 
 /* ---- Collectives ------------------------------------------------------------------------------ */
-/* Each looks its plan up in the communicator's cache and makes it at first use (see hkt_plan_create),
- * then starts it. With a non-null request it returns at once; the buffers belong to Hocket until the
- * request is complete (hkt_wait or hkt_test). With request == NULL it waits. send and recv may be null
- * when the count is 0, and where they are ignored; else they are aligned to their elements. Errors:
- * INVALID_ARGUMENT, SCHEDULE, NOT_FOUND, OUT_OF_MEMORY, IO, and those of hkt_wait. */
+/* Each looks its plan up in the communicator's cache and makes it at first use (see hkt_plan_create), then
+ * starts it. With a non-null request it returns at once; the buffers belong to Hocket until the request is
+ * complete (hkt_wait or hkt_test). With request == NULL it waits. send and recv may be null when the count is
+ * 0, and where they are ignored; otherwise they are aligned to their elements. Errors: INVALID_ARGUMENT,
+ * SCHEDULE, NOT_FOUND, OUT_OF_MEMORY, IO, and those of hkt_wait. */
 
 /* recv[i] = op over all ranks of send[i], i in 0 .. count - 1, on every rank. */
 HKT_API hkt_status hkt_all_reduce(const void* send, void* recv, size_t count, hkt_type type, hkt_op op,
@@ -345,11 +346,11 @@ HKT_API hkt_status hkt_scatter(const void* send, void* recv, size_t recv_count, 
 HKT_API hkt_status hkt_all_to_all(const void* send, void* recv, size_t count, hkt_type type, hkt_comm* comm,
                                   hkt_request** request);
 
-/* The same of pieces that are not alike: rank r's has counts[r] elements, 0 included. counts: one for each
- * rank, the same on all ranks; read before the function returns. All pieces lie one behind the other, in the
- * order of the ranks, where they are together: in recv of all_gather_v and of gather_v's root, in send of
- * reduce_scatter_v and of scatter_v's root. A rank whose buffer has no elements may pass NULL for it. In
- * place: as without _v, where a rank's own piece lies among all pieces. */
+/* The same for pieces of different sizes: rank r's piece has counts[r] elements, 0 included. counts has one
+ * number for each rank, is the same on all ranks, and is read before the function returns. A buffer that
+ * holds all pieces (recv of all_gather_v and of gather_v's root, send of reduce_scatter_v and of scatter_v's
+ * root) holds them one after the other, in the order of the ranks. A rank whose buffer has no elements may
+ * pass NULL for it. In place: as without _v, where a rank's own piece lies among all pieces. */
 HKT_API hkt_status hkt_all_gather_v(const void* send, void* recv, const size_t* counts, hkt_type type,
                                     hkt_comm* comm, hkt_request** request);
 HKT_API hkt_status hkt_reduce_scatter_v(const void* send, void* recv, const size_t* counts, hkt_type type,
@@ -359,9 +360,9 @@ HKT_API hkt_status hkt_gather_v(const void* send, void* recv, const size_t* coun
 HKT_API hkt_status hkt_scatter_v(const void* send, void* recv, const size_t* counts, hkt_type type,
                                  int32_t root, hkt_comm* comm, hkt_request** request);
 
-/* As all_to_all, with a count for each pair of ranks: send_counts[q] elements from this rank to rank q, and
- * recv_counts[q] from rank q to this one. A rank gives its own counts alone; what it gives for what it sends
- * to q must be what q gives for what it receives from it.
+/* Like all_to_all, with a count for each pair of ranks: send_counts[q] elements from this rank to rank q, and
+ * recv_counts[q] from rank q to this one. A rank gives only its own counts: the count that it sends to q must
+ * be the count that q receives from it.
  *   counts      one for each rank, 0 included; the arrays are read before the function returns.
  *   displs      send_displs, recv_displs: where in send and recv the piece for or from each rank begins, in
  *               elements. NULL: one behind the other, in the order of the ranks.
@@ -369,11 +370,11 @@ HKT_API hkt_status hkt_scatter_v(const void* send, void* recv, const size_t* cou
  *               checked. Pieces of send may overlap each other. In place: recv == send, with the same counts
  *               and displacements for both on this rank; the library then copies send first. A rank whose
  *               buffer has no elements may pass NULL.
- *   MISMATCH    two ranks give different counts for what one sends to the other: all ranks fail, with a text
- *               that names both and their counts; nothing but the receivers' pieces is written. A rank that
- *               has all that it waits for may return before it hears of it; then its next operation fails.
- *   SCHEDULE    Each piece goes straight from its sender to its receiver. Where the communicator's schedule
- *               is one that passes pieces on (bruck, default), it is refused. */
+ *   MISMATCH    Two ranks give different counts for what one sends to the other: all ranks fail, with a text
+ *               that names both ranks and their counts; only the receivers' pieces are written. A rank that
+ *               has all that it waits for may return before it hears of this; then its next operation fails.
+ *   SCHEDULE    Each piece goes straight from its sender to its receiver. If the communicator's schedule
+ *               passes pieces on (bruck, default), it is refused. */
 HKT_API hkt_status hkt_all_to_all_v(const void* send, const size_t* send_counts, const size_t* send_displs,
                                     void* recv, const size_t* recv_counts, const size_t* recv_displs,
                                     hkt_type type, hkt_comm* comm, hkt_request** request);
@@ -385,23 +386,23 @@ HKT_API hkt_status hkt_barrier(hkt_comm* comm);
 /* A send on one rank and a receive on another (or the same) are matched by peer and tag: the first send to a
  * rank with a tag goes to the first receive from the sender with that tag, the second to the second, in the
  * order in which each side started them. They are outside the common order of collectives: each rank starts
- * them when it likes, before, between or while collectives, and no other rank needs to know. Request, buffer
- * and alignment as for the collectives; a buffer is the caller's again when its own side is complete.
+ * them when it likes, before, between or during collectives, and no other rank needs to know. Request, buffer
+ * and alignment are as for the collectives; a buffer is the caller's again when its own side is complete.
  *
- * A small send, of up to 4000 bytes, may be complete before its receive was started; of no number of them is
- * that promised. A program that sends several messages before the other side receives starts them with
- * requests, whatever their size. (After a few small messages a send waits while its peer has nothing open
- * with this rank. While it has, messages of other tags are kept in the peer's memory, without a limit, so
- * that the one it waits for can come.) A longer send is complete once its receive was started and the data
- * have left this rank: two ranks that send to each other, and a rank that sends to itself, start the send or
- * the receive with a request before they wait. Messages move inside Hocket's calls on both ranks (starts,
- * hkt_wait, hkt_test, collectives that wait). What has not been received when its sender destroys its
- * communicator may be lost.
+ * A small send, of up to 4000 bytes, may be complete before its receive was started, but this is not promised
+ * for any number of sends. A program that sends several messages before the other side receives starts them
+ * with requests, whatever their size. (After a few small messages, a send waits while its peer has no open
+ * send or receive with this rank. While the peer has one, it keeps messages with other tags in its memory,
+ * without a limit, so that the one it waits for can come.) A longer send is complete once its receive was
+ * started and the data have left this rank. So two ranks that send to each other, and a rank that sends to
+ * itself, start the send or the receive with a request before they wait. Messages move inside Hocket's calls
+ * on both ranks (starts, hkt_wait, hkt_test, collectives that wait). A message that has not been received
+ * when its sender destroys its communicator may be lost.
  *
- * count and type's size must be the same on both sides. Where they differ the receive finds it, and all ranks
+ * count and type's size must be the same on both sides. If they differ, the receiver finds it, and all ranks
  * fail with HKT_ERROR_MISMATCH; the text has both ranks, the tag and both sizes. A message that nobody sends
  * or receives ends with HKT_ERROR_TIMEOUT, which names the peer and the tag, and breaks the communicator as a
- * collective's would. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, and those of hkt_wait. */
+ * collective's timeout would. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, and those of hkt_wait. */
 
 /* Sends count elements at buffer to rank `peer`. tag: 0 or more. Without a request it waits until the send is
  * complete, which may be when the peer receives, even for a small one. */
@@ -416,11 +417,10 @@ HKT_API hkt_status hkt_recv(void* buffer, size_t count, hkt_type type, int32_t p
 
 /* Waits until the operation is complete, frees the request, and returns the operation's status. Spins
  * briefly, then sleeps. Errors: PEER_LOST, TIMEOUT, MISMATCH, TRANSPORT, and what another rank could not do
- * (OUT_OF_MEMORY, IO); recv is then undefined and the
- * communicator is broken (hkt_comm_status). */
+ * (OUT_OF_MEMORY, IO); recv is then undefined and the communicator is broken (hkt_comm_status). */
 HKT_API hkt_status hkt_wait(hkt_request* request);
 
-/* HKT_IN_PROGRESS and the request stays valid; or the operation's status and the request is freed. */
+/* Returns HKT_IN_PROGRESS, and the request stays valid; or the operation's status, and frees the request. */
 HKT_API hkt_status hkt_test(hkt_request* request);
 
 /* ---- Plans ------------------------------------------------------------------------------------ */
@@ -432,7 +432,7 @@ typedef struct hkt_plan_options {
                              collective, or making the plan fails with NOT_FOUND. A name in the library
                              ("blueconnect"), one with arguments ("flat(ring, doubling)"), a file with one
                              schedule of the collective ("my.sched"), or "FILE:NAME(ARGS)" */
-    int32_t root;         /* where the collective has one */
+    int32_t root;         /* if the collective has one */
     int32_t executor;     /* hkt_executor */
 } hkt_plan_options;
 
@@ -443,15 +443,15 @@ typedef struct hkt_plan_options {
  * compiles it for the type and operator (op is ignored by collectives that combine nothing, those whose
  * functions take none). Local: doesn't wait for other ranks. options may be null. The plan can be started
  * with any count, many times; it is the caller's, to be destroyed before comm. Errors: SCHEDULE (the text is
- * the compiler's diagnostic, with file, line, caret and counter-example), NOT_FOUND, INVALID_ARGUMENT;
- * OUT_OF_MEMORY, IO, and TIMEOUT (making the plan took longer than the communicator's timeout_ms) are told to
- * the other ranks, who would start it, and end the communicator. */
+ * the compiler's diagnostic, with file, line, caret and counter-example), NOT_FOUND, INVALID_ARGUMENT; also
+ * OUT_OF_MEMORY, IO, and TIMEOUT (making the plan took longer than the communicator's timeout_ms). The other
+ * ranks would start the plan, so they are told of these last three, which end the communicator. */
 HKT_API hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op op,
                                    const hkt_plan_options* options, hkt_plan** plan);
 
-/* Starts the plan. count is what the collective's function takes: where the data are divided by
- * rank, one piece's (recv_count of hkt_reduce_scatter, send_count of hkt_all_gather). Buffers, request and
- * errors as for the collectives. Several starts of one plan may be in flight. */
+/* Starts the plan. count is what the collective's function takes: where the data are divided by rank, the
+ * count of one piece (recv_count of hkt_reduce_scatter, send_count of hkt_all_gather). Buffers, request and
+ * errors are as for the collectives. Several starts of one plan may be in flight. */
 HKT_API hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t count,
                                   hkt_request** request);
 
@@ -459,17 +459,17 @@ HKT_API hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, 
  * destroyed. */
 HKT_API const char* hkt_plan_explain(hkt_plan* plan);
 
-/* The schedule that a start with this count takes: its name on the first line, and where Hocket chose, why on
- * those that follow. Makes the plan for that count if it does not exist yet; "" if that fails. Valid until
- * the plan is destroyed. */
+/* The schedule that a start with this count takes: its name on the first line and, if Hocket chose it, the
+ * reason on the lines that follow. Makes the plan for that count if it does not exist yet; "" if that fails.
+ * Valid until the plan is destroyed. */
 HKT_API const char* hkt_plan_schedule(hkt_plan* plan, size_t count);
 
 /* Frees the plan; its started requests must be complete. Null is a no-op. */
 HKT_API void hkt_plan_destroy(hkt_plan* plan);
 
 /* ---- Data cache ------------------------------------------------------------------------------- */
-/* Training samples from slow storage once, from memory ever after (Shi et al. 2021, section 4.1). A sample is
- * bytes with a number, its key. A get looks, in this order, in
+/* Reads training samples from slow storage once, and from memory ever after (Shi et al. 2021, section 4.1).
+ * A sample is bytes with a number, its key. A get looks for it, in this order, in
  *   memory   what the decoder made of the sample, lent and not copied;
  *   disk     encoded samples in a local folder, checksummed, which outlives the process and which several
  *            processes use at once;
@@ -478,13 +478,13 @@ HKT_API void hkt_plan_destroy(hkt_plan* plan);
  * However many threads and processes want a sample at once, it is loaded once. The source is never written.
  * docs/cache.md has what is promised when things break.
  *
- * All functions are thread-safe, but for hkt_cache_close. They leave their error text in hkt_last_error().
+ * All functions except hkt_cache_close are thread-safe. They leave their error text in hkt_last_error().
  * After fork() a child must not use the caches of its parent; it opens its own, on the same folder.
  */
 
 /* Where a function of the embedder puts a sample. */
-/* Room for it; call it once. Null: it is larger than the cache's memory, or there is none left before the
- * deadline; return HKT_ERROR_LIMIT then. */
+/* Reserves room for the sample; call it once. Null if the sample is larger than the cache's memory, or if no
+ * room becomes free before the deadline; then return HKT_ERROR_LIMIT. */
 HKT_API void* hkt_cache_value_reserve(hkt_cache_value* value, size_t bytes);
 
 /* Reads sample `key` from the source into `sample`. Called from up to hkt_cache_options.workers threads at
@@ -492,8 +492,8 @@ HKT_API void* hkt_cache_value_reserve(hkt_cache_value* value, size_t bytes);
  * same bytes for a key, or hkt_cache_options.dataset must change. */
 typedef hkt_status (*hkt_cache_read_fn)(void* context, uint64_t key, hkt_cache_value* sample);
 
-/* Makes of an encoded sample what memory holds. Called as above. It must be deterministic: random
- * augmentation comes behind the cache. */
+/* Makes what memory holds of an encoded sample. Called as above. It must be deterministic: random
+ * augmentation comes after the cache. */
 typedef hkt_status (*hkt_cache_decode_fn)(void* context, uint64_t key, const void* encoded, size_t bytes,
                                           hkt_cache_value* sample);
 
@@ -506,33 +506,33 @@ typedef enum hkt_cache_io {
 
 /* Which samples of the source are written to the disk. */
 typedef enum hkt_cache_store {
-    HKT_CACHE_STORE_DEFAULT = 0, /* all, but those that come while the disk is behind by half of the memory:
+    HKT_CACHE_STORE_DEFAULT = 0, /* all except those that come while the disk is behind by half of the memory:
                                     nobody waits for a disk that is slower than the source */
     HKT_CACHE_STORE_ALL = 1,     /* all: loads wait until the disk has caught up */
     HKT_CACHE_STORE_NONE = 2     /* none: what lies there is used, and nothing is changed */
 } hkt_cache_store;
 
-/* Start from HKT_CACHE_OPTIONS_INIT. Exactly one of source and read is set, or neither: then there is only
- * what hkt_cache_put brings, and what lies in the folder. */
+/* Start from HKT_CACHE_OPTIONS_INIT. Set source or read, not both. With neither, there is only what
+ * hkt_cache_put brings, and what lies in the folder. */
 typedef struct hkt_cache_options {
     size_t size; /* sizeof(hkt_cache_options) */
 
-    /* HOCKET_CACHE_FOLDER: of the disk level, made if it is not there (but for HKT_CACHE_STORE_NONE); unset:
-     * no disk level. Not in the source */
+    /* HOCKET_CACHE_FOLDER: the folder of the disk level, made if it does not exist (except with
+     * HKT_CACHE_STORE_NONE); unset: no disk level. It must not be in the source */
     const char* folder;
-    /* HOCKET_CACHE_MEMORY ("8GiB"); 1 GiB: samples and everything on its way */
+    /* HOCKET_CACHE_MEMORY ("8GiB"); 1 GiB: for samples and everything on its way */
     uint64_t memory_bytes;
-    /* HOCKET_CACHE_DISK; half of what is free, or used by the folder: of all files in it, whoever wrote them
-     */
+    /* HOCKET_CACHE_DISK; half of what is free or used by the folder: for all files in it, whichever process
+     * wrote them */
     uint64_t disk_bytes;
 
     /* A folder: its files are the samples, numbered in the order of their relative paths; or a packed file */
     const char* source;
-    /* Of a packed file: lines "OFFSET BYTES"; default: the file's name and ".idx" */
+    /* For a packed file: lines "OFFSET BYTES"; default: the file's name and ".idx" */
     const char* source_index;
     hkt_cache_read_fn read;
     void* read_context;
-    /* Name and version of the samples: what lies on the disk under another is not used. Required with read;
+    /* Name and version of the samples: those on the disk under another one are not used. Required with read;
      * with source it is added to the paths, sizes and times of change */
     const char* dataset;
 
@@ -542,7 +542,7 @@ typedef struct hkt_cache_options {
     const char* decoder;
 
     /* Its ranks are peers: hkt_cache_open is collective then, and the cache is closed before the communicator
-     * is destroyed. Null: no peers, or servers */
+     * is destroyed. Null: no peers, or those of servers */
     hkt_comm* comm;
     /* HOCKET_CACHE_SERVERS: "host:port,host:port" of `hocket-cache serve`; not with comm */
     const char* servers;
@@ -551,7 +551,7 @@ typedef struct hkt_cache_options {
     int32_t io;         /* hkt_cache_io */
     int32_t store;      /* hkt_cache_store */
     int32_t depth;      /* reads in flight; 64 */
-    int32_t workers;    /* threads that may block in read, at most, and as many in decode; 32 */
+    int32_t workers;    /* the most threads that may block in read, and as many in decode; 32 */
     int64_t timeout_ms; /* HOCKET_TIMEOUT_MS; 60000: the longest that a get waits for its samples */
 } hkt_cache_options;
 
@@ -562,16 +562,17 @@ typedef struct hkt_cache_options {
     }
 
 /* On success *cache is the caller's, to be given to hkt_cache_close. A disk that is full, read-only or broken
- * is no error (hkt_cache_stats.trouble tells): the cache then works without it. Errors: INVALID_ARGUMENT,
- * NOT_FOUND (the source), IO (the source cannot be read, or the folder is not one), OUT_OF_MEMORY, and those
- * of hkt_comm_create for peers; MISMATCH where the ranks' samples or decoders differ. */
+ * is no error (hkt_cache_stats.trouble describes it): the cache then works without it. Errors:
+ * INVALID_ARGUMENT, NOT_FOUND (the source), IO (the source cannot be read, or the folder is not one),
+ * OUT_OF_MEMORY, and those of hkt_comm_create for peers; MISMATCH if the ranks' samples or decoders differ.
+ */
 HKT_API hkt_status hkt_cache_open(const hkt_cache_options* options, hkt_cache** cache);
 
 /* Waits for what is being written, makes it durable, and frees the cache. All samples must have been released
  * and all requests ended. Null is a no-op. */
 HKT_API void hkt_cache_close(hkt_cache* cache);
 
-/* A sample, lent: read-only, the same memory for all who have it. */
+/* A sample on loan: read-only, and the same memory for all who have it. */
 typedef struct hkt_sample {
     const void* data; /* aligned to 64 bytes; valid until hkt_cache_release */
     size_t bytes;
@@ -583,65 +584,67 @@ typedef struct hkt_sample {
  * source does not answer), what read or decode returned, OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_cache_get(hkt_cache* cache, uint64_t key, hkt_sample* sample);
 
-/* samples[i] is the sample with keys[i]; all, or none and an error. With a request the call returns at once,
- * samples must stay where it is until the request is complete (hkt_wait, hkt_test), and keys need not. All
- * samples of a batch are lent at once: they must fit into the memory beside what is on its way. Errors: as
- * hkt_cache_get; LIMIT once it is known that they never will. */
+/* samples[i] is the sample with keys[i]. The call gives all samples, or none and an error. With a request the
+ * call returns at once; then samples must stay where it is until the request is complete (hkt_wait,
+ * hkt_test), but keys need not. All samples of a batch are lent at once: they must fit into the memory beside
+ * what is on its way. Errors: as for hkt_cache_get; LIMIT once it is known that they will never fit. */
 HKT_API hkt_status hkt_cache_get_batch(hkt_cache* cache, const uint64_t* keys, size_t count,
                                        hkt_sample* samples, hkt_request** request);
 
-/* Gives samples back, each once. Entries with lent == NULL are passed over. */
+/* Gives samples back, each once. Entries with lent == NULL are skipped. */
 HKT_API void hkt_cache_release(hkt_cache* cache, const hkt_sample* samples, size_t count);
 
-/* Adds a sample (encoded, as the source would give it): to the disk of the rank that owns the key; without a
- * folder to memory, for as long as it is not evicted. Not under a key of the source's folder or packed file
+/* Adds a sample (encoded, as the source would give it) to the disk of the rank that owns the key; without a
+ * folder, to memory, until it is evicted. The key may not be one of the source's folder or packed file
  * (INVALID_ARGUMENT). A key is written once: the same bytes again are no error, other bytes are (MISMATCH).
- * When it returns success the sample survives this process; a loss of power from the next hkt_cache_flush on.
- * Errors: INVALID_ARGUMENT, MISMATCH, LIMIT, IO (text: why the disk does not take it). */
+ * When the call returns success the sample survives this process; from the next hkt_cache_flush on it
+ * survives a loss of power. Errors: INVALID_ARGUMENT, MISMATCH, LIMIT, IO (the text says why the disk does
+ * not take it). */
 HKT_API hkt_status hkt_cache_put(hkt_cache* cache, uint64_t key, const void* data, size_t bytes);
 
 /* Starts to load samples that will be needed soon, in this order; returns at once. */
 HKT_API hkt_status hkt_cache_prefetch(hkt_cache* cache, const uint64_t* keys, size_t count);
 
-/* The order in which samples will be got from now on, an epoch's permutation or several; the first `cursor`
- * of them have been. Loads ahead into free memory, and into half of it at the cost of samples that are needed
- * later; evicts what is needed furthest in the future. Samples may still be got in any order. Replaces the
- * order before; count 0: none. keys are copied. */
+/* Sets the order in which samples will be got from now on: an epoch's permutation, or several. The first
+ * `cursor` of them have been got. The cache loads ahead into free memory, and into half of the memory at the
+ * cost of samples that are needed later; it evicts what is needed furthest in the future. Samples may still
+ * be got in any order. This replaces an earlier order; count 0 removes it. keys are copied. */
 HKT_API hkt_status hkt_cache_set_order(hkt_cache* cache, const uint64_t* keys, size_t count, uint64_t cursor);
 
-/* The position behind the furthest of the order that was asked for, by batches that are on their way, too. 0
- * without an order. After a restart give hkt_cache_set_order the position up to which you have trained. */
+/* The position just behind the furthest sample of the order that was asked for; samples of batches that are
+ * on their way count, too. 0 without an order. After a restart give hkt_cache_set_order the position up to
+ * which you have trained. */
 HKT_API uint64_t hkt_cache_cursor(const hkt_cache* cache);
 
 /* Number of samples of the source; 0 if it is not known (read, or no source). */
 HKT_API uint64_t hkt_cache_count(const hkt_cache* cache);
 
-/* Key of a file of a source folder, by its path relative to that. Errors: NOT_FOUND. */
+/* The key of a file of a source folder, by its path relative to the folder. Errors: NOT_FOUND. */
 HKT_API hkt_status hkt_cache_find(const hkt_cache* cache, const char* name, uint64_t* key);
 
-/* What was written so far survives a loss of power from here on. Errors: IO. */
+/* Once this returns, what was written before survives a loss of power. Errors: IO. */
 HKT_API hkt_status hkt_cache_flush(hkt_cache* cache);
 
-/* Counts since the cache was opened, of this process, and facts of now. */
+/* Counts of this process since the cache was opened, and its state now. */
 typedef struct hkt_cache_stats {
-    uint64_t gets, memory_hits; /* samples got; those of them that were there */
-    /* loads, prefetches among them, by where the sample was */
+    uint64_t gets, memory_hits; /* samples got; those of them that were in memory */
+    /* loads, prefetches included, by where the sample was */
     uint64_t disk_hits, peer_hits, source_reads, failures;
     uint64_t disk_read_bytes, peer_read_bytes, source_read_bytes, disk_written_bytes;
-    uint64_t shared_loads;  /* gets that waited for a load that was on its way */
+    uint64_t shared_loads;  /* gets that waited for a load that was already on its way */
     uint64_t prefetched;    /* samples that were there, or on their way, when first asked for */
     uint64_t evicted;       /* samples dropped from memory */
     uint64_t corrupt;       /* records and segments that failed their checksum, and are not used */
     uint64_t not_written;   /* samples that the disk did not take */
     uint64_t peer_failures; /* questions that a peer did not answer: the source was read instead */
     uint64_t served;        /* samples given to peers */
-    uint64_t wait_ns;       /* that callers waited in get, get_batch and hkt_wait, all threads together */
+    uint64_t wait_ns; /* time that callers waited in get, get_batch and hkt_wait, all threads together */
     /* now */
     uint64_t memory_bytes, memory_used, memory_lent, memory_samples, table_bytes;
     uint64_t disk_bytes, disk_used, disk_samples, disk_segments;
     const char* io;           /* "io_uring", "threads (io_uring: Operation not permitted)" */
     const char* peer_trouble; /* the last failure of a peer: "" if there was none */
-    /* why nothing is written to the disk that should be, and what is damaged there: "" if all is well */
+    /* why samples are not written to the disk, and what is damaged there: "" if all is well */
     const char* trouble;
     /* how much on the disk proved damaged since the cache was opened, and what became of its space: "" if
      * nothing did. The calling thread's copies, valid until its next hkt_ call */
@@ -657,17 +660,16 @@ typedef struct hkt_cache_verification {
     const char* findings; /* one a line, with file and offset, the first hundred. The calling thread's copy */
 } hkt_cache_verification;
 
-/* Records that are bad are forgotten, and give their space back: the next get reads them from the source, if
- * it has them. progress (may be null) is
- * called with bytes done and in all; non-zero stops. Bad records are no error. size:
- * sizeof(hkt_cache_verification). */
+/* Bad records are forgotten, and their space is given back: the next get reads them from the source, if it
+ * has them. progress (may be null) is called with the bytes done and the bytes in all; non-zero stops. Bad
+ * records are no error. size: sizeof(hkt_cache_verification). */
 HKT_API hkt_status hkt_cache_verify(hkt_cache* cache,
                                     int (*progress)(void* context, uint64_t done, uint64_t all),
                                     void* context, hkt_cache_verification* verification, size_t size);
 
 /* Answers the questions of other processes' caches (hkt_cache_options.servers) at host:port until the cache
- * is closed; they must know the secret (HOCKET_SECRET if null). port 0: any; *bound (may be null) is set.
- * Errors: BOOTSTRAP (the address), INVALID_ARGUMENT. */
+ * is closed; they must know the secret (HOCKET_SECRET if null). port 0: any free one; *bound (may be null) is
+ * set to it. Errors: BOOTSTRAP (the address), INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_cache_serve(hkt_cache* cache, const char* host, int32_t port, const char* secret,
                                    int32_t* bound);
 

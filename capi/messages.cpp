@@ -9,7 +9,7 @@ using namespace hocket;
 
 namespace {
 
-// buffer: of a send it is only read.
+// buffer: a send only reads it.
 hkt_status start(engine::Direction direction, void* buffer, std::size_t count, hkt_type type, int32_t peer,
                  int32_t tag, hkt_comm* comm, hkt_request** request) {
     const char* function = direction == engine::Direction::send ? "hkt_send" : "hkt_recv";

@@ -14,7 +14,7 @@ using namespace hocket;
 namespace hocket::capi {
 namespace {
 
-constexpr std::uint32_t serials = (HKT_OP_LAST - first_made) / first_made;  // that there are
+constexpr std::uint32_t serials = (HKT_OP_LAST - first_made) / first_made;  // how many there are
 
 int draw_number(ReduceOp op) {
     static std::atomic<std::uint32_t> next{0};
@@ -41,7 +41,7 @@ hkt_op MadeOperators::make(ReduceOp op, double factor) {
                     fmt::format("the communicator has {} operators, and no number for another: destroy those "
                                 "that are not needed (hkt_op_destroy)",
                                 serials));
-    // Numbers come round after 8 million: those that are in use are passed over.
+    // Numbers start again after 8 million. Those that are still in use are skipped.
     for (;;) {
         const int number = draw_number(op);
         if (factors_.emplace(number, factor).second) return static_cast<hkt_op>(number);

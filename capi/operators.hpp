@@ -1,4 +1,4 @@
-// Operators that are made for a communicator, each with its factor; and what a call's hkt_op comes down to.
+// Operators that are made for a communicator, each with its factor; and what a call's hkt_op stands for.
 #pragma once
 
 #include <map>
@@ -10,14 +10,14 @@
 
 namespace hocket::capi {
 
-// Those of one communicator. Their numbers are drawn for the whole process, so that another communicator's is
-// noticed, and one that was destroyed. All functions are thread-safe.
+// The operators of one communicator. Their numbers are drawn for the whole process. So a number that belongs
+// to another communicator, or whose operator was destroyed, is noticed. All functions are thread-safe.
 class MadeOperators {
   public:
     // op: one that multiplies. Throws Error(out_of_memory).
     hkt_op make(ReduceOp op, double factor);
 
-    // They throw Error(invalid_argument) if there is none of that number.
+    // Both throw Error(invalid_argument) if there is no operator with that number.
     double factor_of(const hkt_op& made) const;
     void destroy(const hkt_op& made);
 
@@ -28,11 +28,11 @@ class MadeOperators {
 
 struct Operator {
     ReduceOp op;
-    double factor;  // of an operator that multiplies
+    double factor;  // for an operator that multiplies
 };
 
-// Throws Error(invalid_argument): as op_of (vocabulary.hpp), of an operator that multiplies and was not made
-// for the communicator, or whose factor is not one for the type.
+// Throws Error(invalid_argument) where op_of (vocabulary.hpp) does; also for an operator that multiplies but
+// was not made for the communicator, and for a factor that the type cannot hold.
 Operator multiplying_operator(ReduceOp op, const hkt_op& given, DataType type, const MadeOperators& made);
 inline Operator operator_of(const hkt_op& given, DataType type, const MadeOperators& made) {
     const ReduceOp op = op_of(given, type);

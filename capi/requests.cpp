@@ -11,7 +11,7 @@ Request& checked(hkt_request* request, const char* function) {
     return *reinterpret_cast<Request*>(request);
 }
 
-// Whose error text it is: null if it is the calling thread's.
+// The communicator that keeps the request's error text; null if the calling thread keeps it.
 hkt_comm* comm_of(hkt_request* request) {
     if (request == nullptr) return nullptr;
     const auto& of = *reinterpret_cast<Request*>(request);

@@ -1,4 +1,4 @@
-// Types, operators and collectives as hocket.h names them: its constants are those of the rows.
+// Types, operators and collectives under the names of hocket.h. Its constants are those of the rows.
 #pragma once
 
 #include <cstring>
@@ -28,11 +28,11 @@ int number_of(const Enum& value) {
     return number;
 }
 
-// Operators that are made for a communicator (operators.hpp) have numbers from here on: of each, what is left
-// of it in a division by this is the constant of its row.
+// Operators that are made for a communicator (operators.hpp) have numbers from here on. Such a number modulo
+// this one is the constant of the operator's row.
 inline constexpr int first_made = 256;
 
-// The row of a constant, or of an operator that may have been made; none where there is none.
+// The row of a constant, or of an operator that may have been made; nullopt if there is no such row.
 inline std::optional<DataType> find_type(const hkt_type& given) {
     switch (number_of(given)) {
 #define HOCKET_CASE(name, text, constant, ...) \
@@ -74,8 +74,8 @@ inline std::optional<dsl::Collective> find_collective(const hkt_collective& give
     return std::nullopt;
 }
 
-// What a call was given (an operator: see operators.hpp). They throw Error(invalid_argument): of what is no
-// row, or of an operator that does not exist for the type, with the names.
+// The row of what a call was given (for operators see operators.hpp). They throw Error(invalid_argument), and
+// name what there is, if there is no such row or if the operator does not exist for the type.
 [[noreturn]] void refuse_type(const hkt_type& given);
 [[noreturn]] void refuse_op(const hkt_op& given, DataType type);
 inline DataType type_of(const hkt_type& given) {
@@ -89,7 +89,7 @@ inline ReduceOp op_of(const hkt_op& given, DataType type) {
 }
 dsl::Collective collective_of(const hkt_collective& given);
 
-// What is said of a buffer whose address is no multiple of its elements' size.
+// The message about a buffer whose address is not a multiple of its element size.
 std::string not_aligned(const char* buffer, DataType type);
 
 }  // namespace hocket::capi
