@@ -1,6 +1,6 @@
-// The collectives. A row of this table is all that is said about one of them by name: who has what of its
-// data at the start, who must have what at the end, and whether values are combined on the way. The verifier
-// proves it; places, planner, runs, the C ABI and the tools read it.
+// The collectives. A row of this table is all that the code says about a collective by name: who has which
+// part of its data at the start, who must have which part at the end, and whether values are combined on the
+// way. The verifier proves it; places, planner, runs, the C ABI and the tools read it.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@ namespace hocket::dsl {
 
 using Rank = std::int32_t;
 
-// What a rank's buffer holds of the data x of a collective: nothing (nobody looks at the buffer), the rank's
-// own piece (x is then divided into one piece a rank, in the order of the ranks), or all of it.
+// What a rank's buffer holds of the data x of a collective: nothing (the buffer is ignored), the rank's own
+// piece (x is then divided into one piece a rank, in the order of the ranks), or all of it.
 enum class Share : std::uint8_t { none, own, whole };
 
-// What a place of a rank's result holds: what was there in the input of the rank that had it; all ranks'
-// values of that place, combined; or, in piece s, what rank s had in the piece of the rank whose result it
-// is.
+// What a place of a rank's result holds. copies: what was there in the input of the rank that had it.
+// combines: all ranks' values of that place, combined. exchanges: in piece s, what rank s had in the piece of
+// the rank whose result this is.
 enum class Effect : std::uint8_t { copies, combines, exchanges };
 
 // ROW(name, its constant in hocket.h, what the send buffers hold at the start: the root's, the others',
@@ -61,9 +61,9 @@ struct Contract {
     constexpr bool combines() const { return effect == Effect::combines; }
     constexpr bool exchanges() const { return effect == Effect::exchanges; }
 
-    // One rank's buffers differ from all others'.
+    // One rank's buffers differ from those of all others.
     constexpr bool has_root() const { return input.differ() || output.differ(); }
-    // The data come from the root, or go to it.
+    // The data come from the root, or go to the root.
     constexpr bool spreads() const { return input.differ(); }
     constexpr bool concentrates() const { return output.differ(); }
     // x is divided by rank: the count that the collective's function takes is one piece's.
@@ -72,7 +72,7 @@ struct Contract {
     constexpr bool gathers() const { return input.has(Share::own); }
 };
 
-// Not inside of contract_of: there the compiler would write the table onto the stack at every call.
+// Not inside contract_of: there the compiler would write the table onto the stack at every call.
 inline constexpr Contract contracts[] = {
 #define HOCKET_ROW(name, constant, in_root, in_others, out_root, out_others, effect) \
     {#name, {Share::in_root, Share::in_others}, {Share::out_root, Share::out_others}, Effect::effect},
@@ -80,7 +80,7 @@ inline constexpr Contract contracts[] = {
 #undef HOCKET_ROW
 };
 
-// Throws std::logic_error for a number that is no collective's.
+// Throws std::logic_error for a number that is not a collective's.
 constexpr const Contract& contract_of(Collective collective) {
     if (static_cast<std::size_t>(collective) >= std::size(contracts))
         throw std::logic_error("a collective that the table does not have");

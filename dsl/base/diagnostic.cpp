@@ -18,7 +18,7 @@ std::string excerpt(Span span) {
     const std::size_t length =
         std::clamp<std::size_t>(span.end - span.begin, 1, std::max<std::size_t>(room, 1));
     marker += '^' + std::string(length - 1, '~');
-    // What a terminal would act upon is shown as '?'.
+    // Characters that a terminal would act upon are shown as '?'.
     std::replace_if(
         line.begin(), line.end(), [](unsigned char c) { return c < 32 && c != '\t'; }, '?');
     return fmt::format("{:5} | {}\n      | {}\n", position.line, line, marker);
@@ -42,7 +42,7 @@ std::string render(const Diagnostic& diagnostic) {
         if (note.span.file) text += excerpt(note.span);
     }
     if (!diagnostic.hint.empty()) text += "hint: " + diagnostic.hint + "\n";
-    if (!text.empty()) text.pop_back();  // the last line break is the caller's
+    if (!text.empty()) text.pop_back();  // the caller adds the last line break
     return text;
 }
 

@@ -9,12 +9,12 @@
 
 namespace hocket::dsl {
 
-// Adds the parameters to the scope: the reference's arguments by position, then the defaults. Names that mean
-// nothing stand for themselves (Symbol). Returns the name with its arguments: "flat(ring, doubling)".
+// Adds the parameters to the scope: the reference's arguments by position, then the defaults. Names without a
+// meaning stand for themselves (Symbol). Returns the name with its arguments: "flat(ring, doubling)".
 std::string bind_parameters(const std::string& name, const std::vector<ast::Parameter>& parameters,
                             const ast::Expression& reference, Scope& scope);
 
-// The values a loop runs over, in order.
+// The values that a loop runs over, in order.
 std::vector<Value> values_of(const ast::Range& range, const Evaluator& evaluator);
 
 }  // namespace hocket::dsl

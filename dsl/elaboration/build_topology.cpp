@@ -19,7 +19,7 @@ class Builder {
     Builder(Topology& topology, Scope& scope)
         : topology_(topology), scope_(scope), evaluator_(scope, nullptr) {}
 
-    // Once all levels are there.
+    // To be called when all levels exist.
     void check_names(const std::vector<ast::TopologyStatement>& statements) const {
         for (const ast::TopologyStatement& statement : statements) {
             if (const auto* loop = std::get_if<ast::TopologyFor>(&statement.node)) check_names(loop->body);
@@ -55,7 +55,7 @@ class Builder {
         if (topology_.levels.size() == most_levels)
             throw DiagnosticError(definition.name.span,
                                   fmt::format("a topology of more than {} levels", most_levels));
-        // Levels made in a loop are told apart by their number.
+        // Levels that a loop makes are told apart by their number.
         for (std::size_t number = topology_.levels.size(); is_taken(level.name); ++number)
             level.name = definition.name.text + std::to_string(number);
         topology_.levels.push_back(std::move(level));

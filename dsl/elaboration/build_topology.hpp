@@ -1,4 +1,4 @@
-// A topology's definition, run.
+// Runs a topology's definition.
 #pragma once
 
 #include "dsl/graph/topology.hpp"
@@ -6,7 +6,7 @@
 
 namespace hocket::dsl {
 
-// With the arguments of the reference (positional, then the defaults). Throws DiagnosticError.
+// Uses the arguments of the reference (by position, then the defaults). Throws DiagnosticError.
 Topology build_topology(const ast::TopologyDefinition& definition, const ast::Expression& reference);
 
 }  // namespace hocket::dsl

@@ -64,7 +64,7 @@ void check_root(Collective collective, bool has_root, Span header) {
                           fmt::format("its header names the buffer and the root: {}(x, root)", name));
 }
 
-// What a composition asks of its buffer, and says of its root.
+// Checks what a composition needs of its buffer, and what it says about its root.
 void check_composition(const ast::Compose& compose, View::Division division, const std::string& over,
                        Span span) {
     const Contract contract = contract_of(compose.collective);
@@ -159,7 +159,7 @@ void Elaborator::statement(const ast::Statement& statement, Scope& scope, Arena*
     transfers_.transfer(std::get<ast::Transfer>(node), statement.span, scope, *arena);
 }
 
-// A schedule's own transfers are between all ranks, and see the buffers divided over all levels.
+// A schedule's own transfers are between all ranks, and use the buffers divided over all levels.
 void Elaborator::own_transfers(const ast::Statement& statement, Scope& scope) {
     Arena world{world_group(topology_), {}, Span(), false};
     world.members = members_of(topology_, world.group, 0);
@@ -192,8 +192,7 @@ void Elaborator::parallel(const ast::Parallel& loop, Span span, Scope& scope, Ar
     transfers_.strand = parent;
 }
 
-// ---- Composition
-// -------------------------------------------------------------------------------------------
+// ---- Composition -------------------------------------------------------------------------------
 
 const ast::Algorithm& Elaborator::algorithm_for(const ast::Compose& compose, const Group& group,
                                                 const Scope& scope, Span span) {
@@ -221,7 +220,7 @@ const ast::Algorithm& Elaborator::algorithm_for(const ast::Compose& compose, con
     return *algorithm;
 }
 
-// One rank of each group; when one rank's steps are wanted, only that rank's group.
+// One rank of each group. If only one rank's steps are wanted: that rank, for its group.
 std::vector<Rank> Elaborator::anchors(const Group& group) const {
     if (options_.only) return {*options_.only};
     std::vector<Rank> result;
@@ -249,7 +248,7 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
     const auto& named_root = compose.from ? compose.from : compose.to;
     const Rank root = named_root ? static_cast<Rank>(wrap(evaluate.integer(*named_root), graph_.ranks)) : 0;
     view.divide(topology_, group, span);
-    // Only the groups take part that have the data.
+    // Only the groups that have the data take part.
     std::vector<Rank> taking_part;
     for (const Rank rank : anchors(group))
         if (view.is_in(topology_, group, rank)) taking_part.push_back(rank);
@@ -277,7 +276,7 @@ void Elaborator::run_algorithm(const ast::Algorithm& algorithm, const Group& gro
                        "choose another algorithm, or leave `using` out to let the compiler choose"});
     check_root(algorithm.collective, algorithm.root.has_value(), algorithm.span);
     if (options_.on_use) options_.on_use(algorithm, group.size, call);
-    // An exchange's result is the same view of the next buffer.
+    // The result of an exchange is the same view of the next buffer.
     const std::size_t mark = views_.size();
     std::optional<ViewId> target;
     if (algorithm.target) {

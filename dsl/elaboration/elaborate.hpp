@@ -12,7 +12,7 @@
 
 namespace hocket::dsl {
 
-// A schedule with its arguments, or an algorithm that runs on all ranks (one of the two).
+// A schedule with its arguments, or an algorithm that runs on all ranks: one of the two is null.
 struct Runnable {
     const ast::Schedule* schedule = nullptr;
     const ast::Algorithm* algorithm = nullptr;
@@ -22,7 +22,7 @@ struct Runnable {
     Collective collective() const { return schedule ? schedule->collective : algorithm->collective; }
 };
 
-// Which algorithm a statement without `using` takes.
+// Chooses the algorithm for a statement without `using`.
 using Chooser =
     std::function<const ast::Algorithm&(Collective, const Group&, Span call, std::vector<Choice>&)>;
 
@@ -31,7 +31,7 @@ struct ElaborateOptions {
     std::optional<Rank>
         only;  // lay out only the steps of this rank, in the same order and with the same meaning
     Chooser choose;
-    // Called for each algorithm that is used, with the size of its group, before its steps are laid out.
+    // Called for each algorithm in use, with the size of its group, before its steps are laid out.
     std::function<void(const ast::Algorithm&, Rank size, Span call)> on_use = {};
     Deadline deadline = {};
 };
@@ -40,7 +40,7 @@ struct ElaborateOptions {
 StepGraph elaborate(const Runnable& runnable, const Library& library, const Topology& topology,
                     const ElaborateOptions& options);
 
-// The algorithm's `where` on a group of this size.
+// Whether the algorithm's `where` allows this group.
 bool is_allowed(const ast::Algorithm& algorithm, const Group& group);
 
 }  // namespace hocket::dsl

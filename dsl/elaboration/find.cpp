@@ -47,7 +47,7 @@ Runnable schedule_runnable(const ast::Schedule& schedule, const ast::Expression&
     return runnable;
 }
 
-// "2x3", or nothing, which is one level of all ranks: what stands in no file. Else no levels.
+// Topologies that are in no file: "2x3", or "" for one level of all ranks. No levels for any other text.
 Topology short_topology(const std::string& text, Rank ranks) {
     return grid_topology(text.empty() ? std::to_string(ranks) : text);
 }
@@ -94,7 +94,7 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
     if (reference.file && reference.call.text.empty()) {
         if (const auto* schedule = only_one(reference.file->schedules, collective))
             return schedule_runnable(*schedule, reference.call);
-        // An algorithm beside several schedules is a part of them.
+        // An algorithm in a file with several schedules is a part of them.
         const std::string schedules = names_for(reference.file->schedules, collective);
         const auto* algorithm =
             schedules.empty() ? only_one(reference.file->algorithms, collective) : nullptr;

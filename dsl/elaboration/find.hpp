@@ -1,4 +1,4 @@
-// What a text names: a topology, or a schedule or algorithm of a collective. (PlanRequest says which texts.)
+// What a text names: a topology, or a schedule or algorithm of a collective. (PlanRequest lists the forms.)
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace hocket::dsl {
 
-// They throw DiagnosticError for what is wrong with the text, NotFoundError where there is none of the name.
+// They throw DiagnosticError if something is wrong with the text, NotFoundError if nothing has the name.
 // `ranks` 0: as many as the topology has.
 Topology find_topology(Library& library, const std::string& text, Rank ranks);
 Runnable find_runnable(Library& library, const std::string& text, Collective collective);
 
-// Throws as find_topology unless the topology is right for `ranks`. Reads the folders only for one that has a
+// Throws like find_topology unless the topology is right for `ranks`. Reads the folders only if it has a
 // name.
 void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks);
 

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Of errno, where it tells of this file alone. Any other stands for what this process cannot do now.
+// Whether this errno is about the file itself. Any other one is about what this process cannot do now.
 bool is_about_the_file(int error) {
     constexpr int errors[] = {ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, ELOOP, ENAMETOOLONG};
     return std::find(std::begin(errors), std::end(errors), error) != std::end(errors);
@@ -45,7 +45,7 @@ std::string read_file(const std::string& path) {
                         " (a topology's short form is like 2x3, 4m/2 or 2mx4h@1Gb/s; docs/language.md)");
 }
 
-// `missing` gets a word if there is no such folder.
+// Adds a text to `missing` if the folder does not exist.
 std::vector<std::string> schedule_files(const std::string& folder, std::vector<std::string>& missing) {
     std::vector<std::string> paths;
     for (const std::string& place : {folder, folder + "/topologies"}) {
@@ -62,7 +62,7 @@ std::vector<std::string> schedule_files(const std::string& folder, std::vector<s
     return paths;
 }
 
-// The shortest way to say where a file is: messages are read by people in some folder. It may have been
+// The shortest path to a file: people read messages in some working directory. That directory may have been
 // removed.
 std::string display_path(const std::string& path) {
     std::error_code error;
@@ -71,7 +71,7 @@ std::string display_path(const std::string& path) {
     return error || relative.starts_with("..") ? path : relative;
 }
 
-// First definition of each name wins, as in find.
+// The first definition of each name wins, as in find.
 template <typename Definition, typename Files>
 std::vector<const Definition*> distinct(const Files& files, std::vector<Definition> ast::File::*member,
                                         Collective collective) {
@@ -84,7 +84,7 @@ std::vector<const Definition*> distinct(const Files& files, std::vector<Definiti
     return result;
 }
 
-// Files may say a name once for each collective.
+// A file may define a name once for each collective.
 void reject_duplicates(const ast::File& tree) {
     std::map<std::string, Span> seen;
     const auto check = [&](const std::string& key, const ast::Name& name) {

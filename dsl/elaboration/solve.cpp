@@ -11,7 +11,8 @@ namespace {
 using ast::Expression;
 using ast::Operator;
 
-constexpr std::int64_t limit = std::int64_t{1} << 40;  // larger numbers are not solved for: far from overflow
+constexpr std::int64_t limit = std::int64_t{1}
+                               << 40;  // larger numbers are not solved for: this is far from overflow
 
 std::optional<std::size_t> variable_of(const Expression& expression, const std::vector<Domain>& domains) {
     if (expression.kind == Expression::Kind::name)
@@ -27,7 +28,7 @@ bool depends(const Expression& expression, const std::vector<Domain>& domains) {
     return false;
 }
 
-// What the variable must be, congruent to `residue` modulo `size`.
+// The endpoint as a linear form of its variable; it must be congruent to the member modulo the group's size.
 struct Congruence {
     std::size_t variable;
     std::int64_t sign = 1;  // sign * variable + offset

@@ -1,5 +1,5 @@
-// Which iterations of an `each` concern a rank: endpoints such as `r + 1` are solved for their variable, so
-// that the steps of one rank are found without walking those of all.
+// Which iterations of an `each` concern a rank. Endpoints such as `r + 1` are solved for their variable, so
+// that one rank's steps are found without walking those of all ranks.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct Solution {
 };
 
 // The values of one variable for which `endpoint`, wrapped around `size`, is `member`. Nothing if the
-// expression is not of a form that can be solved (one variable, in sums, differences and xor with what
-// doesn't depend on any).
+// expression does not have a form that can be solved (one variable, in sums, differences and xor with terms
+// that depend on no variable).
 std::optional<Solution> solve(const ast::Expression& endpoint, Rank member, Rank size,
                               const std::vector<Domain>& domains, const Evaluator& evaluator);
 

@@ -14,7 +14,7 @@ namespace hocket::dsl {
 namespace {
 
 constexpr std::size_t work_limit = 1 << 25;
-constexpr std::size_t work_of_a_look = 1 << 8;  // at the clock
+constexpr std::size_t work_of_a_look = 1 << 8;  // between two looks at the clock
 
 }  // namespace
 
@@ -73,7 +73,7 @@ std::uint32_t Transfers::region_index(Arena& arena, ChunkRange chunks, Span span
     return entry->second;
 }
 
-// The region's index in the graph, which holds each once.
+// Returns the region's index in the graph, which holds each region once.
 std::uint32_t Transfers::intern(Region region) {
     static_assert(std::has_unique_object_representations_v<Interval>);
     const std::uint64_t hash = XXH3_64bits(region.data(), region.size() * sizeof(Interval));
@@ -114,8 +114,8 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
                             origin_index(span, arena.call), strand, transfer.combines});
 }
 
-// Boundaries are rounded where they are. Two places have the same length for every count only if they lie
-// alike in the ranks' pieces, which are all as long, or, where x is not divided by rank, alike in x.
+// Each boundary is rounded where it lies. So two places have the same length for every count only if they lie
+// alike in the ranks' pieces, which all have one length; or alike in x, if x is not divided by rank.
 void Transfers::check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target) const {
     const Region &from = graph_.regions[region], &to = graph_.regions[target];
     const auto refuse = [&](std::string message, const char* hint) {
@@ -137,7 +137,7 @@ void Transfers::check_alike(const ast::Transfer& transfer, std::uint32_t region,
                               : "only where x is divided by rank can a piece come to another's place");
 }
 
-// One `each`: all its iterations, or those that can concern the wanted rank.
+// Runs one `each`: all its iterations, or those that can concern the wanted rank.
 class EachRunner {
   public:
     EachRunner(Transfers& transfers, const ast::Each& each, Scope& scope, Arena& arena)
@@ -170,7 +170,7 @@ class EachRunner {
     }
 
   private:
-    // The iterations of an each are a product: no range may depend on another variable of it.
+    // The iterations of an `each` are a product: no range may depend on another of its variables.
     void refuse_dependent(const ast::Expression& expression) const {
         for (const ast::Binding& binding : each_.bindings)
             if (expression.kind == ast::Expression::Kind::name && expression.text == binding.name.text)
@@ -186,13 +186,13 @@ class EachRunner {
         if (range.kind == ast::Range::Kind::items)
             return {binding.name.text, 0, evaluator_.group(range.first).size};
         const std::int64_t first = evaluator_.integer(range.first), last = evaluator_.integer(*range.last);
-        // Iterations are simultaneous, so counting down is counting up.
+        // Iterations are simultaneous, so counting down is the same as counting up.
         return range.kind == ast::Range::Kind::up ? Domain{binding.name.text, first, last}
                                                   : Domain{binding.name.text, last, first};
     }
 
-    // The iterations in which an endpoint is the wanted rank. False if that can't be told: then all are
-    // walked.
+    // Finds the iterations in which an endpoint is the wanted rank. False if they cannot be found: then all
+    // are walked.
     bool concerned(std::vector<std::vector<std::int64_t>>& tuples) {
         const auto me = std::find(arena_.members.begin(), arena_.members.end(), *transfers_.only_);
         const Rank member = static_cast<Rank>(me - arena_.members.begin());
@@ -211,7 +211,7 @@ class EachRunner {
         return true;
     }
 
-    // A constant part that has no value may stand where `where` keeps it from being looked at.
+    // A constant part may have no value where `where` keeps it from being evaluated.
     std::optional<Solution> solution_of(const ast::Expression& endpoint, Rank member) const {
         try {
             return solve(endpoint, member, arena_.group.size, domains_, evaluator_);
@@ -220,7 +220,7 @@ class EachRunner {
         }
     }
 
-    // Walks the product of the domains, one of them narrowed to the solution; runs the iterations, or
+    // Walks the product of the domains, one of which is narrowed to the solution; runs the iterations, or
     // collects them.
     void all(std::vector<std::int64_t>& values, std::size_t depth, const std::optional<Solution>& solution,
              std::vector<std::vector<std::int64_t>>* collected) {

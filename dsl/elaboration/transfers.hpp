@@ -1,4 +1,4 @@
-// The transfers of algorithms, and of schedules themselves, laid out as steps.
+// Lays out the transfers of algorithms, and of schedules themselves, as steps.
 #pragma once
 
 #include <map>
@@ -25,34 +25,34 @@ struct Arena {
     Group group;
     std::vector<Rank> members;
     Span call;
-    bool in_algorithm = true;                          // where the topology's names are unknown
-    std::map<ChunkRange, std::uint32_t> regions = {};  // index in the graph, of what was met before
+    bool in_algorithm = true;                          // in one, the topology's names are unknown
+    std::map<ChunkRange, std::uint32_t> regions = {};  // index in the graph, for ranges that were met before
 };
 
 class Transfers {
   public:
-    // Lays out into the graph; with `only`, the steps of that rank alone. All references must outlive it.
+    // Lays steps out into the graph; with `only`, that rank's steps only. All references must outlive it.
     Transfers(StepGraph& graph, const Topology& topology, Views& views, std::optional<Rank> only,
               const Deadline& deadline)
         : graph_(graph), topology_(topology), views_(views), only_(only), deadline_(deadline) {}
 
-    // Statements; each is a phase of its own.
+    // Lay out a statement; each is a phase of its own.
     void each(const ast::Each& each, Scope& scope, Arena& arena);
     void transfer(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena);
 
-    // Names a value; a part of a buffer becomes a view. Null: in a schedule.
+    // Gives a name to a value; a part of a buffer becomes a view. arena: null in a schedule.
     void let(const ast::Let& let, Scope& scope, const Arena* arena);
 
-    // Null: in a schedule.
+    // arena: null in a schedule.
     Evaluator evaluator(const Scope& scope, const Arena* arena) const {
         return {scope, arena && arena->in_algorithm ? nullptr : &topology_};
     }
 
-    // Every step, loop round and piece of a region is counted: a schedule that needs too many of them is a
+    // Counts every step, loop iteration and piece of a region: a schedule that needs too many of them is a
     // mistake.
     void count_work(Span span, std::size_t work = 1);
 
-    std::uint32_t strand = 0;  // that steps belong to from now on
+    std::uint32_t strand = 0;  // the strand of steps from now on
 
   private:
     friend class EachRunner;
@@ -71,7 +71,7 @@ class Transfers {
     const Deadline& deadline_;
     std::unordered_multimap<std::uint64_t, std::uint32_t> region_numbers_;         // by hash
     std::map<std::pair<const char*, const char*>, std::uint32_t> origin_numbers_;  // by the statements' texts
-    std::size_t work_ = 0, looked_ = 0;                                            // at the clock
+    std::size_t work_ = 0, looked_ = 0;  // work_ when the clock was last looked at
 };
 
 }  // namespace hocket::dsl

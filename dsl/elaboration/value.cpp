@@ -187,7 +187,7 @@ Value Evaluator::tuple(const Expression& expression) const {
 
 std::int64_t Evaluator::operation(const Expression& expression) const {
     const std::int64_t a = integer(expression.args[0]);
-    // and, or: the right side only where it matters.
+    // and, or: the right side is evaluated only if it matters.
     if (expression.op == Operator::logical_and) return a != 0 && truth(expression.args[1]);
     if (expression.op == Operator::logical_or) return a != 0 || truth(expression.args[1]);
     if (expression.op == Operator::logical_not) return a == 0;

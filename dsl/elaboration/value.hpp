@@ -12,7 +12,7 @@
 
 namespace hocket::dsl {
 
-// A buffer under one of its names; the elaborator knows which part of it every rank holds.
+// A buffer under one of its names; the elaborator knows which part of it each rank holds.
 struct ViewRef {
     ViewId view = 0;
 };
@@ -21,7 +21,7 @@ struct PartOf {
     ViewId view = 0;
     std::int64_t index = 0, parts = 1;
 };
-// A name that stands for itself: an algorithm handed to a schedule.
+// A name that stands for itself: an algorithm that is passed to a schedule.
 struct Symbol {
     std::string name;
 };
@@ -80,7 +80,7 @@ class Evaluator {
     const Topology* topology_;
 };
 
-// Mathematical modulo: the result has the divisor's sign (the divisor is positive).
+// Mathematical modulo: the result is in [0, size); size is positive.
 constexpr std::int64_t wrap(std::int64_t value, std::int64_t size) {
     const std::int64_t rest = value % size;
     return rest < 0 ? rest + size : rest;

@@ -1,5 +1,5 @@
-// A buffer divided into atoms: the finest pieces that any of some regions divides it into. Counting atoms
-// instead of comparing fractions is what makes verification and projection fast.
+// A buffer divided into atoms: the finest pieces into which any of a set of regions divides it. Verification
+// and projection are fast because they count atoms instead of comparing fractions.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct AtomRange {
     std::uint32_t begin = 0, end = 0;
 };
 
-// How far into its piece, of so many in a buffer, a position lies: 0 to 1 of the piece.
+// How far a position lies into its piece, from 0 to 1, if the buffer has `pieces` pieces.
 inline Rational place_in_piece(Rational position, std::int64_t pieces) {
     const Rational in_pieces = position * Rational(pieces);
     return Rational(in_pieces.num() % in_pieces.den(), in_pieces.den());
@@ -30,8 +30,8 @@ class Atoms {
                 boundaries_.push_back(interval.end);
             }
     }
-    // After the last add, before everything else. Where `pieces` is not 0, that many pieces of each buffer
-    // are all cut alike.
+    // To be called after the last add, and before everything else. If `pieces` is not 0, the pieces of each
+    // buffer, that many, are all cut alike.
     void settle(std::int64_t buffers = 1, std::int64_t pieces = 0) {
         for (std::int64_t buffer = 1; buffer <= buffers; ++buffer) boundaries_.push_back(Rational(buffer));
         if (pieces > 0) cut_alike(buffers, pieces);
@@ -51,7 +51,7 @@ class Atoms {
 
   private:
     void cut_alike(std::int64_t buffers, std::int64_t pieces) {
-        std::set<Rational> cuts{Rational(0)};  // inside a piece
+        std::set<Rational> cuts{Rational(0)};  // positions inside a piece
         for (const Rational& boundary : boundaries_) cuts.insert(place_in_piece(boundary, pieces));
         boundaries_.assign(1, Rational(buffers));
         for (std::int64_t piece = 0; piece < buffers * pieces; ++piece)

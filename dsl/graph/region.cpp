@@ -78,7 +78,7 @@ void View::divide(const Topology& topology, const Group& group, Span at) {
 }
 
 void View::bound_pieces(Span at) const {
-    // Differences of two boundaries then stay within 63 bits.
+    // The difference of two boundaries then stays within 63 bits.
     constexpr std::int64_t limit = std::int64_t{1} << 31;
     std::int64_t pieces = 1;
     for (const Digit& digit : digits_)
@@ -125,7 +125,7 @@ void View::spread(const Group& group) {
 Region View::intervals(const std::vector<Digit>& digits) const {
     std::int64_t units = 1;  // the buffer's length in the finest pieces
     for (const Digit& digit : digits) units *= digit.size;
-    std::size_t fixed = digits.size();  // digits from here on are free: they make no gaps
+    std::size_t fixed = digits.size();  // digits from here on are free: they leave no gaps
     while (fixed > 0 && !digits[fixed - 1].scattered) --fixed;
 
     std::vector<std::int64_t> begins{0};

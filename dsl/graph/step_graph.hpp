@@ -14,10 +14,10 @@
 namespace hocket::dsl {
 
 struct Step {
-    std::uint32_t phase;       // steps of one phase happen at once: all read what was there before it
+    std::uint32_t phase;       // the steps of a phase happen at once: all read what was there before it
     std::uint32_t region;      // index into regions: what is read
-    std::uint32_t target;      // and what is written: mostly the same
-    Rank source, destination;  // the same where a rank moves data within its buffers
+    std::uint32_t target;      // what is written: mostly the same region
+    Rank source, destination;  // equal if a rank moves data within its buffers
     std::uint32_t origin;      // index into origins
     std::uint32_t strand;      // index into strands
     bool combines;             // else it overwrites
@@ -47,27 +47,26 @@ struct StepGraph {
     Collective collective = Collective::all_reduce;
     Rank ranks = 1;
     Rank root = 0;
-    // Data are in buffers, one after the other: x has the positions from 0 to 1, what has become of it by an
-    // exchange those from 1 to 2, and so on. The result is in the last one.
+    // Data are in buffers, one after the other: x has the positions from 0 to 1, the result of a first
+    // exchange those from 1 to 2, and so on. The collective's result is in the last buffer.
     std::int64_t buffers = 1;
     std::vector<Region> regions;
     std::vector<Step> steps;
-    bool moves = false;  // some step's target is another region than what it reads
+    bool moves = false;  // some step writes to another region than it reads
     std::uint32_t phases = 0;
     std::vector<StepOrigin> origins;
     std::vector<Strand> strands{{}};
     std::vector<Choice> choices;
     Span header;       // of the schedule or algorithm
-    std::string hint;  // what is likely to be wrong if the result is; may be empty
-    // Where x is divided by rank: the piece that is each rank's own. Not where the graph is of one rank
-    // alone.
+    std::string hint;  // the likely cause if the result is wrong; may be empty
+    // If x is divided by rank: the piece that is each rank's own. Empty in a graph of one rank's steps only.
     std::vector<Region> owned;
     const Region& owned_by(Rank rank) const { return owned[rank]; }
 
     Interval input() const { return {Rational(0), Rational(1)}; }
     Interval output() const { return {Rational(buffers - 1), Rational(buffers)}; }
-    // Where data change places, every buffer is cut into one piece a rank, and all pieces are cut alike; else
-    // 0.
+    // If data change places, every buffer is cut into one piece a rank, and all pieces are cut alike;
+    // otherwise 0.
     Rank pieces_alike() const {
         return moves || buffers > 1 || contract_of(collective).exchanges() ? ranks : 0;
     }

@@ -30,7 +30,7 @@ Topology flat_topology(Rank ranks) {
 
 namespace {
 
-// Size; m, cores; or h, rate, prefix, unit.
+// Matches the size; then m and cores, or h, rate, prefix and unit.
 const std::regex short_level(
     "([0-9]{1,6})(?:(m)(?:/([0-9]{1,6}))?|(h)(?:@([0-9]{1,15}(?:[.][0-9]{1,9})?)([kMGT]?)([bB])/s)?)?");
 

@@ -10,7 +10,7 @@
 
 namespace hocket::dsl {
 
-// Of one topology.
+// Limits of one topology.
 inline constexpr std::int64_t most_ranks = 1 << 20;
 inline constexpr std::size_t most_levels = 64;
 
@@ -21,11 +21,11 @@ struct Level {
     double latency = 20e-6;         // seconds a message
     double bandwidth = 1.25e9;      // bytes per second and direction
     std::string shared_by = {};     // the level whose ranks share this link; empty: each has its own
-    Rank cores = 0;                 // medium memory: of the host; 0: one for each rank
+    Rank cores = 0;                 // medium memory: the host's cores; 0: one for each rank
 };
 
-// Levels, innermost first. A rank is the mixed radix number of its coordinates, the innermost level's
-// counting fastest.
+// Levels, innermost first. A rank is a mixed radix number made of its coordinates; the innermost level counts
+// fastest.
 struct Topology {
     std::string name;  // "2x3", "bcube(3, 2)"
     std::vector<Level> levels;
@@ -46,19 +46,19 @@ Topology flat_topology(Rank ranks);
 // "2x3", "4m", "2mx3h", "4m/2x2h@1Gb/s".
 Topology grid_topology(const std::string& text);
 
-// What is assumed of hosts of which nothing is known. Seconds; bytes per second.
-// Memory: to see a neighbour's flag, and what one core reads and writes in cache and memory together. Where
-// ranks outnumber cores, whoever waits must also get its core back.
+// What we assume about hosts that we know nothing about. Seconds; bytes per second.
+// Memory: the time to see a neighbour's flag, and what one core reads and writes in cache and memory
+// together. If ranks outnumber cores, a rank that waits must also get its core back.
 inline constexpr double memory_latency = 0.3e-6, memory_bandwidth = 40e9, core_switch = 1.5e-6;
 inline constexpr double fabric_latency = 30e-6, fabric_bandwidth = 1.25e9;
 
-// `hosts` hosts with `local` ranks each, numbered host by host. A level of one is left out (of two, the
-// second). Its name is its short form: grid_topology(host_topology(2, 3).name) is the same again. `cores`:
-// of each host; 0: at least one for each rank. `rate`: of a host's link.
+// `hosts` hosts with `local` ranks each, numbered host by host. A level of size one is left out (if both are,
+// the second). Its name is its short form: grid_topology(host_topology(2, 3).name) gives the same topology
+// again. `cores`: of each host; 0: at least one for each rank. `rate`: that of a host's link.
 Topology host_topology(Rank local, Rank hosts, Rank cores = 0, double rate = fabric_bandwidth);
 
-// A set of levels: the group of a rank over it are the ranks that differ from it in these coordinates only.
-// Members are numbered in mixed radix, innermost first, as ranks are.
+// A set of levels. The group of a rank over them are the ranks that differ from it in these coordinates only.
+// Members are numbered in mixed radix, innermost first, like ranks.
 struct Group {
     std::vector<int> levels;  // ascending
     Rank size = 1;

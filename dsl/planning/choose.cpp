@@ -18,16 +18,17 @@
 namespace hocket::dsl {
 namespace {
 
-constexpr double alike = 1.12;  // of estimates: no further apart than what they leave out
+constexpr double alike = 1.12;  // estimates this close are alike: the model leaves out more than that
 constexpr std::uint64_t usual_bytes = 1 << 20;
-constexpr double step_limit = 1 << 17;  // of graphs that are laid out for an estimate: a fraction of a second
+constexpr double step_limit =
+    1 << 17;  // largest graph to lay out for an estimate: that takes a fraction of a second
 
 using Algorithms = std::vector<const ast::Algorithm*>;
 
 using Graph = std::shared_ptr<const StepGraph>;
 
-// The estimate of a schedule or algorithm on a topology, of which `own` is the root's part. From all its
-// steps, which `whole` gets if it is not null, or, where they would be too many, from the root's own.
+// The estimate of a schedule or algorithm on a topology. `own` is the root's part of it. The estimate is made
+// from all its steps, which `whole` gets if it is not null; if those would be too many, from the root's own.
 Estimate estimate_of(const StepGraph& own, const Runnable& runnable, const Library& library,
                      const Topology& topology, Rank root, const Chooser& chooser, const Deadline& deadline,
                      Graph* whole = nullptr) {
@@ -41,8 +42,7 @@ Estimate estimate_of(const StepGraph& own, const Runnable& runnable, const Libra
 
 }  // namespace
 
-// ---- An algorithm for a group
-// ----------------------------------------------------------------------------------
+// ---- An algorithm for a group ------------------------------------------------------------------
 
 // The best algorithms for groups, found once.
 class Choices::ForGroups {
@@ -72,11 +72,11 @@ class Choices::ForGroups {
         Estimate estimate;
     };
 
-    // Those that can run on the group.
+    // The algorithms that can run on the group.
     const std::vector<Candidate>& candidates(Collective collective, const Group& group) {
         const auto [entry, is_new] = candidates_.try_emplace({collective, group.levels});
         if (!is_new) return entry->second;
-        // Of all groups over these levels, only one at a time has something to bring from a root.
+        // Only one of all groups over these levels has something to bring from a root at a time.
         const Topology levels = restricted_to(group, topology_, !contract_of(collective).spreads());
         for (const ast::Algorithm* algorithm : library_.algorithms(collective)) {
             try {
@@ -85,7 +85,7 @@ class Choices::ForGroups {
                 const StepGraph own = elaborate(runnable, library_, levels, {0, 0, {}, {}, deadline_});
                 entry->second.push_back(
                     {algorithm, estimate_of(own, runnable, library_, levels, 0, {}, deadline_)});
-            } catch (const DiagnosticError&) {  // it cannot even be laid out: nobody's choice
+            } catch (const DiagnosticError&) {  // it cannot even be laid out: never a choice
             }
         }
         return entry->second;
@@ -108,8 +108,9 @@ class Choices::ForGroups {
         std::size_t peers;
     };
 
-    // The best first. Where the estimate hardly tells them apart, fewer peers: what it does not know (other
-    // streams on the way, how long a connection takes to be up to speed again) is all on that side.
+    // The best first. If the estimates are almost the same, fewer peers come first: what the estimate does
+    // not know (other streams on the way, how long a connection takes to reach its speed again) is worse with
+    // more peers.
     std::vector<Rated> ranked(Collective collective, const Group& group, double bytes) {
         std::vector<Rated> all;
         for (const Candidate& candidate : candidates(collective, group))
@@ -153,8 +154,9 @@ class Choices::ForGroups {
 
 namespace {
 
-// What part of x each statement without `using` works on, in the order in which they are laid out: found by
-// laying out, in the place of their algorithms, a transfer of all that the group works on.
+// What part of x each statement without `using` works on, in the order in which the statements are laid out.
+// To find it, each algorithm is replaced by a transfer of all that its group works on, and the result is laid
+// out.
 class Parts {
   public:
     std::vector<double> find(const Runnable& runnable, const Library& library, const Topology& topology,
@@ -191,12 +193,12 @@ class Parts {
         return mark.tree.algorithms[0];
     }
 
-    std::deque<Mark> marks_;  // stay at their addresses
+    std::deque<Mark> marks_;  // a deque, so marks stay at their addresses
 };
 
 }  // namespace
 
-// What is known of a schedule or algorithm from one root.
+// What is known about a schedule or algorithm from one root.
 struct Choices::Known {
     std::optional<std::vector<double>> parts;  // see Parts
     std::map<Algorithms, Estimate> estimates;  // by the algorithms that were chosen
@@ -209,7 +211,8 @@ Chooser Choices::chooser(const Runnable& runnable, Rank root, double bytes, std:
         auto& parts = known->parts;
         if (!parts)
             parts = Parts().find(runnable, groups->library(), groups->topology(), root, groups->deadline());
-        // Every statement that comes here leaves one choice, so that their number tells which one this is.
+        // Every statement that comes here leaves one choice, so the number of choices tells which statement
+        // this is.
         const auto& found = groups->find(collective, group, bytes * (*parts)[choices.size()]);
         if (!found.algorithm)
             throw DiagnosticError(call,
@@ -225,8 +228,7 @@ Chooser Choices::chooser(const Runnable& runnable, Rank root, std::uint64_t byte
     return chooser(runnable, root, double(bytes ? bytes : usual_bytes), std::make_shared<Known>());
 }
 
-// ---- A schedule for the topology
-// ---------------------------------------------------------------------------------
+// ---- A schedule for the topology ---------------------------------------------------------------
 
 // All that the library has for a collective.
 struct Choices::Field {
@@ -236,13 +238,14 @@ struct Choices::Field {
     };
     Rank root;
     std::vector<Entrant> entrants;
-    std::map<std::pair<std::uint64_t, bool>, Chosen> chosen;  // by bytes, and whether only direct ones count
+    std::map<std::pair<std::uint64_t, bool>, Chosen>
+        chosen;  // by bytes, and by whether only direct ones count
 };
 
 struct Choices::Candidate {
     const Runnable* runnable;
     Chooser chooser;
-    std::size_t detours;  // strands and choices: of two that take as long, the plainer one is taken
+    std::size_t detours;  // strands and choices: if two take as long, the plainer one is taken
     double seconds, busiest_link;
     Graph whole = nullptr;  // for the proof, if it was laid out just now
 };
@@ -256,13 +259,13 @@ Choices::Choices(Library& library, const Topology& topology, Proofs& proofs, con
 
 Choices::~Choices() = default;
 
-// Of each collective only the last root's is kept.
+// For each collective only the last root's field is kept.
 Choices::Field& Choices::field(Collective collective, Rank root) {
     std::unique_ptr<Field>& field = fields_[collective];
     if (field && field->root == root) return *field;
     field = std::make_unique<Field>();
     field->root = root;
-    std::set<std::string> names;  // of what PlanRequest::schedule can be
+    std::set<std::string> names;  // as PlanRequest::schedule takes them
     for (const ast::Schedule* schedule : library_.schedules(collective)) names.insert(schedule->name.text);
     for (const ast::Algorithm* algorithm : library_.algorithms(collective))
         names.insert(algorithm->name.text);
@@ -275,7 +278,7 @@ Choices::Field& Choices::field(Collective collective, Rank root) {
     return *field;
 }
 
-// Those that can run on the topology, the best first.
+// The schedules that can run on the topology, the best first.
 std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) {
     std::vector<Candidate> result;
     double best = std::numeric_limits<double>::infinity();
@@ -298,7 +301,7 @@ std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) 
             candidate.busiest_link = estimate->second.busiest_link();
             best = std::min(best, candidate.seconds);
             result.push_back(std::move(candidate));
-            // Of those that can no longer be the choice graphs would only take memory.
+            // Drop the graphs of candidates that can no longer be chosen: they would only take memory.
             for (Candidate& known : result)
                 if (known.seconds > best * alike) known.whole = nullptr;
         } catch (const DiagnosticError&) {  // it doesn't run on this topology
@@ -309,7 +312,8 @@ std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) 
     };
     std::sort(result.begin(), result.end(),
               [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
-    // Links may be slower than is assumed of them: of those that hardly differ, what spares them comes first.
+    // Links may be slower than we assume: of candidates that hardly differ, those that load links least come
+    // first.
     const auto is_alike = [&](const Candidate& c) { return c.seconds <= result[0].seconds * alike; };
     const auto load = [](const Candidate& c) { return std::llround(c.busiest_link * 1e9); };
     std::stable_sort(result.begin(), std::find_if_not(result.begin(), result.end(), is_alike),

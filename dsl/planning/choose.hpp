@@ -1,4 +1,4 @@
-// What is run where nothing is named: of what the library has, that with the lowest estimate.
+// Which schedule runs when none is named: the one in the library with the lowest estimate.
 #pragma once
 
 #include <cstdint>
@@ -19,30 +19,33 @@ struct Chosen {
     double seconds = 0.0;  // its estimate
 };
 
-// Chooses on one topology. Remembers what it has laid out and estimated, so that a further choice, for
-// another size, costs little; what is chosen does not depend on it, and is the same on all ranks.
+// Chooses on one topology. It remembers what it has laid out and estimated, so another choice, for another
+// size, costs little. What it remembers does not change what it chooses, and the choice is the same on all
+// ranks.
 class Choices {
   public:
-    // All must outlive it. deadline: of each call; may change between them: DeadlineError.
+    // All must outlive it. deadline: of each call, and may change between calls; DeadlineError when it
+    // passes.
     Choices(Library& library, const Topology& topology, Proofs& proofs,
             const Deadline& deadline = no_deadline);
     ~Choices();
 
-    // Of all schedules of the collective in the library that run on the topology, with their parameters'
-    // defaults, and of all its algorithms over all ranks, the one with the lowest estimate for `bytes` of x
-    // (0: 1 MiB) that is right. Throws DiagnosticError if there is none. Valid until it is asked about
-    // another root. `proof`, if not null, gets its proof, unless the choice is known from before.
-    // only_direct: only of those that are direct (dsl/proof/direct.hpp).
+    // The candidates are all schedules of the collective in the library that run on the topology with their
+    // parameters' defaults, and all its algorithms over all ranks. Returns the candidate with the lowest
+    // estimate for `bytes` of x (0: 1 MiB) that is right. Throws DiagnosticError if there is none. The result
+    // is valid until another root is asked about. `proof`, if not null, gets the proof of the choice, unless
+    // the choice is known from before. only_direct: considers direct ones only (dsl/proof/direct.hpp).
     const Chosen& schedule(Collective collective, Rank root, std::uint64_t bytes,
                            std::optional<Proofs::Proof>* proof = nullptr, bool only_direct = false);
 
-    // The names of all that schedule() chooses among, its choice first, then by estimate. Right ones only,
-    // and of those that come to the same steps one.
+    // The names of all that schedule() chooses among: its choice first, the others by estimate. Only right
+    // ones, and one of those that come to the same steps.
     std::vector<std::string> names(Collective collective, Rank root, std::uint64_t bytes);
 
-    // Algorithms for the statements without `using` of a schedule on `bytes` of x (0: 1 MiB): for each, among
-    // the library's algorithms that allow the group and are right on it, that with the lowest estimate for
-    // the part of x that the group works on. Library, topology and the runnable's definition must outlive it.
+    // Chooses algorithms for the statements without `using` of a schedule on `bytes` of x (0: 1 MiB). For
+    // each statement it takes the library's algorithm with the lowest estimate for the part of x that the
+    // group works on, among those that allow the group and are right on it. Library, topology and the
+    // runnable's definition must outlive it.
     Chooser chooser(const Runnable& runnable, Rank root, std::uint64_t bytes);
 
   private:
@@ -64,7 +67,7 @@ class Choices {
     std::map<Collective, std::unique_ptr<Field>> fields_;
 };
 
-// For a topology that is asked about once.
+// For a topology that is asked about only once.
 Chosen choose_schedule(Library& library, const Topology& topology, Collective collective, Rank root,
                        std::uint64_t bytes, const Deadline& deadline = no_deadline);
 std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,

@@ -16,7 +16,7 @@ namespace hocket::dsl {
 
 namespace {
 
-// The state of a file that can be told without reading it.
+// What can be told about a file without reading it.
 using FileState = std::pair<std::filesystem::file_time_type, std::uintmax_t>;
 
 FileState state_of(const std::string& path) {
@@ -27,8 +27,8 @@ FileState state_of(const std::string& path) {
 
 }  // namespace
 
-// What checks on one topology share. Its library holds no file beside the folders' but the schedule's own and
-// the topology's: what is found there for a schedule does not depend on what was asked for before.
+// What checks on one topology share. Its library holds the files of the folders, the schedule's own file and
+// the topology's, and no others: so what is found there for a schedule does not depend on earlier requests.
 struct Planner::Site {
     Site(const PlanRequest& request, FileState state, const Library& library_of_all)
         : schedule_file(state),
@@ -39,7 +39,7 @@ struct Planner::Site {
           choices(library, topology, proofs, deadline) {}
 
     FileState schedule_file;
-    Deadline deadline;  // of the check that goes on
+    Deadline deadline;  // of the current check
     Library library;
     Topology topology;
     Proofs proofs;
@@ -83,7 +83,7 @@ class Checked : public CheckedSchedule {
             choices_.push_back(location_of(choice.call) + ": " + choice.text);
     }
 
-    // A rank's neighbours have to be projected with it: where their pieces are depends on all that they do.
+    // A rank's neighbours have to be projected with it: where their pieces are depends on everything they do.
     RankProgram project(Rank rank) const override {
         std::vector<Rank> host;
         for (Rank other = 0; other < levels().ranks(); ++other)
@@ -106,7 +106,8 @@ class Checked : public CheckedSchedule {
     const std::vector<std::string>& choices() const override { return choices_; }
 
   private:
-    // Between hosts, that any rank sends and receives: of a phase, one for each pair of ranks.
+    // The most messages between hosts that any rank sends and receives. A phase has one for each pair of
+    // ranks.
     std::uint64_t most_messages() const {
         const StepGraph& graph = this->graph();
         std::vector<std::uint64_t> messages(static_cast<std::size_t>(graph.ranks), 0);
@@ -156,7 +157,7 @@ std::unique_ptr<CheckedSchedule> Planner::check(const PlanRequest& request) {
         throw;
     } catch (const NotFoundError&) {
         throw;
-    } catch (...) {  // a deadline, no memory: what it remembers may be half of something
+    } catch (...) {  // a deadline, no memory: the site may be left half done
         site.reset();
         throw;
     }

@@ -1,4 +1,4 @@
-// The language's front door for whoever runs schedules: from a schedule's name to a checked program.
+// The language's front door for code that runs schedules: from a schedule's name to a checked program.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,10 @@
 
 namespace hocket::dsl {
 
-// What a schedule is asked for. Names are looked up in search_path (folders of .sched files), in order.
-//   schedule: "blueconnect", "flat(ring, doubling)", "my.sched" (the one schedule of this collective in the
-//   file),
-//             "my.sched:name(args)", or "" for the library's choice for the topology and
-//             the size (dsl/planning/choose.hpp).
+// What is asked for. Names are looked up in search_path (folders of .sched files), in order.
+//   schedule: "blueconnect", "flat(ring, doubling)", "my.sched" (the one schedule of this collective in it),
+//             "my.sched:name(args)", or "" for the library's choice for the topology and the size
+//             (dsl/planning/choose.hpp).
 //   topology: "2x3" (innermost first; "2mx3h": dsl/graph/topology.hpp), "bcube(3,2)", "file.sched",
 //             "file.sched:name(args)", or "" for one level of all ranks.
 struct PlanRequest {
@@ -34,12 +33,12 @@ struct PlanRequest {
     std::vector<std::string> search_path;
     Rank ranks = 1;
     Rank root = 0;
-    std::vector<int> hosts = {};       // by rank: ranks with the same number share memory. Empty: none do
-    Economy economy = Economy::bytes;  // where they do
+    std::vector<int> hosts = {};       // by rank: ranks with the same number share memory. Empty: no ranks do
+    Economy economy = Economy::bytes;  // between ranks that share memory
     std::uint64_t bytes = 0;           // of x: the size that choices are made for. 0: 1 MiB
-    Deadline deadline = {};            // of the check and of projections
+    Deadline deadline = {};            // for the check and for projections
     // Every piece must go straight from its sender to its receiver (dsl/proof/direct.hpp), and receivers copy
-    // out of neighbours' inputs. Only of all_to_all.
+    // out of neighbours' inputs. For all_to_all only.
     bool only_direct = false;
 };
 
@@ -57,13 +56,14 @@ class CheckedSchedule {
         const = 0;  // what the compiler chose, and why; a line each
 };
 
-// Checks schedules, and remembers what it has read, laid out, estimated and proved: the next one on the same
-// topology, for another size, say, costs little. The folders of the search path are read once, a file that a
-// schedule names again when it has changed. Not thread-safe; what it returns is, and may outlive it.
+// Checks schedules. It remembers what it has read, laid out, estimated and proved, so another check on the
+// same topology, say for another size, costs little. It reads the folders of the search path once, and reads
+// a file again if a schedule names it and the file has changed. Not thread-safe; what it returns is, and may
+// outlive it.
 class Planner {
   public:
     Planner() = default;
-    // `library` is what was read of `search_path`, and of further files: they are not read again.
+    // `library`: what was already read from `search_path`, and further files; they are not read again.
     Planner(std::vector<std::string> search_path, const Library& library);
 
     // Throws like check_schedule.
@@ -76,13 +76,13 @@ class Planner {
 
   private:
     using Key = std::tuple<std::vector<std::string>, std::string, Rank, std::string>;
-    std::map<std::vector<std::string>, Library> libraries_;  // by search path; each site has its copy
+    std::map<std::vector<std::string>, Library> libraries_;  // by search path; each site has its own copy
     std::map<Key, std::shared_ptr<Site>> sites_;  // by search path, topology, ranks, and schedule's file
 };
 
-// Throws DiagnosticError (dsl/base/diagnostic.hpp), whose what() is the whole rendered diagnostic: for
-// anything that is wrong with the text, the request or the schedule's meaning. NotFoundError (the same
-// header) where a name or file does not exist. DeadlineError (dsl/base/deadline.hpp) when it takes too long.
+// Throws DiagnosticError (dsl/base/diagnostic.hpp) for anything that is wrong with the text, the request or
+// the schedule's meaning; its what() is the whole rendered diagnostic. Throws NotFoundError (the same header)
+// if a name or file does not exist, and DeadlineError (dsl/base/deadline.hpp) if it takes too long.
 std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request);
 
 }  // namespace hocket::dsl

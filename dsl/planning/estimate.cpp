@@ -13,10 +13,10 @@ namespace hocket::dsl {
 namespace {
 
 constexpr const char* estimating = "estimating how long a schedule takes";
-constexpr double message_share = 0.2;  // of a latency: what each message keeps its sender busy
+constexpr double message_share = 0.2;  // of a latency: how long each message keeps its sender busy
 
-// What each further sender to the same end costs, of the bytes beyond those that switches hold: measured with
-// 3 and with 7 senders against a ring (docs/decisions.md).
+// What each further sender to the same end costs, as a part of the bytes beyond those that switches hold.
+// Measured with 3 and with 7 senders against a ring (docs/decisions.md).
 constexpr double fan_in_cost = 0.08, buffered_bytes = 64 << 10;
 constexpr std::size_t most_sources = 8;
 
@@ -24,7 +24,7 @@ bool is_memory(const Level& level) {
     return level.medium == "memory";
 }
 
-// The levels whose ranks use one end of this level's links together.
+// The levels whose ranks share one end of this level's links.
 std::vector<int> sharing_levels(const Topology& topology, int level) {
     std::vector<int> result;
     const std::string& outermost = topology.levels[level].shared_by;
@@ -36,12 +36,12 @@ std::vector<int> sharing_levels(const Topology& topology, int level) {
     return result;
 }
 
-// How many times longer a rank takes for what it does in memory, if so many of them share the level's cores.
+// By what factor a rank's work in memory slows down if so many ranks share the level's cores.
 double slowdown(const Level& level, Rank ranks_of_host) {
     return level.cores > 0 ? std::max(1.0, double(ranks_of_host) / level.cores) : 1.0;
 }
 
-// The level's figures where so many ranks share its cores.
+// The level's latency and bandwidth if so many ranks share its cores.
 double crowded_latency(const Level& level, Rank ranks_of_host) {
     const double slower = slowdown(level, ranks_of_host);
     return slower > 1 ? slower * (level.latency + core_switch) : level.latency;
@@ -58,11 +58,10 @@ Rank ranks_over(const Topology& topology, Condition counts) {
     return ranks;
 }
 
-// ---- Rounds
-// ------------------------------------------------------------------------------------------------
+// ---- Rounds ------------------------------------------------------------------------------------
 
-// The round of each step. A phase is in the first round after those that its ranks have had in its strand,
-// and before the strand began.
+// The round of each step. A phase is in the first round that comes after all rounds that its ranks have
+// already had in its strand, or before the strand began.
 class Rounds {
   public:
     explicit Rounds(const StepGraph& graph) : graph_(graph) {}
@@ -89,7 +88,7 @@ class Rounds {
   private:
     struct Progress {
         std::uint32_t next = 0;
-        std::uint32_t block = 0, before = 0;  // of the last `parallel` in it: `next` before that
+        std::uint32_t block = 0, before = 0;  // the last `parallel` in it, and `next` as it was before that
     };
 
     Progress& progress(std::uint32_t strand, Rank rank) {
@@ -119,8 +118,7 @@ class Rounds {
     std::unordered_map<std::uint64_t, Progress> progress_;  // by strand and rank
 };
 
-// ---- Clocks
-// ------------------------------------------------------------------------------------------------
+// ---- Clocks ------------------------------------------------------------------------------------
 
 }  // namespace
 
@@ -131,7 +129,7 @@ class Estimate::Clocks {
     double run(const Deadline& deadline);
 
   private:
-    // What an end of a link carries, or a rank does in memory, in one round.
+    // What an end of a link carries in one round, or what a rank does in memory.
     struct Load {
         double sent = 0, received = 0;
         std::array<std::uint64_t, most_sources> from = {};  // the ends that send to this one
@@ -163,9 +161,9 @@ class Estimate::Clocks {
     const Estimate& estimate_;
     double bytes_;
     std::vector<double> clock_;
-    double floor_ = 0;  // where one rank stands for all: its clock
+    double floor_ = 0;  // if one rank stands for all: its clock
     std::unordered_map<std::uint64_t, Load> loads_;
-    std::unordered_map<Rank, std::size_t> messages_;  // that the rank sends
+    std::unordered_map<Rank, std::size_t> messages_;  // how many the rank sends
     std::unordered_map<Rank, Pass> passes_;           // what the rank does in memory
     std::unordered_map<Rank, double> later_;          // clocks after the round
 };
@@ -183,9 +181,9 @@ Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::option
         for (const int other : link.sharing) link.sharers *= topology.levels[other].size;
         links_.push_back(std::move(link));
     }
-    // Of one round, what one rank combines into one region stands together.
+    // Within a round, the steps that one rank combines into one region come one after the other.
     const std::vector<std::uint32_t> rounds = Rounds(graph).of_steps(deadline);
-    // What a rank moves within its buffers takes the time of a copy in its host's memory, as far as that is
+    // Data that a rank moves within its own buffers take as long as a copy in its host's memory, if that is
     // known.
     const auto memory =
         std::find_if(links_.begin(), links_.end(), [](const Link& link) { return link.memory; });
@@ -233,7 +231,7 @@ int Estimate::level_between(const Topology& topology, Rank a, Rank b) const {
     return memory;
 }
 
-// Named by the lowest rank that uses it.
+// An end is named by the lowest rank that uses it.
 std::uint64_t Estimate::end_of(int level, Rank rank) const {
     Rank lowest = rank;
     for (const int other : links_[level].sharing)

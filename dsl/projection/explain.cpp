@@ -21,7 +21,7 @@ std::string area_text(const RankProgram& program, AreaId area) {
     return fmt::format("scratch {}", slot);
 }
 
-// An area that is read at another place than is written to names that place.
+// If an area is read at another place than is written to, the text names that place.
 std::string operand_text(const RankProgram& program, const Op& op, AreaId area) {
     if (area < program.first_shifted()) return area_text(program, area);
     const ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
@@ -46,8 +46,8 @@ std::string region_text(const RankProgram& program, const Op& op) {
     return text;
 }
 
-// Where the parts of a message are: once if all are in one area, else for each. What waits for its turn to be
-// used is in "scratch".
+// Where the parts of a message are: one name if all are in one area, else one for each part. A part that
+// waits for its turn to be used is in "scratch".
 std::string areas_text(const RankProgram& program, const Op& op) {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < op.parts(); ++i) {

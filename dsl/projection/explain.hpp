@@ -7,10 +7,11 @@
 
 namespace hocket::dsl {
 
-// "x[1/3, 2/3)"; of what has become of x by one exchange: "x'[1/3, 2/3)".
+// "x[1/3, 2/3)"; for the result of one exchange: "x'[1/3, 2/3)".
 std::string region_text(const RankProgram& program, BoundaryId begin, BoundaryId end);
 
-// One line an operation: "  7  combine x[1/3, 2/3) of output with 2 messages   schedules/direct.sched:4".
+// One line for each operation: "  7  combine x[1/3, 2/3) of output with 2 messages
+// schedules/direct.sched:4".
 std::string explain(const RankProgram& program);
 
 }  // namespace hocket::dsl

@@ -1,4 +1,4 @@
-// The messages of a phase: what one rank sends another in it, however many pieces that has, is one message.
+// The messages of a phase. All that one rank sends to another in it is one message, of one or more pieces.
 #pragma once
 
 #include <span>
@@ -27,9 +27,9 @@ struct Message {
     std::vector<Passage> passages;
 };
 
-// Of these steps, all of one phase: the messages that the host sends or gets, in the order in which the steps
-// name their two ranks first. Both ends have the pieces in one order: by where they come from, so that those
-// side by side there can make one part. host: ascending.
+// The messages that the host sends or gets in these steps, which are all of one phase. Messages are in the
+// order in which the steps first name their two ranks. Both ends have the pieces in one order, by where they
+// come from, so that pieces that lie side by side there can make one part. host: ascending.
 std::vector<Message> messages_of(const StepGraph& graph, std::span<const HostStep> steps,
                                  const std::vector<Rank>& host, const OpBuilder& builder);
 

@@ -6,10 +6,10 @@
 namespace hocket::dsl {
 namespace {
 
-// Shifted areas are numbered when all others are known.
+// Marks a shifted area. These get their numbers once all others are known.
 constexpr AreaId is_shifted = AreaId{1} << 31;
 
-// Ascending, and no two of them meet.
+// Sorts the stretches and joins those that meet.
 void merge(std::vector<Stretch>& stretches) {
     std::sort(stretches.begin(), stretches.end(),
               [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
@@ -92,7 +92,7 @@ void OpBuilder::after(OpRef ref, OpRef earlier) {
     }
     std::vector<Op>& ops = members_[ref.member].ops;
     std::vector<OpId>& successors = ops[earlier.op].successors;
-    // Edges to one operation are mostly added together.
+    // Edges to the same operation are mostly added one after another.
     if (!successors.empty() && successors.back() == ref.op) return;
     successors.push_back(ref.op);
     ++ops[ref.op].waits_for;
@@ -150,7 +150,7 @@ bool OpBuilder::read_since(Memory memory, AtomRange atoms, Stage stage) const {
 
 // ---- Signals ------------------------------------------------------------------------------------
 
-// Up to which stage of each neighbour a member's operations wait.
+// For each neighbour, the last stage that a member's operations wait for.
 std::map<Member, Stage> OpBuilder::awaited(Member member) const {
     std::map<Member, Stage> until;
     for (const auto& edges : members_[member].remote)
@@ -161,7 +161,7 @@ std::map<Member, Stage> OpBuilder::awaited(Member member) const {
     return until;
 }
 
-// Up to which stage each neighbour is busy with a member's memory.
+// For each neighbour, the last stage in which it uses a member's memory.
 std::map<Member, Stage> OpBuilder::touched_until(Member member, bool guards_buffers) const {
     std::map<Member, Stage> until;
     for (const Touch& touch : members_[member].touches) {
@@ -223,7 +223,7 @@ class OpBuilder::Emitter {
     void stage(OpId begin, OpId end) {
         struct Need {
             Stage stage;
-            OpId first;  // operation that needs it
+            OpId first;  // first operation that needs it
         };
         std::map<Member, Need> needs;
         for (OpId id = begin; id < end; ++id)
@@ -239,7 +239,7 @@ class OpBuilder::Emitter {
             for (const RemoteEdge& edge : own_.remote[id]) order(last_await_[edge.member], new_ids_[id]);
         }
         const bool is_signalled = own_.signals.contains(own_.stages[begin]);
-        // A signal stands for all that was done to neighbours' memory in earlier stages, too.
+        // A signal also stands for all that was done to neighbours' memory in earlier stages.
         for (OpId old = begin; old < end; ++old)
             if (is_signalled || !own_.remote[old].empty()) to_be_signalled_.push_back(new_ids_[old]);
         if (!is_signalled) return;
@@ -260,7 +260,7 @@ class OpBuilder::Emitter {
 
     std::uint32_t last_phase() const { return program_.ops.empty() ? 0 : program_.ops.back().phase; }
 
-    // what_for: the operation that it comes before.
+    // what_for: the operation before which it stands.
     void await(Member neighbour, Stage stage, const Op& what_for, bool guards) {
         const auto known = awaited_.find(neighbour);
         if (known != awaited_.end() && known->second >= stage) return;
@@ -298,7 +298,7 @@ class OpBuilder::Emitter {
     OpId last_signal_ = 0;
 };
 
-// What neighbours do with a member's areas.
+// Finds what neighbours do with a member's areas.
 void OpBuilder::find_sharing(Member member, RankProgram& program) const {
     bool is_read = false;  // the output
     for (Member other = 0; other < members_.size(); ++other) {

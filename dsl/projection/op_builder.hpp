@@ -1,7 +1,7 @@
-// Collects the operations of the ranks of one host and finds their order: an operation waits for those that
+// Collects the operations of the ranks of one host and finds their order. An operation waits for those that
 // wrote what it reads, and for those that read or wrote what it writes. Between operations of one rank that
-// is an edge; between those of neighbours it becomes a signal of one and an await of the other. Pieces are
-// counted in atoms: the finest that any region divides x into.
+// is an edge. Between neighbours it becomes a signal of one and an await of the other. Pieces are counted in
+// atoms: the finest pieces into which any region divides x.
 //
 // Operations come in *stages*, the same on all members. A member waits for neighbours only for what they do
 // in earlier stages, so members that go through their stages in order never wait in a circle.
@@ -26,7 +26,7 @@ struct OpRef {
 };
 inline constexpr OpRef no_op{};
 
-// Where pieces of a member's lie: its input, output or work.
+// A memory of one member in which pieces lie: its input, output or work.
 struct Memory {
     Member member;
     AreaId area;
@@ -34,8 +34,8 @@ struct Memory {
 
 class OpBuilder {
   public:
-    // members: the host's ranks, ascending. copied_inputs: inputs are copies of the callers' buffers; else an
-    // input and its output count as one memory, as they may be one.
+    // members: the host's ranks, ascending. copied_inputs: inputs are copies of the callers' buffers. If they
+    // are not, an input and its output count as one memory, because they may be one.
     OpBuilder(Atoms division, std::vector<Rank> members, bool copied_inputs);
 
     std::uint32_t atoms() const { return division_.count(); }
@@ -48,17 +48,17 @@ class OpBuilder {
 
     OpRef add(Member member, Op op);
     AreaId new_slot(Member member, AtomRange atoms);  // a scratch slot for a message of these atoms
-    // `owner`'s input, output or work as operations of `member` name it.
+    // The name that operations of `member` use for `owner`'s input, output or work.
     AreaId area_for(Member member, Member owner, AreaId area) const;
     // An area of the member's, to be read at atom `from` by an operation that writes to atom `at`.
     AreaId shifted(Member member, AreaId area, std::uint32_t from, std::uint32_t at);
 
-    // Order. reads before writes, if an operation does both.
+    // These set the order. An operation that does both calls reads before writes.
     void reads(OpRef op, Memory memory, AtomRange atoms);
     void writes(OpRef op, Memory memory, AtomRange atoms);
     void after(OpRef op, OpRef earlier);
 
-    // An operation's `also` gets one more area, in which nothing must have happened since the operation.
+    // Gives an operation's `also` one more area. Nothing may have happened in that area since the operation.
     bool can_write_too(OpRef op, Memory memory, AtomRange atoms) const;
     void write_too(OpRef op, Member owner, AreaId area, AtomRange atoms);
 
@@ -68,8 +68,8 @@ class OpBuilder {
         return hazards(memory)[atom].readers;
     }
 
-    // Once all members have all their operations: one member's operations with its signals and awaits,
-    // boundaries, neighbours, scratch. origin: of what waits at the end.
+    // To be called when all members have all their operations: returns one member's operations with its
+    // signals and awaits, boundaries, neighbours and scratch. origin: for the awaits at the end.
     RankProgram finish(Member member, std::uint32_t origin);
 
   private:
@@ -78,7 +78,7 @@ class OpBuilder {
         std::vector<OpRef> readers;  // since it was written
     };
     struct RemoteEdge {
-        Member member;  // who must have come through
+        Member member;  // the member that must have come through
         Stage stage;    // this stage; 0: entered
     };
     // A neighbour's operation that reads or writes a member's memory.

@@ -81,7 +81,7 @@ void Places::copy(Member member, AtomRange atoms, AreaId from, AreaId to, std::u
     set_place(member, atoms, to);
 }
 
-// The member's operation that has these values in its registers: the one that wrote them, or a copy of them.
+// The member's operation that has these values in its registers: it wrote or copied them.
 OpRef Places::extendable(Member member, AtomRange atoms) const {
     const AreaId place = at(member, atoms.begin);
     const Memory memory{member, place};

@@ -1,8 +1,8 @@
 // Where the values of a host's ranks live while their steps are turned into operations, phase by phase.
 //
-// A value is in its rank's input, output or work, or, until the end of the phase that made it, in a scratch
-// slot: where it belongs, neighbours may still be reading the old one. All steps of a phase read what was
-// there before it, so places change at its end.
+// A value is in its rank's input, output or work; or, until the end of the phase that made it, in a scratch
+// slot, because neighbours may still be reading the old value where the new one belongs. All steps of a phase
+// read what was there before it, so places change at its end.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 
 namespace hocket::dsl {
 
-// Every phase has two stages: everything is read, combined and written; what could not be written where it
-// belongs, because others were reading there, follows.
+// Every phase has two stages. In the first, everything is read, combined and written. In the second follows
+// what could not be written to its place, because others were reading there.
 inline constexpr Stage stages_of_a_phase = 2;
 
-// Calls for each maximal run of atoms for which `same` holds between neighbouring ones.
+// Calls for each maximal run of atoms in which `same` holds between adjacent ones.
 template <typename Same, typename Call>
 void for_runs(AtomRange atoms, Same same, Call call) {
     for (std::uint32_t begin = atoms.begin; begin < atoms.end;) {
@@ -58,27 +58,28 @@ class Places {
     // Where a new value can be written while neighbours read the old one.
     std::optional<AreaId> free_home(Member member, AtomRange atoms) const;
 
-    // Neighbours read these atoms in this phase, where they are.
+    // Says that neighbours read these atoms in this phase, where they are.
     void lend(Member member, AtomRange atoms);
     bool is_lent(Member member, AreaId area, AtomRange atoms) const;
 
     // The operation writes new values, which live in `area` after this phase.
     void write(OpRef op, Member member, AreaId area, AtomRange atoms);
-    // The value is in a slot of the member's, and goes home when nobody reads there any more.
+    // The value is in a slot of the member's. It goes home when nobody reads there any more.
     void write_late(Member member, AtomRange atoms, AreaId slot, OpRef writer, std::uint32_t origin);
     // Moves values at once.
     void copy(Member member, AtomRange atoms, AreaId from, AreaId to, std::uint32_t origin);
-    // Lets the operation that has these values in its registers write them to the destination's home, too, if
-    // there is such a one.
+    // Lets the operation that has these values in its registers also write them to the destination's home, if
+    // there is such an operation.
     bool extend(Member member, AtomRange atoms, Member destination);
 
-    // In the last stage of the phase.
+    // To be called in the last stage of the phase.
     void end_phase();
 
   private:
     struct Side {
-        AtomRange own{}, output{};  // the rank's piece of x, if x is divided; what its output has room for
-        std::vector<AreaId> place;  // by atom
+        AtomRange own{},
+            output{};  // the rank's piece of x, if x is divided; the atoms that its output has room for
+        std::vector<AreaId> place;                // by atom
         std::vector<bool> lent[areas_of_a_rank];  // by atom: whether neighbours read it in this phase
     };
     static constexpr AreaId nowhere = ~AreaId{0};
@@ -87,7 +88,7 @@ class Places {
     void set_place(Member member, AtomRange atoms, AreaId area);
     OpRef extendable(Member member, AtomRange atoms) const;
 
-    // Input and output may be one, unless the input is a copy.
+    // Input and output may be one memory, unless the input is a copy.
     AreaId apart(AreaId area) const {
         return area == output_area && economy_ == Economy::bytes ? input_area : area;
     }

@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char* projecting = "projecting a schedule onto a rank";
 
-// What comes to a member in a phase and is combined there: from a neighbour's memory, or a message in a slot.
+// Data that come to a member in a phase and are combined there, from a neighbour's memory or a message in a
+// slot.
 struct Arrival {
     Rank source;
     AtomRange atoms;          // where they are combined
@@ -32,7 +33,7 @@ struct Arrival {
 struct Landing {
     AtomRange atoms;
     AreaId area;
-    bool in_place, combines;  // neither: it waits in a slot for its place to be free
+    bool in_place, combines;  // neither: it waits in a slot until its place is free
     std::uint32_t completes;  // as in Completion
     std::uint32_t origin;
 
@@ -42,7 +43,7 @@ struct Landing {
     }
 };
 
-// What overwrites, among neighbours.
+// A step that overwrites, among neighbours.
 struct Overwrite {
     Member source, destination;
     AtomRange from, to;
@@ -84,7 +85,7 @@ class Projector {
     const StepGraph& graph_;
     DeadlineCounter deadline_;
     const Completion& completion_;
-    std::vector<HostStep> steps_;  // the graph's that concern the host
+    std::vector<HostStep> steps_;  // the steps of the graph that concern the host
     std::vector<Rank> host_;
     Economy economy_;
     Copying copying_;
@@ -155,7 +156,7 @@ RankProgram Projector::run(Rank rank) {
     builder_.begin_stage(1 + phase * stages_of_a_phase, graph_.phases);
     for (Member member = 0; member < sides_.size(); ++member) complete_output(member);
 
-    // What completes the output has no line of its own.
+    // Operations that complete the output have no source line of their own.
     const auto end_origin = static_cast<std::uint32_t>(graph_.origins.size());
     const Member self = *member_of(rank);
     RankProgram program = builder_.finish(self, end_origin);
@@ -180,7 +181,7 @@ void Projector::for_pieces(const Step& step, const Call& call) const {
         call(builder_.atoms_of(piece.from), builder_.atoms_of(piece.to));
 }
 
-// Everything reads what was there before the phase, so places change at its end.
+// All steps read what was there before the phase, so places change at its end.
 void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phase) {
     phase_stage_ = 1 + phase * stages_of_a_phase;
     const auto for_steps = [&](const std::function<void(const HostStep&, std::optional<Member> source,
@@ -234,7 +235,7 @@ Op message_op(Op::Kind kind, Rank peer, std::uint32_t number, std::uint32_t orig
             .origin = origin};
 }
 
-// Pieces leave from where they live, each from its area.
+// Sends pieces from where they live, each from its area.
 void Projector::send(Member member, const Message& message) {
     std::vector<MessagePart> parts;
     for (const Passage& passage : message.passages)
@@ -252,8 +253,8 @@ void Projector::send(Member member, const Message& message) {
         builder_.reads(op, Memory{member, part.area}, AtomRange{part.begin, part.end});
 }
 
-// What this phase sends must be sent before it is overwritten; but a receive that waited for a send of its
-// own phase could wait for ever (the peer may do the same). So the message lands beside its place.
+// What this phase sends must be sent before it is overwritten. But a receive that waited for a send of its
+// own phase could wait for ever, because the peer may do the same. So the message lands beside its place.
 std::vector<Landing> Projector::landings_of(Member member, const Message& message) {
     std::vector<Landing> landings;
     for (const Passage& passage : message.passages) {
@@ -293,7 +294,7 @@ void Projector::receive(Member member, const Message& message) {
 
 // ---- Combining ----------------------------------------------------------------------------------
 
-// All that a phase combines into one place is combined by one operation, in the order of ranks.
+// One operation combines all that a phase combines into one place, in the order of ranks.
 void Projector::combine_arrivals(Member member) {
     std::vector<Arrival>& arrivals = sides_[member].arrivals;
     std::stable_sort(arrivals.begin(), arrivals.end(),
@@ -330,7 +331,7 @@ void Projector::combine_arrivals(Member member) {
     arrivals.clear();
 }
 
-// Whether it completes the place: all that arrives there in this phase does, or nothing.
+// Whether it completes the place: either all that arrives there in this phase does, or none of it.
 bool Projector::completes(const Arrival& arrival, std::uint32_t atom) const {
     if (arrival.completes < Completion::first_part) return arrival.completes == Completion::all;
     const Region& part = completion_.parts[arrival.completes - Completion::first_part];
@@ -397,7 +398,7 @@ void Projector::overwrite(std::vector<Overwrite> overwrites) {
         });
     const bool pushes = prefers_push(runs);
     for (const Overwrite& run : runs) {
-        // Cheapest is what another operation writes in passing.
+        // The cheapest way: another operation writes it along with its own result.
         if (economy_ == Economy::bytes && run.from.begin == run.to.begin &&
             places_.extend(run.source, run.from, run.destination))
             continue;
@@ -406,7 +407,7 @@ void Projector::overwrite(std::vector<Overwrite> overwrites) {
     }
 }
 
-// The sender reads once for all its receivers; but if few send to many, the receivers are more hands.
+// The sender reads once for all its receivers; but if few ranks send to many, the receivers are more hands.
 bool Projector::prefers_push(const std::vector<Overwrite>& overwrites) const {
     if (economy_ == Economy::waits || copying_ == Copying::by_receivers) return false;
     std::vector<double> pushed(sides_.size(), 0), pulled(sides_.size(), 0);
@@ -424,7 +425,7 @@ bool Projector::push(const Overwrite& overwrite) {
     const auto [source, destination, from, to, origin] = overwrite;
     const std::optional<AreaId> target = places_.free_home(destination, to);
     if (!target) return false;
-    // The source cannot wait for what the destination sends from there in this phase, the destination can.
+    // The source cannot wait for what the destination sends from there in this phase; the destination can.
     if (builder_.read_since(Memory{destination, *target}, to, phase_stage_)) return false;
     const AreaId place = places_.at(source, from.begin);
     const OpRef op =

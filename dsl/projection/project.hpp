@@ -11,18 +11,18 @@
 
 namespace hocket::dsl {
 
-// Among neighbours: whoever reads or writes less, or those that get it, whatever that costs.
+// Who copies among neighbours: the side that reads or writes less, or always the receivers.
 enum class Copying : std::uint8_t { by_either, by_receivers };
 
-// `graph` is a schedule's that has passed verification: the rank's program is made of those of its steps that
-// concern the host, and of nothing else. Decides where each piece lives (input, output, work, scratch),
-// splits and merges transfers into operations, and finds what each must wait for. Fills in everything but the
-// names and the fingerprint. Throws DeadlineError.
+// `graph` is of a schedule that has passed verification. The rank's program is made of those of its steps
+// that concern the host, and of nothing else. project decides where each piece lives (input, output, work,
+// scratch), splits and merges transfers into operations, and finds what each must wait for. It fills in
+// everything but the names and the fingerprint. Throws DeadlineError.
 //
 // host: the ranks that share memory with `rank`, itself included, ascending. Among them a transfer is a load
-// of the receiver or a store of the sender; all of them must be projected with the same graph and arguments.
-// completion: what the proof has found to be completed where; without it no operation completes anything.
-// copying: who moves what is only overwritten.
+// by the receiver or a store by the sender; all of them must be projected with the same graph and arguments.
+// completion: what the proof found to be completed, and where; without it no operation completes anything.
+// copying: who moves data that are only overwritten.
 RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host,
                     Economy economy = Economy::bytes, const Deadline& deadline = no_deadline,
                     const Completion& completion = {}, Copying copying = Copying::by_either);

@@ -11,11 +11,11 @@
 //   then    scratch  one slot a message that is combined or staged: messages land there; private
 //   then    shifted  one of the above, read at another position than the operation writes to
 //
-// Positions are given as *boundaries*: exact fractions of x, shared by all operations. For a count,
-// boundary b is at element floor(b * count). Where data change places (all_to_all), what becomes of x has the
-// positions after it: 1 to 2, then 2 to 3; the output is the last of these buffers, and the work area as
-// large as all of them. All areas are addressed by position: the runtime keeps for each area a virtual base
-// such that
+// Positions are given as *boundaries*: exact fractions of x, shared by all operations. For a count, boundary
+// b is at element floor(b * count). If data change places (all_to_all), the result of the first exchange has
+// the positions from 1 to 2, that of the second those from 2 to 3. The output is the last of these buffers,
+// and the work area is as large as all of them. All areas are addressed by position: for each area the
+// runtime keeps a virtual base such that
 //
 //   address(area, boundary) = base[area] + offset(boundary) * element_size
 //
@@ -23,12 +23,13 @@
 // caller's pointer less the offset of boundary `input_origin` or `output_origin`. A scratch slot's
 // virtual base is its memory less the offset of the slot's own begin.
 //
-// Neighbours' memory is ordered by signals: each rank counts its own, and `await` lasts until a neighbour's
-// count is reached. The first signal says that the rank has entered, so that its areas may be used. Done one
-// after another in program order, the operations of neighbours never wait for each other in a circle.
+// Signals order the use of neighbours' memory: each rank counts its own, and `await` lasts until a
+// neighbour's count is reached. The first signal says that the rank has entered, so that its areas may be
+// used. If the operations run one after another in program order, neighbours never wait for each other in a
+// circle.
 //
-// What a rank sends another in one phase is one message. Its parts may lie in several places, on either side
-// in its own way: what travels is their elements, one part after the other.
+// What a rank sends to another in one phase is one message. Its parts may lie in several places, and in
+// different places on the two sides: what travels is their elements, one part after the other.
 //
 // Operations are in program order. An operation may start when those it waits for (always earlier ones)
 // are complete: dependencies come from overlapping regions alone. Operations whose region is empty for
@@ -45,10 +46,9 @@
 
 namespace hocket::dsl {
 
-// What counts most where ranks share memory: for large buffers, that every byte is moved as few times as
-// possible; for small ones, that ranks wait for each other as few times as possible.
-// Where waits count, the runtime shows neighbours a copy of the caller's input: `input` and `output` are then
-// never the same memory.
+// What counts most between ranks that share memory. For large buffers: every byte is moved as few times as
+// possible. For small ones: ranks wait for each other as few times as possible. In that case the runtime
+// shows neighbours a copy of the caller's input, so `input` and `output` are never the same memory.
 enum class Economy : std::uint8_t { bytes, waits };
 
 using AreaId = std::uint32_t;
@@ -69,7 +69,7 @@ struct Op {
         receive,  // from `peer` into x[begin, end) of `area`, then into the further parts
         combine,  // area[i] = operands[0][i] op operands[1][i] op ..., left to right; 2 or more operands;
                   // one of them may be `area` itself
-        copy,     // area[i] = operands[0][i]; where both are one place there is nothing to do
+        copy,     // area[i] = operands[0][i]; nothing to do if both are one place
         signal,   // tells the neighbours: signal number `message`, counted from 1, has been reached
         await,    // until the neighbour `peer` has reached its signal `message`
     };
@@ -78,7 +78,7 @@ struct Op {
     AreaId area;
     std::vector<AreaId> operands = {};      // combine, copy
     std::vector<AreaId> also = {};          // combine, copy: further areas that get the same result
-    std::vector<MessagePart> further = {};  // send, receive: the parts behind that one, in order
+    std::vector<MessagePart> further = {};  // send, receive: the parts after the first, in order
     Rank peer = -1;                         // send, receive, await
     std::uint32_t message = 0;  // send, receive: running number of the messages from sender to receiver
     bool completes = false;     // combine: the result holds all ranks' contributions, and is not combined on
@@ -104,7 +104,7 @@ struct ScratchSlot {
     BoundaryId begin, end;
 };
 
-// The area `of`, so placed that what lies there at boundary `from` is read at boundary `at`.
+// The area `of`, placed so that what lies there at boundary `from` is read at boundary `at`.
 struct ShiftedArea {
     AreaId of;
     BoundaryId from, at;
@@ -123,7 +123,7 @@ struct RankProgram {
     Rank rank = 0;
     Rank ranks = 1;
     Rank root = 0;
-    std::uint64_t fingerprint = 0;  // of all ranks' steps: equal where all do the same
+    std::uint64_t fingerprint = 0;  // of all ranks' steps: equal if all ranks do the same
 
     std::vector<Rational> boundaries;  // ascending, distinct
     std::int64_t buffers = 1;          // positions are from 0 to this
@@ -131,26 +131,29 @@ struct RankProgram {
     bool uses_work = false;
     Economy economy = Economy::bytes;
     std::vector<Rank> neighbours;   // ascending: the other ranks of this host, if memory is shared with them
-    bool memory_is_shared = false;  // by the ranks of any host
-    // That any rank sends and receives, where memory is shared. Both are the same on all ranks.
+    bool memory_is_shared = false;  // by ranks of some host, perhaps another
+    // The most messages that any rank sends and receives, where memory is shared. This and memory_is_shared
+    // are the same on all ranks.
     std::uint64_t most_messages = 0;
-    // What neighbours read of this rank's input, and write to its output: ascending, apart.
+    // What neighbours read of this rank's input, and what they write to its output: ascending, and no two
+    // stretches meet.
     std::vector<Stretch> input_read, output_written;
-    // Whether what neighbours write to the output is only for the caller, and they read nothing there: then
+    // Whether what neighbours write to the output is for the caller only, and they read nothing there: then
     // this rank's own part of the output can be apart from theirs.
     bool output_is_apart = true;
     // Whether any neighbour reads or writes this rank's input, output or work.
-    std::uint32_t signals = 0;  // the most that any rank of this host gives
+    std::uint32_t signals = 0;  // the largest number that any rank of this host gives
     bool shares_input = false, shares_output = false, shares_work = false;
     std::vector<ScratchSlot> scratch;  // slot i is area first_scratch() + i
     std::vector<ShiftedArea> shifted;  // the i-th is area first_shifted() + i
     std::vector<Op> ops;
     std::vector<Origin> origins;
 
-    // No operation reads at another position than it writes to, and input and output have the same positions.
+    // True if no operation reads at another position than it writes to, and input and output have the same
+    // positions.
     bool keeps_places() const { return buffers == 1 && shifted.empty(); }
 
-    // What this rank's send buffer and receive buffer hold of x.
+    // The parts of x that this rank's send buffer and receive buffer hold.
     Share input() const { return contract_of(collective).input.of(rank == root); }
     Share output() const { return contract_of(collective).output.of(rank == root); }
 
@@ -161,7 +164,7 @@ struct RankProgram {
     AreaId first_scratch() const { return neighbour_area(neighbours.size(), 0); }
     AreaId first_shifted() const { return first_scratch() + static_cast<AreaId>(scratch.size()); }
     std::size_t areas() const { return first_shifted() + shifted.size(); }
-    // Whose memory an area is.
+    // The area whose memory an area is.
     AreaId memory_of(AreaId area) const {
         return area < first_shifted() ? area : shifted[area - first_shifted()].of;
     }

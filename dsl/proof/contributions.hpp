@@ -1,4 +1,4 @@
-// Sets of ranks, each kept once: two values are equal exactly if their numbers are.
+// Sets of ranks, each stored once: two values are equal exactly if their numbers are.
 #pragma once
 
 #include <xxhash.h>
@@ -40,7 +40,7 @@ class Contributions {
 
     // The union of two disjoint sets; `overlap` if they are not disjoint.
     SetId unite(SetId a, SetId b) {
-        // Pieces that move together mostly hold the same.
+        // Pieces that move together mostly hold the same sets.
         if (a != last_.a || b != last_.b) last_ = {a, b, compute_union(a, b)};
         return last_.sum;
     }
@@ -51,7 +51,7 @@ class Contributions {
     Rank common(SetId a, SetId b) const { return first(a, b, true); }
     Rank missing(SetId a, SetId b) const { return first(a, b, false); }
 
-    // "{0, 2, 3}", at most eight of them.
+    // "{0, 2, 3}", with at most eight ranks.
     std::string text(SetId set) const {
         if (set == undefined) return "nothing";
         std::string result;
@@ -97,7 +97,7 @@ class Contributions {
         return overlap;
     }
 
-    // One more set, empty yet.
+    // Adds one more set, still empty.
     std::uint64_t* append() {
         if (count_ == blocks_.size() * sets_of_a_block)
             blocks_.push_back(std::make_unique<std::uint64_t[]>(sets_of_a_block * words_));
@@ -106,7 +106,7 @@ class Contributions {
         return bits;
     }
 
-    // The number of the last one, which goes if there was one like it before.
+    // The number of the last set. If there was one like it before, the last one is removed.
     SetId intern() {
         const auto [entry, is_new] = numbers_.insert(count_ - 1);
         if (!is_new) --count_;
@@ -125,7 +125,8 @@ class Contributions {
         SetId a = overlap, b = overlap, sum = overlap;
     } last_;
     SetId count_ = 0;
-    std::vector<std::unique_ptr<std::uint64_t[]>> blocks_;  // bits, set after set; they stay at their places
+    std::vector<std::unique_ptr<std::uint64_t[]>>
+        blocks_;  // bits, set after set; blocks stay at their addresses
     std::unordered_set<SetId, Hash, Equal> numbers_;
 };
 

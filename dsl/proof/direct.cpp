@@ -9,7 +9,8 @@
 namespace hocket::dsl {
 namespace {
 
-// What the source has for the destination, to where the destination wants it, at the same places of both.
+// Whether the step takes what the source has for the destination to where the destination wants it, each part
+// to its own place in the piece.
 bool goes_straight(const StepGraph& graph, const Step& step) {
     if (step.combines) return false;
     const Rational input(step.destination, graph.ranks),
@@ -23,7 +24,7 @@ bool goes_straight(const StepGraph& graph, const Step& step) {
 
 }  // namespace
 
-// A rank alone has no steps: what it has for itself is where it belongs.
+// A rank alone has no steps: what it has for itself is already where it belongs.
 const Step* first_detour(const StepGraph& graph) {
     const auto found = std::find_if(graph.steps.begin(), graph.steps.end(),
                                     [&](const Step& step) { return !goes_straight(graph, step); });

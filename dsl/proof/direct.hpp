@@ -1,5 +1,5 @@
-// Whether a checked all_to_all can have a count for each pair of ranks: each rank then knows only how much it
-// sends and gets itself.
+// Whether a checked all_to_all can have a count for each pair of ranks. Each rank then knows only how much it
+// sends and receives itself.
 #pragma once
 
 #include "dsl/graph/step_graph.hpp"
@@ -7,11 +7,11 @@
 namespace hocket::dsl {
 
 // Null if every piece goes straight from the input of the rank that has it to its place in the output of the
-// rank that it is for; else the first step that does something else. A rank that passes on what others
+// rank that it is for. Otherwise the first step that does something else: a rank that passes on what others
 // exchange would have to know their counts.
 const Step* first_detour(const StepGraph& graph);
 
-// Throws DiagnosticError if there is a detour; it says where. `name`: the schedule's.
+// Throws DiagnosticError, which says where, if there is a detour. `name`: the schedule's.
 void require_direct(const StepGraph& graph, const std::string& name);
 
 }  // namespace hocket::dsl

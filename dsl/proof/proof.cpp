@@ -15,7 +15,7 @@ constexpr std::size_t most_kept_steps = 1 << 20;  // about 30 MiB; the last grap
 }  // namespace
 
 std::uint64_t fingerprint(const StepGraph& graph) {
-    // Each list after its length: else what belongs to one could be read as another's.
+    // Each list comes after its length: otherwise an element of one list could be read as another's.
     std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root,
                                       graph.buffers};
     numbers.push_back(static_cast<std::int64_t>(graph.steps.size()));
@@ -36,7 +36,7 @@ void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, R
                       const Deadline& deadline) {
     const Runnable runnable{nullptr, &algorithm, {}, algorithm.name.text};
     const Topology topology = flat_topology(size);
-    // One with a root is checked with both ends and the middle of its group.
+    // An algorithm with a root is checked with both ends and the middle of its group as root.
     const std::set<Rank> roots = algorithm.root ? std::set<Rank>{0, size / 2, size - 1} : std::set<Rank>{0};
     for (const Rank root : roots) {
         ElaborateOptions options;
@@ -69,13 +69,13 @@ Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& 
                             std::shared_ptr<const StepGraph> laid_out) {
     auto& proved = proved_[{runnable.schedule, runnable.algorithm, runnable.name, root}];
     if (!proved.empty()) {
-        // One rank's steps are enough to hear what is chosen this time.
+        // One rank's steps are enough to learn what is chosen this time.
         StepGraph own = elaborate(runnable, library_, topology_, {root, root, choose, {}, deadline_});
         if (const auto entry = proved.find(algorithms_of(own.choices)); entry != proved.end()) {
             Proved& known = entry->second;
             if (auto graph = known.graph.lock())
                 return {graph, known.fingerprint, known.completion, std::move(own.choices)};
-            // What is laid out again was proved if it is the same.
+            // If the graph is the same when it is laid out again, it is already proved.
             auto again = lay_out(runnable, {root, std::nullopt, chooser_of(own.choices), {}, deadline_});
             if (fingerprint(*again) == known.fingerprint)
                 return {keep(known, std::move(again)), known.fingerprint, known.completion,
@@ -108,17 +108,18 @@ Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable
                                   runnable.name, name_of(runnable.collective()), topology_.name),
                       deadline_);
     } catch (const DiagnosticError&) {
-        // If an algorithm is wrong by itself, its fault is told in its own, smaller terms.
+        // If an algorithm is wrong by itself, report its fault in its own, smaller terms.
         try {
             for (const auto& [algorithm, size] : algorithms_in(graph, runnable))
                 verify_algorithm(*algorithm, library_, size, deadline_);
-        } catch (const DeadlineError&) {  // what is wrong is known; only the better words for it are not
+        } catch (const DeadlineError&) {  // we know that it is wrong, and only lack the better words for it
         }
         throw;
     }
 }
 
-// With the sizes of their groups. They are found by laying it out once more, which only a wrong one costs.
+// With the sizes of their groups. The schedule is laid out once more to find them; only a wrong one pays for
+// that.
 std::set<std::pair<const ast::Algorithm*, Rank>> Proofs::algorithms_in(const StepGraph& graph,
                                                                        const Runnable& runnable) const {
     std::set<std::pair<const ast::Algorithm*, Rank>> used;
@@ -130,7 +131,7 @@ std::set<std::pair<const ast::Algorithm*, Rank>> Proofs::algorithms_in(const Ste
     return used;
 }
 
-// What is wrong may be so on this topology only: the message says which.
+// A fault may exist on this topology only: the message names the topology.
 std::shared_ptr<const StepGraph> Proofs::lay_out(const Runnable& runnable,
                                                  const ElaborateOptions& options) const {
     try {

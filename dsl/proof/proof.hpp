@@ -1,4 +1,4 @@
-// What has been verified on a topology: proved once, however often it is asked for.
+// What has been verified on a topology: each schedule is proved once, however often it is asked for.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,30 @@
 
 namespace hocket::dsl {
 
-// Of all ranks' steps themselves: equal exactly where all ranks do the same, however the text is spelled.
+// Made of all ranks' steps: equal exactly if all ranks do the same, however the text is spelled.
 std::uint64_t fingerprint(const StepGraph& graph);
 
-// By itself, on one level of so many ranks. Throws DiagnosticError, DeadlineError.
+// Verifies it by itself, on one level of so many ranks. Throws DiagnosticError, DeadlineError.
 void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size,
                       const Deadline& deadline = no_deadline);
 
-// A chooser that takes these, in this order.
+// A chooser that makes these choices, in this order.
 Chooser chooser_of(std::vector<Choice> choices);
 
 class Proofs {
   public:
-    // All must outlive it. deadline: of each proof; may change between them.
+    // All must outlive it. deadline: of each proof; it may change between proofs.
     Proofs(const Library& library, const Topology& topology, const Deadline& deadline = no_deadline)
         : library_(library), topology_(topology), deadline_(deadline) {}
 
     struct Proof {
         std::shared_ptr<const StepGraph> graph;  // what was proved: the steps of all ranks
-        std::uint64_t fingerprint;               // its
+        std::uint64_t fingerprint;               // of the graph
         std::shared_ptr<const Completion> completion;
-        std::vector<Choice> choices;  // the chooser's, this time
+        std::vector<Choice> choices;  // what the chooser chose this time
     };
-    // Throws DiagnosticError for what is wrong; DeadlineError. `laid_out`, if there is one, holds all ranks'
-    // steps as they are laid out with this very chooser: then that is not done again.
+    // Throws DiagnosticError if the schedule is wrong; DeadlineError. `laid_out`, if there is one, holds all
+    // ranks' steps as this chooser lays them out: then they are not laid out again.
     Proof prove(const Runnable& runnable, Rank root, const Chooser& choose,
                 std::shared_ptr<const StepGraph> laid_out = nullptr);
 
@@ -47,7 +47,7 @@ class Proofs {
     using Algorithms = std::vector<const ast::Algorithm*>;
     using Key = std::tuple<const ast::Schedule*, const ast::Algorithm*, std::string, Rank>;
 
-    // Graphs live as long as somebody works with them, or as there is room.
+    // A graph lives as long as somebody works with it, or as long as there is room.
     struct Proved {
         std::uint64_t fingerprint;
         std::shared_ptr<const Completion> completion;
@@ -65,7 +65,7 @@ class Proofs {
     const Topology& topology_;
     const Deadline& deadline_;
     std::map<Key, std::map<Algorithms, Proved>> proved_;  // by the algorithms chosen
-    std::deque<std::shared_ptr<const StepGraph>> kept_;   // the last ones, as far as there is room
+    std::deque<std::shared_ptr<const StepGraph>> kept_;   // the last ones that there is room for
     std::size_t kept_steps_ = 0;
 };
 

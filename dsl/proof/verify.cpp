@@ -42,7 +42,7 @@ class Verifier {
     [[noreturn]] void refuse_result(std::size_t place, const Expected& expected);
 
     std::size_t place(Rank rank, std::uint32_t atom) const { return std::size_t(rank) * atoms_ + atom; }
-    // Of the input, whose contributions the place holds.
+    // The atom of the input whose contributions the place holds.
     std::uint32_t atom_at(std::size_t place) const {
         return graph_.moves ? atom_[place] : static_cast<std::uint32_t>(place % atoms_);
     }
@@ -62,17 +62,18 @@ class Verifier {
     SetId everyone_ = Contributions::undefined;
     Atoms division_;
     std::uint32_t atoms_ = 1;
-    AtomRange input_, output_;  // of the ranks' data, at the start and at the end
+    AtomRange input_, output_;  // where the ranks' data are, at the start and at the end
     std::vector<std::vector<AtomRange>> regions_;
 
     // By place (rank and atom).
     std::vector<SetId> state_;
-    std::vector<std::uint32_t> atom_;    // of the input that it holds; filled only where data change places
+    std::vector<std::uint32_t>
+        atom_;  // the atom of the input that it holds; filled only if data change places
     std::vector<std::uint32_t> writer_;  // last step that wrote
     std::vector<std::uint32_t> strand_write_,
         strand_read_;  // last strand that wrote, read; filled only with strands
     Completion completion_;
-    std::vector<SetId> values_;  // read in the current phase, in order
+    std::vector<SetId> values_;  // what the current phase reads, in order
     std::vector<std::uint32_t> value_atoms_;
 };
 
@@ -113,7 +114,7 @@ void Verifier::bound_size() const {
             "schedules over levels need far fewer steps than flat ones");
 }
 
-// What such a share is of this rank's x.
+// The atoms of this rank's x in such a share.
 std::vector<AtomRange> Verifier::atoms_of(Share share, Rank rank) const {
     if (share == Share::none) return {};
     if (share == Share::own) return division_.of(graph_.owned_by(rank));
@@ -145,7 +146,7 @@ Completion Verifier::run() {
     return std::move(completion_);
 }
 
-// All of a phase's reads come before its writes.
+// All reads of a phase come before its writes.
 void Verifier::run_phase(std::size_t begin, std::size_t end) {
     values_.clear();
     value_atoms_.clear();
@@ -256,11 +257,9 @@ void Verifier::combine(std::size_t index, std::size_t to, std::size_t value) {
     state_[to] = sum;
 }
 
-// ---- Strands
-// -----------------------------------------------------------------------------------------------
+// ---- Strands -----------------------------------------------------------------------------------
 
-// Whether the two run side by side: on the way up from each, they come to different strands of one
-// `parallel`.
+// Whether the two run side by side: their ways up lead to different strands of one `parallel`.
 bool Verifier::concurrent(std::uint32_t a, std::uint32_t b) const {
     for (std::uint32_t x = a; x != 0; x = graph_.strands[x].parent)
         for (std::uint32_t y = b; y != 0; y = graph_.strands[y].parent)
@@ -284,8 +283,7 @@ void Verifier::check_strands(const Step& step, std::size_t at, bool writes) {
     if (!clash(record)) record = step.strand;
 }
 
-// ---- The result
-// --------------------------------------------------------------------------------------------
+// ---- The result --------------------------------------------------------------------------------
 
 // What a place must hold: the contributions, and of which atom of the input.
 std::vector<Verifier::Expected> Verifier::expected_of(Rank rank) {
@@ -309,7 +307,7 @@ std::vector<Verifier::Expected> Verifier::expected_of(Rank rank) {
 void Verifier::check_result() {
     std::vector<Expected> expected;
     for (Rank rank = 0; rank < graph_.ranks; ++rank) {
-        // Only an exchange's result is another one on each rank.
+        // Only the result of an exchange differs by rank.
         if (rank == 0 || contract_.exchanges()) expected = expected_of(rank);
         for (const AtomRange range : atoms_of(contract_.output.of(rank == graph_.root), rank))
             for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
@@ -358,10 +356,9 @@ void Verifier::refuse_result(std::size_t at, const Expected& expected) {
     throw DiagnosticError(std::move(diagnostic));
 }
 
-// ---- Messages
-// ----------------------------------------------------------------------------------------------
+// ---- Messages ----------------------------------------------------------------------------------
 
-// The atom's place in its buffer, as "chunk 2 of 6" where it is one of equal chunks.
+// The atom's place in its buffer, as "chunk 2 of 6" if it is one of equal chunks.
 std::string Verifier::chunk_text(std::size_t place) const {
     const auto atom = static_cast<std::uint32_t>(place % atoms_);
     const Rational position = division_.boundaries()[atom];

@@ -10,8 +10,8 @@
 
 namespace hocket::dsl {
 
-// What the combining steps complete: after the phase of such a step, a place that it has written holds the
-// contributions of all ranks. It does so once: no contribution is counted twice.
+// What the combining steps complete: after the phase of such a step, a place that it wrote holds the
+// contributions of all ranks. A place is completed once: no contribution is counted twice.
 struct Completion {
     static constexpr std::uint32_t nothing = 0, all = 1, first_part = 2;
     std::vector<std::uint32_t> by_step;  // nothing, all of its target, or first_part + index into parts

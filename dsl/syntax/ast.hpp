@@ -109,7 +109,7 @@ struct Compose {
 struct Transfer {
     Expression region;
     Expression source, destination;
-    std::optional<Expression> target;  // where it comes to, if that is another place
+    std::optional<Expression> target;  // the place it goes to, if that is another one
     bool combines = false;
 };
 

@@ -8,7 +8,7 @@ namespace {
 constexpr const char* spellings[] = {
     "or", "and", "not", "==", "!=", "<", "<=", ">", ">=", "xor", "+", "-", "*", "/", "mod", "**", "-"};
 
-// Fully parenthesised, so that what binds what can be seen.
+// Fully parenthesised, to show which operator binds what.
 std::string text_of(const Expression& e) {
     std::string args;
     switch (e.kind) {

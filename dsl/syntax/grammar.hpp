@@ -1,4 +1,4 @@
-// The language's grammar, as Spirit X3 rules. Included by parse.cpp alone: it takes long to compile.
+// The language's grammar, as Spirit X3 rules. Only parse.cpp includes it: it takes long to compile.
 #pragma once
 
 #include <boost/fusion/include/at_c.hpp>
@@ -11,14 +11,14 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/syntax/ast.hpp"
 
-// A parser with an action is called what the parser is called (X3 says the C++ type's name).
+// A parser with an action gets the name of the parser (X3 would use the C++ type's name).
 template <typename Subject, typename Action>
 struct boost::spirit::x3::get_info<boost::spirit::x3::action<Subject, Action>> {
     using result_type = std::string;
     std::string operator()(const action<Subject, Action>& parser) const { return what(parser.subject); }
 };
 
-// A list is called what its first element is called, a sequence what it begins with.
+// A list gets the name of its first element, a sequence the name of what it begins with.
 template <typename Element, typename Separator>
 struct boost::spirit::x3::get_info<boost::spirit::x3::list<Element, Separator>> {
     using result_type = std::string;
@@ -33,7 +33,7 @@ struct boost::spirit::x3::get_info<boost::spirit::x3::sequence<First, Rest>> {
 namespace hocket::dsl::grammar {
 
 namespace x3 = boost::spirit::x3;
-namespace ascii = x3::ascii;  // other bytes are of no class, whatever the locale
+namespace ascii = x3::ascii;  // bytes above 127 are of no class, whatever the locale
 using ast::Expression;
 using ast::Operator;
 using boost::fusion::at_c;
@@ -41,8 +41,7 @@ using Iterator = const char*;
 
 constexpr int depth_limit = 200;  // of nested expressions and statements: recursion stays bounded
 
-// ---- Places in the source
-// ----------------------------------------------------------------------------------
+// ---- Places in the source ----------------------------------------------------------------------
 
 struct FileTag;
 
@@ -70,8 +69,7 @@ auto located(const Parser& parser) {
     return x3::eps[set_begin] >> parser >> x3::no_skip[x3::eps[set_end]];
 }
 
-// ---- Actions
-// -----------------------------------------------------------------------------------------------
+// ---- Actions -----------------------------------------------------------------------------------
 
 void bound_depth(Expression& expression) {
     int depth = 0;
@@ -111,14 +109,14 @@ const auto fold_left = [](auto& context) {
     lhs = operation(at_c<0>(x3::_attr(context)), span, {std::move(lhs), std::move(rhs)});
 };
 
-// a < b < c would compare the number 0 or 1 with c.
+// a < b < c would compare the result of a < b, 0 or 1, with c.
 const auto refuse_chain = [](auto& context) {
     const auto& range = x3::_attr(context);
     throw DiagnosticError(span_of(context, &*range.begin(), &*range.begin() + range.size()),
                           "comparisons do not chain", "write a < b and b < c");
 };
 
-// The first of a chain of powers gathers the others, which are folded from the right at the chain's end.
+// The first power of a chain gathers the others. They are folded from the right at the chain's end.
 const auto fold_powers = [](auto& context) {
     std::vector<Expression>& chain = x3::_attr(context);
     Expression result = std::move(chain.back());
@@ -138,7 +136,7 @@ const auto fold_prefixes = [](auto& context) {
     x3::_val(context) = std::move(result);
 };
 
-// x[...], x.member, x.part(...): the tail becomes the node, with what it stands behind as first argument.
+// x[...], x.member, x.part(...): the tail becomes the node, and what it stands behind its first argument.
 const auto apply_tail = [](auto& context) {
     Expression& base = x3::_val(context);
     Expression tail = std::move(x3::_attr(context));
@@ -152,7 +150,7 @@ const auto apply_tail = [](auto& context) {
 template <Expression::Kind kind>
 const auto set_kind = [](auto& context) { x3::_val(context).kind = kind; };
 
-// One expression in parentheses is itself; several are a product of groups.
+// An expression in parentheses is itself; several are a product of groups.
 const auto finish_parentheses = [](auto& context) {
     Expression& value = x3::_val(context);
     if (value.args.size() == 1) {
@@ -178,8 +176,7 @@ auto append_to(Member member) {
     return [member](auto& context) { (x3::_val(context).*member).push_back(std::move(x3::_attr(context))); };
 }
 
-// ---- Words
-// -------------------------------------------------------------------------------------------------
+// ---- Words -------------------------------------------------------------------------------------
 
 const auto word_end = !(ascii::alnum | '_');
 
@@ -238,8 +235,7 @@ const std::string a_collective_text = a_collective();
 const x3::rule<struct CollectiveId, Collective> collective = a_collective_text.c_str();
 const auto collective_def = x3::lexeme[collective_names >> word_end];
 
-// ---- Expressions
-// -------------------------------------------------------------------------------------------
+// ---- Expressions -------------------------------------------------------------------------------
 
 template <Operator op, typename Parser>
 auto means(Parser parser) {
@@ -267,7 +263,7 @@ const x3::rule<struct IndexTailId, Expression> index_tail = "[index]";
 const x3::rule<struct PartTailId, Expression> part_tail = ".part(i of n)";
 const x3::rule<struct MemberTailId, Expression> member_tail = ".member";
 
-// '+' and '-' are not operators in front of '>' (arrows), nor '>' in front of ".." (ranges).
+// '+' and '-' are not operators before '>' (arrows), nor is '>' before ".." (ranges).
 const x3::rule<struct ComparisonOperatorId, Operator> comparison_operator = "an operator";
 const auto comparison_operator_def =
     means<Operator::equal>(x3::lit("==")) | means<Operator::not_equal>(x3::lit("!=")) |
@@ -319,8 +315,7 @@ BOOST_SPIRIT_DEFINE(name, collective, comparison_operator, sum_operator, product
                     negation_word, expression, conjunction, negation, comparison, exclusive, sum, product,
                     power, prefixed, postfix, number, named, parentheses, index_tail, part_tail, member_tail)
 
-// ---- Statements
-// --------------------------------------------------------------------------------------------
+// ---- Statements --------------------------------------------------------------------------------
 
 const x3::rule<struct RangeId, ast::Range> range = "a range or a group";
 const x3::rule<struct BindingId, ast::Binding> binding = "'name in range'";
@@ -355,7 +350,7 @@ const auto each_def = keyword("each") > (binding[append_to(&ast::Each::bindings)
 const auto parallel_def =
     keyword("parallel") > binding[to(&ast::Parallel::binding)] > body[to(&ast::Parallel::body)];
 const auto let_def = keyword("let") > name[to(&ast::Let::name)] > '=' > expression[to(&ast::Let::value)];
-// Collectives' names are free to be used for buffers, parameters and algorithms.
+// The names of collectives may be used for buffers, parameters and algorithms.
 const auto compose_def = collective[to(&ast::Compose::collective)] >> !x3::char_(":[.") >
                          postfix[to(&ast::Compose::region)] >
                          keyword("over") > postfix[to(&ast::Compose::group)] >
@@ -363,7 +358,7 @@ const auto compose_def = collective[to(&ast::Compose::collective)] >> !x3::char_
                            (keyword("to") > expression[to(&ast::Compose::to)])) >
                          -(keyword("using") > postfix[to(&ast::Compose::algorithm)]);
 const auto arrow_def = (x3::lit("->") >> x3::attr(false)) | (x3::lit("+>") >> x3::attr(true));
-// What stands behind the arrow is a place if a rank follows it.
+// What follows the arrow is a place if a rank follows it.
 const auto end_at_target = [](auto& context) {
     ast::Transfer& transfer = x3::_val(context);
     transfer.target = std::move(transfer.destination);
@@ -379,8 +374,7 @@ const auto statement_def =
 BOOST_SPIRIT_DEFINE(range, binding, statement, body, block, bare_block, for_loop, each, parallel, let,
                     compose, transfer, arrow)
 
-// ---- Definitions
-// -------------------------------------------------------------------------------------------
+// ---- Definitions -------------------------------------------------------------------------------
 
 const x3::rule<struct ParameterId, ast::Parameter> parameter = "'name = default'";
 const x3::rule<struct AlgorithmHeadId, ast::Algorithm> algorithm_head = "an algorithm";

@@ -19,7 +19,7 @@ void refuse_own_name(const ast::Name& name) {
                                   "choose another name");
 }
 
-// The names of one definition that are known at a place, as a stack of blocks.
+// The names of one definition that are known at one place, as a stack of blocks.
 class KnownNames {
   public:
     void add(const ast::Name& name) {

@@ -5,7 +5,7 @@
 
 namespace hocket::dsl {
 
-// Throws DiagnosticError at the first place that is not of the language. The tree's spans point into `file`.
+// Throws DiagnosticError at the first place that is not in the language. The tree's spans point into `file`.
 ast::File parse(const SourceFile& file);
 
 // A reference as users give it on a command line: "blueconnect", "flat(ring, doubling)", "bcube(3, 2)": a
