@@ -1,4 +1,4 @@
-// What was caught, whatever it is, as the failure that is passed on.
+// Turns any exception that was caught into the failure that is passed on.
 #pragma once
 
 #include <exception>

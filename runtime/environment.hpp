@@ -9,12 +9,12 @@
 
 namespace hocket {
 
-// Null where a variable isn't set.
+// Gives null for a variable that isn't set.
 using Environment = std::function<const char*(const char*)>;
 
 Environment process_environment();
 
-inline constexpr std::int64_t longest_timeout_ms = 24 * 3600 * 1000;  // that anybody may ask for
+inline constexpr std::int64_t longest_timeout_ms = 24 * 3600 * 1000;  // the longest that may be asked for
 
 // Throws Error(invalid_argument): "NAME is 7; it must be from 1 to 5".
 std::int64_t check_range(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high);
@@ -27,14 +27,15 @@ class EnvironmentReader {
     // An empty variable counts as not set: that is how shells and job scripts clear one.
     std::optional<std::string> text(const char* name) const;
     std::optional<std::int64_t> number(const char* name, std::int64_t low, std::int64_t high) const;
-    // "4096", "8GiB", "500 MB", "1.5g": bytes. A letter alone is binary, as people write it of memory.
+    // "4096", "8GiB", "500 MB", "1.5g": bytes. A letter alone means the binary unit, as people use it for
+    // memory.
     std::optional<std::uint64_t> bytes(const char* name) const;
 
   private:
     const Environment& environment_;
 };
 
-// Nothing: it is no size.
+// Nothing if the text is not a size.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 
 }  // namespace hocket

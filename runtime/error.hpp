@@ -1,5 +1,5 @@
-// How the runtime reports failures: an exception that carries the kind of failure; the C ABI turns it into
-// a status and keeps the text.
+// How the runtime reports failures: an exception carries the kind of failure. The C ABI turns it into a
+// status and keeps the text.
 #pragma once
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// Floating-point numbers of 16 bits, as they lie in memory: widened to a float to be calculated with, and
+// Floating-point numbers of 16 bits, as they lie in memory. They are widened to a float for calculations, and
 // rounded back to nearest, ties to even.
 #pragma once
 
@@ -19,7 +19,7 @@ struct BFloat16 {
   private:
     static constexpr std::uint16_t narrow(std::uint32_t value) {
         const bool is_nan = (value & 0x7fffffff) > 0x7f800000;
-        if (is_nan) return static_cast<std::uint16_t>(value >> 16 | 0x40);  // quiet: what is kept may be 0
+        if (is_nan) return static_cast<std::uint16_t>(value >> 16 | 0x40);  // quiet: the bits kept may be 0
         return static_cast<std::uint16_t>((value + 0x7fff + (value >> 16 & 1)) >> 16);
     }
 };
@@ -43,7 +43,7 @@ struct Float16 {
             return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
         }
         if (size < 0x1fu << 23) return std::bit_cast<float>(sign | (size + bias));
-        const bool is_nan = size > 0x1fu << 23;  // becomes quiet, as the machines' instruction makes it
+        const bool is_nan = size > 0x1fu << 23;  // becomes quiet, as with the machines' instruction
         return std::bit_cast<float>(sign | infinity | size | (is_nan ? 0x400000 : 0));
     }
 

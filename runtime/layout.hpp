@@ -1,4 +1,4 @@
-// How many elements a start has, and so where each boundary of a program lies in them.
+// How many elements a start has, and so where each boundary of a program lies among them.
 #pragma once
 
 #include <cstdint>
@@ -11,44 +11,43 @@
 
 namespace hocket {
 
-// One piece a rank, in a buffer.
+// One piece for each rank, in one buffer.
 struct PieceList {
     std::span<const std::uint64_t> counts;       // of elements
-    std::span<const std::uint64_t> begins = {};  // where they begin in the buffer; none: one behind the other
+    std::span<const std::uint64_t> begins = {};  // where they begin in the buffer; none: one after the other
 };
 
 // For errors: "in send the piece for rank 2 begins at element 900 (its displacement) and has 4 elements".
 std::string describe_piece(bool is_received, std::size_t rank, std::uint64_t begin, std::uint64_t count);
 
-// All ranks of a start have the same one, unless each pair of ranks has a count of its own.
+// All ranks of a start have the same layout, unless each pair of ranks has a count of its own.
 class Layout {
   public:
-    // x of so many elements. The ranks' pieces of it, if it is divided, are as alike as they can be: a
+    // x has so many elements. If it is divided, the ranks' pieces differ in size as little as possible: a
     // boundary lies at its fraction of the count, rounded down.
     Layout(std::uint64_t count) : count_(count) {}
 
-    // x is one piece a rank, in the order of the ranks, of so many elements each. A boundary inside a piece
-    // lies at its fraction of the piece, rounded down. Throws hocket::Error (invalid_argument): they are more
-    // than 64 bits can count.
+    // x has one piece a rank, in the order of the ranks, with these numbers of elements. A boundary inside a
+    // piece lies at its fraction of the piece, rounded down. Throws hocket::Error (invalid_argument) if 64
+    // bits cannot count the elements.
     explicit Layout(std::span<const std::uint64_t> pieces);
 
-    // Of one rank, which sends these pieces, one to each rank, and gets those, one from each: all that it
-    // knows of what all exchange. x's positions up to 1 are in what is sent, those from there to 2 in what is
-    // received. Throws as above, of a piece that begins too far on, too; nothing is said about pieces that
-    // overlap.
+    // The layout of one rank, which sends one piece to each rank and receives one from each; it is all that
+    // the rank knows of the exchange. x's positions up to 1 are in what is sent, those from 1 to 2 in what is
+    // received. Throws as above, and also if a piece begins too far on; pieces may overlap here.
     Layout(const PieceList& sent, const PieceList& received);
 
-    // Of x; by pair, of the larger of the two buffers: all its pieces, or from where it begins to the end of
-    // the last one, whatever is more.
+    // The number of elements of x. By pair, that of the larger of the two buffers: either all its pieces, or
+    // everything from its beginning to the end of its last piece, whichever is more.
     std::uint64_t count() const { return count_; }
     bool is_even() const { return begins_ == nullptr; }
     bool is_by_pair() const { return buffers_ == 2; }
-    // The element at which a boundary lies, all pieces one behind the other: at most 1 where the pieces are
-    // given, 2 by pair.
+    // The element at which a boundary lies if all pieces lie one after the other. The boundary is at most 1
+    // if pieces were given, at most 2 by pair.
     std::uint64_t offset(const dsl::Rational& boundary) const {
         return is_even() ? boundary.offset(count_) : offset_in_pieces(boundary);
     }
-    // Of one rank, of so many.
+    // The piece of one rank, if there are `ranks` of them.
     std::uint64_t piece_begin(int rank, int ranks) const {
         const auto numerator = static_cast<unsigned __int128>(rank) * count_;
         return is_even() ? static_cast<std::uint64_t>(numerator / static_cast<unsigned>(ranks))
@@ -60,26 +59,26 @@ class Layout {
 
     // By pair: what this rank sends and receives.
     struct Buffer {
-        std::uint64_t count, span;  // of all pieces; from where the buffer begins to the end of the last one
+        std::uint64_t count, span;  // of all pieces; from the buffer's beginning to the end of the last piece
     };
     const Buffer& sent() const { return pairs_->buffers[0]; }
     const Buffer& received() const { return pairs_->buffers[1]; }
     std::uint64_t sent_to(int rank) const { return length(index(rank)); }
     std::uint64_t received_from(int rank) const { return length(pieces() + index(rank)); }
-    // Where the piece begins, all one behind the other in their buffer.
+    // Where the piece begins if all lie one after the other in their buffer.
     std::uint64_t begin_sent_to(int rank) const { return (*begins_)[index(rank)]; }
     std::uint64_t begin_received_from(int rank) const {
         return (*begins_)[pieces() + index(rank)] - pairs_->buffers[0].count;
     }
-    // Where it begins in its buffer as it is.
+    // Where the piece really begins in its buffer.
     std::uint64_t place_sent_to(int rank) const { return pairs_->places[index(rank)]; }
     std::uint64_t place_received_from(int rank) const { return pairs_->places[pieces() + index(rank)]; }
-    // How much further on than offset() says, from where its buffer begins, the piece of a boundary below 2
-    // lies in the buffer; modulo 2^64.
+    // How much further on in its buffer the piece of a boundary below 2 lies than offset(), counted from the
+    // buffer's beginning, says; modulo 2^64.
     std::uint64_t shift(const dsl::Rational& boundary) const;
 
-    // Where the ranks' pieces begin, one behind the other, and the last one ends; nothing where they are
-    // alike.
+    // Where the ranks' pieces begin if they lie one after the other, and where the last one ends; nothing if
+    // pieces are alike.
     std::span<const std::uint64_t> begins() const {
         return is_even() ? std::span<const std::uint64_t>() : std::span<const std::uint64_t>(*begins_);
     }
@@ -92,7 +91,7 @@ class Layout {
   private:
     struct Pairs {
         Buffer buffers[2];
-        std::vector<std::uint64_t> places;  // of all pieces, those that are sent first, in their buffer
+        std::vector<std::uint64_t> places;  // of all pieces in their buffers, those that are sent first
     };
 
     std::uint64_t offset_in_pieces(const dsl::Rational& boundary) const;

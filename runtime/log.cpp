@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// SIGPIPE goes to the thread that writes, so it is enough that this one does not take it. One that was
+// The writing thread gets the SIGPIPE, so it is enough that this thread does not take it. A SIGPIPE that was
 // pending before is the program's.
 class PipeSignalHeld {
   public:
@@ -41,21 +41,21 @@ class PipeSignalHeld {
     bool is_held_;
 };
 
-// A program that was started without stderr may have got the number for a file or a connection. All of
-// Hocket's close on exec, which a stream that was handed to the program doesn't.
+// If a program was started without stderr, a file or a connection may have got its number. All of Hocket's
+// own descriptors close on exec; a stream that was handed to the program doesn't.
 bool is_stderr() {
     const int flags = fcntl(STDERR_FILENO, F_GETFD);
     return flags >= 0 && (flags & FD_CLOEXEC) == 0;
 }
 
-// poll(2) for an end that may never come.
+// A timeout for poll(2); the end may never come.
 int timeout_ms(Clock::time_point end) {
     if (end == Clock::time_point::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
     return static_cast<int>(std::clamp<long long>(left, 0, INT_MAX));
 }
 
-// poll(2) may have said to others, too, that there is room in the pipe: who comes late must not wait.
+// poll(2) may have told others, too, that the pipe has room: the one that comes late must not wait.
 ssize_t write_if_room(std::string_view text, bool is_pipe) {
     if (is_pipe) {
         const iovec piece{const_cast<char*>(text.data()), text.size()};
@@ -73,7 +73,7 @@ void write_whole(std::string_view text, Clock::time_point end) {
         const int ready = poll(&entry, 1, timeout_ms(end));
         if (ready == 0 || (ready < 0 && errno != EINTR)) return;
         if (ready < 0) continue;
-        // A pipe with room takes so much in one piece.
+        // A pipe with room takes this much in one piece.
         const ssize_t written = write_if_room(text.substr(0, PIPE_BUF), is_pipe);
         if (written < 0 && errno != EINTR && errno != EAGAIN) return;
         text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));

@@ -1,5 +1,5 @@
-// Lines for people, on stderr, beside what a program is there for. Nothing fails because one cannot be
-// written: these functions don't throw, don't let SIGPIPE end the process, and give up where nobody reads.
+// Lines for people, on stderr, beside a program's real output. Nothing fails because a line cannot be
+// written: these functions don't throw, don't let SIGPIPE end the process, and give up if nobody reads.
 // Thread-safe.
 #pragma once
 
@@ -11,15 +11,15 @@
 
 namespace hocket {
 
-// How long the runtime waits for whoever reads stderr: others may wait for this rank meanwhile.
+// How long the runtime waits for the reader of stderr. It is short: others may wait for this rank meanwhile.
 inline constexpr std::chrono::milliseconds log_patience{100};
-inline constexpr std::chrono::milliseconds endless_patience{-1};  // of tools, for what their user waits for
+inline constexpr std::chrono::milliseconds endless_patience{-1};  // for tools, whose user waits for the line
 
-// Up to 4 KiB (PIPE_BUF) come out in one piece, whoever else writes there. patience: with a reader who is
-// behind. What cannot be written is lost.
+// Up to 4 KiB (PIPE_BUF) come out in one piece, even if others write to the same pipe. patience: how long to
+// wait for a reader that is behind. What cannot be written is lost.
 void write_log(std::string_view text, std::chrono::milliseconds patience) noexcept;
 
-// A line; the end of it is added.
+// Writes a line; adds the line break.
 template <typename... Args>
 void log_line(fmt::format_string<Args...> format, Args&&... args) noexcept {
     try {

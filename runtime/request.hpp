@@ -14,7 +14,7 @@ struct Request {
     Request& operator=(const Request&) = delete;
 
     const Type type;
-    void* user = nullptr;  // of whoever the request is lent to
+    void* user = nullptr;  // for the use of the code that the request is lent to
 
   protected:
     ~Request() = default;

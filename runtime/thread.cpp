@@ -12,7 +12,7 @@
 namespace hocket {
 namespace {
 
-// A new thread inherits the mask: there is no moment at which it could take a signal.
+// A new thread inherits the mask, so there is no moment at which it could take a signal.
 class SignalsBlocked {
   public:
     SignalsBlocked() {

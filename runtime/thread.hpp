@@ -7,8 +7,9 @@
 
 namespace hocket {
 
-// A thread on which no signal handler runs: those are the embedder's, for the embedder's threads. name: up to
-// 15 bytes, as top and gdb show it. Throws Error(out_of_memory): the system starts no more threads.
+// Starts a thread on which no signal handler runs: handlers are the embedder's, for the embedder's threads.
+// name: up to 15 bytes, as top and gdb show it. Throws Error(out_of_memory) if the system starts no more
+// threads.
 std::thread start_thread(const std::string& name, std::function<void()> body);
 
 }  // namespace hocket

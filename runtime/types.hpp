@@ -1,6 +1,6 @@
-// Element types and reduction operators: a table of each, and a row is all that there is to say about one.
+// Element types and reduction operators: a table of each. A row is all that there is to say about one.
 // Kernels, the JIT, the C ABI, the tools and the tests read these rows; there is no second list. The schedule
-// language knows neither: a schedule is valid for all of them.
+// language knows neither types nor operators: a schedule is valid for all of them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace hocket {
 
-// What a type is, and what an operator exists for.
+// The kinds of types, and the kinds that an operator exists for.
 namespace kind {
 inline constexpr unsigned floating = 1, integer = 2, truth = 4;
 inline constexpr unsigned numbers = floating | integer, bits = integer | truth, all = numbers | truth;
@@ -27,10 +27,10 @@ namespace at_end {
 inline constexpr bool keep = false, divide = true;
 }
 
-// What an operator makes of two values: kernels/cpu/apply.hpp.
+// What an operator makes of two values: see kernels/cpu/apply.hpp.
 enum class Combination : std::uint8_t { sum, product, max, min, band, bor, bxor };
 
-// A row is a line, so that none moves another.
+// One line for each row, so that a change to one does not reformat the others.
 // clang-format off
 
 // Name, text, constant of hocket.h, C++ type in memory, C++ type that is calculated with, kind. Operands are
@@ -50,9 +50,10 @@ enum class Combination : std::uint8_t { sum, product, max, min, band, bor, bxor 
     ROW(uint64,   "uint64",   HKT_UINT64,   std::uint64_t, std::uint64_t, kind::integer)            \
     ROW(boolean,  "bool",     HKT_BOOL,     std::uint8_t,  std::uint8_t,  kind::truth)              \
 
-// Name, text, constant of hocket.h, what it makes of two values, kinds of types that it exists for; what is
-// done at the start: a rank's input is kept, or multiplied by the rank's factor (kernels/cpu/multiply.hpp); and
-// at the end: when a value holds all ranks' operands, it is kept, or divided by their number.
+// Name, text, constant of hocket.h, what it makes of two values, and the kinds of types that it exists for.
+// Then what is done at the start: a rank's input is kept, or multiplied by the rank's factor
+// (kernels/cpu/multiply.hpp). And at the end: a value that holds all ranks' operands is kept, or divided by
+// their number.
 #define HOCKET_REDUCE_OPS(ROW)                                                                                 \
     ROW(sum,        "sum",        HKT_SUM,        sum,     kind::numbers, at_start::keep,     at_end::keep)    \
     ROW(product,    "product",    HKT_PRODUCT,    product, kind::numbers, at_start::keep,     at_end::keep)    \
@@ -78,7 +79,7 @@ inline constexpr ReduceOp all_ops[] = {HOCKET_REDUCE_OPS(HOCKET_OP)};
 #undef HOCKET_TYPE
 #undef HOCKET_OP
 
-// Stored is what lies in memory, Worked what is calculated with.
+// Stored is the type in memory, Worked the type for calculations.
 template <DataType type>
 struct ElementOf;
 #define HOCKET_ELEMENT(name, text, constant, stored, worked, kind) \
@@ -109,7 +110,7 @@ inline constexpr OpRow op_rows[] = {HOCKET_REDUCE_OPS(HOCKET_OP)};
 #undef HOCKET_TYPE
 #undef HOCKET_OP
 
-// A number that is no row's, where only those can be: a defect.
+// For a number that has no row, where only numbers with a row can be: a defect.
 [[noreturn]] inline void no_such_row(const char* table, int number) {
     throw std::logic_error(std::string("there is no ") + table + " of number " + std::to_string(number));
 }
@@ -148,7 +149,7 @@ constexpr bool supports(ReduceOp op, DataType type) {
     return (row_of(op).kinds & row_of(type).kind) != 0;
 }
 
-// Calls the action with the row's number as a type, so that what it does is compiled for that row.
+// Calls the action with the row's number as a type, so that the action is compiled for that row.
 template <DataType type>
 using TypeConstant = std::integral_constant<DataType, type>;
 template <ReduceOp op>
@@ -178,7 +179,7 @@ decltype(auto) with_op(ReduceOp op, Action action) {
     no_such_row(op);
 }
 
-// The same for an operator and a type that it exists for. For another the C ABI has refused the call.
+// The same for an operator and a type that it exists for. The C ABI has refused all other pairs.
 template <typename Action>
 auto with_pair(ReduceOp op, DataType type, Action action) {
     return with_type(type, [&]<DataType t>(TypeConstant<t> of_type) {

@@ -1,5 +1,5 @@
-// XXH3 of large memory. The library's own names take the least that a processor of this kind has; what is
-// chosen by what this processor has is two to four times faster, and gives the same digests.
+// XXH3 of large memory. The library's own names use only what every processor of this architecture has. The
+// dispatched functions use what this processor has: they are two to four times faster, with the same digests.
 #pragma once
 
 #if HOCKET_HAVE_XXH3_DISPATCH

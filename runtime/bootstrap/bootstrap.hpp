@@ -1,5 +1,5 @@
-// How the processes of a job find each other and learn of each other's death: TCP connections to rank 0,
-// which every rank keeps open for as long as it is a member.
+// How the processes of a job find each other, and learn that one of them died: over TCP connections to rank
+// 0, which every rank keeps open as long as it is a member.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@ struct BootstrapOptions {
     std::chrono::milliseconds heartbeat_timeout{10000};  // see silence.hpp
 };
 
-// A rank that left without saying goodbye, or fell silent. It may be this one, where the others have given it
-// up: because it did not run for too long, say.
+// A rank that left without saying goodbye, or fell silent. It may be this one, if the others have given it
+// up, for example because it did not run for too long.
 struct Loss {
     int rank;
     std::string reason;  // "its connection closed (the process ended)", "no heartbeat for 10.2 s (...)"
@@ -41,12 +41,12 @@ inline constexpr std::size_t max_report_size = 4096;
 class Bootstrap {
   public:
     // Returns when all ranks have joined. A world of one opens no socket. Throws hocket::Error: bootstrap
-    // (address, secret, duplicate or out-of-range rank, differing world sizes), timeout (names the ranks
-    // that are missing), out_of_memory; a rank that has reached rank 0 and fails tells its error to the
-    // others, who throw it too. A stranger (wrong secret, wrong protocol, a port scanner) is turned away,
-    // logged to stderr, and does not disturb the others.
+    // (address, secret, duplicate or out-of-range rank, differing world sizes), timeout (names the ranks that
+    // are missing), out_of_memory. If a rank fails after it has reached rank 0, it tells its error to the
+    // others, which throw it too. A stranger (wrong secret, wrong protocol, a port scanner) is turned away
+    // and logged to stderr, and does not disturb the others.
     static std::unique_ptr<Bootstrap> join(const BootstrapOptions& options);
-    virtual ~Bootstrap() = default;  // leave(), if not done yet
+    virtual ~Bootstrap() = default;  // calls leave(), if that was not done yet
 
     virtual int rank() const = 0;
     virtual int world_size() const = 0;
@@ -55,29 +55,29 @@ class Bootstrap {
     // the same order. Throws peer_lost, timeout. One caller at a time.
     virtual std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds timeout) = 0;
 
-    // The first rank that was lost, on all survivors the same one as far as rank 0 can tell. Thread-safe,
+    // The first rank that was lost: the same one on all survivors, as far as rank 0 can tell. Thread-safe,
     // never blocks. A rank that said goodbye (leave) is not lost.
     virtual std::optional<Loss> loss() const = 0;
 
     // True once `rank` has said goodbye.
     virtual bool has_left(int rank) const = 0;
 
-    // Tells all ranks that something is wrong; once, later calls are ignored. At most max_report_size bytes
-    // are passed on. Returns at once; the report is on its way before a leave() that follows. A report that
-    // is given before this rank sees rank 0 leave is passed on, later ones have nobody to do it. A rank that
-    // has learnt of a loss is past hearing reports.
+    // Tells all ranks that something is wrong. Only the first call counts. At most max_report_size bytes are
+    // passed on. Returns at once; the report is sent before a leave() that follows. A report is passed on if
+    // it was given before this rank saw rank 0 leave; after that nobody is left to pass it on. A rank that
+    // has learnt of a loss no longer hears reports.
     virtual void report(std::string_view text) = 0;
 
-    // The report that came first, on all ranks the same one. all_gather ends when it comes. Thread-safe, as
+    // The report that came first: the same one on all ranks. It also ends all_gather. Thread-safe, as
     // report() is; never blocks.
     virtual std::optional<Report> reported() const = 0;
 
-    // What `rank` has reported, where that is known: all get the first report, the later ones reach rank 0
-    // and the rank whose report was first.
+    // What `rank` has reported, if that is known here: all ranks get the first report; later ones reach rank
+    // 0 and the rank whose report was first.
     virtual std::optional<Report> reported_by(int rank) const = 0;
 
-    // Readable (and stays so) from the first loss, report or goodbye on: for the poll set of whoever waits.
-    // -1 in a world of one.
+    // Becomes readable, and stays so, with the first loss, report or goodbye; for the poll set of code that
+    // waits. -1 in a world of one.
     virtual int event_fd() const = 0;
 
     // Says goodbye and closes. Idempotent; waits no longer than 500 ms.

@@ -12,9 +12,9 @@
 
 namespace hocket::transport {
 
-// Both return when all ranks have joined, and throw as Bootstrap::join does. prepare: whatever else this rank
-// needs to be a member; called before the job starts. What it throws, or what else fails once a rank is
-// admitted, ends the joining of all ranks with the same status and the failing rank's words.
+// Both return when all ranks have joined, and throw like Bootstrap::join. prepare: does everything else that
+// this rank needs to be a member; called before the job starts. If it throws, or anything else fails after a
+// rank was admitted, all ranks fail to join, with the same status and the failing rank's words.
 std::vector<Link> admit_guests(const BootstrapOptions& options,
                                const std::function<void()>& prepare);  // by rank; entry 0 is empty
 Link join_host(const BootstrapOptions& options, const std::function<void()>& prepare);

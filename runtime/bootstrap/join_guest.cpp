@@ -11,12 +11,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Rank 0 says nothing more.
+// Rank 0 no longer answers.
 struct Silent : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Rank 0's word that it is over.
+// Rank 0 has said that joining is over.
 struct Aborted : Error {
     using Error::Error;
 };
@@ -42,7 +42,7 @@ class Guest {
     }
 
   private:
-    // Rank 0 knows better what is wrong at the deadline, so its word is awaited where it is there.
+    // At the deadline rank 0 knows better what is wrong, so a guest that has reached it waits for its word.
     Clock::time_point end() const { return deadline_ + last_word; }
 
     Socket reach() const try {
@@ -73,8 +73,8 @@ class Guest {
             host_.text(), printable(why));
     }
 
-    // From here on rank 0 counts this rank as a member: there is no second attempt, and what fails here is
-    // told to it.
+    // From here on rank 0 counts this rank as a member: there is no second attempt, and rank 0 is told what
+    // fails here.
     void take_part() {
         try {
             prepare_();
@@ -96,10 +96,10 @@ class Guest {
             say(FrameType::abort, encode_abort(error));
             link_.stop_sending();
             pollfd entry{link_.fd(), POLLIN, 0};
-            // Closing with unread bytes would reset the connection and lose what was said.
+            // If we closed with unread bytes, the connection would be reset and what was said would be lost.
             const auto until = Clock::now() + farewell_time;
             while (poll_until({&entry, 1}, until) > 0 && link_.receive() == Link::State::open) continue;
-        } catch (const std::exception&) {  // what was to be told is thrown anyway
+        } catch (const std::exception&) {  // the error that we wanted to report is thrown anyway
         }
     }
 

@@ -1,5 +1,5 @@
-// Rank 0's side of joining. All guests and strangers are served at once from one loop, so that none can keep
-// the others waiting.
+// Rank 0's side of joining. One loop serves all guests and strangers at once, so that none can keep the
+// others waiting.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -48,7 +48,7 @@ class Host {
     }
 
   private:
-    // Another rank, or nobody yet.
+    // Another rank, or a place for one that has not joined yet.
     struct Member final : SocketLoop::Watcher {
         Member(Host& host, int rank) : host(host), rank(rank) {}
         void ready(std::uint32_t) override { host.listen_to(*this); }
@@ -99,7 +99,7 @@ class Host {
         member.link.close();
     }
 
-    // All that a member may say before the job starts: that it is ready, or why it never will be.
+    // A member may say only two things before the job starts: that it is ready, or why it never will be.
     void take_word(Member& member) {
         try {
             while (const auto frame = member.link.parser().next()) {
@@ -131,8 +131,8 @@ class Host {
         }
     }
 
-    // Also those who come only now: they may have been kept waiting for want of descriptors, which are free
-    // again once members have gone.
+    // Also tells ranks that come only now: they may have waited for want of descriptors, which are free again
+    // once members have gone.
     void tell_all(const Error& error) {
         try {
             farewell_ = encode_abort(error);
@@ -140,7 +140,7 @@ class Host {
             const auto until = Clock::now() + (is_complete ? farewell_time : late_guests_time);
             for (Member& member : members_) take_leave(member);
             while (Clock::now() < until && (!is_complete || has_members())) loop_.turn(until);
-        } catch (const std::exception&) {  // what was said must do
+        } catch (const std::exception&) {  // what was sent so far must do
         }
     }
 
@@ -172,7 +172,7 @@ class Host {
 
     const BootstrapOptions& options_;
     std::deque<Member> members_;  // by rank
-    std::string farewell_;        // what all are told when it is over; empty: it goes on
+    std::string farewell_;        // what all are told when joining has failed; empty: it goes on
     SocketLoop loop_{SocketLoop::Way::poll};
     Admission admission_;
 };

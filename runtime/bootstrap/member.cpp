@@ -29,7 +29,7 @@ Member::~Member() {
 void Member::begin(std::vector<Link> links) noexcept {
     const std::lock_guard lock(mutex_);
     links_ = std::move(links);
-    for (Link& link : links_) link.silence().heard();  // who has joined is silent until all have
+    for (Link& link : links_) link.silence().heard();  // a rank that has joined is silent until all have
     awake_ = Clock::now();
     has_begun_ = true;
     changed_.notify_all();
@@ -47,7 +47,7 @@ std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::
     gather_broken_ = true;
     pending_blob_ = std::string(mine);
     wake_.raise();
-    while (!result_) {  // a loss after the answer has arrived does not undo it
+    while (!result_) {  // a loss after the answer does not undo it
         throw_if_hopeless();
         if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && !result_) {
             throw_if_hopeless();

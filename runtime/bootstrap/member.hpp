@@ -1,5 +1,5 @@
 // A rank that has joined: one thread, asleep in poll(2), that exchanges heartbeats, relays blobs and notices
-// who leaves or dies. The members form a star around rank 0.
+// which ranks leave or die. The members form a star around rank 0.
 #pragma once
 
 #include <condition_variable>
@@ -14,11 +14,11 @@ namespace hocket::transport {
 
 class Member : public Bootstrap {
   public:
-    // Has all that a member needs, but is none before begin().
+    // Has all that a member needs, but becomes one only with begin().
     explicit Member(const BootstrapOptions& options);
     ~Member() override;
 
-    // links: on rank 0 by rank (entry 0 is empty), elsewhere the one to rank 0. Once.
+    // links: on rank 0 by rank (entry 0 is empty), elsewhere only the link to rank 0. To be called once.
     void begin(std::vector<Link> links) noexcept;
 
     int rank() const override { return rank_; }
@@ -33,9 +33,9 @@ class Member : public Bootstrap {
     void leave() override;
 
   private:
-    void throw_if_hopeless() const;  // the caller's side; with mutex_ held
+    void throw_if_hopeless() const;  // for the caller; with mutex_ held
 
-    // The thread's side.
+    // On the thread:
     void run();
     void step();
     void say_goodbye();
@@ -64,27 +64,27 @@ class Member : public Bootstrap {
     const HeartbeatTimes times_;
     Event event_, wake_;
 
-    mutable std::mutex mutex_;  // for all that follows, up to links_
+    mutable std::mutex mutex_;  // guards all that follows, up to links_
     std::condition_variable changed_;
     std::optional<Loss> loss_;
-    std::vector<Report> reports_;                // as they came; on all ranks the same one first
+    std::vector<Report> reports_;  // in the order in which they came; all ranks have the same one first
     std::optional<std::string> pending_report_;  // given by the caller, not yet taken by the thread
     bool has_reported_ = false;
     std::vector<bool> left_;
     bool has_begun_ = false, leaving_ = false;
-    std::uint32_t gather_number_ = 0;                // of the all_gather that is being collected
+    std::uint32_t gather_number_ = 0;                // of the current all_gather
     std::optional<std::string> pending_blob_;        // given by the caller, not yet taken by the thread
-    std::vector<std::optional<std::string>> parts_;  // on rank 0 from all, elsewhere from rank 0's answer
+    std::vector<std::optional<std::string>> parts_;  // rank 0: from all ranks; others: from rank 0's answer
     std::size_t missing_parts_;
     std::optional<std::vector<std::string>> result_;  // complete, not yet taken by the caller
     bool gather_broken_ = false;
 
-    std::vector<Link> links_;  // the thread's own
+    std::vector<Link> links_;  // only the thread uses what follows
     Clock::time_point next_beat_;
-    Clock::time_point awake_;    // last seen so
-    Clock::duration absence_{};  // the last long one: this process did not run
+    Clock::time_point awake_;    // when it was last seen to run
+    Clock::duration absence_{};  // the last long time in which this process did not run
     Clock::time_point back_since_{};
-    std::vector<int> departures_;  // rank 0: ranks whose goodbye the others have not been told yet
+    std::vector<int> departures_;  // rank 0: ranks that said goodbye, which the others have not been told yet
     Clock::time_point departures_due_;
     std::mutex leave_mutex_;
     std::thread thread_;

@@ -14,10 +14,11 @@ using namespace std::chrono_literals;
 
 constexpr auto goodbye_time = 450ms;
 
-// Ranks often leave together. Told one by one, n departures would be n * n messages.
+// Ranks often leave together. If each departure were told by itself, n departures would be n * n messages.
 constexpr auto departure_delay = 1ms;
 
-// silence: before the connection ended. A peer that was cut off for too long may have ended since.
+// silence: how long it lasted before the connection ended. A peer that was cut off for too long may have
+// ended since.
 std::string reason_of_end(const Link& link, Link::State state, Clock::duration silence,
                           Clock::duration timeout) {
     const std::string end = state == Link::State::closed  ? "its connection closed"
@@ -39,7 +40,7 @@ void Member::run() {
         if (!has_begun_) return;
     }
     try {
-        // What came in one piece with the end of joining is here already: poll(2) would not tell.
+        // What came in one piece with the end of joining is already here: poll(2) would not report it.
         for (std::size_t i = 0; i < links_.size(); ++i) listen_to(i);
         for (;;) {
             {
@@ -72,16 +73,16 @@ void Member::step() {
     if (Clock::now() >= departures_due_) send_departures();
     if (Clock::now() >= next_beat_) {
         next_beat_ = Clock::now() + times_.interval;
-        // Output that still waits is enough to show life.
+        // Output that still waits to be sent is sign of life enough.
         for (Link& link : links_)
             if (!link.has_output()) link.queue(FrameType::heartbeat), link.flush();
         judge_silence(now);
     }
 }
 
-// Until the peers have stopped sending: closing earlier could reset the connection and lose what they have
-// not read yet. A guest answers rank 0's goodbye by stopping, and rank 0 stays until all guests have, so that
-// it passes on what any of them has reported before.
+// Waits until the peers have stopped sending: to close earlier could reset the connection and lose what they
+// have not read yet. A guest answers rank 0's goodbye by stopping. Rank 0 stays until all guests have
+// stopped, so that it passes on what any of them reported before.
 void Member::say_goodbye() {
     const auto deadline = Clock::now() + goodbye_time;
     send_pending_report();
@@ -104,16 +105,16 @@ void Member::say_goodbye() {
             if (silent[i]) continue;
             const Link::State state = rank_ == 0 ? take_from(i) : links_[i].receive();
             silent[i] = state != Link::State::open;
-            if (silent[i] && has_left(rank_of(i))) links_[i].close();  // it waits for nothing else
+            if (silent[i] && has_left(rank_of(i))) links_[i].close();  // it waits for nothing else from us
         }
         if (Clock::now() >= departures_due_) send_departures();
     }
     send_departures();
 }
 
-// Others are not judged by time in which nobody here could hear them.
+// Other ranks are not blamed for time in which this process could not hear them.
 void Member::note_absence(Clock::time_point now) {
-    const auto absence = now - std::exchange(awake_, now) - times_.interval;  // for so long it may have slept
+    const auto absence = now - std::exchange(awake_, now) - times_.interval;  // less what it may have slept
     if (absence <= times_.interval) return;
     for (Link& link : links_) link.silence().excuse(absence, now);
     if (absence < times_.timeout / 2) return;
@@ -121,8 +122,8 @@ void Member::note_absence(Clock::time_point now) {
     back_since_ = now;
 }
 
-// All that had come by `now` has been read. Whoever is given up is told, if it can still hear: its process
-// may have been stopped, or the link to it away.
+// Everything that had come by `now` has been read. A rank that is given up is told so, if it can still hear:
+// its process may have been stopped, or the link to it may have been away.
 void Member::judge_silence(Clock::time_point now) {
     for (std::size_t i = 0; i < links_.size(); ++i) {
         Link& link = links_[i];
@@ -139,7 +140,7 @@ void Member::judge_silence(Clock::time_point now) {
     }
 }
 
-// A host often has several ranks.
+// Names the others that are silent, too: a host often has several ranks.
 std::string Member::others_silent_with(std::size_t index, Clock::time_point now) {
     std::vector<int> ranks;
     for (std::size_t i = 0; i < links_.size(); ++i)
@@ -148,7 +149,7 @@ std::string Member::others_silent_with(std::size_t index, Clock::time_point now)
     return ranks.empty() ? "" : fmt::format("; nothing is heard of {} either", ranks_text(ranks));
 }
 
-// Why others have given this rank up, if it is because it did not run.
+// Why others have given this rank up, if the reason is that it did not run.
 std::optional<std::string> Member::own_absence() {
     note_absence(Clock::now());
     if (absence_ == absence_.zero() || Clock::now() - back_since_ > times_.timeout) return std::nullopt;
@@ -193,7 +194,7 @@ void Member::listen_to(std::size_t index) {
     link.close();
 }
 
-// Receives and handles. A peer that breaks the protocol is lost, and counts as reset.
+// Receives and handles frames. A peer that breaks the protocol is lost, and counts as reset.
 Link::State Member::take_from(std::size_t index) {
     Link& link = links_[index];
     const int from = rank_of(index);
@@ -267,8 +268,8 @@ void Member::take_part(int from, std::uint32_t number, std::string_view blob) {
         missing_parts_ = parts_.size();
         ++gather_number_;
     }
-    // Rank 0 tells the others before it acts itself: its process may end as soon as its caller knows. One
-    // piece for all n blobs: to send n pieces to each of n ranks would wake them n times.
+    // Rank 0 tells the others before it acts itself: its process may end as soon as its caller knows. It
+    // sends one piece for all n blobs: n pieces to each of n ranks would wake them n times.
     if (rank_ == 0) {
         std::string frames;
         for (std::uint32_t rank = 0; rank < whole.size(); ++rank)
@@ -310,7 +311,7 @@ void Member::note_left(int rank) {
         if (departures_.empty()) departures_due_ = Clock::now() + departure_delay;
         departures_.push_back(rank);
     } else if (rank == 0) {
-        send_pending_report();  // given before anyone could know that rank 0 leaves
+        send_pending_report();  // it was given before anyone could know that rank 0 leaves
         links_[0].stop_sending();
     }
 }
@@ -322,7 +323,8 @@ void Member::send_departures() {
     tell_all(FrameType::left, ranks.text());
 }
 
-// Rank 0 decides which report is the first. The later ones tell its author how the others saw it.
+// Rank 0 decides which report is the first. It passes later ones to the author of the first, to say how the
+// others saw it.
 void Member::note_report(int rank, std::string_view text) {
     if (text.size() > max_report_size) throw ProtocolError("its report is longer than reports may be");
     if (loss() || reported_by(rank)) return;

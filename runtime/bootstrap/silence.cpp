@@ -7,7 +7,8 @@ namespace hocket::transport {
 using namespace std::chrono_literals;
 namespace {
 
-// By the kernel of a process that does not read: it hopes that the answer can travel with data.
+// How long the kernel of a process that does not read puts off its answer: it hopes that the answer can
+// travel with data.
 constexpr auto longest_put_off = 200ms;
 
 }  // namespace
@@ -28,8 +29,8 @@ std::optional<std::string> Silence::verdict(Clock::time_point now, const Answers
 }
 
 // TCP's intervals double, and the kernel's timers may be late by an eighth. The peer may have sent what was
-// lost an interval after it was last heard. The rest is for the first of TCP's intervals: 0.2 s and the
-// link's delay, but up to 3 s on a young connection whose first packets met an obstacle.
+// lost one interval after it was last heard. The 4 s are for the first of TCP's intervals: 0.2 s plus the
+// link's delay, but up to 3 s on a young connection whose first packets were lost.
 Clock::duration Silence::longest(HeartbeatTimes times) {
     return times.timeout * 9 / 4 + times.interval + 4s;
 }

@@ -1,6 +1,6 @@
-// When silence is a loss. TCP repeats what was lost at intervals that double: after an outage of any length
-// it may be as long again until a peer that is well is heard. Its kernel's answers to what this side sends
-// tell an outage from a process that hangs.
+// When silence means that a rank is lost. TCP repeats what was lost at intervals that double. So after an
+// outage, a healthy peer may stay unheard for as long again as the outage was. The answers of its kernel to
+// what this side sends tell an outage from a process that hangs.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace hocket::transport {
 
 struct HeartbeatTimes {
     std::chrono::milliseconds interval;  // between two beats
-    std::chrono::milliseconds timeout;   // an outage that is shorter is survived
+    std::chrono::milliseconds timeout;   // a shorter outage is survived
 };
 
-// Of one peer. Not thread-safe.
+// The silence of one peer. Not thread-safe.
 class Silence {
   public:
     void heard() {
@@ -25,24 +25,25 @@ class Silence {
         was_cut_off_ = false;
     }
 
-    // This process did not run until `now`: what the peer may have said meanwhile is heard from now on.
+    // This process did not run until `now`: what the peer may have said meanwhile is heard only from now on.
     void excuse(Clock::duration absence, Clock::time_point now) { since_ = std::min(now, since_ + absence); }
 
     Clock::duration length(Clock::time_point now) const { return now - since_; }
 
-    // Why the peer is lost, where it is. To be asked at every beat, when all that had come by `now` is heard:
-    //   after timeout:  its host has answered all the time, so its process is stopped or hangs;
-    //   after timeout + interval: TCP has repeated something, and not even the host has answered within an
+    // Why the peer is lost, if it is. To be asked at every beat, after everything that had come by `now` was
+    // read. A silent peer is lost
+    //   after timeout:  if its host has answered all the time: its process is stopped or hangs;
+    //   after timeout + interval: if TCP has repeated something, and not even the host has answered within an
     //                   interval: the outage lasts longer than the timeout;
     //   at longest():   in any case.
     std::optional<std::string> verdict(Clock::time_point now, const Answers& answers, HeartbeatTimes times);
 
-    // By then whoever was cut off for no longer than the timeout has been heard.
+    // By then a peer that was cut off for no longer than the timeout has been heard.
     static Clock::duration longest(HeartbeatTimes times);
 
   private:
     Clock::time_point since_ = Clock::now();
-    bool was_cut_off_ = false;  // at some time since then the host owed an answer
+    bool was_cut_off_ = false;  // at some time since then its host did not answer
 };
 
 }  // namespace hocket::transport

@@ -31,8 +31,7 @@ constexpr std::size_t longest_text = 1024;
     throw Error(Status::invalid_argument, text);
 }
 
-// ---- Out of JSON: whatever a file holds, it is a value of the right kind or refused by its name
-// ----------------------------------------------------------------------------------
+// ---- Out of JSON: whatever a file holds, it is a value of the right kind or refused by its name ----
 
 const Json& member(const Json& json, const char* key) {
     const auto found = json.is_object() ? json.find(key) : json.end();

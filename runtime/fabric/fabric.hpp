@@ -1,5 +1,5 @@
-// Tagged messages between the ranks of a communicator, over TCP or an endpoint of libfabric. All calls from
-// one thread at a time. Nothing here blocks except connect() and wait().
+// Tagged messages between the ranks of a communicator, over TCP or an endpoint of libfabric. Only one thread
+// may call at a time. Nothing here blocks except connect() and wait().
 #pragma once
 
 #include <poll.h>
@@ -17,16 +17,16 @@
 
 namespace hocket::transport {
 
-// A message in flight. Belongs to the caller, who keeps it at its address until poll() returns it.
+// A message in flight. It belongs to the caller, who keeps it at its address until poll() returns it.
 struct Message {
     alignas(16) std::byte provider_context[64];  // libfabric's fi_context2
-    void* user = nullptr;                        // the caller's, as is
+    void* user = nullptr;                        // for the caller; not changed
     int kind = 0;
 
-    // Fabric's own, of libfabric's providers.
-    std::span<const Segment> segments;  // to be filled; of a message that is sent: none
+    // For Fabric's own use, with libfabric's providers.
+    std::span<const Segment> segments;  // where a received message goes; none for a message that is sent
     int peer = -1;
-    std::unique_ptr<std::byte[]> bounce;  // the whole message, where the provider takes fewer segments
+    std::unique_ptr<std::byte[]> bounce;  // the whole message, if the provider takes fewer segments
 };
 
 struct Completion {
@@ -43,36 +43,37 @@ class Fabric {
     virtual ~Fabric() = default;
 
     virtual std::string provider() const = 0;       // "tcp", or libfabric's name: "tcp;ofi_rxm"
-    virtual std::string why() const = 0;            // what speaks for it, for people
+    virtual std::string why() const = 0;            // the reason for it, for people
     virtual std::string local_address() const = 0;  // an opaque blob, to be given to the other ranks
 
-    // addresses[r] is rank r's local_address(). Once, before the first message. All ranks at the same time.
-    // Throws transport, timeout, and what the patience does.
+    // addresses[r] is rank r's local_address(). To be called once, before the first message, by all ranks at
+    // the same time. Throws transport, timeout, and what the patience throws.
     virtual void connect(std::span<const std::string> addresses, const Patience& patience) = 0;
 
-    // Start a message. False: the provider has no room now; poll() and try again, with the same Message.
-    // `checksum` travels with the message (remote CQ data) and tells the receiver what the sender thinks the
-    // operation is. Throws transport. tag < 2^63; messages with the same peer and tag match in order.
-    // segments: one or more, and on both sides divided as is convenient there: what travels is their bytes,
-    // one after the other. The list itself and the buffers stay untouched until the completion.
+    // These start a message. False: the provider has no room now; call poll() and try again with the same
+    // Message. `checksum` travels with the message (remote CQ data): it tells the receiver which operation
+    // the sender is in. Throws transport. tag < 2^63; messages with the same peer and tag match in order.
+    // segments: one or more; each side divides the message as it likes, because only the bytes travel, one
+    // after the other. The list itself and the buffers must stay untouched until the completion.
     virtual bool send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
                       Message& message) = 0;
     virtual bool receive(int peer, std::uint64_t tag, std::span<const Segment> segments,
                          Message& message) = 0;
 
-    // Drives the provider and takes what is complete; returns how many. Never blocks.
+    // Drives the provider and takes completions; returns how many. Never blocks.
     virtual std::size_t poll(std::span<Completion> completions) = 0;
 
-    // Sleeps until poll() may find something, one of `others` has an event, or the time is over: on the
-    // provider's file descriptor where it has one (10 ms at a time), else in growing naps of at most 200 us.
-    // May return early. Whoever polls in a loop instead must sched_yield(): its peer may wait for the same
-    // core.
+    // Sleeps until poll() may find something, one of `others` has an event, or the time is over. It sleeps on
+    // the provider's file descriptor if there is one (10 ms at a time), otherwise in growing naps of at most
+    // 200 us. It may return early. A caller that polls in a loop instead must call sched_yield(): its peer
+    // may wait for the same core.
     virtual void wait(std::span<pollfd> others, std::chrono::microseconds at_most) = 0;
 
-    // After a failure: gives up all messages in flight. On return the provider touches no buffer any more,
-    // and nothing but destruction may follow. Bounded. Over rxm (ofi+tcp) with messages in flight the
-    // provider's objects stay in memory, with their sockets, until the process ends: libfabric 1.17 cannot
-    // close them safely. Nobody drives them any more (FI_PROGRESS_MANUAL), so nothing is moved.
+    // For use after a failure: gives up all messages in flight. When it returns, the provider touches no
+    // buffer any more, and the object may only be destroyed. It takes a bounded time. Over rxm (ofi+tcp) with
+    // messages in flight, the provider's objects and their sockets stay until the process ends, because
+    // libfabric 1.17 cannot close them safely. Nobody drives them any more (FI_PROGRESS_MANUAL), so nothing
+    // is moved.
     virtual void abandon() = 0;
 };
 

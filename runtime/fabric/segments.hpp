@@ -1,4 +1,4 @@
-// The bytes of a message, where they lie: in one place or in several.
+// The bytes of a message, which lie in one place or in several.
 #pragma once
 
 #include <sys/uio.h>
@@ -10,7 +10,7 @@
 
 namespace hocket::transport {
 
-// None is empty. Of a message that is sent they are only read.
+// Never empty. If the message is sent, the bytes are only read.
 struct Segment {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
@@ -22,15 +22,16 @@ inline std::size_t bytes_in(std::span<const Segment> segments) {
     return bytes;
 }
 
-// Goes through a message's bytes in order. Of one segment it keeps a copy, so that nothing is looked up.
+// Goes through a message's bytes in order. It keeps a copy of the current segment, so that nothing is looked
+// up.
 class SegmentCursor {
   public:
     SegmentCursor() = default;
     explicit SegmentCursor(std::span<const Segment> segments)
         : current_(segments.front()), further_(segments.subspan(1)) {}
 
-    // Where the next bytes are, as far as there are entries for them, and not more than so many; returns how
-    // many entries that takes.
+    // Describes the next bytes, up to `at_most` and as far as there are entries for them; returns how many
+    // entries it used.
     std::size_t describe(std::span<iovec> entries, std::size_t at_most) const {
         Segment next = current_;
         std::size_t count = 0, following = 0;
@@ -52,7 +53,7 @@ class SegmentCursor {
         current_ = {current_.data + bytes, current_.bytes - bytes};
     }
 
-    // Copies to the next bytes, and goes on behind them.
+    // Copies to the next bytes, and moves behind them.
     void write(const std::byte* from, std::size_t bytes) {
         while (bytes > 0) {
             const std::size_t share = std::min(bytes, current_.bytes);
@@ -63,7 +64,7 @@ class SegmentCursor {
         }
     }
 
-    // Copies the next bytes, and goes on behind them.
+    // Copies from the next bytes, and moves behind them.
     void read(std::byte* to, std::size_t bytes) {
         while (bytes > 0) {
             const std::size_t share = std::min(bytes, current_.bytes);

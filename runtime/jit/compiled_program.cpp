@@ -16,11 +16,11 @@ bool is_work(const dsl::Op& op) {
     return op.kind == dsl::Op::Kind::combine || op.kind == dsl::Op::Kind::copy;
 }
 
-// A combine or copy: the kernels that do it, and what they are called with.
+// A combine or copy: the kernels that do it, and their arguments.
 struct Step {
     KernelShape shape;
     Code code = nullptr;         // null: no combine or copy
-    Kernel* streamed = nullptr;  // compiled when there is a count for which it is needed
+    Kernel* streamed = nullptr;  // compiled when a count first needs it
     std::uint64_t least_streamed = no_streaming;
     dsl::BoundaryId begin = 0, end = 0;
     std::uint32_t operands = 0, destinations = 0;
@@ -85,7 +85,7 @@ class Program final : public CompiledProgram {
         code(areas, &area_ids_[step.area_ids], begin, bytes, step.operands, step.destinations);
     }
 
-    // Streams what can be streamed: from the first cache line of the destinations on, whole blocks.
+    // Streams what can be streamed: whole blocks, from the first cache line of the destinations on.
     void run_large(const Step& step, std::byte* const* areas, std::uint64_t begin,
                    std::uint64_t bytes) const {
         const std::uint64_t head = streaming_head(areas, &area_ids_[step.area_ids], step.operands,
@@ -97,7 +97,7 @@ class Program final : public CompiledProgram {
         call(step.code, step, areas, begin + head + streamed, bytes - head - streamed);
     }
 
-    // Of all kernels that it may call.
+    // The shapes of all kernels that it may call.
     std::vector<KernelShape> shapes() const {
         std::set<KernelShape> shapes;
         for (const Step& step : steps_) {
@@ -110,7 +110,7 @@ class Program final : public CompiledProgram {
     const DataType type_;
     const std::vector<dsl::Rational> boundaries_;
     std::vector<Step> steps_;
-    std::vector<std::uint32_t> area_ids_;  // of each step: the destinations', then the operands'
+    std::vector<std::uint32_t> area_ids_;  // for each step, the destinations' first, then the operands'
 };
 
 }  // namespace

@@ -14,14 +14,14 @@ namespace hocket::jit {
 
 class CompiledProgram {
   public:
-    // Compiles for this machine's CPU a program that keeps the rules (engine/plan/program_rules.hpp). Throws
-    // hocket::Error(internal) with LLVM's words. Thread-safe.
+    // Compiles a program for this machine's CPU. The program must keep the rules
+    // (engine/plan/program_rules.hpp). Throws hocket::Error(internal) with LLVM's words. Thread-safe.
     static std::unique_ptr<CompiledProgram> compile(const dsl::RankProgram& program, DataType type,
                                                     ReduceOp op);
     virtual ~CompiledProgram() = default;
 
     // byte_offsets[b] = the layout's offset of boundaries[b] * element size, for all boundaries of the
-    // program. Compiles what operations of that size need beside what others do; throws like compile().
+    // program. Compiles the kernels that only operations of that size need; throws like compile().
     // Thread-safe.
     virtual void bind(const Layout& layout, std::uint64_t* byte_offsets) const = 0;
 

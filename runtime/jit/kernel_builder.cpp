@@ -18,7 +18,7 @@
 namespace hocket::jit {
 namespace {
 
-// What a kernel's code is like because of its element type.
+// What a kernel's code needs to know of its element type.
 struct Elements {
     using Convert = llvm::Value* (*)(llvm::IRBuilder<>&, const llvm::TargetMachine&, llvm::Value*);
 
@@ -32,7 +32,7 @@ template <typename T>
 llvm::Type* stored_type(llvm::LLVMContext& context) {
     if constexpr (std::is_same_v<T, float>) return llvm::Type::getFloatTy(context);
     if constexpr (std::is_same_v<T, double>) return llvm::Type::getDoubleTy(context);
-    return llvm::Type::getIntNTy(context, 8 * sizeof(T));  // also what is no number until it is widened
+    return llvm::Type::getIntNTy(context, 8 * sizeof(T));  // also types that are widened before use
 }
 
 template <typename Stored, typename Worked>
@@ -67,13 +67,13 @@ class KernelBuilder {
   private:
     using Values = std::vector<llvm::Value*>;
 
-    // Consecutive values in memory, from element `index` on: what an iteration of a kernel's loops works on.
+    // Consecutive values in memory, from element `index` on: the work of one iteration of a kernel's loops.
     struct Piece {
         llvm::Value* index;
-        std::size_t lanes;  // of each value: 1 for an element, more for a vector
-        std::size_t count;  // of values
+        std::size_t lanes;  // in each value: 1 for an element, more for a vector
+        std::size_t count;  // how many values
     };
-    // Emits the reading of all operands at a piece, and the writing of all destinations.
+    // Emits code that reads all operands at a piece and writes all destinations.
     using Work = std::function<void(const Piece&)>;
     using LoopBody = llvm::function_ref<Values(llvm::Value* index, const Values& carried)>;
 
@@ -103,7 +103,7 @@ class KernelBuilder {
     llvm::IRBuilder<> ir_;
     const Elements elements_;
     llvm::Function* kernel_;
-    llvm::Value* count_;  // of its elements
+    llvm::Value* count_;  // number of the kernel's elements
 };
 
 KernelBuilder::KernelBuilder(const KernelShape& shape, llvm::TargetMachine& machine, llvm::Module& module)
@@ -124,7 +124,7 @@ KernelBuilder::KernelBuilder(const KernelShape& shape, llvm::TargetMachine& mach
 }
 
 void KernelBuilder::run() {
-    // The width of a vector register depends on the machine alone; LLVM wants a function to ask about.
+    // The width of a vector register depends on the machine only, but LLVM can only be asked with a function.
     const unsigned vector_bits = machine_.getTargetTransformInfo(*kernel_)
                                      .getRegisterBitWidth(llvm::TargetTransformInfo::RGK_FixedWidthVector)
                                      .getFixedValue();
@@ -136,17 +136,18 @@ void KernelBuilder::run() {
         if (!shape_.streamed) index = pieces("vectors", index, {nullptr, lanes, 1}, work);
     }
     if (shape_.streamed)
-        // Streaming stores may be seen later than those that follow them; not beyond this.
+        // Other cores may see streaming stores later than stores that follow them, but not later than this
+        // fence.
         ir_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
     else
         pieces("elements", index, {nullptr, 1, 1}, work);
     ir_.CreateRetVoid();
 }
 
-// Four vectors are enough independent chains of additions to hide their latency. A block of half of the
-// registers, for many operands: their streams take turns less often, which the prefetchers like, and pointers
-// that live on the stack are loaded less often. But where stores stream, more at once for each of several
-// destinations are slower. And LLVM's scheduler takes quadratic time for a block.
+// Four vectors are enough independent chains of additions to hide their latency. With many operands, a block
+// takes half of the registers: then the operands' streams alternate less often, which the prefetchers like,
+// and pointers that live on the stack are loaded less often. But streaming stores to several destinations are
+// slower with larger blocks. And LLVM's scheduler takes quadratic time for a block.
 std::size_t KernelBuilder::block_vectors(unsigned vector_bits) const {
     constexpr std::size_t few_vectors = 4, many_operands = 8, most_accesses = 300;
     const std::size_t many_vectors = vector_bits >= 512 ? 16 : 8;
@@ -156,13 +157,13 @@ std::size_t KernelBuilder::block_vectors(unsigned vector_bits) const {
     return many_vectors * streams <= most_accesses ? many_vectors : many_vectors / 2;
 }
 
-// Where the k-th of area_ids begins.
+// The address of the first element in the k-th area of area_ids.
 llvm::Value* KernelBuilder::pointer(llvm::Value* k) {
     llvm::Value* id = ir_.CreateLoad(
         ir_.getInt32Ty(), ir_.CreateGEP(ir_.getInt32Ty(), kernel_->getArg(area_ids), k), "area_id");
     llvm::Value* area =
         ir_.CreateGEP(ir_.getPtrTy(), kernel_->getArg(areas), ir_.CreateZExt(id, ir_.getInt64Ty()));
-    // Not inbounds: a virtual base may lie outside of the memory that it stands for.
+    // Not inbounds: a virtual base may lie outside the memory that it stands for.
     return ir_.CreateGEP(ir_.getInt8Ty(), ir_.CreateLoad(ir_.getPtrTy(), area, "base"),
                          kernel_->getArg(begin_bytes), "pointer");
 }
@@ -216,7 +217,7 @@ KernelBuilder::Work KernelBuilder::any_work() {
     };
 }
 
-// Works on pieces of the given shape while a whole one is left; gives the index where that ended.
+// Works on pieces of the given shape as long as a whole one is left; returns the index where that ended.
 llvm::Value* KernelBuilder::pieces(const std::string& name, llvm::Value* begin, Piece shape,
                                    const Work& work) {
     const std::size_t step = shape.count * shape.lanes;
@@ -230,8 +231,8 @@ llvm::Value* KernelBuilder::pieces(const std::string& name, llvm::Value* begin, 
     return loop(name, begin, limit, step, {}, body).back();
 }
 
-// for (index = begin; index < limit; index += step) carried = body(index, carried); gives the carried values
-// and then the index, as they are after it.
+// for (index = begin; index < limit; index += step) carried = body(index, carried); returns the carried
+// values and then the index, as they are after the loop.
 KernelBuilder::Values KernelBuilder::loop(const std::string& name, llvm::Value* begin, llvm::Value* limit,
                                           std::size_t step, Values carried, LoopBody body) {
     carried.push_back(begin);
@@ -266,13 +267,13 @@ llvm::Type* KernelBuilder::stored_value(const Piece& piece) {
     return llvm::FixedVectorType::get(elements_.stored, static_cast<unsigned>(piece.lanes));
 }
 
-// Of the k-th value of the piece.
+// The address of the k-th value of the piece.
 llvm::Value* KernelBuilder::address(llvm::Value* base, const Piece& piece, std::size_t k) {
     llvm::Value* at_index = ir_.CreateInBoundsGEP(elements_.stored, base, piece.index);
     return k == 0 ? at_index : ir_.CreateInBoundsGEP(stored_value(piece), at_index, ir_.getInt64(k));
 }
 
-// As what is calculated with.
+// Returns the values in the type for calculations.
 KernelBuilder::Values KernelBuilder::load(llvm::Value* base, const Piece& piece) {
     Values values;
     for (std::size_t k = 0; k < piece.count; ++k) {
@@ -283,7 +284,7 @@ KernelBuilder::Values KernelBuilder::load(llvm::Value* base, const Piece& piece)
     return values;
 }
 
-// As they are stored.
+// Returns the values in the type in memory.
 KernelBuilder::Values KernelBuilder::finished(Values values) {
     for (llvm::Value*& value : values) {
         if (shape_.divisor != 1) value = divided(value);
@@ -292,14 +293,14 @@ KernelBuilder::Values KernelBuilder::finished(Values values) {
     return values;
 }
 
-// Integers towards 0.
+// Divides; integers towards 0.
 llvm::Value* KernelBuilder::divided(llvm::Value* value) {
     llvm::Type* type = value->getType();
     if (type->isFPOrFPVectorTy())
         return ir_.CreateFDiv(value, llvm::ConstantFP::get(type, shape_.divisor), "average");
     const unsigned bits = type->getScalarSizeInBits();
-    // The divisor may be no number of the type. Then nothing is as large, but, of one more than the largest,
-    // the smallest number.
+    // The divisor may be too large for the type. Then no value is as large as the divisor, with one
+    // exception: if the divisor is one more than the largest number, the smallest number is.
     const unsigned magnitude = elements_.is_signed ? bits - 1 : bits;
     if (magnitude < 32 && shape_.divisor >> magnitude != 0) {
         llvm::Value* zero = llvm::Constant::getNullValue(type);
@@ -339,7 +340,7 @@ KernelBuilder::Values KernelBuilder::apply(Values a, const Values& b) {
     return a;
 }
 
-// Bit for bit what kernels/cpu/apply.hpp defines: there is no fast-math flag anywhere.
+// Gives bit for bit what kernels/cpu/apply.hpp defines: there is no fast-math flag anywhere.
 llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
     const bool floating = a->getType()->isFPOrFPVectorTy(), is_signed = elements_.is_signed;
     switch (row_of(shape_.op).combination) {
@@ -367,8 +368,8 @@ llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
     no_such_row(shape_.op);
 }
 
-// For max and min. The machine's own instructions have the rule "a > b ? a : b"; only the NaN in `a` costs a
-// comparison and a blend more, which is cheaper than llvm.maximum with its order of zeros.
+// For max and min. The machine's own instructions have the rule "a > b ? a : b". Only a NaN in `a` costs one
+// more comparison and a blend; that is cheaper than llvm.maximum, which also orders zeros.
 llvm::Value* KernelBuilder::choose(llvm::Value* a_wins, llvm::Value* a, llvm::Value* b, const char* name) {
     llvm::Value* chosen = ir_.CreateSelect(a_wins, a, b, name);
     if (!a->getType()->isFPOrFPVectorTy()) return chosen;

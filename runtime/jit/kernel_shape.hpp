@@ -1,4 +1,4 @@
-// What is generated for which operations.
+// Which code is generated for which operations.
 #pragma once
 
 #include <compare>
@@ -10,17 +10,17 @@
 
 namespace hocket::jit {
 
-// All that a kernel's code depends on. A copy is a kernel of one operand; it moves bits, of any type.
+// All that a kernel's code depends on. A copy is a kernel with one operand; it moves bits, of any type.
 struct KernelShape {
-    // Up to this many operands and destinations a kernel has them written out, above it loops over them.
+    // Up to this many operands and destinations are unrolled; a kernel loops over more.
     static constexpr std::size_t most_unrolled = 16;
 
-    // divisor: of the result, last; for what is no copy.
+    // divisor: the result is divided by it at the end. Not for copies.
     static KernelShape of(DataType type, ReduceOp op, std::size_t operands, std::size_t destinations,
                           std::uint32_t divisor = 1);
 
-    DataType type = all_types[0];  // of copies: the first of its size
-    ReduceOp op = all_ops[0];      // of copies: the first
+    DataType type = all_types[0];  // copies: the first type of the same size
+    ReduceOp op = all_ops[0];      // copies: the first operator
     std::size_t operands = 1;      // 1: a copy. 0: any number
     std::size_t destinations = 1;  // 0: any number
     std::uint32_t divisor = 1;
@@ -33,8 +33,8 @@ struct KernelShape {
 };
 
 // combine3_float32_sum, combine3_to_2_float32_sum, combine_any_float32_sum, combine3_float32_average_by_8;
-// copy_int32, copy_to_2_int32, copy_to_any_int32, after the bits that are moved; what streams ends in
-// _streamed.
+// copy_int32, copy_to_2_int32, copy_to_any_int32, named after the bits that are moved. The names of kernels
+// that stream end in _streamed.
 std::string name_of(const KernelShape& shape);
 
 }  // namespace hocket::jit

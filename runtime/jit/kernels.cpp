@@ -44,9 +44,10 @@ orc::JITTargetMachineBuilder host(const std::vector<std::string>& changed_featur
     llvm::InitializeNativeTargetAsmPrinter();
     auto builder = take("detect this machine's CPU", orc::JITTargetMachineBuilder::detectHost());
     builder.addFeatures(changed_features);
-    // What LLVM's JIT linker takes; said here so that the assembly printed is that of the code that runs.
+    // LLVM's JIT linker uses these, too. They are set here so that the assembly we print is that of the code
+    // that runs.
     builder.setRelocationModel(llvm::Reloc::PIC_).setCodeModel(llvm::CodeModel::Small);
-    // The next level would order instructions once more, which takes as long as all the rest and gains
+    // The next level would order instructions once more, which takes as long as everything else and gains
     // nothing.
     builder.setCodeGenOptLevel(llvm::CodeGenOptLevel::Less);
     return builder;
@@ -64,7 +65,7 @@ std::unique_ptr<llvm::Module> build_module(const std::vector<KernelShape>& shape
     return module;
 }
 
-// One thread at a time.
+// For one thread at a time.
 class Compiler {
   public:
     explicit Compiler(const std::vector<std::string>& changed_features = {})
@@ -101,7 +102,7 @@ struct Process {
     std::mutex compiling;
     std::unique_ptr<Compiler> compiler;
     std::mutex finding;
-    std::map<KernelShape, Kernel> kernels;  // stay at their addresses
+    std::map<KernelShape, Kernel> kernels;  // a map, so kernels stay at their addresses
 };
 
 Process& process() {
@@ -109,8 +110,7 @@ Process& process() {
     return process;
 }
 
-// The code of a kernel that needs none generated: a copy from one area to another. Libc's is not to be
-// beaten.
+// A copy from one area to another needs no generated code: libc's memcpy is as fast.
 void copy_one(std::byte* const* areas, const std::uint32_t* area_ids, std::uint64_t begin,
               std::uint64_t bytes, std::uint64_t, std::uint64_t) {
     std::byte *to = areas[area_ids[0]] + begin, *from = areas[area_ids[1]] + begin;

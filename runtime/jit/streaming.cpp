@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t line = 64;
 
-// The cache that cores share; of a large machine's, what a few ranks may count on.
+// The size of the cache that cores share; on a large machine, the part of it that a few ranks can count on.
 std::uint64_t shared_cache() {
     static const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
     constexpr std::uint64_t usual = 32 << 20;
@@ -19,8 +19,9 @@ std::uint64_t shared_cache() {
 
 }  // namespace
 
-// Measured between processes, with both cores of a Zen 5 at work, results read again or not: as long as all
-// that an operation touches fits into the shared cache, that takes the results faster than memory does.
+// Measured between processes, with both cores of a Zen 5 at work, whether results were read again or not: as
+// long as everything that an operation touches fits into the shared cache, the cache takes the results faster
+// than memory does.
 std::uint64_t least_streamed_bytes(std::uint64_t operands, std::uint64_t destinations) {
     return shared_cache() / (operands + destinations);
 }

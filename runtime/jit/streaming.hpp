@@ -1,8 +1,8 @@
 // When a kernel writes past the caches.
 //
-// A streaming store sends a whole cache line to memory without reading the line first, so that writing costs
-// half the traffic, and it takes no line away from a neighbour that has it in its cache. But whoever reads
-// the result next finds it in memory. That pays where the data would not have stayed in the core's own cache.
+// A streaming store sends a whole cache line to memory without reading the line first. So writing costs half
+// the traffic, and takes no line away from a neighbour that has it in its cache. But the next reader finds
+// the result in memory. Streaming pays if the data would not have stayed in the core's own cache.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,23 @@
 
 namespace hocket::jit {
 
-// The fewest bytes an area from which an operation of so many operands and destinations streams.
+// The smallest number of bytes an area at which an operation with so many operands and destinations streams.
 std::uint64_t least_streamed_bytes(std::uint64_t operands, std::uint64_t destinations);
 
 inline constexpr std::uint64_t no_streaming = ~std::uint64_t{0};
 
-// The machines on which it was measured, and whose fence is known.
+// Streaming was measured on these machines, and we know their fence.
 #ifdef __x86_64__
 inline constexpr bool machine_streams = true;
 #else
 inline constexpr bool machine_streams = false;
 #endif
 
-// Decides for one operation, as it is called: the bytes (less than a cache
-// line) after which all destinations are at the beginning of a cache line; no_streaming if the operation is
-// too small, if the destinations come to the beginnings of lines at different places or never at a whole
-// element, or if one of them is also an operand of a combine: its lines have just been read. (A copy skips a
-// destination that is its source.) area_ids are the destinations' and then the operands'.
+// Decides for one operation, when it is called. Returns the bytes (less than a cache line) after which all
+// destinations are at the beginning of a cache line. Returns no_streaming if the operation is too small; if
+// the destinations reach the beginnings of lines at different places, or never at a whole element; or if a
+// destination is also an operand of a combine, because its lines have just been read. (A copy skips a
+// destination that is its source.) area_ids are those of the destinations, then those of the operands.
 std::uint64_t streaming_head(const std::byte* const* areas, const std::uint32_t* area_ids,
                              std::uint64_t operands, std::uint64_t destinations, std::uint64_t begin,
                              std::uint64_t bytes, std::uint64_t element_size);

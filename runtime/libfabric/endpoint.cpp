@@ -22,13 +22,14 @@ using namespace std::chrono_literals;
 static_assert(sizeof(Message::provider_context) >= sizeof(fi_context2));
 
 constexpr auto shortest_nap = 5us, longest_nap = 200us;
-// A provider's descriptor may stay silent where only a poll makes progress: never sleep on it for longer.
+// A provider's descriptor may stay silent when only a poll makes progress, so we never sleep on it for
+// longer.
 constexpr auto longest_sleep = 10ms;
 
-// More segments go through a bounce buffer, whatever the provider would take.
+// Messages with more segments go through a bounce buffer, even if the provider would take more.
 constexpr std::size_t most_entries = 16;
 
-// A message's, once it has left or has come.
+// Empties a message's bounce buffer once the message has left or has come.
 void empty_bounce(const Completion& completion) {
     Message& message = *completion.message;
     if (completion.ok && !message.segments.empty())
@@ -64,7 +65,7 @@ class FabricEndpoint : public Fabric {
 
     std::string provider_;
     bool uses_rxm_ = false;
-    std::size_t most_sent_segments_ = 1, most_received_segments_ = 1;  // of a message, to the provider
+    std::size_t most_sent_segments_ = 1, most_received_segments_ = 1;  // in one message to the provider
     EndpointObjects objects_;
     std::vector<fi_addr_t> peers_;
     std::size_t in_flight_ = 0;
@@ -76,8 +77,8 @@ FabricEndpoint::FabricEndpoint(const std::string& provider, const std::string& s
     const Info info = choose_provider(provider, source_address);
     provider_ = info->fabric_attr->prov_name;
     uses_rxm_ = provider_.find("ofi_rxm") != provider_.npos;
-    // A receive that has no room for all of a long message of several segments never ends over rxm of 1.17:
-    // it waits for as many reads as there are segments, and needs fewer.
+    // Over rxm of 1.17 a receive never ends if it has no room for all of a long message of several segments:
+    // it waits for as many reads as there are segments, but needs fewer.
     most_sent_segments_ = uses_rxm_ ? 1 : std::min(info->tx_attr->iov_limit, most_entries);
     most_received_segments_ = std::min(info->rx_attr->iov_limit, most_entries);
     objects_ = open_endpoint(*info);
@@ -126,7 +127,7 @@ bool FabricEndpoint::post_send(std::uint64_t tag, std::uint32_t checksum, std::s
     }
     if (segments.size() > 1) {
         whole.bytes = bytes_in(segments);
-        if (!message.bounce) {  // else it is tried again
+        if (!message.bounce) {  // otherwise this is another attempt
             message.bounce = std::make_unique_for_overwrite<std::byte[]>(whole.bytes);
             SegmentCursor(segments).read(message.bounce.get(), whole.bytes);
         }
@@ -234,7 +235,7 @@ void FabricEndpoint::wait(std::span<pollfd> others, std::chrono::microseconds at
     wait_set_.assign(others.begin(), others.end());
     if (objects_.completions && objects_.wait_fd >= 0) {
         fid_t fid = &objects_.completions->fid;
-        if (fi_trywait(objects_.fabric.get(), &fid, 1) != 0) at_most = 0us;  // there may be something already
+        if (fi_trywait(objects_.fabric.get(), &fid, 1) != 0) at_most = 0us;  // there may already be something
         wait_set_.push_back({objects_.wait_fd, POLLIN, 0});
         sleep(std::min<std::chrono::microseconds>(at_most, longest_sleep));
     } else {
@@ -249,7 +250,7 @@ void FabricEndpoint::sleep(std::chrono::microseconds at_most) {
     const timespec time{static_cast<time_t>(left.count() / 1000000),
                         static_cast<long>(left.count() % 1000000 * 1000)};
     if (ppoll(wait_set_.data(), wait_set_.size(), &time, nullptr) < 0)
-        for (pollfd& entry : wait_set_) entry.revents = 0;  // interrupted: the caller looks for itself
+        for (pollfd& entry : wait_set_) entry.revents = 0;  // interrupted: the caller looks by itself
 }
 
 void FabricEndpoint::close() {

@@ -8,8 +8,8 @@
 
 namespace hocket::transport {
 
-// provider: libfabric's name, layered with rxm where it has no datagrams of its own. Throws Error(transport)
-// naming the providers that exist when there is none.
+// provider: libfabric's name for it, with rxm on top if it has no datagrams of its own. If there is no such
+// provider, throws Error(transport) naming those that exist.
 std::unique_ptr<Fabric> open_libfabric(const std::string& provider, const std::string& source_address);
 
 }  // namespace hocket::transport

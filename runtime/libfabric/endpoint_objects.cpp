@@ -33,7 +33,7 @@ fid_cq* open_completions(const fi_info& info, fid_domain* domain, int& wait_fd) 
 
 std::string address_of(const std::string& provider, fid_ep* endpoint) {
     std::size_t size = 0;
-    fi_getname(&endpoint->fid, nullptr, &size);  // fails, and tells the size
+    fi_getname(&endpoint->fid, nullptr, &size);  // fails, but gives the size
     std::string address(size, '\0');
     check_fabric(provider, "cannot tell its address", fi_getname(&endpoint->fid, address.data(), &size));
     address.resize(size);

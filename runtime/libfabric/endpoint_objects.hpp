@@ -23,11 +23,11 @@ struct EndpointObjects {
     Fid<fid_av> addresses;
     Fid<fid_cq> completions;
     Fid<fid_ep> endpoint;
-    int wait_fd = -1;           // of the completion queue, where the provider has one
+    int wait_fd = -1;           // the completion queue's, if the provider has one
     std::string local_address;  // in the provider's own form
 
     void close();          // in the order that libfabric asks for
-    void keep_for_ever();  // instead of close(): nobody calls the provider for them any more. Thread-safe.
+    void keep_for_ever();  // instead of close(): from now on nobody calls the provider for them. Thread-safe.
 };
 
 // Throws Error(transport).

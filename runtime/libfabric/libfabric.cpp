@@ -1,5 +1,5 @@
-// The functions of libfabric that Hocket links against are defined here and passed on to the loaded library.
-// (All others are inline in libfabric's headers and call through the objects that these return.)
+// The functions of libfabric that Hocket links against are defined here, and call the loaded library. (All
+// other functions are inline in libfabric's headers and call through the objects that these return.)
 #include "runtime/libfabric/libfabric.hpp"
 
 #include <dlfcn.h>

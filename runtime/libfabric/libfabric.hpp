@@ -1,12 +1,12 @@
-// libfabric itself, loaded when the first endpoint is opened and not before: some of the libraries that it
-// depends on (libpsm2, libinfinipath) replace the process's signal handlers in their constructors, which must
-// not happen to a program for merely being linked with Hocket.
+// libfabric itself. It is loaded when the first endpoint is opened, and not before: some of the libraries
+// that it depends on (libpsm2, libinfinipath) replace the process's signal handlers in their constructors.
+// That must not happen to a program only because it is linked with Hocket.
 #pragma once
 
 namespace hocket::transport {
 
-// Loads libfabric.so.1 for the rest of the process's life. Call it with the signal handlers kept
-// (signal_guard.hpp). Idempotent, thread-safe. Throws Error(transport): it is not installed.
+// Loads libfabric.so.1 for the rest of the process's life. Call it while a SignalGuard keeps the handlers
+// (signal_guard.hpp). Idempotent, thread-safe. Throws Error(transport) if it is not installed.
 void load_libfabric();
 
 }  // namespace hocket::transport

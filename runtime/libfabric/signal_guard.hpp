@@ -1,5 +1,5 @@
-// libfabric, and libraries that it loads, install signal handlers while they are loaded and opened. Signals
-// are the embedder's. Restores the handlers that were in place when it was made.
+// libfabric, and libraries that it loads, install signal handlers when they are loaded and opened. But
+// signals are the embedder's. A guard restores the handlers that were in place when it was made.
 #pragma once
 
 #include <signal.h>
@@ -24,7 +24,8 @@ class SignalHandlersKept {
     static constexpr std::array signals{SIGHUP, SIGINT,  SIGQUIT, SIGILL,  SIGABRT, SIGBUS,
                                         SIGFPE, SIGSEGV, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2};
 
-    // Of two at the same time, one would take the other's intruders for the embedder's handlers.
+    // If there were two guards at a time, one would take the handlers that the other keeps out for the
+    // embedder's.
     static inline std::mutex one_at_a_time;
     const std::lock_guard<std::mutex> lock_{one_at_a_time};
     std::array<struct sigaction, signals.size()> before_{};

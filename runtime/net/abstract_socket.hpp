@@ -1,5 +1,5 @@
-// Unix sockets with abstract names: they are in no file system, and go when the process does. Processes meet
-// by them if they are in one network namespace.
+// Unix sockets with abstract names. They are in no file system, and are gone when the process is. Processes
+// of one network namespace can meet at them.
 #pragma once
 
 #include <sys/socket.h>
@@ -23,7 +23,7 @@ class AbstractAddress {
     socklen_t size_;
 };
 
-// type: SOCK_DGRAM, SOCK_SEQPACKET. Throws Error(bootstrap), as all below.
+// type: SOCK_DGRAM, SOCK_SEQPACKET. All functions below throw Error(bootstrap).
 Socket open_unix_socket(int type);
 Socket bind_unix_socket(int type, const std::string& name);
 

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds handshake_time = 5s, breathing_time = 100ms;
-constexpr std::size_t max_lines = 16, max_examples = 8;  // of texts that strangers can write
+constexpr std::size_t max_lines = 16, max_examples = 8;  // limits on texts that strangers can cause
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void Admission::open() {
     loop_.watch(listener_, EPOLLIN, *this);
 }
 
-// No more at a time than leave those before them the time to speak.
+// Accepts only so many at a time that those accepted before have time to speak.
 void Admission::ready(std::uint32_t) {
     for (std::size_t i = 0; i < std::max<std::size_t>(most_strangers_ / 4, 1); ++i) {
         std::string from;
@@ -88,7 +88,7 @@ void Admission::listen_to(Stranger& stranger) {
     }
 }
 
-// False: it is a stranger no more.
+// False: it is no longer a stranger.
 bool Admission::take(Stranger& stranger, const Frame& frame) {
     if (!stranger.nonce.empty()) {
         judge(stranger, frame);
@@ -121,7 +121,7 @@ void Admission::tell(Stranger& stranger, const std::string& why) {
     const Socket& socket = stranger.known.socket;
     put(socket, encode_frame(FrameType::refused, why));
     shutdown(socket.fd(), SHUT_WR);
-    char rest[4096];  // closing with unread bytes would reset the connection and lose the refusal
+    char rest[4096];  // if we closed with unread bytes, the connection would be reset and the refusal lost
     while (recv(socket.fd(), rest, sizeof rest, MSG_DONTWAIT) < 0 && errno == EINTR) {
     }
 }
@@ -131,7 +131,7 @@ void Admission::turn_away(Stranger& stranger, const std::string& why) {
     drop(stranger, why);
 }
 
-// Without a word: if it is a slow guest, it is to come again.
+// Sends nothing: if it was a slow guest, it should come again.
 void Admission::drop(Stranger& stranger, const std::string& why) {
     const std::string text = fmt::format("{}: {}", part_with(stranger).from, printable(why));
     if (++turned_away_ <= max_lines)

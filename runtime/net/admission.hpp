@@ -1,9 +1,10 @@
-// The host's side of new connections: whoever knows the secret is admitted, all others are turned away.
+// The host's side of new connections: those that know the secret are admitted, all others are turned away.
 //
-// A stranger keeps nobody waiting, and takes neither memory nor descriptors from others: no more than
-// most_strangers() are listened to at once, for no longer than 5 s, and for no more bytes than a handshake
-// has. The oldest makes room, and has to come again (dial.hpp does) if it is none. All are logged to stderr
-// with the reason, up to a number of lines.
+// A stranger keeps nobody waiting, and takes neither memory nor descriptors from others. The host listens to
+// no more than most_strangers() at once, to each for no longer than 5 s and for no more bytes than a
+// handshake has. When there are too many, the oldest is dropped; if it was not a stranger after all, it has
+// to come again (dial.hpp does). All that are dropped are logged to stderr with the reason, up to a number of
+// lines.
 #pragma once
 
 #include <functional>
@@ -17,34 +18,34 @@
 
 namespace hocket::transport {
 
-// Whom a process has let in.
+// A guest that this process has let in.
 struct Admitted {
-    Socket socket;  // nothing behind the handshake has been read
+    Socket socket;  // nothing after the handshake has been read
     std::string from;
     Hello hello;
 };
 
 struct AdmissionTerms {
     std::string host;                                 // for people: "rank 0"
-    std::string secret;                               // that guests must know; never sent
-    std::string wrong_secret;                         // what whoever does not know it is told
-    std::function<void(Admitted)> admit;              // may destroy no admission
-    std::function<std::string(const Hello&)> refuse;  // of who knows it: why not; "": it is let in
+    std::string secret;                               // what guests must know; never sent
+    std::string wrong_secret;                         // the answer to a guest that does not know it
+    std::function<void(Admitted)> admit;              // must not destroy an admission
+    std::function<std::string(const Hello&)> refuse;  // why a guest is refused; "": it is let in
 };
 
-// Of the loop's thread.
+// To be used on the loop's thread only.
 class Admission final : private SocketLoop::Watcher {
   public:
-    // Begins. listener: stays open longer. Throws Error(transport).
+    // Begins at once. listener: must stay open longer than this. Throws Error(transport).
     Admission(SocketLoop& loop, int listener, AdmissionTerms terms);
-    ~Admission();  // closes the connections of all who have not been admitted
+    ~Admission();  // closes the connections of all that have not been admitted
     Admission(const Admission&) = delete;
 
-    // All who have not been admitted; they are not logged.
+    // Refuses all that have not been admitted; they are not logged.
     void refuse_all(const std::string& why);
 
-    // For the text about those who did not come: who was turned away meanwhile, and who could not be taken.
-    // Lines, each with a line's end before it.
+    // For the text about ranks that did not come: which connections were turned away meanwhile, and which
+    // could not be accepted. Each line begins with a line break.
     std::string troubles() const;
 
   private:
@@ -76,10 +77,10 @@ class Admission final : private SocketLoop::Watcher {
     const AdmissionTerms terms_;
     const std::size_t most_strangers_ = most_strangers();
     std::list<Stranger> strangers_;
-    std::optional<SocketLoop::Timer> pause_;  // while nobody is accepted
+    std::optional<SocketLoop::Timer> pause_;  // while nobody is accepted: when to begin again
     std::size_t turned_away_ = 0;
-    std::vector<std::string> examples_;  // of those turned away
-    std::string shortage_;               // why connections could not be taken; empty: all were
+    std::vector<std::string> examples_;  // some of those turned away
+    std::string shortage_;               // why some connections could not be accepted; empty: all could
 };
 
 }  // namespace hocket::transport

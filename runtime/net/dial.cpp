@@ -12,13 +12,13 @@ namespace {
 using namespace std::chrono_literals;
 using Kind = DialError::Kind;
 
-// One attempt.
+// One attempt to connect.
 class Call {
   public:
     Call(const Dial& call, const Patience& patience, const Socket& socket)
         : call_(call), patience_(patience), socket_(socket) {}
 
-    // Throws HungUp, too.
+    // Also throws HungUp.
     void prove() {
         const Hello hello{call_.rank, call_.world_size, fresh_nonce(), call_.identity};
         say(FrameType::hello, encode_hello(hello));
@@ -30,7 +30,7 @@ class Call {
     }
 
   private:
-    // What is not sent is not answered either.
+    // If the text cannot be sent, it is not answered either, so put()'s result does not matter.
     void say(FrameType type, std::string_view payload) { put(socket_, encode_frame(type, payload)); }
 
     std::string expect(FrameType type) {
@@ -51,7 +51,7 @@ class Call {
     FrameParser parser_{max_refusal_payload};
 };
 
-// What ended an attempt after which another may be made; "": it is done.
+// Why an attempt failed, if another may be made; "": it succeeded.
 std::string attempt(const Dial& call, const Patience& patience, const Socket& socket) try {
     Call(call, patience, socket).prove();
     return "";

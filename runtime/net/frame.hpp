@@ -20,16 +20,16 @@ enum class FrameType : std::uint8_t {
     welcome,    // host: HMAC
     refused,    // host: text
     // joining
-    ready,    // guest: it has all that it needs
+    ready,    // guest: it has everything that it needs
     waiting,  // host: text naming the ranks that are missing
-    start,    // host: all have joined, and are ready
+    start,    // host: all have joined and are ready
     abort,    // both: status, text; the job will not start
     // members
     heartbeat,
     goodbye,
     gather,    // to rank 0: number, blob
     gathered,  // from rank 0: number, rank, blob
-    lost,      // rank, reason; to rank 0, from a guest that has given it up: 0, reason
+    lost,      // rank, reason; to rank 0, from a guest that has given rank 0 up: 0, reason
     left,      // from rank 0: one rank or several
     report,    // to rank 0: text
     reported,  // from rank 0: rank, text
@@ -43,7 +43,7 @@ struct Frame {
 
 inline constexpr std::size_t frame_header_size = 12;
 inline constexpr std::size_t max_blob_size = 1 << 20;
-inline constexpr std::size_t max_member_payload = max_blob_size + 8;  // number and rank come on top
+inline constexpr std::size_t max_member_payload = max_blob_size + 8;  // a number and a rank are added
 inline constexpr std::size_t max_refusal_payload = 1024;              // what a guest accepts from its host
 
 // The peer does not speak this protocol, or breaks it.
@@ -63,7 +63,8 @@ class FrameParser {
     void feed(std::string_view bytes);
     std::optional<Frame> next();  // throws ProtocolError
 
-    // Bytes, at least, up to the end of the next frame; to be asked when next() has found none.
+    // At least this many bytes are missing up to the end of the next frame; to be asked when next() has found
+    // none.
     std::size_t missing() const;
 
   private:
@@ -87,9 +88,9 @@ class PayloadReader {
   public:
     explicit PayloadReader(std::string_view payload) : rest_(payload) {}
 
-    std::uint32_t u32();                        // throws ProtocolError where the payload is too short
+    std::uint32_t u32();                        // throws ProtocolError if the payload is too short
     std::string_view bytes(std::size_t count);  // so does this
-    std::string_view rest();                    // all that is left
+    std::string_view rest();                    // everything that is left
     bool is_empty() const { return rest_.empty(); }
     void finish() const;  // throws ProtocolError if anything is left
 

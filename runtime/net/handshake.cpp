@@ -41,7 +41,7 @@ std::string fresh_nonce() {
 }
 
 std::string make_proof(std::string_view secret, Side side, const Hello& hello, std::string_view host_nonce) {
-    // All fields but the last have a fixed length, so that no two different inputs make the same bytes.
+    // All fields but the last have a fixed length, so no two different inputs give the same bytes.
     const std::string_view label =
         side == Side::guest ? "hocket handshake 2 guest" : "hocket handshake 2 host ";
     const std::string message = PayloadWriter()

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A bond, a VLAN or a bridge may rest on a card: they have links to what is below them. A bridge of
-// containers has only their ends.
+// A bond, a VLAN or a bridge may rest on a card: then it has a link to what is below it. A bridge of
+// containers has links only to their ends.
 bool rests_on_hardware(const fs::path& interface) {
     std::error_code none;
     if (fs::exists(interface / "device", none)) return true;
@@ -28,7 +28,7 @@ bool rests_on_hardware(const fs::path& interface) {
 }
 
 long speed_of(const fs::path& interface) {
-    long megabits = 0;  // where it is not known, too
+    long megabits = 0;  // also if it is not known
     std::ifstream(interface / "speed") >> megabits;
     return std::max(megabits, 0L);
 }
@@ -36,7 +36,7 @@ long speed_of(const fs::path& interface) {
 bool is_usable(const ifaddrs& entry) {
     if (!entry.ifa_addr || (entry.ifa_flags & IFF_LOOPBACK) || !(entry.ifa_flags & IFF_RUNNING)) return false;
     if (entry.ifa_addr->sa_family == AF_INET) return true;
-    // A link-local address is of no use to others, whose interfaces may have other names.
+    // Other hosts cannot use a link-local address: their interfaces may have other names.
     return entry.ifa_addr->sa_family == AF_INET6 &&
            !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(entry.ifa_addr)->sin6_addr);
 }
@@ -60,7 +60,7 @@ std::string reachable_address(const fs::path& interfaces) {
         if (!is_usable(*entry)) continue;
         const std::string name = entry->ifa_name;
         const fs::path interface =
-            interfaces / name.substr(0, name.find(':'));  // without the address's label
+            interfaces / name.substr(0, name.find(':'));  // the name without the address's label
         const std::tuple merit{rests_on_hardware(interface), entry->ifa_addr->sa_family == AF_INET,
                                speed_of(interface)};
         if (merit <= best) continue;

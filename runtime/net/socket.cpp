@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// What the C library's resolver reads and writes, on a thread of its own, until the lookup has ended.
+// What the C library's resolver reads and writes on its own thread until the lookup has ended.
 struct Lookup {
     Lookup(const Endpoint& endpoint, int flags) : host(endpoint.host), port(std::to_string(endpoint.port)) {
         hints.ai_family = AF_UNSPEC;
@@ -40,7 +40,7 @@ struct Lookup {
     gaicb request{};
 };
 
-// 0 or an EAI_ code; EAI_INPROGRESS when the deadline has come.
+// 0 or an EAI_ code; EAI_INPROGRESS if the deadline has come.
 int look_up(Lookup& lookup, Clock::time_point deadline) {
     gaicb* request = &lookup.request;
     if (const int code = getaddrinfo_a(GAI_NOWAIT, &request, 1, nullptr)) return code;
@@ -53,10 +53,10 @@ int look_up(Lookup& lookup, Clock::time_point deadline) {
     }
 }
 
-// EAI_AGAIN and the like may pass: then the list is null.
+// If the error may pass (EAI_AGAIN and the like), the list is null.
 AddressList resolve(const Endpoint& endpoint, int flags, Clock::time_point deadline, std::string& why) {
     auto lookup = std::make_unique<Lookup>(endpoint, flags | AI_NUMERICHOST);
-    // An address needs no name server, so that this cannot block.
+    // An address needs no name server, so this cannot block.
     int code =
         getaddrinfo(lookup->host.c_str(), lookup->port.c_str(), &lookup->hints, &lookup->request.ar_result);
     if (code == EAI_NONAME) {
@@ -67,7 +67,7 @@ AddressList resolve(const Endpoint& endpoint, int flags, Clock::time_point deadl
     why = gai_strerror(code);
     if (code == EAI_INPROGRESS) {
         why = "its name was not resolved in time (does the name server answer?)";
-        // A lookup that has begun cannot be ended: what it still uses is left to it.
+        // A lookup that has begun cannot be cancelled: what it still uses is left to it.
         gai_cancel(&lookup->request) == EAI_NOTCANCELED ? void(lookup.release())
                                                         : freeaddrinfo(lookup->request.ar_result);
     }
@@ -83,7 +83,7 @@ void send_at_once(int fd) {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// 0 or an errno.
+// Returns 0 or an errno.
 int finish_connect(int fd, const Patience& patience) {
     pollfd entry{fd, POLLOUT, 0};
     if (!patience.wait({&entry, 1})) return ETIMEDOUT;
@@ -93,7 +93,7 @@ int finish_connect(int fd, const Patience& patience) {
     return error;
 }
 
-// Of a connection; they share nothing where there is none any more.
+// The two addresses of a connection. If there is no connection any more, they have nothing in common.
 struct Ends {
     explicit Ends(int fd) {
         socklen_t here_size = sizeof here, there_size = sizeof there;
@@ -118,7 +118,7 @@ struct Ends {
     bool known;
 };
 
-// A connection to a local port in the ephemeral range can come out connected to itself when nobody listens.
+// If nobody listens at a local port in the ephemeral range, a connection to it may be connected to itself.
 bool is_self_connection(int fd) {
     const Ends ends(fd);
     return ends.share_host() && ends.share_port();
@@ -129,7 +129,7 @@ rlim_t most_descriptors() {
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
 }
 
-// poll(2) counts entries without a descriptor, too, and refuses more than there may be descriptors.
+// poll(2) also counts entries without a descriptor, and refuses more entries than there may be descriptors.
 int poll_open(std::span<pollfd> set, Clock::time_point deadline) {
     std::vector<pollfd> open;
     for (const pollfd& entry : set)
@@ -233,7 +233,7 @@ Clock::time_point Patience::next_look(std::chrono::milliseconds most) const {
 }
 
 bool Patience::wait(std::span<pollfd> set) const {
-    // The deadline comes first, so that strangers who keep the sockets busy cannot put it off.
+    // The deadline is checked first, so that strangers who keep the sockets busy cannot put it off.
     while (!is_over())
         if (look(set, look_again)) return true;
     return false;
@@ -248,7 +248,7 @@ bool is_on_this_host(const Socket& connection) {
 }
 
 void keep_alive(const Socket& connection) {
-    const int on = 1, seconds = 60;  // given up after ten minutes: heartbeats notice a loss long before
+    const int on = 1, seconds = 60;  // TCP gives up after ten minutes: heartbeats notice a loss long before
     setsockopt(connection.fd(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(connection.fd(), IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
     setsockopt(connection.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);

@@ -38,7 +38,7 @@ class Socket {
     int fd_ = -1;
 };
 
-// How long others are awaited.
+// How long to wait for others.
 struct Patience {
     Clock::time_point deadline;
     std::function<std::optional<std::string>()> abandoned = {};  // may be empty
@@ -46,9 +46,9 @@ struct Patience {
 
     bool is_over() const { return Clock::now() >= deadline; }
 
-    // All throw Error(peer_lost) with what abandoned() says. wait: until an entry is ready; false once the
-    // deadline has passed. look: once, for no longer than `most`; false if nothing is ready. next_look: until
-    // when one may wait otherwise, and then is to ask again.
+    // All throw Error(peer_lost) with the text that abandoned() returns. wait: until an entry is ready; false
+    // once the deadline has passed. look: polls once, for no longer than `most`; false if nothing is ready.
+    // next_look: until when the caller may wait in another way before it asks again.
     Clock::time_point next_look(std::chrono::milliseconds most = look_again) const;
     bool wait(std::span<pollfd> set) const;
     bool look(std::span<pollfd> set, std::chrono::milliseconds most) const;
@@ -61,49 +61,51 @@ struct Endpoint {
     bool is_any_address() const { return host == "0.0.0.0" || host == "::"; }
 };
 
-// Numeric: what a socket is bound to. Nothing, if it is not one of TCP.
+// Numeric: what a socket is bound to. Nothing if it is not a TCP socket.
 std::optional<Endpoint> bound_to(const Socket& socket);
 
-// Binds and listens. Throws Error(bootstrap), also when the host name is not resolved by the deadline; the
-// text ends with the advice.
+// Binds and listens. Throws Error(bootstrap), also if the host name is not resolved by the deadline; the text
+// ends with the advice.
 Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::string& advice);
 
-// One attempt, over all addresses of the host name, among which the time is divided. On failure the socket is
-// closed and `why` says what went wrong.
+// Makes one attempt at each address of the host name; they share the time. On failure the socket is closed
+// and `why` says what went wrong.
 Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why);
 
-// Takes one pending connection; closed if there is none, with errno set. `from` is set to the peer's address.
+// Accepts one pending connection. The socket is closed if there is none, and errno is set. `from` is set to
+// the peer's address.
 Socket accept_from(int listener, std::string& from);
 
-// True if the kernel took all of a text: on a fresh connection it does, where the text is short.
+// True if the kernel took all of a text. On a fresh connection it does if the text is short.
 bool put(const Socket& socket, std::string_view text);
 
-// poll(2) until the deadline; repeats it when a signal interrupts. Entries without a descriptor are passed
-// over. Returns the number of ready entries. Throws poll_error().
+// poll(2) until the deadline, repeated when a signal interrupts it. Entries without a descriptor are ignored.
+// Returns the number of ready entries. Throws poll_error().
 int poll_until(std::span<pollfd> set, Clock::time_point deadline);
 
 // What an errno of poll(2) means; a transport error.
 Error poll_error(int error, std::size_t entries);
 
-// Both ends have the same address.
+// Whether both ends have the same address.
 bool is_on_this_host(const Socket& connection);
 
-// So that no firewall on the way forgets a connection that lies idle between operations.
+// Keeps firewalls on the way from forgetting a connection that is idle between operations.
 void keep_alive(const Socket& connection);
 
 // How the kernel at the other end of a connection answers what is sent to it, whatever the process there
 // does.
 struct Answers {
-    bool are_missing = false;       // something was sent again, and that has not been answered
-    Clock::duration last_answer{};  // how long ago one came
-    Clock::duration last_sent{};    // how long ago data were sent, for the first time or again
+    bool are_missing = false;       // something was sent again and has not been answered
+    Clock::duration last_answer{};  // how long ago the last one came
+    Clock::duration last_sent{};    // how long ago data were last sent, for the first time or again
 };
 Answers answers_of(const Socket& connection);
 
-// Open connections that have not proved that they are members: most of the descriptors are the program's own.
+// How many open connections may not yet have proved that they are members: most descriptors are for the
+// program's own use.
 std::size_t most_strangers();
 
-// An errno of accept(2), say, that may pass once something else is closed.
+// Whether an errno, say of accept(2), may pass once something else is closed.
 bool is_shortage(int error);
 
 std::string error_text(int number);

@@ -74,12 +74,12 @@ void SocketLoop::turn_by_poll(Clock::time_point until) {
         if (entry.revents != 0) tell(entry.fd, static_cast<std::uint32_t>(entry.revents));
 }
 
-// Somebody who was told before may have closed this one.
+// A watcher that was told before may have closed this one.
 void SocketLoop::tell(int fd, std::uint32_t events) {
     if (Watcher* watcher = watched_[static_cast<std::size_t>(fd)].watcher) watcher->ready(events);
 }
 
-// Those that are set meanwhile wait for the next turn.
+// Timers that are set meanwhile wait for the next turn.
 void SocketLoop::run_timers() {
     if (timers_.empty()) return;
     const auto now = Clock::now();

@@ -1,4 +1,4 @@
-// What a thread waits for: sockets and times.
+// Waits for sockets and times on behalf of one thread.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace hocket::transport {
 
-// Of one thread, but for the constructor.
+// All functions but the constructor are for one thread.
 class SocketLoop {
   public:
     class Watcher {
@@ -25,18 +25,19 @@ class SocketLoop {
     // epoll: for many sockets over a long time. poll: needs no descriptor of its own.
     enum class Way { epoll, poll };
 
-    explicit SocketLoop(Way way);  // throws Error(transport), as all below
+    explicit SocketLoop(Way way);  // throws Error(transport), like all below
 
-    // Level-triggered; again with other events to change them. The watcher stays until forget().
+    // Level-triggered. Call it again to change the events. The watcher must stay until forget().
     void watch(int fd, std::uint32_t events, Watcher& watcher);
     void forget(int fd);  // before it is closed
 
-    // Calls once, at that time or soon after it. The timer is no more when its call begins.
+    // Calls once, at that time or soon after. The timer no longer exists when its call begins.
     Timer at(Clock::time_point time, std::function<void()> call);
     void cancel(Timer timer) { timers_.erase(timer); }
 
-    // Waits, for as long as it may, until something is ready or a time has come, and tells whom it concerns.
-    // What they throw comes out, and the others are told in the next turn.
+    // Waits until something is ready or a time has come, but no longer than `until`, and tells the watchers
+    // and timers concerned. If one of them throws, turn() throws that, and the others are told in the next
+    // turn.
     void turn(Clock::time_point until);
 
   private:
@@ -50,7 +51,7 @@ class SocketLoop {
     void tell(int fd, std::uint32_t events);
     void run_timers();
 
-    Socket epoll_;                  // closed: poll(2) has to do
+    Socket epoll_;                  // closed: poll(2) is used instead
     std::vector<Watched> watched_;  // by descriptor
     std::multimap<Clock::time_point, std::function<void()>> timers_;
 };

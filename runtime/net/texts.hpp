@@ -1,4 +1,4 @@
-// What texts for people are put together from.
+// Pieces of texts for people.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ std::string seconds_text(std::chrono::milliseconds duration);
 // "rank 3", "ranks 1, 2 and 7"; long lists are cut.
 std::string ranks_text(const std::vector<int>& ranks);
 
-// A text that came from a process not yet trusted, fit for a terminal.
+// Makes a text that came from an untrusted process safe to print on a terminal.
 std::string printable(std::string_view text);
 
 }  // namespace hocket::transport

@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// That a rank has died is known to the bootstrap soon after its listener is gone, and better told by it.
+// If a rank's listener is gone, the bootstrap soon knows whether the rank has died, and reports it better.
 constexpr auto death_is_told_within = 1s;
 
 struct Invitation {
@@ -45,7 +45,7 @@ Invitation read_invitation(std::size_t rank, const std::string& text) {
     }
 }
 
-// At a port that the kernel chooses. 0 or an errno.
+// Listens at a port that the kernel chooses. Returns 0 or an errno.
 int listen_at(const addrinfo& address, Socket& socket, Endpoint& at) {
     socket = Socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket.is_open() || bind(socket.fd(), address.ai_addr, address.ai_addrlen) != 0 ||
@@ -60,7 +60,7 @@ int listen_at(const addrinfo& address, Socket& socket, Endpoint& at) {
 Socket listen_at(Endpoint& at) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // a name might mean another address to other hosts
+    hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // another host might resolve a name to another address
     addrinfo* list = nullptr;
     const int code = getaddrinfo(at.host.c_str(), "0", &hints, &list);
     const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(list, freeaddrinfo);
@@ -106,7 +106,8 @@ StreamMesh::StreamMesh(const std::string& source_address)
       invitation_(
           PayloadWriter().u32(static_cast<std::uint32_t>(at_.port)).bytes(key_).bytes(at_.host).text()) {}
 
-// A rank visits those before it, then admits those behind it: nobody waits for a rank that waits for it.
+// A rank connects to the ranks before it, then admits those after it: so no rank waits for one that waits for
+// it.
 std::vector<Socket> StreamMesh::connect(std::span<const std::string> invitations, const Patience& patience) {
     const auto self = static_cast<std::size_t>(
         std::find(invitations.begin(), invitations.end(), invitation_) - invitations.begin());

@@ -1,4 +1,4 @@
-// TCP connections between all ranks of a communicator, and nobody else.
+// TCP connections between all ranks of a communicator, and with nobody else.
 #pragma once
 
 #include <set>
@@ -10,18 +10,18 @@
 
 namespace hocket::transport {
 
-// Where one rank listens for the others, and the key that they must know. The invitation goes to members
-// only, over the bootstrap's connections. The listener is closed once all have come.
+// Where one rank listens for the others, and the key that they must know. Only members get the invitation,
+// over the bootstrap's connections. The listener is closed once all have come.
 class StreamMesh {
   public:
-    // source_address: numeric, of this host; "": reachable_address(). Throws Error(transport).
+    // source_address: a numeric address of this host; "": reachable_address(). Throws Error(transport).
     explicit StreamMesh(const std::string& source_address);
 
     const std::string& invitation() const { return invitation_; }
 
-    // Collective: invitations[r] is rank r's. By rank; closed for this rank itself. Ranks with an empty
-    // invitation are left out. Strangers are turned away and logged to stderr. Throws Error(transport,
-    // timeout) naming the ranks, and what the patience throws.
+    // Collective: invitations[r] is rank r's. Returns the connections by rank; this rank's own entry is
+    // closed. Ranks with an empty invitation are left out. Strangers are turned away and logged to stderr.
+    // Throws Error(transport, timeout) naming the ranks, and what the patience throws.
     std::vector<Socket> connect(std::span<const std::string> invitations, const Patience& patience);
 
   private:

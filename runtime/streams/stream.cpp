@@ -18,16 +18,17 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "headers travel as they lie in memory");
 
 constexpr std::size_t stage_size = 16 * 1024;
-// So that a start whose like has been before allocates nothing.
+// Sizes that let a start allocate nothing if there was one like it before.
 constexpr std::size_t usual_messages = 256, spare_blocks = 4, most_spare_blocks = 32, block_size = 16 * 1024;
-// Of one direction, before the other has its turn.
+// How many bytes move in one direction before the other one has its turn.
 constexpr std::size_t bytes_a_turn = 1 << 20;
-// That one call of the kernel moves.
+// How many segments one system call moves.
 constexpr std::size_t segments_a_call = 256;
 static_assert(segments_a_call <= IOV_MAX);
 
-// Between two processes of one host what is on its way should fit into the caches: the kernel's own choice,
-// megabytes, takes up to twice the time. Over a link the kernel's choice stands: it knows the link's delay.
+// Between two processes of one host, the bytes on their way should fit into the caches: with the megabytes
+// that the kernel chooses, it takes up to twice the time. Over a link the kernel's choice stands: it knows
+// the link's delay.
 constexpr int send_buffer_on_one_host = 256 * 1024;
 
 Completion completion_of(Message* message, std::size_t bytes, std::uint32_t checksum) {
@@ -129,7 +130,8 @@ bool Stream::flush(std::vector<Completion>& done) {
         sent_ = 0;
         ++first_;
     }
-    // What is done with goes when it is most of the queue, which may never be empty.
+    // Messages that are done are removed once they are most of the queue, because the queue may never be
+    // empty.
     if (first_ == outgoing_.size() || (first_ >= usual_messages && first_ >= outgoing_.size() / 2)) {
         outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(first_));
         first_ = 0;
@@ -182,7 +184,7 @@ bool Stream::refill() {
     return n > 0;
 }
 
-// Of the message that arrives. What does not fit its buffer is dropped.
+// Reads some of the message that is arriving. What does not fit its buffer is dropped.
 bool Stream::read_some() {
     if (staged() == 0 && room_left_ >= stage_size) {
         std::array<iovec, segments_a_call> parts;
@@ -237,7 +239,7 @@ bool Stream::make_way() {
     if (!data) {
         broken_ =
             fmt::format("no memory for a message of {} bytes that came before its receive", header_.bytes);
-        return true;  // move() ends it
+        return true;  // move() then ends the connection
     }
     const Segment block{data.get(), header_.bytes};
     target_ = SegmentCursor({&block, 1});
@@ -270,7 +272,7 @@ void Stream::finish_message(std::vector<Completion>& done) {
     arriving_ = Arriving::header;
 }
 
-// True if there was a message left.
+// True if there were messages left.
 bool Stream::break_off(const std::string& why, std::vector<Completion>& done) {
     const std::size_t before = done.size();
     const auto fail = [&](Message* message) {
@@ -300,7 +302,7 @@ pollfd Stream::interest() const {
     if (!outgoing_.empty()) entry.events |= POLLOUT;
     const bool stands = arriving_ == Arriving::nothing_asked_for;
     if (!stands && (!wanted_.empty() || arriving_ != Arriving::header)) entry.events |= POLLIN;
-    if (entry.events == 0) entry.fd = -1;  // else poll(2) would tell of a peer that has hung up
+    if (entry.events == 0) entry.fd = -1;  // otherwise poll(2) would report a peer that has hung up
     return entry;
 }
 

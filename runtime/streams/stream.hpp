@@ -13,30 +13,30 @@
 namespace hocket::transport {
 
 // Not thread-safe. Nothing here blocks. A message is written straight from its segments, and read straight
-// into those that were given for it; while nobody asks for one it stays in the kernel's buffers, which is
-// what slows a sender down.
+// into those that were given for it. A message that nobody asks for stays in the kernel's buffers, and so
+// slows its sender down.
 class Stream {
   public:
     explicit Stream(Socket socket);
 
-    // Their messages complete in move(), a message that the kernel takes at once in send().
+    // Messages complete in move(); a message that the kernel takes at once completes in send().
     void send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments, Message& message,
               std::vector<Completion>& done);
     void receive(std::uint64_t tag, std::span<const Segment> segments, Message& message);
 
-    // Moves bytes as far as the kernel and a share of the time allow; appends what is complete. True if any
-    // moved. A connection that broke completes all of its messages with the reason.
+    // Moves bytes as far as the kernel and a share of the time allow; appends completions. True if any bytes
+    // moved. If the connection breaks, all its messages complete with the reason.
     bool move(std::vector<Completion>& done);
 
-    // What the stream waits for; without events if for nothing.
+    // What the stream waits for; no events if it waits for nothing.
     pollfd interest() const;
 
-    // Somebody waits for what may lie behind a message that nobody has asked for.
+    // True if somebody waits for a message that may come after one that nobody has asked for.
     bool is_obstructed() const {
         return arriving_ == Arriving::nothing_asked_for && !wanted_.empty() && broken_.empty();
     }
 
-    // Has such a message kept in memory until somebody asks for it. True if there was one.
+    // Keeps such a message in memory until somebody asks for it. True if there was one.
     bool make_way();
 
   private:
@@ -46,7 +46,7 @@ class Stream {
     };
     struct Outgoing {
         Header header;
-        SegmentCursor left;  // of the data
+        SegmentCursor left;  // of its data
         Message* message;
     };
     struct Wanted {
@@ -59,7 +59,7 @@ class Stream {
         Header header{};
         std::unique_ptr<std::byte[]> data;
         bool is_whole = false;
-        Wanted wanted{};  // message: not null if somebody has asked while it was arriving
+        Wanted wanted{};  // message: not null if somebody asked for it while it was arriving
     };
     enum class Arriving { header, nothing_asked_for, wanted, unasked };
 
@@ -84,7 +84,7 @@ class Stream {
     std::vector<Wanted> wanted_;
     std::vector<Unasked> unasked_;
     std::vector<std::unique_ptr<std::byte[]>> blocks_;  // spare ones, for short messages that come unasked
-    std::vector<Completion> at_once_;                   // complete when they were asked for
+    std::vector<Completion> at_once_;                   // already complete when they were asked for
 
     Arriving arriving_ = Arriving::header;
     Header header_{};
@@ -92,7 +92,7 @@ class Stream {
     std::size_t left_ = 0;  // bytes of the message still to come
     SegmentCursor target_;
     std::size_t room_left_ = 0;
-    std::unique_ptr<std::byte[]> stage_;  // headers, and messages that are short
+    std::unique_ptr<std::byte[]> stage_;  // headers, and short messages
     std::size_t stage_begin_ = 0, stage_end_ = 0;
 };
 

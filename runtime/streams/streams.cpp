@@ -14,9 +14,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t usual_completions = 512, usual_others = 4;  // a warm start allocates nothing
-// Of all streams, before a caller may look after other things.
+// How often all streams are moved before the caller gets a chance to do other things.
 constexpr int most_turns = 16;
-// How long a message may stand in the way of others while its receive may still come and spare it a copy.
+// How long a message may block others: its receive may still come and save a copy.
 constexpr auto way_is_made_after = 1ms;
 
 class Streams : public Fabric {
@@ -43,7 +43,7 @@ class Streams : public Fabric {
     void require_open() const;
 
     StreamMesh mesh_;
-    std::vector<Stream> streams_;   // of the peers that there is a connection with
+    std::vector<Stream> streams_;   // of the peers that we are connected with
     std::vector<int> stream_of_;    // by rank; -1: none
     std::vector<Completion> done_;  // from taken_ on
     std::size_t taken_ = 0;
@@ -94,7 +94,7 @@ bool Streams::move() {
     return moved;
 }
 
-// For callers that never sleep.
+// Makes way also for callers that never sleep.
 void Streams::clear_the_way() {
     if (std::none_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.is_obstructed(); }))
         return obstructed_since_.reset();
@@ -104,7 +104,7 @@ void Streams::clear_the_way() {
     for (Stream& stream : streams_) stream.make_way();
 }
 
-// As long as bytes move and nothing is complete there is hardly anything better to do.
+// As long as bytes move and nothing is complete, there is hardly anything better to do.
 std::size_t Streams::poll(std::span<Completion> completions) {
     require_open();
     for (int turn = 0; move() && taken_ == done_.size() && turn < most_turns; ++turn) {
@@ -114,7 +114,7 @@ std::size_t Streams::poll(std::span<Completion> completions) {
     std::move(done_.begin() + static_cast<std::ptrdiff_t>(taken_),
               done_.begin() + static_cast<std::ptrdiff_t>(taken_ + n), completions.begin());
     taken_ += n;
-    if (taken_ >= done_.size() / 2) {  // it may never be empty
+    if (taken_ >= done_.size() / 2) {  // the list may never be empty
         done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(taken_));
         taken_ = 0;
     }
@@ -133,7 +133,7 @@ void Streams::wait(std::span<pollfd> others, std::chrono::microseconds at_most) 
                         static_cast<long>(left.count() % 1000000 * 1000)};
     if (ppoll(wait_set_.data(), wait_set_.size(), &time, nullptr) < 0) {
         if (errno != EINTR) throw poll_error(errno, wait_set_.size());
-        for (pollfd& entry : wait_set_) entry.revents = 0;  // the caller looks for itself
+        for (pollfd& entry : wait_set_) entry.revents = 0;  // the caller looks by itself
     }
     std::copy_n(wait_set_.begin(), others.size(), others.begin());
 }

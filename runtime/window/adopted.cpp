@@ -17,7 +17,7 @@
 namespace hocket::transport {
 namespace {
 
-constexpr std::uintptr_t highest = UINTPTR_MAX / 2;  // addresses beyond are the kernel's
+constexpr std::uintptr_t highest = UINTPTR_MAX / 2;  // addresses above belong to the kernel
 
 [[noreturn]] void refuse(const void* memory, std::size_t bytes, const std::string& why) {
     throw Error(Status::invalid_argument,
@@ -40,7 +40,7 @@ bool overlaps_own_stack(std::uintptr_t begin, std::uintptr_t end) {
     return begin < lowest + bytes && lowest < end;
 }
 
-// A memcpy that the address sanitizer does not see: the outer pages hold bytes that it lets nobody read.
+// A memcpy that the address sanitizer does not see: it lets nobody read some bytes of the outer pages.
 __attribute__((no_sanitize("address"), no_sanitize("thread"))) void copy_pages(void* to, const void* from,
                                                                                std::size_t bytes) {
     auto* target = static_cast<std::uint64_t*>(to);
@@ -53,7 +53,7 @@ __attribute__((no_sanitize("address"), no_sanitize("thread"))) void copy_pages(v
 WindowAdopted::~WindowAdopted() {
     for (const auto& [begin, range] : ranges_) try {
             if (is_still_mapped(range)) move_back(range);
-        } catch (const Error&) {  // then it stays shared, which harms nobody
+        } catch (const Error&) {  // then the memory stays shared, which does no harm
         }
 }
 
@@ -74,7 +74,7 @@ void WindowAdopted::adopt(void* memory, std::size_t bytes) {
                                 bytes, memory, memory_.slice_bytes(), heap_.free_bytes()));
     range.offset = *offset;
     std::map<Address, Range> single{{begin, range}};
-    auto node = single.extract(begin);  // made before the copy, which an allocation could make stale
+    auto node = single.extract(begin);  // before the copy: an allocation later could make it stale
     void* const pages = reinterpret_cast<void*>(range.first_page);
     copy_pages(memory_.slice(member_) + range.offset, pages, range.bytes_of_pages());
     if (mmap(pages, range.bytes_of_pages(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
@@ -158,7 +158,8 @@ bool WindowAdopted::is_still_mapped(const Range& range) const {
 
 void WindowAdopted::move_back(const Range& range) const {
     const std::size_t bytes = range.bytes_of_pages();
-    // Filled elsewhere and then moved: at no time do other threads see anything else in the outer pages.
+    // The pages are filled elsewhere and then moved, so other threads never see other contents in the outer
+    // pages.
     void* const copy =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (copy != MAP_FAILED) {

@@ -1,5 +1,5 @@
 // Memory that was allocated elsewhere, made shared in place: its pages are copied into the slice, and the
-// slice's pages mapped where they were.
+// slice's pages are mapped in their place.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace hocket::transport {
 
-// Thread-safe. Window documents what the functions ask of their callers, and throw.
+// Thread-safe. Window documents what the functions require and throw.
 class WindowAdopted {
   public:
     // member: whose slice `heap` allocates from. Both outlive this.
@@ -27,7 +27,7 @@ class WindowAdopted {
     void adopt(void* memory, std::size_t bytes);
     void restore(void* memory);
 
-    // Without a lock while nothing is adopted.
+    // Takes no lock while nothing is adopted.
     std::optional<std::uint64_t> offset_of(const void* memory, std::size_t bytes) const {
         return count_.load(std::memory_order_acquire) == 0 ? std::nullopt : find(memory, bytes);
     }
@@ -36,7 +36,7 @@ class WindowAdopted {
     using Address = std::uintptr_t;
     struct Range {
         Address begin, end;             // what was asked for
-        Address first_page, last_page;  // what moves, the end exclusive
+        Address first_page, last_page;  // the pages that move; the end is exclusive
         std::uint64_t offset;           // of first_page in the slice
         std::size_t bytes_of_pages() const { return last_page - first_page; }
     };

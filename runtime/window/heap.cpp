@@ -8,7 +8,7 @@ namespace hocket::transport {
 namespace {
 
 constexpr std::uint64_t granule = 64;              // a cache line: blocks never share one
-constexpr std::uint64_t discarded_from = 1 << 20;  // discarding costs a system call, and faults later on
+constexpr std::uint64_t discarded_from = 1 << 20;  // to discard costs a system call, and page faults later
 
 }  // namespace
 

@@ -14,19 +14,19 @@ namespace hocket::transport {
 // Thread-safe.
 class WindowHeap {
   public:
-    // [begin, end): what there is to allocate, a multiple of 64 each. discard(offset, bytes) is called for
-    // blocks of 1 MiB and more (whole pages) that come back, before they can be allocated again.
+    // [begin, end): the range to allocate from; both are multiples of 64. discard(offset, bytes) is called
+    // for blocks of 1 MiB and more (whole pages) that are released, before they can be allocated again.
     WindowHeap(std::uint64_t begin, std::uint64_t end,
                std::function<void(std::uint64_t, std::uint64_t)> discard);
 
-    // Blocks of a page and more begin on a page and take whole pages; smaller ones begin on a multiple of 64.
-    // alignment: of the offset, a power of two. Nothing: no room.
+    // A block of a page or more begins on a page and takes whole pages; a smaller one begins on a multiple of
+    // 64. alignment: of the offset, a power of two. Nothing if there is no room.
     std::optional<std::uint64_t> allocate(std::uint64_t bytes, std::uint64_t alignment);
 
-    // False: no block begins there.
+    // False if no block begins there.
     bool release(std::uint64_t offset);
 
-    // Blocks that are released from now on are lost.
+    // Blocks that are released from now on are not used again.
     void quarantine();
 
     std::uint64_t free_bytes() const;

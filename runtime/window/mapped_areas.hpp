@@ -1,4 +1,4 @@
-// What this process has mapped where, as /proc/self/maps tells it.
+// What this process has mapped where, according to /proc/self/maps.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@ namespace hocket::transport {
 
 struct MappedArea {
     std::uintptr_t begin, end;
-    std::string permissions;  // "rw-p"; 's' last for shared
+    std::string permissions;  // "rw-p"; 's' at the end: shared
     std::uint64_t file_offset;
     std::uint64_t inode;  // 0: no file
     std::string name;     // a path, "[heap]", or empty
 };
 
-// The areas that overlap [begin, end), by address. Throws Error(internal) where /proc cannot be read.
+// The areas that overlap [begin, end), by address. Throws Error(internal) if /proc cannot be read.
 std::vector<MappedArea> mapped_areas(std::uintptr_t begin, std::uintptr_t end);
 
-// Whether they leave no gap in [begin, end).
+// Whether the areas leave no gap in [begin, end).
 bool covers(const std::vector<MappedArea>& areas, std::uintptr_t begin, std::uintptr_t end);
 
 }  // namespace hocket::transport

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr auto breathing_time = 100ms;
 
-// Ranks of one host run the same build: these travel as they lie in memory.
+// Ranks of one host run the same build, so these structs travel as they lie in memory.
 struct Greeting {
     char magic[16] = "hocket guest 1";
     std::int32_t member = 0, members = 0;
@@ -62,7 +62,7 @@ struct Passage {
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
 };
 
-// The guest may have gone: then it is not served, and will come again if it lives.
+// The guest may have gone: then it is not served, and comes again if it lives.
 bool send_offer(int guest, int memory, std::uint64_t slice_bytes) {
     Answer answer;
     answer.slice_bytes = slice_bytes;
@@ -75,7 +75,7 @@ bool send_offer(int guest, int memory, std::uint64_t slice_bytes) {
     return sendmsg(guest, &passage.header, MSG_NOSIGNAL) == sizeof answer;
 }
 
-// Nothing where the host hung up, so that another attempt may succeed.
+// Nothing if the host hung up: then another attempt may succeed.
 std::optional<WindowOffer> receive_offer(int host) {
     Answer answer;
     Passage passage(&answer, sizeof answer);
@@ -131,17 +131,17 @@ class Host {
         Socket guest(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!guest.is_open()) {
             if (is_shortage(errno)) make_do_without(errno);
-            return;  // it has gone already
+            return;  // the guest has already gone
         }
         if (peer_user(guest) != geteuid()) return;  // a stranger
-        // Members speak at once. A stranger that says nothing must not use up the descriptors. A member that
-        // is dropped with the strangers comes again.
+        // Members speak at once. Strangers that say nothing must not use up the descriptors. A member that is
+        // dropped like a stranger comes again.
         if (guests_.size() >= most_guests_) guests_.erase(guests_.begin());
         guests_.push_back(std::move(guest));
     }
 
-    // The listener stays readable: without a pause the loop would spin. Where no stranger holds a descriptor,
-    // it is this process itself that needs more.
+    // The listener stays readable: without a pause the loop would spin. If no stranger holds a descriptor,
+    // this process itself needs more of them.
     void make_do_without(int error) {
         if (guests_.empty())
             throw Error(Status::bootstrap,
@@ -180,11 +180,11 @@ class Host {
     const std::uint64_t slice_bytes_;
     std::vector<bool> served_;  // by member
     const std::size_t most_guests_ = most_strangers();
-    std::vector<Socket> guests_;  // connected, of this user, silent so far
+    std::vector<Socket> guests_;  // connected, of this user, and silent so far
     Clock::time_point next_accept_{};
 };
 
-// Nothing: no use now, another attempt may be.
+// Nothing: this attempt failed, but another may succeed.
 std::optional<WindowOffer> ask(const Socket& host, const Greeting& greeting, const Patience& patience) {
     if (peer_user(host) != geteuid())
         throw Error(Status::bootstrap,
@@ -211,8 +211,8 @@ void hand_out(const WindowInvitation& invitation, const std::vector<std::string>
 WindowOffer fetch_offer(const std::vector<std::string>& names, int self, const Patience& patience) {
     const AbstractAddress address(names.front());
     const Greeting greeting = greeting_of(names, self);
-    // A host's name is told only once it listens: refused means gone. But the bootstrap, which learns of that
-    // at the same time, has the better error.
+    // A host's name is told only once it listens, so a refusal means that it is gone. But the bootstrap
+    // learns of that at the same time, and has the better error.
     auto gone_by = Clock::time_point::max();
     while (!patience.is_over()) {
         const Socket host = open_unix_socket(SOCK_SEQPACKET);

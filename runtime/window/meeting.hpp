@@ -1,10 +1,10 @@
-// How the ranks of a host come by the descriptor of the memory that they share: the first one hands it out
-// over a unix socket to those who prove to be members.
+// How the ranks of a host get the descriptor of the memory that they share: the first one hands it out over a
+// unix socket to those who prove to be members.
 //
 //   guest -> host  who it is: its number among the members and its own invitation's name
 //   host -> guest  the descriptor, the size of a slice
 //
-// Only processes of the same user are answered, and only that user's host is believed.
+// Only processes of the same user are answered, and a guest believes only a host of its own user.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace hocket::transport {
 
-// What a rank must have before others are told of it: the sockets at which it is found, under a name that
-// nobody else has. Made by every rank, told to the others over the bootstrap.
+// What a rank must have before the others are told about it: the sockets at which it is found, under a name
+// that no other process has. Every rank makes one and tells the others about it over the bootstrap.
 class WindowInvitation {
   public:
     WindowInvitation();  // throws Error(bootstrap)

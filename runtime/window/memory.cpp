@@ -13,7 +13,7 @@
 
 #include "runtime/error.hpp"
 
-// Younger than Debian 12's C library.
+// Debian 12's C library does not have this yet.
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -62,7 +62,8 @@ void* reserve(std::uint64_t bytes) {
     return mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
-// As much again must be left for the program itself: a limit (ulimit -v) counts addresses, not memory.
+// As many addresses again must be left for the program itself: a limit (ulimit -v) counts addresses, not
+// memory.
 bool has_addresses_for(std::uint64_t bytes) {
     void* trial = reserve(2 * bytes);
     if (trial == MAP_FAILED) return false;
@@ -70,7 +71,7 @@ bool has_addresses_for(std::uint64_t bytes) {
     return true;
 }
 
-// Null with errno set where there are no addresses.
+// Null, with errno set, if there are not enough addresses.
 std::byte* map_aligned(int file, std::uint64_t bytes) {
     void* reserved = reserve(bytes + huge_page_bytes);
     if (reserved == MAP_FAILED) return nullptr;
@@ -95,7 +96,7 @@ std::byte* map_aligned(int file, std::uint64_t bytes) {
 WindowMemory WindowMemory::make(int members, std::uint64_t reserved) {
     const auto count = static_cast<std::uint64_t>(members);
     const std::uint64_t least = round_up(reserved, huge_page_bytes) + smallest_room;
-    // Growing a file beyond the limit raises SIGXFSZ, so it is looked at first.
+    // To grow a file beyond the limit raises SIGXFSZ, so we look at the limit first.
     const std::uint64_t most = std::min(largest_window, limit_of(RLIMIT_FSIZE)) / count;
     std::uint64_t slice =
         std::min({std::max(physical_memory(), least), std::max(largest_slice, least), most});
@@ -115,7 +116,7 @@ WindowMemory WindowMemory::make(int members, std::uint64_t reserved) {
         throw Error(Status::out_of_memory, fmt::format("cannot size the memory that this host's ranks share "
                                                        "({} slices of {} MiB): {}",
                                                        members, slice / mebibyte, error_text(errno)));
-    // Nobody can cut off what others have mapped.
+    // Nobody can cut off memory that others have mapped.
     fcntl(file.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     return WindowMemory(std::move(file), members, slice);
 }
@@ -138,7 +139,7 @@ WindowMemory::WindowMemory(Socket file, int members, std::uint64_t slice_bytes)
                         "should be the same on all ranks",
                         members, slice_bytes / mebibyte, error_text(errno), limit_text(RLIMIT_AS)));
     madvise(base_, total(), MADV_HUGEPAGE);
-    madvise(base_, total(), MADV_DONTDUMP);  // a core would fill every hole of every slice
+    madvise(base_, total(), MADV_DONTDUMP);  // a core dump would fill every hole of every slice
 }
 
 WindowMemory::WindowMemory(WindowMemory&& other) noexcept
@@ -158,7 +159,7 @@ void WindowMemory::discard(int member, std::uint64_t offset, std::uint64_t bytes
 
 void WindowMemory::enlarge(int member, std::uint64_t offset, std::uint64_t bytes) const {
     std::byte* const begin = slice(member) + offset;
-    // A huge page is not made of nothing: the first small one has to be there.
+    // The kernel makes a huge page only if its first small page is there.
     for (std::uint64_t at = 0; at < bytes; at += huge_page_bytes)
         *static_cast<volatile std::byte*>(begin + at) = std::byte{};
     madvise(begin, bytes, MADV_COLLAPSE);

@@ -17,8 +17,8 @@ constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
 
 class WindowMemory {
   public:
-    // Slices as large as the machine's memory where this process's limits allow, at least 64 MiB over
-    // `reserved`. Throws Error(out_of_memory).
+    // Makes slices as large as the machine's memory if this process's limits allow that, and at least 64 MiB
+    // plus `reserved`. Throws Error(out_of_memory).
     static WindowMemory make(int members, std::uint64_t reserved);
 
     // Maps what another process has made. Throws Error: bootstrap (it isn't what was promised),
@@ -34,9 +34,9 @@ class WindowMemory {
     std::uint64_t offset_in_file(int member) const { return slice_bytes_ * static_cast<unsigned>(member); }
     std::byte* slice(int member) const { return base_ + offset_in_file(member); }
 
-    // Whole pages of a member's slice. discard: their contents are lost, the system has them back, and they
-    // are zero when touched again. enlarge: makes huge pages of them, touching them all, where they can be
-    // had.
+    // For whole pages of a member's slice. discard: the contents are lost, the system gets the pages back,
+    // and they are zero when touched again. enlarge: touches all the pages, and makes huge pages of them if
+    // there are any.
     void discard(int member, std::uint64_t offset, std::uint64_t bytes) const;
     void enlarge(int member, std::uint64_t offset, std::uint64_t bytes) const;
 

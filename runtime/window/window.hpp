@@ -1,7 +1,7 @@
 // Memory that the ranks of one host share: one sparse memory file, which the host's first rank makes and
-// hands to the others. It is divided into equal slices, one a rank, and every rank maps all of it. A rank
-// allocates in its own slice alone; its peers read and write where they are told to. The file has no name, so
-// nothing is left behind, however the ranks end.
+// hands to the others. It is divided into equal slices, one for each rank, and every rank maps all of it. A
+// rank allocates only in its own slice; its peers read and write where they are told to. The file has no
+// name, so nothing is left behind, however the ranks end.
 #pragma once
 
 #include <chrono>
@@ -26,8 +26,8 @@ class Window {
     // Collective among the ranks of a host. `names` are all members' invitations, the same list on all of
     // them; invitation is names[self]. Linear in the number of members.
     //
-    // reserved: bytes at the start of every slice that are the caller's (zeroed, rounded up to whole pages).
-    // abandoned: asked every 50 ms while others are awaited; a text that it returns ends the wait.
+    // reserved: bytes at the start of every slice for the caller's use (zeroed, rounded up to whole pages).
+    // abandoned: asked every 50 ms during waits; if it returns a text, the wait ends.
     //
     // Throws hocket::Error: peer_lost (with abandoned's text), timeout (names the members that did not come),
     // bootstrap (the first member is gone or cannot be reached), out_of_memory (limits leave no address
@@ -44,15 +44,15 @@ class Window {
     int self() const { return self_; }
     int members() const { return memory_.members(); }
 
-    // Where a member's slice lies in this process, on a boundary of 2 MiB: its reserved area comes first.
-    // What a slice's owner places at an offset, its peers find there.
+    // Where a member's slice lies in this process, on a boundary of 2 MiB. Its reserved area comes first.
+    // What the owner of a slice puts at an offset, its peers find there.
     std::byte* slice(int member) const { return memory_.slice(member); }
     std::uint64_t slice_bytes() const { return memory_.slice_bytes(); }
 
-    // A block of this rank's slice, undefined contents. alignment: a power of two, at most 2 MiB. Blocks of
-    // 2 MiB and more are always aligned to that; where the kernel makes huge pages they consist of those, and
-    // their memory is taken at once, else when it is touched. Throws invalid_argument (alignment),
-    // out_of_memory.
+    // A block of this rank's slice; its contents are undefined. alignment: a power of two, at most 2 MiB.
+    // Blocks of 2 MiB and more are always aligned to 2 MiB. If the kernel makes huge pages, such blocks
+    // consist of them and take their memory at once; otherwise memory is taken when it is touched. Throws
+    // invalid_argument (alignment), out_of_memory.
     void* allocate(std::size_t bytes, std::size_t alignment = 4096);
 
     // Gives back what allocate() returned; the pages of large blocks return to the system. Throws
@@ -62,30 +62,31 @@ class Window {
     // Bytes of this rank's slice that are not allocated, reserved, adopted or in quarantine.
     std::uint64_t free_bytes() const { return heap_.free_bytes(); }
 
-    // Makes memory that was allocated elsewhere shared in place: the pages that [memory, memory + bytes) lies
-    // in move into the slice; address and contents stay. restore() makes them private again.
+    // Makes memory that was allocated elsewhere shared in place: the pages of [memory, memory + bytes) move
+    // into the slice; address and contents stay. restore() makes them private again.
     //
     // During both calls no other thread may write to those pages, which unaligned memory shares with its
-    // neighbours: give page-aligned memory its own pages where that matters. In between the memory must not
-    // be freed, reallocated or registered with other libraries (for RDMA, say), and a child that is forked
-    // shares it with its parent.
+    // neighbours: use page-aligned memory if that matters. Between the calls the memory must not be freed,
+    // reallocated or registered with other libraries (for RDMA, say), and a forked child shares it with its
+    // parent.
     //
-    // Throws invalid_argument: no bytes, pages that are not private anonymous memory (files, memory of a
-    // window, this thread's stack), pages that adopted memory lies in already; restore: not what adopt() was
-    // given. out_of_memory: no room in the slice.
+    // Throws invalid_argument: no bytes; pages that are not private anonymous memory (files, memory of a
+    // window, this thread's stack); pages that already hold adopted memory; restore: memory that was not
+    // given to adopt(). Throws out_of_memory: no room in the slice.
     void adopt(void* memory, std::size_t bytes) { adopted_.adopt(memory, bytes); }
     void restore(void* memory) { adopted_.restore(memory); }
 
-    // Where in this rank's slice peers find [memory, memory + bytes), if it lies wholly in the slice or in
-    // one adopted range. Takes no lock unless something is adopted.
+    // The offset in this rank's slice at which peers find [memory, memory + bytes), if that lies wholly in
+    // the slice or in one adopted range. Takes no lock unless something is adopted.
     std::optional<std::uint64_t> offset_of(const void* memory, std::size_t bytes) const {
         const std::uint64_t offset = offset_in_slice(memory);
         if (offset <= slice_bytes() && bytes <= slice_bytes() - offset) return offset;
         return adopted_.offset_of(memory, bytes);
     }
 
-    // After a failure, when peers may still write to what they were told of: blocks that are given back from
-    // now on (adopted ones too) are not allocated again, nor returned to the system, while the window lives.
+    // For use after a failure, when peers may still write to buffers that they were told of: blocks that are
+    // given back from now on (adopted ones too) are neither allocated again nor returned to the system while
+    // the window lives.
     void quarantine() { heap_.quarantine(); }
 
     // Makes a member's doorbell_fd() readable, to wake it out of poll(2). Never blocks; a member that is gone
@@ -99,7 +100,7 @@ class Window {
     Window(WindowMemory memory, Doorbell bell, const std::vector<std::string>& names, int self,
            std::size_t reserved);
 
-    // Larger than any slice for what lies below it.
+    // For memory below the slice this is larger than any slice.
     std::uint64_t offset_in_slice(const void* memory) const {
         return reinterpret_cast<std::uintptr_t>(memory) - reinterpret_cast<std::uintptr_t>(slice(self_));
     }

@@ -1,4 +1,4 @@
-// What operators make of two values: the one definition, for all types that they exist for.
+// What an operator makes of two values: the one definition for all types that the operator exists for.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace hocket::kernels {
 
-// Integers wrap around: calculated without sign, where C++ defines that, and at least as wide as unsigned, so
-// that nothing is promoted to a type with sign.
+// Integers wrap around. They are calculated without sign, where C++ defines that, and at least as wide as
+// unsigned, so that nothing is promoted to a type with sign.
 template <typename T>
 using Wrapping = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
 
@@ -55,11 +55,11 @@ T bxor(T a, T b) {
     return static_cast<T>(a ^ b);
 }
 
-// A result that is complete, divided: integers towards 0.
+// Divides a complete result; integers towards 0.
 template <typename T>
 T divided(T value, std::uint32_t divisor) {
     if constexpr (!std::is_integral_v<T>) return value / static_cast<T>(divisor);
-    // The divisor may be no number of the type.
+    // The divisor may be too large for the type.
     using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
     return static_cast<T>(static_cast<Wide>(value) / static_cast<Wide>(divisor));
 }

@@ -8,8 +8,8 @@
 namespace hocket::kernels {
 namespace {
 
-// In strips that fit the cache: every operand is read before the strip is written, so a destination may be
-// any of them.
+// Works in strips that fit the cache. Every operand is read before the strip is written, so a destination may
+// be any of them.
 template <ReduceOp op, DataType type>
 void combine_as(std::span<std::byte* const> destinations, std::span<const std::byte* const> operands,
                 std::size_t count, std::uint32_t divisor) {
@@ -47,7 +47,7 @@ void combine(DataType type, ReduceOp op, std::span<std::byte* const> destination
     });
 }
 
-// In strips, so that with many destinations the source is read from memory once.
+// Works in strips, so that the source is read from memory only once if there are many destinations.
 void copy(std::span<std::byte* const> destinations, const std::byte* source, std::size_t bytes) {
     constexpr std::size_t strip = 32 * 1024;
     const std::size_t step = destinations.size() > 1 ? strip : bytes;

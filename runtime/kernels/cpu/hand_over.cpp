@@ -10,7 +10,7 @@ namespace hocket::kernels {
 namespace {
 
 #if defined(__x86_64__)
-// Below this the store buffer hides the fetching.
+// With fewer bytes the store buffer hides the fetching of lines.
 constexpr std::size_t least_bytes = 1024;
 
 // Whether string instructions write whole lines without reading them ("enhanced rep movsb").
