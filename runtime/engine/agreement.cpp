@@ -22,8 +22,8 @@ using Json = nlohmann::json;
 
 constexpr const char* host_id_is_set = "whether HOCKET_HOST_ID is set";
 
-// The boot id tells hosts apart that have the same name; containers of one host that share neither name nor
-// network differ in those.
+// The boot id tells hosts apart that have the same name. Containers on one host have the same boot id, and
+// differ in name or network if they share neither.
 std::string this_host() {
     char name[256] = "", network[64] = "";
     gethostname(name, sizeof name - 1);
@@ -81,7 +81,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                        {"fences others", Neighbourhood::can_fence_others()},
                        {"tuning", tuning_to_share(options)},
                        {"tuning file", options.tuning}};
-    // Texts of the environment need not be UTF-8.
+    // Texts from the environment need not be UTF-8.
     const std::string card = mine.dump(-1, ' ', false, Json::error_handler_t::replace);
     std::vector<Json> cards;
     for (const std::string& text : bootstrap.all_gather(card, options.timeout)) {
@@ -92,12 +92,12 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                 fmt::format("rank {} runs another version of Hocket than {}; install the same on all hosts",
                             cards.size() - 1, HOCKET_VERSION));
     }
-    // The version comes first: the others' meaning depends on it.
+    // The version comes first: the meaning of the other fields depends on it.
     for (const char* key :
          {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_SCHEDULE", "HOCKET_PROVIDER", host_id_is_set})
         compare(cards, key);
     Agreement agreement;
-    std::vector<std::set<int>> cores;  // of each host, that its ranks may use between them
+    std::vector<std::set<int>> cores;  // by host: the cores that its ranks may use together
     agreement.tuning = cards[0].at("tuning").get<std::string>();
     agreement.tuning_file = cards[0].at("tuning file").get<std::string>();
     std::map<std::string, int> numbers;

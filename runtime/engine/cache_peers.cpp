@@ -20,7 +20,7 @@ namespace {
 using transport::Endpoint;
 using transport::PeerService;
 
-constexpr auto patience = std::chrono::seconds(10);  // with a name server
+constexpr auto patience = std::chrono::seconds(10);  // with the name server
 
 // What a rank tells the others: "+IDENTITY\nHOST\nPORT", or "-STATUS\nTEXT".
 struct Introduction {
@@ -142,7 +142,7 @@ std::unique_ptr<cache::Cache> open_with_ranks(Communicator& communicator,
         own.error.emplace(Status::internal,
                           fmt::format("a defect in Hocket, please report it: {}", error.what()));
     }
-    // Who has failed tells the others, so that none waits for it.
+    // A rank that has failed tells the others, so that none waits for it.
     std::vector<Endpoint> endpoints;
     int next = 0;
     std::optional<Error> failure = own.error;

@@ -1,4 +1,4 @@
-// Joins a data cache with others over the transport: the ranks of a communicator, or servers.
+// Connects a data cache with others over the transport: with the ranks of a communicator, or with servers.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,17 @@
 
 namespace hocket::engine {
 
-// Collective: every rank makes its cache, and asks the others for their samples from then on. Where one
-// fails, all do. Throws what make throws; mismatch (the ranks' datasets or decoders differ), bootstrap,
+// Collective: every rank makes its cache, and from then on asks the others for their samples. If one rank
+// fails, all do. Throws what make throws; also mismatch (the ranks' datasets or decoders differ), bootstrap,
 // peer_lost, timeout.
 std::unique_ptr<cache::Cache> open_with_ranks(Communicator& communicator,
                                               const std::function<std::unique_ptr<cache::Cache>()>& make);
 
-// servers: "host:port,host:port"; "": HOCKET_CACHE_SERVERS, and if that is not set either, none. secret "":
+// servers: "host:port,host:port"; "": those of HOCKET_CACHE_SERVERS, or none if it is not set. secret "":
 // HOCKET_SECRET. Throws Error(invalid_argument).
 void join_servers(cache::Cache& cache, const std::string& servers, const std::string& secret);
 
-// Answers others' questions from now on; the port. Throws Error(bootstrap | invalid_argument).
+// From now on answers others' questions; returns the port. Throws Error(bootstrap | invalid_argument).
 int serve(cache::Cache& cache, const std::string& host, int port, const std::string& secret);
 
 }  // namespace hocket::engine

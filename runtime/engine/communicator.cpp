@@ -22,12 +22,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds goodbye_limit{500};
-constexpr auto verdict_within = 1s;  // rank 0's, on which failure was the first
+constexpr auto verdict_within = 1s;  // in which rank 0 says which failure was the first
 
-// Up to here a rank's part of the work costs less than one more wait for the others.
+// Up to this size, a rank's part of the work costs less than to wait for the others once more.
 constexpr std::uint64_t small_bytes = 16 * 1024;
 
-// The language's errors in the runtime's terms.
+// Turns the language's errors into the runtime's.
 template <typename Call>
 auto in_dsl(Call call) {
     try {
@@ -59,7 +59,7 @@ transport::BootstrapOptions bootstrap_options(const Options& options) {
     result.secret = options.secret;
     result.join_timeout = options.timeout;
     result.heartbeat_timeout = options.heartbeat_timeout;
-    // Several beats must fit into the time after which silence is a loss.
+    // Several beats must fit into the time after which a silent rank is lost.
     result.heartbeat_interval = std::min(result.heartbeat_interval, options.heartbeat_timeout / 5);
     return result;
 }
@@ -73,8 +73,8 @@ std::string loss_text(const transport::Loss& loss) {
                        loss.rank);
 }
 
-// What fails on one rank while a communicator is made would leave the others waiting for it, so all fail with
-// it: with what rank 0 heard of first.
+// If one rank fails while a communicator is made, the others would wait for it. So all ranks fail, with the
+// error that rank 0 heard of first.
 Error told_to_all(transport::Bootstrap& bootstrap, const Error& own) {
     if (own.status() != Status::peer_lost) bootstrap.report(encode({own.status(), -1, "", own.what()}));
     const auto until = transport::Clock::now() + verdict_within;
@@ -90,7 +90,7 @@ Error told_to_all(transport::Bootstrap& bootstrap, const Error& own) {
     return own;
 }
 
-// For meeting the others: ends when one of them is known not to come.
+// For meeting the others: the wait ends as soon as we know that one of them will not come.
 transport::Patience patience_of(const transport::Bootstrap& bootstrap, const Options& options) {
     const auto bad_news = [&bootstrap]() -> std::optional<std::string> {
         if (const auto report = bootstrap.reported()) return report_text(*report);
@@ -120,7 +120,7 @@ void Communicator::meet() {
     transport::WindowInvitation invitation;
     agreement_ = agree(*bootstrap_, options_, invitation.name());
     one_host_ = std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) == size();
-    // After the topologies were compared, so that it fails on all ranks alike.
+    // Only after the topologies were compared, so that this fails on all ranks alike.
     in_dsl([&] { dsl::check_topology(options_.topology, options_.schedule_path, options_.world_size); });
     if (options_.topology.empty())
         options_.topology =
@@ -132,7 +132,7 @@ void Communicator::meet() {
         std::make_unique<Progress>(*bootstrap_, neighbourhood_.get(), fabric_.get(), options_.timeout);
 }
 
-// A provider that was asked for by name carries everything.
+// A provider that was asked for by name carries all messages; then no memory is shared.
 void Communicator::open_window(transport::WindowInvitation invitation) {
     const auto host_of = [&](int rank) { return agreement_.hosts[static_cast<std::size_t>(rank)]; };
     const bool shares = options_.provider.empty();
@@ -160,7 +160,7 @@ void Communicator::open_window(transport::WindowInvitation invitation) {
     provider_ = "memory";
 }
 
-// For ranks that no memory is shared with.
+// Carries messages to the ranks that share no memory with this one.
 void Communicator::open_fabric() {
     const int here = neighbourhood_ ? neighbourhood_->members() : 1;
     if (here == size()) return;
@@ -171,7 +171,8 @@ void Communicator::open_fabric() {
     provider_ = (neighbourhood_ ? provider_ + ", " : "") + fabric_->provider();
 }
 
-// Rank 0's view of the provider, which every rank knows: one that shares no memory itself reports another.
+// The job's provider as rank 0 sees it, which every rank can derive: a rank that shares no memory would
+// itself report another one.
 JobShape Communicator::shape() const {
     const bool shares =
         options_.provider.empty() && std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) > 1;
@@ -186,8 +187,8 @@ Communicator::~Communicator() {
     if (size() > 1) bootstrap_->leave();
 }
 
-// A rank that is done may still hold what others wait for: messages that only move while it drives the
-// fabric. So it stays until all are here, for a while.
+// A rank that is done may still hold messages that others wait for, and they only move while it drives the
+// fabric. So for a while it stays until all ranks are here.
 void Communicator::say_goodbye() {
     is_leaving_ = true;
     try {
@@ -195,15 +196,15 @@ void Communicator::say_goodbye() {
         std::int32_t here = 1, all = 0;
         progress_->wait(progress_->start(make_meeting("destroy"), 1, &here, &all, 1, goodbye_limit));
     } catch (const Error& error) {
-        // The caller can be told no more, but wrong results must not pass unseen.
+        // There is no call left to return the error, but wrong results must not go unnoticed.
         if (error.status() == Status::mismatch) log_line("hocket: {}", error.what());
-    } catch (const std::exception&) {  // no memory for it: leave at once
+    } catch (const std::exception&) {  // no memory for the meeting: leave at once
     }
 }
 
-// The communicator's schedule, for the collectives that it exists for: "ring" has no broadcast, and a program
-// that all_reduces by it may broadcast all the same. One that exists for none is asked for, for the error
-// that says where it was looked for.
+// The communicator's schedule, if it exists for the collective; otherwise "". "ring" has no broadcast, but a
+// program that uses it for all_reduce may still broadcast. If the schedule exists for no collective, its name
+// is returned, so that the error says where it was looked for.
 std::string Communicator::own_schedule(dsl::Collective collective) const {
     using dsl::Collective;
     if (options_.schedule.empty()) return "";
@@ -226,12 +227,12 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
 
 std::unique_ptr<dsl::CheckedSchedule> Communicator::check(dsl::PlanRequest request) const {
     const std::lock_guard lock(planning_);
-    request.deadline = dsl::Deadline(options_.timeout);  // another thread's planning is not this one's
+    request.deadline = dsl::Deadline(options_.timeout);  // other threads' planning does not count
     return in_dsl([&] { return planner_.check(request); });
 }
 
-// What was measured to be the fastest. Null where nothing was, or where it doesn't run any more: then it
-// doesn't on any rank.
+// The schedule that was measured to be the fastest. Null if nothing was measured, or if that schedule doesn't
+// run any more: then it doesn't on any rank.
 std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequest request,
                                                                    std::vector<std::string>& why) const {
     const TunedRange* tuned = find(tuning_, request.collective, request.bytes);
@@ -245,7 +246,7 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
         return checked;
     } catch (const Error& error) {
         if (error.status() != Status::schedule && error.status() != Status::not_found) throw;
-        // It was measured of all_to_all, and need not be direct.
+        // The measurement was of all_to_all, so the schedule need not be direct.
         if (request.only_direct && error.status() == Status::schedule) return nullptr;
         if (rank() == 0 && !warned_.exchange(true))
             log_line(
@@ -256,7 +257,7 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
     }
 }
 
-// `bytes`: of x. Schedules that come out the same for different sizes share a plan.
+// bytes: of x. Sizes for which the schedule comes out the same share a plan.
 SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_t bytes,
                                           const SizedPlans::Made& made) const {
     if (choice.root < 0 || choice.root >= size())
@@ -302,7 +303,7 @@ std::unique_ptr<SizedPlans> Communicator::lazy_plans(const PlanChoice& choice) c
                                         });
 }
 
-// A plan that the others make, too, and will start: they must hear of it when it cannot be made here.
+// The other ranks make this plan, too, and will start it: they must hear of it if it cannot be made here.
 const SizedPlans::Sized& Communicator::made_for_all(SizedPlans& plans, std::uint64_t bytes) const {
     try {
         return plans.for_bytes(bytes);
@@ -349,9 +350,9 @@ void Communicator::check_message(const MessageStart& start) const {
         throw Error(Status::invalid_argument, fmt::format("the tag is {}; it must be 0 or more", start.tag));
 }
 
-// Over the fabric, by an all_reduce of one element: no rank has the result before all have given their part.
-// Not over the bootstrap: that would pass through rank 0, and a rank that waits there would not drive the
-// operations in flight that others wait for.
+// Goes over the fabric, as an all_reduce of one element: no rank has the result before all have given their
+// part. It does not use the bootstrap: a rank that waits there would not drive the operations in flight that
+// others wait for.
 std::vector<std::string> Communicator::exchange(const std::string& text) {
     if (size() == 1) return {text};
     const std::lock_guard lock(exchanging_);
@@ -370,7 +371,7 @@ void Communicator::barrier() {
     progress_->run(barrier_, 1, &here, &all);
 }
 
-// By the library's own choice, whatever the communicator's is.
+// Uses the library's own choice of schedule, whatever the communicator's is.
 std::shared_ptr<StartablePlan> Communicator::make_meeting(const std::string& purpose) {
     const auto& plan =
         cached_plan({.type = DataType::int32, .schedule = "", .executor = ExecutorKind::interpreter}, 1);

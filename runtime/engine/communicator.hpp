@@ -1,4 +1,4 @@
-// A member's view of its job: the plans it has made, and the operations that it starts.
+// A rank's view of its job: the plans that it has made, and the operations that it starts.
 #pragma once
 
 #include <array>
@@ -26,19 +26,19 @@ struct PlanChoice {
     dsl::Collective collective = dsl::Collective::all_reduce;
     DataType type = DataType::float32;
     ReduceOp op = ReduceOp::sum;
-    int root = 0;                                        // where the collective has one
+    int root = 0;                                        // if the collective has one
     std::optional<std::string> schedule = std::nullopt;  // none: the communicator's
     ExecutorKind executor = ExecutorKind::automatic;     // automatic: the communicator's
     bool is_uneven = false;                              // for pieces of different counts
 };
 
-// All functions are thread-safe and throw hocket::Error. Executions are handed out as in Progress.
+// All functions are thread-safe and throw hocket::Error. Executions are lent as in Progress.
 class Communicator {
   public:
     // Joins the job; collective.
     static std::unique_ptr<Communicator> create(const Options& options);
 
-    // Leaves it: gives the others up to 500 ms to take what this rank has sent them, then says goodbye.
+    // Leaves the job: gives the others up to 500 ms to take what this rank has sent them, then says goodbye.
     ~Communicator();
 
     int rank() const { return options_.rank; }
@@ -51,15 +51,15 @@ class Communicator {
     const std::string& schedule_path() const { return schedule_path_; }
     const std::string& executor() const { return executor_; }
 
-    // The plans of a choice. make_plans makes the first of them at once, so that what is wrong is told now.
+    // The plans of a choice. make_plans makes the first of them at once, so that an error is reported now.
     std::unique_ptr<SizedPlans> make_plans(const PlanChoice& choice) const;
     SizedPlans& cached_plans(const PlanChoice& choice);
     const std::shared_ptr<StartablePlan>& cached_plan(const PlanChoice& choice, std::uint64_t count) {
         return plan_for(cached_plans(choice), count).plan;
     }
 
-    // Of an uneven choice. By pair ranks have other counts, and must all take the same plan: that for the
-    // usual size.
+    // For an uneven choice. By pair, ranks have different counts but must all take the same plan: that for
+    // the usual size.
     const std::shared_ptr<StartablePlan>& cached_plan(const PlanChoice& choice, const Layout& pieces) {
         const std::uint64_t element = element_size(choice.type);
         const std::uint64_t bytes =
@@ -67,15 +67,15 @@ class Communicator {
         return made_for_all(cached_plans(choice), bytes).plan;
     }
 
-    // The plan among them for `count` as the collective's function takes it, to be started: where it cannot
-    // be made, the other ranks are told.
+    // The plan for `count`, as the collective's function takes it. It is going to be started: if it cannot be
+    // made, the other ranks are told.
     const SizedPlans::Sized& plan_for(SizedPlans& plans, std::uint64_t count) const {
         const std::uint64_t bytes = plans.bytes_of(count);
         const SizedPlans::Sized* known = plans.find(bytes);
         return known ? *known : made_for_all(plans, bytes);
     }
 
-    // factor: of this rank's input, where the plan multiplies.
+    // factor: for this rank's input, if the plan multiplies.
     Execution& start(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv, Extent extent,
                      double factor = 1) {
         return progress_->start(plan, extent, send, recv, factor);
@@ -99,14 +99,14 @@ class Communicator {
     void wait(MessageRequest& request) { progress_->wait(request); }
     std::optional<Failure> failure() { return progress_->failure(); }
 
-    // Collective, in the same order on all ranks as all that joins them: every rank gives a text (at most 1
-    // MiB) and gets all, by rank.
+    // Collective, in the same order on all ranks as everything else that is collective: every rank gives a
+    // text (at most 1 MiB) and gets all texts, by rank.
     std::vector<std::string> exchange(const std::string& text);
     const std::string& secret() const { return options_.secret; }
-    // Numeric: where the other ranks reach this one.
+    // Numeric: the address at which the other ranks reach this one.
     std::string own_address() const;
 
-    // Memory that the ranks of this host share; this rank's part of it.
+    // Memory that the ranks of this host share. This rank allocates in its own part.
     transport::Window& window() { return *window_; }
 
   private:
@@ -139,23 +139,23 @@ class Communicator {
     std::string provider_ = "none", provider_why_, schedule_path_, executor_;
     std::unique_ptr<transport::Bootstrap> bootstrap_;
     Agreement agreement_;
-    Tuning tuning_;  // of jobs of this shape; the same on all ranks
+    Tuning tuning_;  // what was measured in jobs of this shape; the same on all ranks
     mutable std::atomic<bool> warned_ = false;
     bool one_host_ = false, is_leaving_ = false;
-    std::unique_ptr<transport::Window> own_window_;  // where no memory is shared
+    std::unique_ptr<transport::Window> own_window_;  // if no memory is shared
     std::unique_ptr<Neighbourhood> neighbourhood_;
     transport::Window* window_ = nullptr;
     std::unique_ptr<transport::Fabric> fabric_;
     std::unique_ptr<Progress> progress_;
-    mutable std::mutex planning_;  // for these two
+    mutable std::mutex planning_;  // guards the next two
     mutable dsl::Planner planner_;
-    mutable std::optional<std::set<dsl::Collective>> own_collectives_;  // that options_.schedule exists for
+    mutable std::optional<std::set<dsl::Collective>> own_collectives_;  // where options_.schedule exists
     std::mutex exchanging_;
     std::once_flag barrier_made_;
     std::shared_ptr<StartablePlan> barrier_;
     std::mutex plans_mutex_;
     std::map<Key, std::unique_ptr<SizedPlans>> plans_;
-    // The communicator's own choices from or to rank 0, found without a lock.
+    // The communicator's own choices with root 0, found without a lock.
     std::array<std::atomic<SizedPlans*>, collectives * types * operators> usual_plans_{};
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* only_destroy = "this communicator can only be destroyed now";
 
-constexpr std::size_t most_parts = 4;  // of a message, to be named
+constexpr std::size_t most_parts = 4;  // of a message: how many are named
 constexpr std::size_t most_tags = 8;   // likewise
 
 std::string elements(const Execution& execution, const dsl::MessagePart& part) {
@@ -21,7 +21,7 @@ std::string elements(const Execution& execution, const dsl::MessagePart& part) {
     const dsl::Rational first = execution.plan().program().boundaries[part.begin];
     const auto of_buffer =
         static_cast<std::int64_t>(binding.layout.offset(dsl::Rational(first.num() / first.den())));
-    // A piece may lie before the place that it would have behind the others.
+    // In its buffer, a piece may lie before the place that it would have if all lay one after the other.
     const std::int64_t shift =
         binding.byte_shifts.empty() ? 0 : static_cast<std::int64_t>(binding.byte_shifts[part.begin]) / size;
     const auto element = [&](dsl::BoundaryId boundary) {
@@ -33,7 +33,7 @@ std::string elements(const Execution& execution, const dsl::MessagePart& part) {
     return end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1);
 }
 
-// "x[0, 1/4), x[1/2, 3/4) (elements 0 to 9, 20 to 29)". Parts that are empty for this count are left out.
+// "x[0, 1/4), x[1/2, 3/4) (elements 0 to 9, 20 to 29)". Parts that are empty for this count are not named.
 std::string region(const Execution& execution, const dsl::Op& op) {
     std::vector<std::string> fractions, ranges;
     std::size_t unnamed = 0;
@@ -96,7 +96,7 @@ std::string messages_here(int peer, std::span<const int> tags) {
     return fmt::format("{} from rank {} are", text, peer);
 }
 
-// What to do about one that the other side has not come to. any_here: messages of that side are here.
+// What to do about a message that the other side has not come to. any_here: other messages of it have come.
 std::string hint_for(const MessageRequest& message, bool any_here, int this_rank) {
     const int peer = message.start.peer, tag = message.start.tag;
     const bool sends = message.start.direction == Direction::send;
@@ -142,7 +142,7 @@ std::string where(int this_rank, InFlight in_flight) {
     return text;
 }
 
-// What a peer started whose operations are known to be the same up to `agreed`.
+// Says that a peer started something else; up to `agreed`, its operations are known to be the same.
 std::string something_else(const Execution& execution, std::int64_t agreed, bool has_counts_by_rank) {
     const auto number = static_cast<std::int64_t>(execution.number());
     const std::string text = agreed == number - 1 ? fmt::format("something else as #{}", number)
@@ -152,7 +152,7 @@ std::string something_else(const Execution& execution, std::int64_t agreed, bool
     return has_counts_by_rank ? text + ", or the same with other counts by rank" : text;
 }
 
-// with_place: what happened, and where this rank was.
+// with_place: the text of what happened and where this rank was.
 Failure make(Status status, std::string with_place, const std::string& hint, const Execution* execution) {
     Failure failure{
         status, fmt::format("{}\n  hint: {}{}{}", with_place, hint, hint.empty() ? "" : "; ", only_destroy)};
@@ -186,7 +186,7 @@ std::string describe(const Execution& execution) {
         fmt::format("{}{} #{} ({} on {}, {}", dsl::name_of(program.collective), plan.is_uneven() ? "_v" : "",
                     execution.number(), program.schedule, program.topology, type);
     const std::uint64_t count = execution.start().count;
-    // By pair each rank has other counts.
+    // By pair, each rank has other counts.
     if (!plan.is_by_pair()) text += fmt::format(", {} element{}", count, count == 1 ? "" : "s");
     return text + ")";
 }
@@ -262,7 +262,7 @@ Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message
                 in_flight);
 }
 
-// Whatever collective this rank was in has nothing to do with it.
+// A collective that this rank is in has nothing to do with it.
 Failure sizes_differ(const MessageStart& receive, std::uint64_t sent_bytes, std::uint64_t sent_element,
                      int this_rank, InFlight in_flight) {
     const std::string what = fmt::format(
@@ -277,7 +277,7 @@ Failure sizes_differ(const MessageStart& receive, std::uint64_t sent_bytes, std:
 }
 
 Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in_flight) {
-    // The operation that the other one speaks of, where this rank is in it too, tells most.
+    // If this rank is in the operation that the other one speaks of, that operation tells the most.
     auto& operations = in_flight.operations;
     const auto same = std::ranges::find_if(operations, [&](const Execution* execution) {
         return static_cast<std::int64_t>(execution->number()) == notice.number;
@@ -297,7 +297,8 @@ Failure ranks_disagree(const Execution& execution, Disagreement disagreement, st
                        int this_rank, const std::optional<Notice>& theirs) {
     const auto [id, peer, counts] = disagreement;
     const std::string own = describe(execution);
-    // Where both call it the same, they differed in an earlier one, or in what the words don't tell.
+    // If both use the same words, they differed in an earlier operation, or in something that the words don't
+    // tell.
     const bool is_told =
         theirs && theirs->number == static_cast<std::int64_t>(execution.number()) && theirs->operation != own;
     const bool has_counts = execution.plan().is_uneven() && !execution.plan().is_by_pair();

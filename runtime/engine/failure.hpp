@@ -1,4 +1,4 @@
-// What is said when an operation fails: who, what, where in the schedule, and what to do about it.
+// The texts of failures: which operation, what happened, where in the schedule, and what to do about it.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ std::string describe(const Execution& execution, dsl::OpId op);
 // "send of 4000 bytes to rank 1, tag 7"
 std::string describe(const MessageStart& message);
 
-// What was in flight when the failure was noticed, the oldest first.
+// What was in flight when the failure was noticed, oldest first.
 struct InFlight {
     std::span<Execution* const> operations;
     std::span<MessageRequest* const> messages;
@@ -40,7 +40,7 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
                       InFlight in_flight);
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight);
 Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight);
-// tags_here: of messages that its peer has sent to this rank, which has not received them.
+// tags_here: the tags of messages from the same peer that have come to this rank and not been received.
 Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message,
                   std::span<const int> tags_here, int this_rank, InFlight in_flight);
 
@@ -48,15 +48,15 @@ Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message
 Failure sizes_differ(const MessageStart& receive, std::uint64_t sent_bytes, std::uint64_t sent_element,
                      int this_rank, InFlight in_flight);
 
-// Another rank has noticed that something is wrong.
+// Another rank has reported that something is wrong.
 Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in_flight);
 
-// A peer has started something else, as was noticed in an operation. agreed: number of the last start on
-// which both are known to have agreed; -1 if there is none. theirs: what the peer has reported, if it has.
+// An operation showed that a peer has started something else. agreed: the number of the last start on which
+// both are known to have agreed; -1 if there is none. theirs: what the peer has reported, if it has.
 Failure ranks_disagree(const Execution& execution, Disagreement disagreement, std::int64_t agreed,
                        int this_rank, const std::optional<Notice>& theirs = std::nullopt);
 
-// By pair: a peer has more or fewer elements for this rank than it expects.
+// By pair: a peer has more or fewer elements for this rank than this rank expects.
 Failure counts_differ(const Execution& execution, const Disagreement& disagreement, int this_rank);
 
 }  // namespace hocket::engine

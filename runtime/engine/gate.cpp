@@ -25,17 +25,17 @@ Gate::~Gate() {
 void Gate::ring_bell() {
     rung_ = true;
     const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(bell_, &one, sizeof one);  // full: it rings already
+    [[maybe_unused]] const auto written = ::write(bell_, &one, sizeof one);  // if full, it rings already
 }
 
 void Gate::silence_bell() {
     if (!rung_) return;
     rung_ = false;
     std::uint64_t rings;
-    [[maybe_unused]] const auto bytes = ::read(bell_, &rings, sizeof rings);  // empty: nobody rang
+    [[maybe_unused]] const auto bytes = ::read(bell_, &rings, sizeof rings);  // if it is empty, nobody rang
 }
 
-// The fast way in: nobody is here, and without a driver nobody asks who else visits.
+// The fast way in: nobody is here. Without a driver, nobody asks how many visitors there are.
 Gate::Visit::Visit(Gate& gate) : gate_(gate), lock_(gate.mutex_, std::try_to_lock) {
     if (lock_.owns_lock() && !gate_.driven_) return;
     if (lock_.owns_lock()) lock_.unlock();

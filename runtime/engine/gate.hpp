@@ -1,10 +1,10 @@
 // Lets several threads use one communicator, and lets one of them sleep on the fabric meanwhile.
 //
-// A thread that calls is a *visitor*: it has the gate to itself and is soon gone. A thread that waits
-// becomes the *driver*, if there is none: it drives the fabric for all that are waiting, and the others
-// *follow*: they sleep until their own operation has ended or the driver's place is free. The driver keeps
-// nobody waiting: it steps aside for visitors whenever there are any, and a visitor who finds it asleep on
-// the fabric wakes it through the bell.
+// A thread that makes a call is a *visitor*: it has the gate to itself and is soon gone. A thread that waits
+// becomes the *driver* if there is none: it drives the fabric for all that wait, and the others *follow*:
+// they sleep until their own operation has ended or there is no driver any more. The driver keeps nobody
+// waiting: it steps aside for visitors whenever there are any, and a visitor that finds it asleep on the
+// fabric wakes it through the bell.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,7 @@ class Gate {
         ~Visit();
         Visit(const Visit&) = delete;
 
-        // True once this thread is the driver, which it stays until the visit's end; false once `ended`
-        // holds.
+        // True once this thread is the driver, which it stays until the visit ends; false once `ended` holds.
         template <typename Ended>
         bool become_driver(Ended ended) {
             stop_visiting();
@@ -38,11 +37,12 @@ class Gate {
             return driving_ = gate_.driven_ = true;
         }
 
-        // For the driver, between two looks at the fabric: lets in whoever is at the gate. False: nobody was.
+        // For the driver, between two looks at the fabric: lets visitors at the gate in. False: there were
+        // none.
         bool step_aside();
 
-        // For the driver: calls sleep() with the gate open, unless somebody came in: then there may be no
-        // more reason to sleep. sleep must return when bell_fd() is readable, and must not throw.
+        // For the driver: calls sleep() with the gate open, unless a visitor came in: after that there may be
+        // no reason to sleep. sleep must return when bell_fd() is readable, and must not throw.
         template <typename Sleep>
         void asleep(Sleep sleep) {
             if (step_aside()) return;
@@ -65,7 +65,7 @@ class Gate {
         bool driving_ = false;
     };
 
-    // With the gate held: some operation has ended; those who follow should look.
+    // To be called with the gate held: some operation has ended, and the threads that follow should look.
     void announce() {
         if (followers_ > 0) changed_.notify_all();
     }
@@ -78,7 +78,7 @@ class Gate {
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::atomic<int> visitors_{0};  // those who came while there was a driver, or wait at the gate
+    std::atomic<int> visitors_{0};  // threads that came while there was a driver, or wait at the gate
     int followers_ = 0;
     bool driven_ = false;
     bool asleep_ = false;

@@ -1,4 +1,4 @@
-// What a rank that fails tells the others, as a text for transport::Bootstrap::report.
+// What a failing rank tells the others, as a text for transport::Bootstrap::report.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace hocket::engine {
 
 struct Notice {
     Status status = Status::internal;
-    std::int64_t number = -1;  // of the operation in which it failed; -1: it was between operations
+    std::int64_t number = -1;  // the operation in which it failed; -1: it was between operations
     std::string operation;     // that operation: "all_reduce #3 (ring on 4, float32 sum, 1000 elements)"
-    std::string text;          // what is wrong, as the rank's own caller is told, without the hints
+    std::string text;          // what is wrong, in the words for its own caller, without the hints
 };
 
-// The text comes last, so that a limit on the length cuts off nothing else.
+// The text comes last, so that a limit on the length cuts off only the text.
 std::string encode(const Notice& notice);
 
-// Never throws: what cannot be read is a notice of an internal error.
+// Never throws: a text that cannot be decoded is a notice of an internal error.
 Notice decode_notice(std::string_view encoded);
 
 }  // namespace hocket::engine

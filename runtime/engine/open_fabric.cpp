@@ -12,7 +12,7 @@
 namespace hocket::engine {
 namespace {
 
-// Before the name of a provider of libfabric's that Hocket has under the same name.
+// Precedes the name of a libfabric provider if Hocket has a provider of the same name.
 constexpr std::string_view of_libfabric = "ofi+";
 
 std::unique_ptr<transport::Fabric> open_at(const std::string& provider, const std::string& source_address) {

@@ -1,4 +1,4 @@
-// Which class of Fabric carries a communicator's messages.
+// Decides which class of Fabric carries a communicator's messages.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace hocket::engine {
 
-// provider: "tcp" (runtime/streams), or any of libfabric's ("verbs", "ofi+tcp" for its tcp;
-// runtime/libfabric). Throws hocket::Error(transport) naming the providers that exist when there is none.
-// source_address: a numeric address of this host to be reached at, for providers over IP; "": an address that
-// other hosts can reach, loopback if there is none. HOCKET_FABRIC_ADDR goes before both.
+// provider: "tcp" (runtime/streams), or one of libfabric's ("verbs", or "ofi+tcp" for its own tcp;
+// runtime/libfabric). If there is no such provider, throws hocket::Error(transport) naming those that exist.
+// source_address: a numeric address of this host, for providers over IP; "": one at which other hosts can
+// reach this one, or loopback if there is none. HOCKET_FABRIC_ADDR has precedence over both.
 std::unique_ptr<transport::Fabric> open_fabric(const std::string& provider,
                                                const std::string& source_address = {});
 

@@ -68,7 +68,7 @@ void resolve_meeting_point(Options& options, const Choices& choices, const Reade
     if (!port)
         refuse("MASTER_PORT is not set; give all ranks the port on which rank 0 listens (hocket-run does)");
     options.master_port = static_cast<int>(*port);
-    // The launcher's socket is for the meeting point that the launcher named.
+    // The launcher's socket is only for the meeting point that the launcher named.
     if (options.rank == 0 && !choices.master_addr && !choices.master_port)
         options.listen_fd = static_cast<int>(reader.number("HOCKET_LISTEN_FD", 0, INT32_MAX).value_or(-1));
     if (options.secret.empty())
@@ -107,7 +107,7 @@ std::vector<std::string> split_path(std::string_view text) {
 std::string default_tuning_file(const Environment& environment) {
     const Reader reader(environment);
     const std::string file = "hocket/tuning.json";
-    // A relative one is to be ignored, says the XDG Base Directory Specification.
+    // The XDG Base Directory Specification says that a relative path is to be ignored.
     if (const auto cache = reader.text("XDG_CACHE_HOME"); cache && cache->front() == '/')
         return *cache + "/" + file;
     const auto home = reader.text("HOME");

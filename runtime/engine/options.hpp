@@ -1,5 +1,5 @@
-// What a communicator needs to know before it can join its job: what the embedder chose, else the
-// environment, else a default. Every environment variable that the engine reads is a field here.
+// What a communicator needs to know before it can join its job: what the embedder chose, or else the
+// environment, or else a default. Every environment variable that the engine reads is a field here.
 #pragma once
 
 #include <chrono>
@@ -24,18 +24,18 @@ struct Options {
     // HOCKET_PROVIDER: "tcp", or one of libfabric's, for all messages; "": memory inside a host,
     // tcp between hosts.
     std::string provider;
-    std::string host_id;   // HOCKET_HOST_ID: ranks with the same one share memory; "": found
+    std::string host_id;   // HOCKET_HOST_ID: ranks with the same one share memory; "": detected
     std::string topology;  // HOCKET_TOPOLOGY: see dsl::PlanRequest
     std::string schedule;  // HOCKET_SCHEDULE: see dsl::PlanRequest
     std::vector<std::string> schedule_path;  // HOCKET_SCHEDULE_PATH ("a:b"), then Hocket's own library
     std::string tuning;            // HOCKET_TUNING: hocket-tune's table, "" for "off"; default_tuning_file
-    bool tuning_is_named = false;  // by HOCKET_TUNING
+    bool tuning_is_named = false;  // whether HOCKET_TUNING names it
     ExecutorKind executor = ExecutorKind::automatic;     // HOCKET_EXECUTOR: jit or interpreter
     std::chrono::milliseconds timeout{60000};            // HOCKET_TIMEOUT_MS: of joining, and of an operation
     std::chrono::milliseconds heartbeat_timeout{10000};  // HOCKET_HEARTBEAT_TIMEOUT_MS: a silent rank is lost
 };
 
-// What the embedder set itself; the rest is taken from the environment.
+// What the embedder has set; the rest is taken from the environment.
 struct Choices {
     std::optional<int> rank, world_size, master_port;
     std::optional<std::string> master_addr, secret, provider, topology, schedule, schedule_path;
@@ -47,7 +47,7 @@ struct Choices {
 Options resolve(const Choices& choices, const Environment& environment);
 Options resolve(const Choices& choices);  // from the process's environment
 
-// hocket/tuning.json in XDG_CACHE_HOME, else in ~/.cache; "" where there is no HOME.
+// hocket/tuning.json in XDG_CACHE_HOME, else in ~/.cache; "" if there is no HOME.
 std::string default_tuning_file(const Environment& environment);
 
 // The folder of Hocket's own schedules: share/hocket/schedules above the folder that this library is

@@ -20,12 +20,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of looking before sleeping: several times what it takes to be woken, or else two ranks that wait for each
-// other in turn would never be awake together again once one of them has slept.
+// How long to look before sleeping: several times what it takes to be woken. Otherwise two ranks that wait
+// for each other in turn would never be awake together again once one of them has slept.
 constexpr auto spin_time = 300us;
-constexpr auto long_yield = 500us;  // both for each rank that shares this one's core
+constexpr auto long_yield = 500us;  // both are multiplied by the ranks that share a core
 constexpr int waits_after_long_yield = 20;
-constexpr int away_share = 4;          // an absence of more than this part of the timeout is not counted
+constexpr int away_share = 4;          // an absence longer than the timeout divided by this does not count
 constexpr auto watch_interval = 10ms;  // how often health is looked at while messages flow
 
 constexpr auto stranded_grace = 200ms;       // a rank that left may have sent what we need just before
@@ -46,12 +46,12 @@ bool readable(int fd) {
     return fd >= 0 && ::poll(&entry, 1, 0) > 0;
 }
 
-// The caller's mistakes, and what is wrong with a schedule.
+// The caller's mistakes and errors in a schedule are the same on all ranks.
 bool is_same_on_all(Status status) {
     return status == Status::invalid_argument || status == Status::schedule || status == Status::not_found;
 }
 
-// Whether what has come is what the operation receives.
+// How the message that came differs from what the operation receives; none if it does not.
 std::optional<Disagreement> disagreement_of(const Execution& execution, dsl::OpId id,
                                             const transport::Completion& completion) {
     if (!completion.ok && !completion.truncated) return std::nullopt;
@@ -62,7 +62,7 @@ std::optional<Disagreement> disagreement_of(const Execution& execution, dsl::OpI
     const std::uint64_t sent = has_none ? 0 : completion.bytes, expected = execution.bytes_of(op);
     if (!completion.truncated && is_same && sent == expected) return std::nullopt;
     Disagreement disagreement{id, op.peer};
-    // Some providers tell nothing of a message that did not fit.
+    // Some providers do not tell how long a message was that did not fit.
     const bool is_unknown = completion.truncated && completion.bytes <= expected;
     if (is_by_pair && (is_same || is_unknown)) {
         const std::uint64_t element = element_size(execution.plan().type());
@@ -151,7 +151,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
         in_flight_.reserve(in_flight_.size() + start.tiles);
         begun = &begin_tiles(*plan, start, plan->program().neighbours.empty() ? nullptr : neighbourhood_);
     } catch (const std::exception& error) {
-        // Others will start this and wait for it.
+        // The others will start this and wait for it.
         fail_here(error);
         throw;
     }
@@ -164,7 +164,8 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     ++started_;
     turns_ += start.tiles;
     try {
-        // The waiting thread goes on; where a rank is alone, there is nobody to wait for.
+        // If this rank is alone, there is nobody to wait for. Otherwise the thread that waits goes on with
+        // it.
         do {
             std::uint64_t budget = Execution::local_budget_bytes;
             if (window() > older) execution.advance(fabric_, budget);
@@ -176,7 +177,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
         fail_here(error);
     }
     retire();
-    // Most small operations are over by now, and need no clock.
+    // Most small operations have ended by now, and need no clock.
     if (execution.status_of_all() == Status::in_progress) {
         const auto deadline = Clock::now() - away_ + limit.value_or(timeout_);
         for (Execution* tile = begun; tile; tile = tile->next_tile()) tile->set_deadline(deadline);
@@ -217,7 +218,7 @@ MessageRequest& Progress::begin(const MessageStart& message) {
     } catch (const Error& error) {
         fail_fabric(error.what(), -1);
     } catch (const std::exception& caught) {
-        // Also where no other rank waits for it: it has begun in part.
+        // This is a failure even if no other rank waits for the message: a part of it has begun.
         const Error error = error_of(caught);
         if (!failure_) fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight()));
     }
@@ -284,8 +285,8 @@ std::optional<Failure> Progress::failure() {
     return failure_;
 }
 
-// A request is gone once it was waited for. Its memory is kept for the next start, so that asking again can
-// be told.
+// A request is gone once it was waited for. Its memory is kept for the next start, so we can notice a caller
+// that asks for it again.
 void Progress::require_lent(const Execution& execution) const {
     if (std::find(lent_.begin(), lent_.end(), &execution) == lent_.end()) refuse_request();
 }
@@ -294,7 +295,7 @@ void Progress::require_lent(const MessageRequest& request) const {
     if (!request.is_lent) refuse_request();
 }
 
-// Ended, and asked for: the execution goes back to its plan.
+// For an execution that has ended, when the caller asks for it: it goes back to its plan.
 void Progress::finish(Execution& execution) {
     const Status status = execution.status_of_all();
     lent_.erase(std::find(lent_.begin(), lent_.end(), &execution));
@@ -351,7 +352,7 @@ bool Progress::advance_messages() {
     return moved;
 }
 
-// After whatever may have ended some, or shown that two don't fit.
+// To be called after anything that may have ended messages, or shown that a send and a receive don't fit.
 void Progress::look_at_messages() {
     if (const auto& mismatch = messages_.mismatch(); mismatch && !failure_)
         fail(sizes_differ(mismatch->receive->start, mismatch->sent_bytes, mismatch->sent_element,
@@ -359,14 +360,14 @@ void Progress::look_at_messages() {
     if (messages_.retire()) gate_.announce();
 }
 
-// How many executions may move: the oldest, as far as their messages fit. All ranks start the same operations
-// in the same order, so the oldest that any rank waits for is among them everywhere.
+// How many executions may move: the oldest ones, as far as their messages fit. All ranks start the same
+// operations in the same order, so the oldest one that any rank waits for may move on every rank.
 std::size_t Progress::window() const {
     std::size_t messages = 0, end = 0;
     while (end < in_flight_.size()) {
         messages += in_flight_[end]->messages();
         if (end > 0 && messages > window_messages) break;
-        // Among neighbours a lane is taken again when its last turn and all before it are complete.
+        // Among neighbours a lane can be used again once its last turn and all turns before it are complete.
         if (in_flight_[end]->turn() - in_flight_.front()->turn() >= Neighbourhood::lanes) break;
         ++end;
     }
@@ -427,9 +428,9 @@ void Progress::drive(Gate::Visit& visit, const Started& started) {
     }
 }
 
-// Gives the core to whoever is waited for, if it is short of one; costs little where nobody is. But where a
-// program computes on this core, to yield is to lose a whole time slice, and to sleep is not: who wakes up
-// goes first. So a yield that took long is not tried again for a while.
+// Gives the core to a rank that we wait for, if it has none; this costs little if nobody needs the core. But
+// if a program computes on this core, a yield loses a whole time slice. A sleep does not: a thread that wakes
+// up runs before the others. So after a yield that took long, none is tried for a while.
 bool Progress::spin(Clock::time_point now) {
     if (waits_without_yield_ > 0) {
         --waits_without_yield_;
@@ -446,13 +447,13 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
         at_most = std::min(at_most, execution->deadline() + away_ - now);
     if (!messages_.open().empty())  // the oldest has the first deadline
         at_most = std::min(at_most, messages_.open().front()->deadline + away_ - now);
-    // Once somebody has left, the event descriptor is readable for good: it would end every sleep at once.
+    // Once a rank has left, the event descriptor stays readable: it would end every sleep at once.
     pollfd others[] = {{gate_.bell_fd(), POLLIN, 0},
                        {neighbourhood_ ? neighbourhood_->window().doorbell_fd() : -1, POLLIN, 0},
                        {bootstrap_.event_fd(), POLLIN, 0}};
     const std::span<pollfd> watched(others, somebody_left_ ? 2 : 3);
     if (neighbourhood_) {
-        // What was signalled before this rank was seen to be asleep rings no bell.
+        // If a neighbour signalled before it could see that this rank is asleep, it rang no bell.
         neighbourhood_->fall_asleep();
         if (step()) return neighbourhood_->wake_up();
     }
@@ -466,7 +467,7 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
             else
                 ::poll(watched.data(), watched.size(),
                        static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(time).count()));
-        } catch (const std::exception& error) {  // nothing may leave: the gate is open
+        } catch (const std::exception& error) {  // no exception may leave: the gate is open
             broken = error.what();
         }
     });
@@ -474,7 +475,7 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
     if (broken && !failure_) fail_fabric(*broken, -1);
 }
 
-// What can keep an operation from ever ending.
+// Looks for what can keep an operation from ever ending.
 void Progress::watch(Clock::time_point now) {
     if (failure_) return;
     if (auto news = bad_news()) return fail(std::move(*news));
@@ -482,7 +483,7 @@ void Progress::watch(Clock::time_point now) {
     if (!failure_) watch_deadlines(now);
 }
 
-// A rank that is alone may wait for a message from another thread of its own.
+// A rank that is alone may still wait for a message from another of its threads.
 void Progress::watch_deadlines(Clock::time_point now) {
     for (const Execution* execution : in_flight_)
         if (now - away_ >= execution->deadline())
@@ -520,7 +521,7 @@ std::optional<int> Progress::departed_peer() const {
     return std::nullopt;
 }
 
-// Something that this rank cannot do, most likely for want of memory.
+// This rank could not do something, most likely for want of memory.
 void Progress::fail_here(const std::exception& caught) {
     const Error error = error_of(caught);
     if (failure_ || is_alone() || is_same_on_all(error.status())) return;
@@ -544,13 +545,13 @@ void Progress::fail_fabric(const std::string& reason, int peer) {
     fail(fabric_failed(whole, fabric_ ? fabric_->provider() : "memory", bootstrap_.rank(), in_flight()));
 }
 
-// What a rank reports comes before its goodbye. Both may have come since bad_news() was last asked.
+// A rank's report comes before its goodbye. Both may have come since bad_news() was last asked.
 void Progress::fail_departure(int peer) {
     auto news = bad_news();
     fail(news ? std::move(*news) : rank_has_left(peer, bootstrap_.rank(), in_flight()));
 }
 
-// A report is the cause where there is one: whoever reported may have been lost, or left, since.
+// If there is a report, it is the cause: the rank that reported may have been lost, or left, since.
 std::optional<Failure> Progress::bad_news() const {
     const auto report = bootstrap_.reported();
     if (report && report->rank != bootstrap_.rank())
@@ -560,13 +561,13 @@ std::optional<Failure> Progress::bad_news() const {
     return std::nullopt;
 }
 
-// Losses need no telling: all ranks learn of them in the same way.
+// Losses are not told: all ranks learn of them in the same way.
 void Progress::tell_others(const Failure& failure) {
     if (failure.status == Status::peer_lost || (failure.status == Status::timeout && is_leaving_)) return;
     bootstrap_.report(encode(failure.notice));
 }
 
-// The number of the start that had this turn; among those that have ended, of one before it rather.
+// The number of the start that had this turn. If that start has ended, the result may be an earlier one.
 std::int64_t Progress::start_of(std::int64_t turn) const {
     const Execution* latest = in_flight_.front();
     for (const Execution* execution : in_flight_)

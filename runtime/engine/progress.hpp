@@ -1,5 +1,5 @@
 // Drives a communicator's operations: takes what the fabric has, runs what is ready, waits, and notices when
-// it will never end.
+// an operation will never end.
 #pragma once
 
 #include <chrono>
@@ -23,14 +23,14 @@ namespace hocket::engine {
 class Progress {
   public:
     // neighbourhood: the ranks of this host that share memory with this one; null if there are none. fabric:
-    // to the others; null if there are none.
+    // leads to the other ranks; null if there are none.
     Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood, transport::Fabric* fabric,
              std::chrono::milliseconds timeout);
     ~Progress();
 
-    // The caller gets the execution back to wait() or test() for it. factor: as in Start. `limit` instead of
-    // the communicator's timeout: for a rank that is about to leave, so that other ranks aren't told when it
-    // passes. Throws hocket::Error.
+    // The caller gets the execution, to be given to wait() or test(). factor: as in Start. limit: replaces
+    // the communicator's timeout, for a rank that is about to leave; when it passes, other ranks aren't told.
+    // Throws hocket::Error.
     Execution& start(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
                      double factor = 1, std::optional<std::chrono::milliseconds> limit = std::nullopt);
 
@@ -38,18 +38,19 @@ class Progress {
     void run(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
              double factor = 1);
 
-    // True: ended, and the execution is no longer the caller's. Throws its failure (it is gone then, too).
+    // True: it has ended, and is no longer the caller's. Throws its failure (then it is also gone).
     bool test(Execution& execution);
-    void wait(Execution& execution);  // as test, once it has ended
+    void wait(Execution& execution);  // like test, once it has ended
 
-    // The same of a message to or from one other rank.
+    // The same for a message to or from one other rank.
     MessageRequest& start(const MessageStart& message);
     void run(const MessageStart& message);
     bool test(MessageRequest& request);
     void wait(MessageRequest& request);
 
-    // A start that the others will make, too, cannot even be begun here: unless that is so on all ranks alike
-    // (a mistake of the caller, a schedule that is refused or not there), all are told, as after any failure.
+    // To be called if a start cannot even begin here, although the others make it, too. All ranks are told,
+    // as after any failure, unless it is the same on all of them (a mistake of the caller, a schedule that is
+    // refused or does not exist).
     void cannot_start(const std::exception& error);
 
     // Never throws; looks at the job's health, but not at the fabric.
@@ -66,12 +67,12 @@ class Progress {
     bool advance_all();
     bool advance_messages();
     void look_at_messages();
-    // Both of anything that has status_of_all().
+    // Both take anything that has status_of_all().
     template <typename Started>
     bool has_ended(const Started& started);
     template <typename Started>
     void wait_for_others(Gate::Visit& visit, const Started& started);
-    // Nothing is in flight.
+    // True if nothing is in flight.
     bool is_idle() const { return in_flight_.empty() && messages_.is_idle(); }
     InFlight in_flight() const { return {in_flight_, messages_.open()}; }
     bool is_alone() const { return neighbourhood_ == nullptr && fabric_ == nullptr; }
@@ -85,7 +86,7 @@ class Progress {
     void finish(MessageRequest& request);
     template <typename Started>
     void drive(Gate::Visit& visit, const Started& started);
-    bool spin(Clock::time_point now);  // false: sleep rather
+    bool spin(Clock::time_point now);  // false: it is better to sleep
     void sleep(Gate::Visit& visit, Clock::time_point now);
     void watch(Clock::time_point now);
     void watch_deadlines(Clock::time_point now);
@@ -108,12 +109,12 @@ class Progress {
     std::chrono::milliseconds timeout_;
     Clock::duration spin_time_, long_yield_;
 
-    Gate gate_;                          // guards all that follows
+    Gate gate_;                          // guards everything that follows
     std::vector<Execution*> in_flight_;  // oldest first
     std::vector<Execution*> lent_;       // with the caller: in flight, or ended and not yet asked for
     std::vector<transport::Completion> completions_;
-    std::uint64_t started_ = 0, turns_ = 0;  // so far, and the turns that they have taken
-    std::uint64_t history_ = 0;              // of all starts: ranks that once differed never agree again
+    std::uint64_t started_ = 0, turns_ = 0;  // so far; how many turns they have taken
+    std::uint64_t history_ = 0;              // of all starts: once ranks differ, they never agree again
     std::vector<std::int64_t> agreed_;       // by peer: the last start on which its messages agreed; -1
     std::optional<Failure> failure_;
     bool somebody_left_ = false, is_leaving_ = false;
@@ -121,8 +122,8 @@ class Progress {
 
     int waits_without_yield_ = 0;
 
-    // The clock of the deadlines stands still while operations are in flight and the application is busy
-    // with something else, so that a late hkt_wait is not a timeout by itself.
+    // The clock of the deadlines stands still while operations are in flight and the application is busy with
+    // other things, so that a late hkt_wait alone is not a timeout.
     Clock::time_point last_seen_{};
     Clock::duration away_{0};
 

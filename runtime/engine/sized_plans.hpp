@@ -1,5 +1,5 @@
-// The plans of one collective: which schedule is best depends on the size, so there is one for each range of
-// sizes, made when it is first asked for.
+// The plans of one collective. Which schedule is best depends on the size, so there is a plan for each range
+// of sizes, made when it is first needed.
 #pragma once
 
 #include <algorithm>
@@ -21,23 +21,24 @@ class SizedPlans {
   public:
     struct Sized {
         std::shared_ptr<StartablePlan> plan;
-        std::string schedule;  // its name; why it was taken for this size, a line each
+        std::string schedule;  // its name; then why it was chosen for this size, one reason a line
     };
-    // make: for `bytes` of x; the plan may be one of `made`, if it is the same. May throw, and so does
-    // for_bytes.
+    // make: makes the plan for `bytes` of x. If that comes out the same as one of `made`, it may return that
+    // one. It may throw; then for_bytes throws, too.
     using Made = std::deque<Sized>;
     using Make = std::function<Sized(std::uint64_t bytes, const Made& made)>;
-    // bytes_of_one: of x, for a count of 1.
+    // bytes_of_one: bytes of x for a count of 1.
     SizedPlans(std::uint64_t bytes_of_one, Make make) : bytes_of_one_(bytes_of_one), make_(std::move(make)) {}
 
-    // For x of so many bytes. Thread-safe; takes no lock where the plan exists. Valid as long as this.
+    // The plan for x of so many bytes. Thread-safe; takes no lock if the plan exists. Valid as long as this.
     const Sized& for_bytes(std::uint64_t bytes);
-    // The same, null if it has not been made yet.
+    // Like for_bytes, but null if the plan has not been made yet.
     const Sized* find(std::uint64_t bytes) const {
         return by_size_[range_of(bytes)].load(std::memory_order_acquire);
     }
 
-    // Of x, for `count` as the collective's function takes it; the most there is, if it is more.
+    // The bytes of x for `count`, as the collective's function takes it; the largest number if that is too
+    // small.
     std::uint64_t bytes_of(std::uint64_t count) const {
         std::uint64_t bytes = 0;
         return __builtin_mul_overflow(count, bytes_of_one_, &bytes) ? UINT64_MAX : bytes;

@@ -39,7 +39,7 @@ const Json& member(const Json& json, const char* key) {
     return *found;
 }
 
-// Texts are printed and looked up: a line each.
+// Texts are printed and looked up: each is one line.
 std::string text_in(const Json& json, const char* key) {
     const Json& value = member(json, key);
     if (!value.is_string()) refuse(fmt::format("\"{}\" is no text", key));
@@ -134,7 +134,7 @@ std::string text_of(const TuningTable& table) {
                         {"collectives", by_collective}});
     }
     const Json json = {{"format", format_name}, {"version", format_version}, {"jobs", jobs}};
-    // A topology may be a file's name, and need not be UTF-8.
+    // A topology may be the name of a file, which need not be UTF-8.
     return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -177,7 +177,7 @@ void write_tuning(const std::string& file, const TuningTable& table) {
     if (text.size() > most_bytes)
         refuse(fmt::format("the tuning table {} would be larger than {} bytes; begin a new one", file,
                            most_bytes));
-    const fs::path place = fs::weakly_canonical(fs::absolute(file));  // through links, so that they stay
+    const fs::path place = fs::weakly_canonical(fs::absolute(file));  // follows links, so that they stay
     const fs::path temporary = place.string() + fmt::format(".{}.tmp", getpid());
     std::error_code error;
     fs::create_directories(place.parent_path(), error);

@@ -26,10 +26,10 @@ struct Admitted {
 };
 
 struct AdmissionTerms {
-    std::string host;                                 // for people: "rank 0"
-    std::string secret;                               // what guests must know; never sent
-    std::string wrong_secret;                         // the answer to a guest that does not know it
-    std::function<void(Admitted)> admit;              // must not destroy an admission
+    std::string host;                     // for people: "rank 0"
+    std::string secret;                   // what guests must know; never sent
+    std::string wrong_secret;             // the answer to a guest that does not know it
+    std::function<void(Admitted)> admit;  // for a guest that knows it: why it is refused; "": it is not
     std::function<std::string(const Hello&)> refuse;  // why a guest is refused; "": it is let in
 };
 

@@ -1,8 +1,8 @@
-// Packets between two ranks that have messages alone.
+// Packets between two ranks that share no memory.
 //
 // Providers hold only so many messages that nobody has asked for, and collectives need some of that room. So
-// a sender has credit: only a few packets that are matched with receives may be on their way. A receive is
-// asked of the fabric for a packet that is certain to come, so that none is left open between operations.
+// a sender has credit: only a few packets that are matched with receives may be on their way. The fabric is
+// asked for a packet only if one is certain to come, so that no receive is left open between operations.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace hocket::engine {
 
 class FabricLink : public PacketLink {
   public:
-    // In transport::Message::user, where its `kind` says that it is a packet.
+    // In transport::Message::user, if its `kind` says that it is a packet.
     struct Parcel {
         transport::Message message;
         FabricLink* link = nullptr;
@@ -35,11 +35,11 @@ class FabricLink : public PacketLink {
     bool carries_pieces() const override { return false; }
 
     int peer() const { return peer_; }
-    // The fabric is done with it.
+    // Called when the fabric is done with the parcel.
     void sent(Parcel& parcel);
     void received(Parcel& parcel);
 
-    // The message itself, between the two ranks of the link.
+    // The tag of the message itself, between the two ranks of the link.
     static std::uint64_t tag_of_body(std::uint64_t sequence);
 
   private:
@@ -55,7 +55,7 @@ class FabricLink : public PacketLink {
     const int peer_;
     PacketInbox& inbox_;
     std::uint64_t credit_ = all_credit;
-    std::uint64_t owed_ = 0;  // packets that were taken since the other side last got credit
+    std::uint64_t owed_ = 0;  // packets taken since the other side last got credit
     Parcel incoming_;
     bool is_asked_for_ = false;
     std::vector<std::unique_ptr<Parcel>> parcels_;

@@ -37,7 +37,7 @@ bool MemoryLink::poll(bool is_awaited) {
     return true;
 }
 
-// One more than the offset in the slice.
+// Returns the offset in the slice plus one.
 std::uint64_t MemoryLink::place_of(const void* buffer, std::size_t bytes) const {
     const auto offset = neighbourhood_.window().offset_of(buffer, bytes);
     return offset ? *offset + 1 : 0;

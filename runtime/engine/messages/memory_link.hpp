@@ -1,4 +1,4 @@
-// Packets between two ranks of a host: a ring for each direction, in the receiver's slice of the window.
+// Packets between two ranks of a host: one ring for each direction, in the receiver's slice of the window.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class MemoryLink : public PacketLink {
     bool carries_pieces() const override { return true; }
 
   private:
-    // A megabyte on its way would not fit into the caches; far less would make the two ranks wait for each
+    // A megabyte on its way would not fit into the caches; with far less, the two ranks would wait for each
     // other.
     static constexpr std::uint64_t slots = 16;
     struct alignas(64) Slot {
@@ -41,7 +41,7 @@ class MemoryLink : public PacketLink {
     PacketInbox& inbox_;
     Ring &out_, &in_;
     std::uint64_t written_ = 0, taken_ = 0;  // by this rank
-    std::uint64_t taken_there_ = 0;          // of out_, as far as is known
+    std::uint64_t taken_there_ = 0;          // of out_, as far as this rank knows
 };
 
 }  // namespace hocket::engine

@@ -11,7 +11,7 @@
 
 namespace hocket::engine {
 
-// What transport::Message::kind says of messages that are not a collective's.
+// Values of transport::Message::kind: of a collective's message, and of all others.
 enum MessageKind : int { of_collective = 0, outgoing_packet, incoming_packet, body };
 
 enum class Direction : std::uint8_t { send, receive };
@@ -19,7 +19,7 @@ enum class Direction : std::uint8_t { send, receive };
 struct MessageStart {
     Direction direction = Direction::send;
     int peer = 0, tag = 0;
-    std::byte* data = nullptr;  // of a send it is only read
+    std::byte* data = nullptr;  // a send only reads it
     std::uint64_t bytes = 0;
     std::uint32_t element = 1;  // bytes of one
 
@@ -30,18 +30,18 @@ struct MessageRequest : Request {
     using Clock = std::chrono::steady_clock;
     MessageRequest() : Request(Type::message) {}
 
-    // In progress until it has ended, one way or the other.
+    // In progress until it has ended, in success or failure.
     Status status_of_all() const { return status; }
 
     MessageStart start;
     Status status = Status::success;
-    bool is_lent = false;  // to a caller, who has not asked for its end yet
+    bool is_lent = false;  // to a caller that has not asked for its end yet
     bool is_matched = false;
     Clock::time_point deadline{};
 
-    // Of a message that was offered.
+    // For a message that was offered.
     enum class Work : std::uint8_t { none, fetch, hand_over, stream, expect };
-    Work work = Work::none;  // what this rank has to do for it next
+    Work work = Work::none;  // what this rank does for it next
     std::uint64_t sequence = 0, moved = 0;
     std::byte* far = nullptr;  // the other rank's buffer, to copy from or to
     transport::Message message;

@@ -1,5 +1,5 @@
-// The way of packets between this rank and another one, in both directions, in order. They are taken from it
-// only while somebody waits for one: what nobody waits for stays where it is.
+// Carries packets between this rank and another one, in both directions, in order. A packet is taken from the
+// link only while somebody waits for one; until then it stays where it is.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace hocket::engine {
 
 struct MessageRequest;
 
-// Takes what comes.
+// Takes the packets that come.
 class PacketInbox {
   public:
     virtual void take(int peer, const PacketHeader& header, const std::byte* payload) = 0;
@@ -22,7 +22,7 @@ class PacketInbox {
 
 enum class Sent : std::uint8_t {
     no_room,    // not yet: try again
-    under_way,  // its payload was copied; the request that was given with it ends later
+    under_way,  // the payload was copied; the request given with it ends later
     done
 };
 
@@ -30,25 +30,25 @@ class PacketLink {
   public:
     virtual ~PacketLink() = default;
 
-    // request: null, or the one that ends with it.
+    // request: ends when the packet has been sent; may be null.
     virtual Sent send(const PacketHeader& header, const std::byte* payload, std::size_t bytes,
                       MessageRequest* request) = 0;
 
-    // Gives the inbox what has come. is_awaited: at least one more packet is certain to come.
-    // True if anything did.
+    // Gives the inbox the packets that have come. is_awaited: at least one more is certain to come.
+    // Returns true if any came.
     virtual bool poll(bool is_awaited) = 0;
 
-    // Whether a send finds no room before a packet comes from the other side.
+    // Whether a send finds no room until a packet comes from the other side.
     virtual bool waits_for_credit() const { return false; }
 
-    // Whether nothing outside this process may still read or write the link's own memory.
+    // Whether nothing outside this process can still read or write the link's own memory.
     virtual bool is_quiet() const { return true; }
 
-    // Where the other rank finds the buffer, if it can reach it, else 0; and the other way round.
+    // place_of: where the other rank finds the buffer; 0 if it cannot reach it. at: the opposite.
     virtual std::uint64_t place_of(const void*, std::size_t) const { return 0; }
     virtual std::byte* at(std::uint64_t) const { return nullptr; }
 
-    // Whether accepted messages come as `piece` packets; else the fabric carries them as they are.
+    // Whether accepted messages come as `piece` packets; otherwise the fabric carries them as they are.
     virtual bool carries_pieces() const = 0;
 };
 

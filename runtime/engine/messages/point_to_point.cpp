@@ -9,9 +9,9 @@
 namespace hocket::engine {
 namespace {
 
-// Of copying, between two looks at everything else.
+// How much is copied between two looks at everything else.
 constexpr std::uint64_t copied_at_once = 256 * 1024;
-// From one peer, so that its absence cannot fill the provider's queue of receives.
+// How many from one peer, so that its absence cannot fill the provider's queue of receives.
 constexpr int most_bodies = 32;
 
 const FabricLink::Parcel& parcel_of(const transport::Message& message) {
@@ -180,7 +180,7 @@ Sent PointToPoint::announce(Peer& peer, MessageRequest& send) {
     header.kind = PacketKind::offer;
     header.place = place_of(peer, send);
     send.sequence = header.sequence;
-    peer.offered.emplace(send.sequence, &send);  // before the answer
+    peer.offered.emplace(send.sequence, &send);  // before the peer can answer
     const Sent sent = deliver(peer, header, nullptr, 0, nullptr);
     if (sent == Sent::no_room)
         peer.offered.erase(send.sequence);
@@ -271,7 +271,7 @@ void PointToPoint::take_piece(Peer& peer, MessageRequest& receive, const std::by
     finish(receive);
 }
 
-// A rank reaches all of its own memory; a place is an address then.
+// A rank reaches all of its own memory, so a place is then an address.
 std::byte* PointToPoint::address(Peer& peer, std::uint64_t place) const {
     if (place == 0) return nullptr;
     return peer.link ? peer.link->at(place) : reinterpret_cast<std::byte*>(place);
@@ -288,7 +288,7 @@ void PointToPoint::give_work(MessageRequest& request, Work work) {
     request.work = work;
 }
 
-// True if anything moved. Once there is nothing more to do for it here, its work is none.
+// True if anything moved. When nothing is left to do for the request here, its work is none.
 bool PointToPoint::work(MessageRequest& request, std::uint64_t& budget) {
     Peer& with = peer(request.start.peer);
     switch (request.work) {
@@ -314,7 +314,8 @@ bool PointToPoint::copy(Peer& peer, MessageRequest& request, std::uint64_t& budg
     budget -= bytes;
     if (request.moved < request.start.bytes) return true;
     request.work = Work::none;
-    // It ends when the other side knows: from then on this rank may be busy with something else.
+    // The request ends only when the other side has been told: after that this rank may be busy with other
+    // things.
     tell(peer, {.kind = fetches ? PacketKind::taken : PacketKind::given, .sequence = request.sequence},
          &request);
     return true;

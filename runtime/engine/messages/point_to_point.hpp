@@ -1,7 +1,7 @@
 // Sends and receives between two ranks, matched by peer and tag, outside the common order of collectives.
 //
-// Matching is Hocket's own, the same whatever carries the packets (packet_link.hpp). Everything moves in
-// start() and advance(), which Progress calls.
+// Matching is Hocket's own, and does not depend on what carries the packets (packet_link.hpp). Everything
+// moves in start() and advance(), which Progress calls.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace hocket::engine {
 
-// A receive and the send that it is matched with speak of different messages.
+// A receive and the send that it is matched with have different sizes.
 struct SizeMismatch {
     const MessageRequest* receive;
     std::uint64_t sent_bytes, sent_element;
@@ -30,41 +30,41 @@ class PointToPoint : private PacketInbox {
     PointToPoint(int rank, int ranks, Neighbourhood* neighbourhood, transport::Fabric* fabric);
     ~PointToPoint();
 
-    // A request for it, lent to the caller until release(). Its memory lives as long as this, so that asking
-    // for one that is over can be told.
+    // Makes a request, lent to the caller until release(). Its memory lives as long as this, so that we can
+    // notice a caller that asks for a request that is over.
     MessageRequest& make(const MessageStart& start);
     void release(MessageRequest& request);
 
-    // This and the following throw what the fabric throws.
+    // This and the following functions throw what the fabric throws.
     void begin(MessageRequest& request);
     bool advance();  // true if anything moved
 
-    // Of a message that is not a collective's; it went well.
+    // A message that is not a collective's has been sent or received successfully.
     void completed(const transport::Completion& completion);
     static int peer_of(const transport::Message& message);
-    // Nobody waits for it.
+    // Whether nobody waits for the message.
     static bool is_dispensable(const transport::Message& message);
 
-    // Those that are in progress, or have ended since the last retire(); in the order of their starts.
+    // The requests that are in progress or have ended since the last retire(), in the order of their starts.
     const std::vector<MessageRequest*>& open() const { return open_; }
-    // Of the messages from a rank that have come and that no receive has taken, rising.
+    // The tags of messages from a rank that have come and that no receive has taken, ascending.
     std::vector<int> tags_not_received(int rank) const;
     bool retire();  // true if any have ended
     bool is_idle() const { return open_.empty() && unsent_ == 0; }
-    // Idle, and the fabric has none of its memory.
+    // Idle, and the fabric uses none of its memory.
     bool is_quiet() const;
     const std::optional<SizeMismatch>& mismatch() const { return mismatch_; }
 
-    // After a failure: all requests end with it, and nothing moves any more.
+    // After a failure: all requests end with this status, and nothing moves any more.
     void end_all(Status status);
 
   private:
     using Work = MessageRequest::Work;
-    struct Control {  // a packet for the sender's side of a message, or its end
+    struct Control {  // a packet about a message that goes to the message's sender, or ends it
         PacketHeader header;
-        MessageRequest* request;  // ends when the packet is sent; null: none does
+        MessageRequest* request;  // ends when the packet is sent; null if none does
     };
-    struct Early {  // a packet before its receive
+    struct Early {  // a packet that came before its receive
         PacketHeader header;
         std::unique_ptr<std::byte[]> payload;
     };
@@ -72,12 +72,12 @@ class PointToPoint : private PacketInbox {
         int rank = 0;
         std::unique_ptr<PacketLink> link;  // null: this rank itself
         std::deque<Control> controls;
-        std::deque<MessageRequest*> sends;  // that have not been told to the peer
+        std::deque<MessageRequest*> sends;  // the peer has not been told of these
         TagQueues<MessageRequest*> receives;
         TagQueues<Early> early;
         std::unordered_map<std::uint64_t, MessageRequest*> offered, arriving;  // by sequence
         std::uint64_t next_sequence = 0;
-        int bodies = 0;  // that the fabric was asked for
+        int bodies = 0;  // how many the fabric was asked for
 
         bool awaits_packet() const {
             return receives.size() + offered.size() + arriving.size() > 0 ||

@@ -1,4 +1,4 @@
-// Queues by tag. What has the same tag comes out in the order in which it went in.
+// Queues by tag. Entries with the same tag come out in the order in which they went in.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +18,18 @@ class TagQueues {
         ++size_;
     }
 
-    // The first with that tag; nothing if there is none.
+    // The first entry with that tag; nothing if there is none.
     std::optional<Entry> pop(int tag) {
         const auto found = queues_.find(tag);
         if (found == queues_.end() || found->second.empty()) return std::nullopt;  // empty: a push has failed
         std::optional<Entry> first(std::move(found->second.front()));
         found->second.pop_front();
-        if (found->second.empty()) queues_.erase(found);  // programs may use each tag once
+        if (found->second.empty()) queues_.erase(found);  // a program may use each tag once only
         --size_;
         return first;
     }
 
-    // Those that something waits under, in no order.
+    // The tags under which something waits, in no order.
     std::vector<int> tags() const {
         std::vector<int> tags;
         for (const auto& [tag, queue] : queues_)

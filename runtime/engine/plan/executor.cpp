@@ -45,7 +45,7 @@ class Interpreter final : public Executor {
     const dsl::RankProgram& program_;
     DataType type_;
     ReduceOp op_;
-    std::uint32_t divisor_;  // of complete results
+    std::uint32_t divisor_;  // complete results are divided by it
 };
 
 #if HOCKET_HAVE_JIT

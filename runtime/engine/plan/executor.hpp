@@ -1,5 +1,5 @@
-// What carries out a plan's local work: generated code, or an interpreter that walks the same program.
-// Both give the same bits.
+// Carries out a plan's local work: generated code, or an interpreter that walks the same program. Both give
+// the same bits.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace hocket::engine {
 
 enum class ExecutorKind : std::uint8_t { automatic, jit, interpreter };
 
-// "jit" or "interpreter": what `kind` comes down to in this build. Throws hocket::Error(invalid_argument)
-// if the JIT is asked for by name and not built in.
+// "jit" or "interpreter": what `kind` means in this build. Throws hocket::Error(invalid_argument) if the JIT
+// is asked for by name and not built in.
 std::string_view name_of(ExecutorKind kind);
 
 class Executor {

@@ -84,7 +84,7 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout) {
         binding->memory_bytes += round_up(binding->bytes_between(slot.begin, slot.end));
     }
 
-    // An operation with nothing to do is complete once those it waits for are: order that was meant to run
+    // An operation with nothing to do is complete once those that it waits for are. So an order that goes
     // through it (a before it before c) holds for every count.
     binding->remaining = static_cast<std::uint32_t>(program_.ops.size());
     for (const dsl::Op& op : program_.ops) binding->waits.push_back(op.waits_for);
@@ -115,14 +115,14 @@ void Plan::bind_pairs(Binding& binding) const {
                     fmt::format("rank {} sends {} elements to itself, and expects {} from itself in {}_v",
                                 program_.rank, sent, wanted, dsl::name_of(program_.collective)));
     for (const dsl::Rational& boundary : program_.boundaries) {
-        // At the end no piece begins. A rank alone has one piece and no exchange (GraphRun::begin).
+        // No piece begins at the end. A rank alone has one piece and no exchange (GraphRun::begin).
         const bool has_none = boundary == dsl::Rational(program_.buffers) || program_.buffers == 1;
         binding.byte_shifts.push_back(has_none ? 0 : layout.shift(boundary) * element_size(type_));
     }
 }
 
 std::uint64_t Plan::find_identity(Extent extent) {
-    // By pair each rank has its own counts.
+    // By pair, each rank has its own counts.
     const std::uint64_t count = is_by_pair() ? 0 : extent.count;
     std::uint64_t hash = mix(program_.fingerprint, static_cast<std::uint64_t>(type_));
     hash = mix(hash, reduces() ? static_cast<std::uint64_t>(op_) : 0);

@@ -16,26 +16,27 @@
 
 namespace hocket::engine {
 
-// How much a start moves.
+// The size of a start.
 struct Extent {
-    // What the collective's function takes: elements of x, or of a rank's piece, all of which are alike.
+    // given: what the collective's function takes: elements of x, or of a rank's piece if all pieces are
+    // alike.
     Extent(std::uint64_t given) : count(given) {}
-    // Of a plan whose pieces are uneven. The layout stays the caller's, and must live as long as this.
+    // For a plan whose pieces are uneven. The layout remains the caller's, and must live as long as this.
     explicit Extent(const Layout& pieces) : count(pieces.count()), uneven(&pieces) {}
     explicit Extent(Layout&&) = delete;
 
-    std::uint64_t count;             // as given; where pieces are uneven, of x
+    std::uint64_t count;             // as given; if pieces are uneven, of x
     const Layout* uneven = nullptr;  // null: alike. By pair, count is its count()
 };
 
-// What a plan works out for one layout, so that a start with the same works out nothing.
+// What a plan works out for a layout. Another start with the same layout then works out nothing.
 struct Binding {
     Layout layout{0};
     std::uint64_t count = 0;                  // elements of x
     std::vector<std::uint64_t> byte_offsets;  // of each boundary in x
-    std::vector<std::uint64_t> byte_shifts;   // by pair, of each boundary: Layout::shift; else nothing
+    std::vector<std::uint64_t> byte_shifts;   // by pair, for each boundary: Layout::shift; else empty
     std::vector<std::uint64_t> slot_offsets;  // where each scratch slot lies in an execution's memory
-    std::uint64_t memory_bytes = 0;           // work area (at 0) and scratch slots, 64-byte aligned each
+    std::uint64_t memory_bytes = 0;           // work area (at 0) and scratch slots, each 64-byte aligned
     std::vector<std::uint32_t> waits;         // for each operation: how many operations it has to wait for
     std::vector<dsl::OpId> ready;             // what may start at once, in program order
     std::uint32_t remaining = 0;              // operations that are not yet complete at the start
@@ -45,14 +46,14 @@ struct Binding {
     std::uint64_t bytes_between(dsl::BoundaryId begin, dsl::BoundaryId end) const {
         return byte_offsets[end] - byte_offsets[begin];
     }
-    // Of all parts of a message.
+    // The bytes of all parts of a message.
     std::uint64_t bytes_of(const dsl::Op& op) const {
         std::uint64_t bytes = bytes_between(op.begin, op.end);
         for (const dsl::MessagePart& part : op.further) bytes += bytes_between(part.begin, part.end);
         return bytes;
     }
-    // Whether it goes to another rank, or comes from there. By pair a message without elements does, too:
-    // only so does the receiver learn that there are none.
+    // Whether the operation is a message to or from another rank. By pair, a message without elements
+    // travels, too: only from it does the receiver learn that there are none.
     bool travels(const dsl::Op& op) const {
         const bool is_message = op.kind == dsl::Op::Kind::send || op.kind == dsl::Op::Kind::receive;
         return is_message && (layout.is_by_pair() || bytes_of(op) > 0);
@@ -61,11 +62,11 @@ struct Binding {
 
 // What a plan is for, beside its collective.
 struct PlanUse {
-    std::string purpose = "";  // what it is called where its collective is only a means ("barrier")
+    std::string purpose = "";  // what to call it if its collective is only a means ("barrier")
     bool is_uneven = false;    // for pieces of different counts
 };
 
-// Not thread-safe (the communicator's gate serialises), but for the const parts: program(), type(), op(),
+// Not thread-safe (the communicator's gate serialises), except the const parts: program(), type(), op(),
 // purpose().
 class Plan {
   public:
@@ -75,38 +76,39 @@ class Plan {
     const dsl::RankProgram& program() const { return program_; }
     const Executor& executor() const { return *executor_; }
     DataType type() const { return type_; }
-    std::uint64_t element() const { return element_; }  // its bytes
-    // What this rank's buffers hold of x.
+    std::uint64_t element() const { return element_; }  // bytes of one
+    // What parts of x this rank's buffers hold.
     dsl::Share input() const { return input_; }
     dsl::Share output() const { return output_; }
     ReduceOp op() const { return op_; }
     const std::string& purpose() const { return use_.purpose; }
     bool is_uneven() const { return use_.is_uneven; }
-    // Each pair of ranks has a count of its own, and each rank knows only its own pairs'.
+    // Each pair of ranks has a count of its own, and each rank knows only the counts of its own pairs.
     bool is_by_pair() const { return is_uneven() && contract_of(program_.collective).exchanges(); }
     bool reduces() const { return reduces_; }
-    // Whether each rank's input is multiplied by the rank's factor before it is combined. It is then copied
-    // for it: the program reads the product where it would have read the input.
+    // Whether each rank's input is multiplied by the rank's factor before it is combined. The products go to
+    // a copy, and the program reads that in place of the input.
     bool multiplies() const { return multiplies_; }
-    // Whether input and output have positions of their own, and the caller has them in one place: then the
+    // Whether the caller has input and output in one place, although they have different positions: then the
     // input must be copied before anything is written. piece_begin: the element of x at which the rank's own
-    // piece begins, where a buffer holds no more than that.
+    // piece begins, for a buffer that holds only that piece.
     bool must_copy_in_place(const void* send, const void* recv, std::uint64_t piece_begin) const;
 
     // The largest count that the collective's function takes.
     std::uint64_t most_elements() const { return most_elements_; }
-    // Elements of x when the collective's function is given `count`; of an uneven plan, which is started with
-    // all of x, as many. Throws hocket::Error (invalid_argument) for more than 2^47 bytes.
+    // The number of elements of x if the collective's function is given `count`. An uneven plan is started
+    // with the count of x, which is returned. Throws hocket::Error (invalid_argument) for more than 2^47
+    // bytes.
     std::uint64_t elements_of_x(std::uint64_t count) const {
         if (count > most_elements_) refuse_count(count);
         return count * parts_;
     }
 
-    // The last few are kept.
+    // The last few bindings are kept.
     std::shared_ptr<const Binding> bind(const Layout& layout);
 
     // What all ranks must agree on before they exchange messages: schedule, type, operator, count, and
-    // whether there is a purpose (not which: a rank that leaves meets the others' barrier).
+    // whether there is a purpose (but not which one: a rank that leaves meets the others' barrier).
     std::uint64_t identity(Extent extent) {
         const bool is_last = last_identity_.count == extent.count && !extent.uneven;
         return is_last ? last_identity_.hash : find_identity(extent);
@@ -122,7 +124,7 @@ class Plan {
     ReduceOp op_;
     dsl::Share input_, output_;
     bool reduces_, multiplies_;
-    std::uint64_t element_, parts_, most_elements_;  // x for a count of 1; the largest count
+    std::uint64_t element_, parts_, most_elements_;  // elements of x for a count of 1; the largest count
     PlanUse use_;
     std::unique_ptr<Executor> executor_;
     struct Identity {

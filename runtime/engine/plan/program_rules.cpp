@@ -19,7 +19,7 @@ using Kind = dsl::Op::Kind;
                                               program.schedule, op, rule));
 }
 
-// Whose input it is.
+// The rank whose input the area is.
 std::optional<dsl::Rank> owner_of_input(const dsl::RankProgram& program, dsl::AreaId area) {
     if (area == dsl::input_area) return program.rank;
     for (std::size_t i = 0; i < program.neighbours.size(); ++i)
@@ -95,7 +95,7 @@ void check_is_direct(const dsl::RankProgram& program) {
         return op.also.empty() && is_in(op.part(0), dsl::output_area, received_from(source)) &&
                at(shifted.at) - received_from(source) == at(shifted.from) - sent_to(program.rank);
     };
-    if (program.ranks == 1 && program.keeps_places()) return;  // only its own piece, with nowhere to go
+    if (program.ranks == 1 && program.keeps_places()) return;  // its own piece stays where it is
     if (program.buffers != 2 || program.uses_work || !program.scratch.empty())
         refuse(program, 0, "what is moved has a place of its own on the way");
     for (std::size_t i = 0; i < program.ops.size(); ++i) {

@@ -1,5 +1,5 @@
-// What holds for every program that is run. Runs, executors and generated code trust a program's indices in
-// their inner loops, so they are checked once, when a plan is made of it.
+// Rules for every program that is run. Runs, executors and generated code trust a program's indices in their
+// inner loops, so the indices are checked once, when a plan is made of the program.
 #pragma once
 
 #include "dsl/projection/rank_program.hpp"
@@ -7,13 +7,13 @@
 
 namespace hocket::engine {
 
-// Throws hocket::Error: internal where a rule is broken, invalid_argument where the program combines and the
+// Throws hocket::Error: internal if a rule is broken, invalid_argument if the program combines and the
 // operator does not exist for the type.
 void check_rules(const dsl::RankProgram& program, DataType type, ReduceOp op);
 
-// That of an all_to_all in which each pair of ranks has a count of its own: each of its operations moves what
-// one rank has for another, or a part of that, from the one's input to the other's output, and this rank
-// writes to its own output alone. Throws as check_rules.
+// The rule for an all_to_all in which each pair of ranks has a count of its own. Each of its operations moves
+// what one rank has for another, or a part of that, from the input of the one to the output of the other; and
+// this rank writes only to its own output. Throws like check_rules.
 void check_is_direct(const dsl::RankProgram& program);
 
 }  // namespace hocket::engine

@@ -1,5 +1,4 @@
-// One start of a plan, or one tile of a large start: what its caller and the progress see of it. A Run does
-// it.
+// One start of a plan, or one tile of a large start, as its caller and Progress see it. A Run carries it out.
 #pragma once
 
 #include <chrono>
@@ -25,16 +24,17 @@ class Execution : public Request {
     explicit Execution(const Plan& plan);
     ~Execution();
 
-    // owner: the plan that it was taken from, which is kept alive until release() returns it.
+    // owner: the plan that the execution was taken from; it is kept alive until release() returns it.
     // neighbourhood: null if the program has no neighbours.
     void begin(std::shared_ptr<StartablePlan> owner, const Start& start, std::uint64_t tile,
                Neighbourhood* neighbourhood);
-    std::shared_ptr<StartablePlan> release();  // to be given back to it
+    std::shared_ptr<StartablePlan> release();  // the plan to give it back to
 
-    // Local work done between two looks at the fabric: about 10 us of it, so that messages keep flowing.
+    // How much local work is done between two looks at the fabric: about 10 us of it, so that messages keep
+    // flowing.
     static constexpr std::uint64_t local_budget_bytes = 128 * 1024;
 
-    // As Run::advance.
+    // Like Run::advance.
     bool advance(transport::Fabric* fabric, std::uint64_t& budget);
 
     // The message of operation `op` has been sent, or has come.
@@ -44,10 +44,10 @@ class Execution : public Request {
     Status status() const { return status_; }
     void end(Status status) { status_ = status; }
 
-    // Of the same start. Whoever started has the first tile.
+    // Another tile of the same start. The caller of the start has the first tile.
     Execution* next_tile() const { return next_tile_; }
     void set_next_tile(Execution& tile) { next_tile_ = &tile; }
-    Status status_of_all() const;  // this tile and those behind it: in progress as long as one is
+    Status status_of_all() const;  // this tile and those behind it: in progress while any of them is
 
     const Plan& plan() const { return *plan_; }
     const Start& start() const { return start_; }
@@ -59,14 +59,14 @@ class Execution : public Request {
     void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
     bool has_neighbours() const { return !plan_->program().neighbours.empty(); }
 
-    // How far it is, and what it is held up by.
+    // How far it has come, and what it waits for.
     const Run& run() const { return *run_; }
     std::size_t messages() const { return messages_; }  // at most: for some counts there are fewer
     std::uint64_t bytes_of(const dsl::Op& op) const { return run_->binding().bytes_of(op); }
 
   private:
-    // What every step looks at comes first, close together: with many ranks on a core, each step finds the
-    // caches as others left them.
+    // Members that every step looks at come first, close together: with many ranks on a core, each step finds
+    // the caches as other ranks left them.
     const Plan* plan_;
     std::unique_ptr<Run> run_;
     std::size_t messages_;

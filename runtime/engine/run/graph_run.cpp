@@ -17,8 +17,8 @@ bool communicates(const dsl::Op& op) {
     return op.kind == Kind::send || op.kind == Kind::receive;
 }
 
-// 24 bits of the tile's turn and 24 of the message's number; the upper 16 are reserved. The turns come round
-// after 2^24, long after a message of that turn can still be in flight.
+// 24 bits of the tile's turn and 24 of the message's number; the upper 16 are reserved. Turns repeat after
+// 2^24, when no message of the earlier turn can still be in flight.
 std::uint64_t tag_of(std::uint64_t turn, std::uint32_t message) {
     return (turn & 0xffffff) << 24 | message;
 }
@@ -45,7 +45,7 @@ GraphRun::~GraphRun() {
     free_memory();
 }
 
-// Neighbours reach what is in the window.
+// Neighbours can reach the window, so memory is taken from it if there are any.
 void GraphRun::need_memory(std::uint64_t bytes) {
     if (bytes <= memory_bytes_) return;
     free_memory();
@@ -74,7 +74,8 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neig
     send_ = address(const_cast<std::byte*>(start.send), skipped);
     recv_ = address(start.recv, skipped);
     factor_ = start.factor;
-    // A rank alone exchanges nothing: it has one piece, and its buffers are taken to begin there.
+    // A rank alone exchanges nothing: it has one piece, and its buffers are treated as if they began at that
+    // piece.
     if (is_by_pair() && plan_->program().buffers == 1) {
         const std::uint64_t element = element_size(start.plan->type());
         send_ = address(const_cast<std::byte*>(send_), binding_->layout.place_sent_to(0) * element);
@@ -139,7 +140,7 @@ bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
     }
     if (!awaits_.empty()) did_something |= look_for_neighbours();
     do {
-        // Receives first: a message that finds its buffer waiting is not copied twice.
+        // Receives come first: a message that finds its buffer waiting is not copied twice.
         did_something |= post(receives_, fabric);
         did_something |= post(sends_, fabric);
         if (local_.empty()) break;
@@ -188,7 +189,7 @@ bool GraphRun::post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabr
     return fabric.receive(op.peer, tag, segments, transfer.message);
 }
 
-// For some counts some parts are empty.
+// For some counts some parts are empty; they are left out.
 std::span<const transport::Segment> GraphRun::segments_of(const dsl::Op& op, const Transfer& transfer) {
     transport::Segment* const first = &segments_[transfer.first_segment];
     transport::Segment* next = first;
@@ -222,15 +223,15 @@ std::uint64_t GraphRun::bytes_of_buffer(dsl::AreaId area) const {
     return whole;
 }
 
-// From where it begins to the end of what lies in it.
+// The bytes from the area's beginning to the end of what lies in it.
 std::uint64_t GraphRun::bytes_spanned(dsl::AreaId area) const {
     if (!is_by_pair()) return bytes_of_buffer(area);
     const Layout& layout = binding_->layout;
     return (area == dsl::input_area ? layout.sent() : layout.received()).span * element_size(plan_->type());
 }
 
-// Buffers that neighbours use and cannot reach are copied to where they can; so is an input that must not be
-// one with the output, or is multiplied.
+// Copies buffers that neighbours use and cannot reach to where they can. Also copies an input that is
+// multiplied, or that is one buffer with the output and must not be.
 void GraphRun::make_copies() {
     const dsl::RankProgram& program = plan_->program();
     const std::uint64_t input = bytes_of_buffer(dsl::input_area), output = bytes_of_buffer(dsl::output_area);
@@ -239,7 +240,7 @@ void GraphRun::make_copies() {
             ? static_cast<std::uint64_t>(neighbourhood_->members()) * sizeof(ShownPiece)
             : 0;
     bool copies_input = plan_->multiplies();
-    if (program.buffers > 1)  // else the division for it would be for nothing
+    if (program.buffers > 1)  // else we would do the division for nothing
         copies_input |= plan_->must_copy_in_place(send_, recv_,
                                                   binding_->layout.piece_begin(program.rank, program.ranks));
     bool copies_output = false;
@@ -261,8 +262,8 @@ void GraphRun::make_copies() {
     copies_[dsl::output_area] = copies_output ? memory_ + middle : nullptr;
 }
 
-// This rank itself can work on the caller's buffers, so that only what neighbours touch is copied: if nobody
-// looks for the others' part of the output, and not on an input whose copy is multiplied.
+// Whether this rank itself can work on the caller's buffers, so that only what neighbours touch is copied. It
+// can if nobody looks at the others' part of the output; but not on an input whose copy is multiplied.
 bool GraphRun::works_beside_copy(dsl::AreaId area) const {
     const dsl::RankProgram& program = plan_->program();
     if (area == dsl::input_area && plan_->multiplies()) return false;
@@ -270,7 +271,7 @@ bool GraphRun::works_beside_copy(dsl::AreaId area) const {
            program.economy == dsl::Economy::bytes && program.output_is_apart;
 }
 
-// Between the caller's buffer and its copy. Returns how much that was.
+// Copies between the caller's buffer and its copy. Returns how much that was.
 std::uint64_t GraphRun::move_copies(dsl::AreaId area) {
     const bool is_input = area == dsl::input_area;
     if (bytes_of_buffer(area) == 0) return 0;
@@ -296,7 +297,7 @@ std::uint64_t GraphRun::move_copies(dsl::AreaId area) {
     return bytes;
 }
 
-// Returns the bytes that were copied for it.
+// Returns the bytes that were copied.
 std::uint64_t GraphRun::enter() {
     const transport::Window& window = neighbourhood_->window();
     const std::uint64_t bytes = copies_[dsl::input_area] ? move_copies(dsl::input_area) : 0;
@@ -334,7 +335,8 @@ bool GraphRun::look_for_neighbours() {
     return moved;
 }
 
-// At the first look at a neighbour's line: where its areas are. False: it has started something else.
+// To be called at the first look at a neighbour's line, which tells where its areas are. False if the
+// neighbour has started something else.
 bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
     const Member member = neighbourhood_->member_of(op.peer);
     if (contacts_[static_cast<std::size_t>(member)]) return true;
@@ -359,9 +361,9 @@ bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
 
 // ---- By pair ------------------------------------------------------------------------------------
 //
-// Positions are of the pieces one behind the other. In the caller's buffers they lie where the caller says,
-// in a copy of the input one behind the other. The work area, which no direct program uses, shows the
-// neighbours where this rank's pieces for them are: their own layout does not tell.
+// Positions count the pieces one after the other. In the caller's buffers the pieces lie where the caller
+// says; in a copy of the input they lie one after the other. The work area, which no direct program uses,
+// shows the neighbours where this rank's pieces for them are: they cannot tell from their own layout.
 
 std::uint64_t GraphRun::shift_of(dsl::AreaId area, dsl::BoundaryId boundary) const {
     const bool is_packed = area == dsl::input_area && copies_[dsl::input_area];
@@ -393,11 +395,12 @@ void GraphRun::show_pieces() const {
         const std::uint64_t count = layout.sent_to(rank);
         const auto offset =
             neighbourhood_->window().offset_of(piece_for(rank), count * element_size(plan_->type()));
-        shown[member] = {offset.value_or(0), count};  // without elements it may be anywhere
+        shown[member] = {offset.value_or(0), count};  // a piece without elements may be anywhere
     }
 }
 
-// What a neighbour has for this rank; if that is as much as this one expects, it is placed.
+// Compares what a neighbour has for this rank with what this rank expects; if both are equal, the piece is
+// placed.
 std::optional<PairCounts> GraphRun::find_piece(Member member) {
     const Member self = neighbourhood_->self();
     const dsl::Rank source = neighbourhood_->ranks()[static_cast<std::size_t>(member)];
@@ -411,7 +414,7 @@ std::optional<PairCounts> GraphRun::find_piece(Member member) {
     return std::nullopt;
 }
 
-// So that it is read where it belongs in this rank's output, one behind the other.
+// Places the piece so that it is read where it belongs in this rank's output, one piece after the other.
 void GraphRun::place_piece(dsl::Rank source, dsl::AreaId input, std::byte* piece) {
     const dsl::RankProgram& program = plan_->program();
     const Layout& layout = binding_->layout;

@@ -1,5 +1,5 @@
-// Runs operations in the order of their dependencies: messages, and loads and stores in neighbours' memory
-// where the program has both.
+// Runs operations in the order of their dependencies: messages, and also loads and stores in neighbours'
+// memory if the program has both.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace hocket::engine {
 
 class Execution;
 
-// By pair also a rank that has no elements for another sends it a message: a byte that means nothing, with
-// this in place of the start's checksum. (Not all providers match messages without bytes.)
+// By pair, a rank sends another a message even if it has no elements for it: a byte without meaning, and this
+// value instead of the start's checksum. (Not all providers match messages without bytes.)
 constexpr std::uint32_t checksum_of_none(std::uint32_t checksum) {
     return ~checksum;
 }
@@ -26,7 +26,7 @@ struct Transfer {
     transport::Message message;
     Execution* execution = nullptr;
     dsl::OpId op = 0;
-    std::size_t first_segment = 0;  // of the run's
+    std::size_t first_segment = 0;  // index into the run's segments
 };
 
 class GraphRun final : public Run {
@@ -36,7 +36,7 @@ class GraphRun final : public Run {
 
     void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) override;
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
-    // Its successors may be ready now.
+    // The operation's successors may be ready now.
     void complete(dsl::OpId op) override;
     void release() override;
     std::uint64_t memory_bytes() const override { return memory_bytes_; }
@@ -47,7 +47,8 @@ class GraphRun final : public Run {
     std::optional<dsl::OpId> first_incomplete() const override;
 
   private:
-    // Operations that may start, first come first served. Each operation enters one queue, once.
+    // Operations that may start, in the order in which they became ready. Each operation enters one queue,
+    // once.
     struct Queue {
         std::vector<dsl::OpId> ops;
         std::size_t head = 0;
@@ -74,8 +75,8 @@ class GraphRun final : public Run {
     std::span<const transport::Segment> segments_of(const dsl::Op& op, const Transfer& transfer);
 
     // By pair.
-    struct ShownPiece {               // to a neighbour
-        std::uint64_t offset, count;  // where it is in the slice, and its elements
+    struct ShownPiece {               // what a rank shows to a neighbour
+        std::uint64_t offset, count;  // where it is in the slice, and how many elements
     };
     bool is_by_pair() const { return binding_->layout.is_by_pair(); }
     std::uint64_t shift_of(dsl::AreaId area, dsl::BoundaryId boundary) const;
@@ -91,20 +92,20 @@ class GraphRun final : public Run {
     std::shared_ptr<const Binding> binding_;
     std::vector<std::uint32_t> waits_;
     Queue receives_, sends_, local_;
-    std::vector<dsl::OpId> awaits_;  // that may end any time
+    std::vector<dsl::OpId> awaits_;  // may end at any time
     std::uint32_t remaining_ = 0;
     std::vector<std::uint32_t> transfer_of_;  // operation -> index into transfers_
     std::vector<Transfer> transfers_;
-    std::vector<transport::Segment> segments_;  // of all messages, in their order
-    std::byte nothing_{};                       // what messages without elements are made of
+    std::vector<transport::Segment> segments_;  // of all messages, in the order of the messages
+    std::byte nothing_{};                       // what messages without elements send
     std::vector<std::byte*> areas_;
     std::byte* memory_ = nullptr;  // work and scratch, and copies of buffers that neighbours cannot reach
     std::uint64_t memory_bytes_ = 0;
 
-    // Among neighbours, with messages.
+    // Used if there are neighbours, with messages.
     Neighbourhood* neighbourhood_ = nullptr;
     const std::byte* send_ = nullptr;
-    std::byte *recv_ = nullptr, *copies_[2] = {};  // of input and output; null: they are used where they are
+    std::byte *recv_ = nullptr, *copies_[2] = {};  // of input and output; null: used where they are
     double factor_ = 1;
     bool entered_ = true;
     std::vector<bool> contacts_;  // by member

@@ -1,4 +1,4 @@
-// Which way a plan's starts are run.
+// Decides which way a plan's starts are run.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@ namespace hocket::engine {
 
 class Execution;
 
-// execution: whose run it is; its messages name it.
+// execution: the run belongs to it, and the run's messages name it.
 std::unique_ptr<Run> make_run(const Plan& plan, Execution& execution);
 
 }  // namespace hocket::engine

@@ -18,12 +18,12 @@ constexpr std::size_t round_up(std::size_t bytes) {
     return (bytes + page - 1) / page * page;
 }
 
-// Fetches a line that neighbours have read, while there is time.
+// Fetches a line that neighbours have read, while there is time for it.
 void about_to_write(const void* line) {
 #if defined(__x86_64__)
     asm volatile("prefetchw %0"
                  :
-                 : "m"(*static_cast<const char*>(line)));  // no operation where it is unknown
+                 : "m"(*static_cast<const char*>(line)));  // no operation on processors that do not know it
 #else
     __builtin_prefetch(line, 1);
 #endif
@@ -39,7 +39,7 @@ void relax() {
 
 }  // namespace
 
-// A slice begins with the board; the copies of all lanes follow, then the mailboxes.
+// A slice begins with the board; then come the copies of all lanes, then the mailboxes.
 std::size_t Neighbourhood::reserved_bytes(int members) {
     return round_up(sizeof(Board)) + lanes * tiles_in_flight * 2 * tile_bytes +
            static_cast<std::size_t>(members) * mailbox_bytes;
@@ -87,9 +87,9 @@ std::int64_t Neighbourhood::agreed_until(dsl::Rank rank) const {
     return found == ranks_.end() ? -1 : agreed_[static_cast<std::size_t>(found - ranks_.begin())];
 }
 
-// Whoever falls asleep after this sees the new value; whoever did before is seen. Where the sleeper does not
-// see to that, the store must be over before the load, which takes as long as a neighbour's copy of the line
-// is away.
+// A rank that falls asleep after this sees the new value; one that fell asleep before is seen here. If the
+// sleepers do not ensure that, the store must end before the load: that takes as long as it takes to get the
+// line from a neighbour's cache.
 void Neighbourhood::publish(std::atomic<std::uint64_t>& word, std::uint64_t value) {
     if (fences_others_) {
         word.store(value, std::memory_order_release);
@@ -146,7 +146,7 @@ std::optional<dsl::Rank> Neighbourhood::busy_since(std::uint64_t number) const {
 void Neighbourhood::fall_asleep() {
     board(self()).asleep.store(1);
     board(0).sleepers.fetch_add(1);
-    // Before the last look at the others: what they published, or will ring for.
+    // This comes before the last look at the others: either their news is visible by then, or they will ring.
     if (fences_others_) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
     std::atomic_thread_fence(std::memory_order_seq_cst);
 }

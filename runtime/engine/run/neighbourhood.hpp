@@ -1,9 +1,9 @@
 // This rank and those that share its host's memory: what they show each other there, and how they wait for
 // each other.
 //
-// Every start of the communicator uses a *lane*, the same on all ranks; several can be in flight, and a lane
-// comes round again. In a lane each rank has a line, which it alone writes: how far it has come, and where
-// its buffers are; and room for copies of small or private buffers.
+// Every start of the communicator uses a *lane*, the same on all ranks. Several starts can be in flight, and
+// lanes are used in turn. In a lane each rank has a line that only it writes: how far it has come, and where
+// its buffers are. A lane also has room for copies of small or private buffers.
 #pragma once
 
 #include <atomic>
@@ -24,16 +24,16 @@ class Neighbourhood {
   public:
     static constexpr std::uint64_t lanes = 8;
     static constexpr std::uint64_t tiles_in_flight = 2;      // of each start
-    static constexpr std::uint64_t tile_bytes = 128 * 1024;  // of input, and of output: room for copies
+    static constexpr std::uint64_t tile_bytes = 128 * 1024;  // room for copies of input, and of output
     static constexpr std::uint64_t mailbox_bytes = 260 * 1024;
     static std::size_t reserved_bytes(int members);  // of a slice of the window
 
     // Whether a rank that falls asleep can order the others' memory accesses from afar, so that a signal
-    // costs no more than a store. If any of them cannot, all their signals are fences.
+    // costs no more than a store. If one of the ranks cannot, all their signals are fences.
     static bool can_fence_others();
 
-    // ranks: of the host, ascending; the window's members are in the same order.
-    // cores: that they may use, all together. fences_others: can_fence_others() of all of them.
+    // ranks: the host's, ascending; the window's members are in the same order. cores: how many they may use,
+    // all together. fences_others: whether can_fence_others() holds on all of them.
     Neighbourhood(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks, int cores,
                   bool fences_others);
 
@@ -45,7 +45,8 @@ class Neighbourhood {
         return members_of_[static_cast<std::size_t>(rank)];
     }  // a rank of it
 
-    // What a rank shows of one start. A tiny input lies beside it, so that one cache line is moved, not two.
+    // What a rank shows of one start. A tiny input lies in the line itself, so that one cache line moves, not
+    // two.
     static constexpr std::uint64_t tiny_bytes = 192;
     struct alignas(128) Line {
         std::atomic<std::uint64_t> reached;         // see stamp(); the rest is valid from its first one on
@@ -58,14 +59,14 @@ class Neighbourhood {
     };
     Line& line(Member member, std::uint64_t number) const { return board(member).lines[number % lanes]; }
     std::byte* slice(Member member) const { return window_->slice(member); }
-    // Room for copies of a tile, whose x is of so many bytes.
+    // Room for copies of a tile that has so many bytes of x.
     std::byte* copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
                       std::uint64_t bytes) const;
-    // Room for what one member sends to another alone. Zeroed, and takes no memory before it is touched.
+    // Room for what one member sends to another one. It is zeroed, and takes no memory until it is touched.
     std::byte* mailbox(Member owner, Member sender) const;
 
-    // How far a rank has come in start `number`, in its even or its odd tiles: grows with the value, which is
-    // less than 2^28. While a rank is in a start, no neighbour can be in the next one of that lane.
+    // How far a rank has come in start `number`, in its even or its odd tiles. It grows with `value`, which
+    // is less than 2^28. While a rank is in a start, no neighbour can be in the next start of that lane.
     static std::uint64_t stamp(std::uint64_t number, std::uint64_t value) {
         return (number / lanes + 1) << 28 | value;
     }
@@ -74,31 +75,31 @@ class Neighbourhood {
         return reached(line(member, number), tile).load(std::memory_order_acquire) - stamp(number, value) <
                (1u << 28);
     }
-    // Looks for a moment; the caller sleeps, or comes back.
+    // Looks for a moment; after that the caller sleeps, or comes back.
     bool has_reached(Member member, std::uint64_t number, std::uint64_t tile, std::uint64_t value) const;
-    // Whether a neighbour is done with start `number` without ever having entered it: its count was 0.
+    // Whether a neighbour is done with start `number` and never entered it, because its count was 0.
     bool has_passed_by(Member member, std::uint64_t number) const {
         return board(member).completed.load(std::memory_order_acquire) > number &&
                !is_there(member, number, 0, 1);
     }
     // Whether a neighbour that has entered start `number` has started the same as this rank.
     bool agrees(Member member, std::uint64_t number, std::uint32_t checksum);
-    // The last start on which it did; -1.
+    // The last start on which the neighbour agreed; -1 if there is none.
     std::int64_t agreed_until(dsl::Rank rank) const;
 
-    // All starts before `number` are complete on this rank, which will show its next one in the line of that
-    // number.
+    // All starts before `number` are complete on this rank; it will show its next one in the line of
+    // `number`.
     void complete(std::uint64_t number);
     std::uint64_t completed() const { return completed_; }
-    // Whether every neighbour has completed the start that used this lane before.
+    // Whether every neighbour has completed the previous start of this lane.
     bool is_free(std::uint64_t number);
     std::optional<dsl::Rank> busy_since(
-        std::uint64_t number) const;  // a rank that has not, as far as is known
+        std::uint64_t number) const;  // a rank that has not completed it, as far as this one knows
 
     // Changes a word that others look at, and wakes those that are asleep.
     void publish(std::atomic<std::uint64_t>& word, std::uint64_t value);
 
-    // Between these two every signal of a neighbour rings this rank's doorbell.
+    // Between these two, every signal of a neighbour rings this rank's doorbell.
     void fall_asleep();
     void wake_up();
 
@@ -123,7 +124,7 @@ class Neighbourhood {
     std::vector<dsl::Rank> ranks_;
     std::vector<Member> members_of_;    // by rank
     std::vector<std::int64_t> agreed_;  // by member
-    std::vector<std::uint64_t> heard_;  // by member: what it has completed, as far as is known
+    std::vector<std::uint64_t> heard_;  // by member: what it has completed, as far as this rank knows
     std::uint64_t completed_ = 0;
     int ranks_per_core_;
     int spins_;

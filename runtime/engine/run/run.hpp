@@ -1,5 +1,5 @@
-// A way to run a plan's program: one start of it, or one tile of a large start. Which way is the program's
-// matter alone, so that all ranks take the same one.
+// A way to run a plan's program: one start of it, or one tile of a large start. Only the program decides
+// which way, so all ranks take the same one.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@
 
 namespace hocket::engine {
 
-// Elements of a piece, as its two ranks count them.
+// The elements of a piece, as its two ranks count them.
 struct PairCounts {
-    std::optional<std::uint64_t> sent;  // none: not known, but more than is expected
+    std::optional<std::uint64_t> sent;  // none: not known, but more than expected
     std::uint64_t expected;
 };
 
-// A neighbour has started something else, as was seen at this operation; or the same, but has more or fewer
-// elements for this rank than it expects.
+// At this operation it was seen that a neighbour has started something else; or the same operation, but with
+// more or fewer elements for this rank than it expects.
 struct Disagreement {
     dsl::OpId op;
     dsl::Rank peer;
@@ -32,12 +32,12 @@ class Run {
   public:
     virtual ~Run() = default;
 
-    // The caller's buffers stay the run's until it is done. It may be done at once. neighbourhood: null if
+    // The caller's buffers belong to the run until it is done. It may be done at once. neighbourhood: null if
     // the program has no neighbours.
     virtual void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) = 0;
 
-    // Moves as far as messages and neighbours allow, and takes the bytes of its local work from the budget,
-    // at which it stops. False if there was nothing to do. Throws what the fabric throws.
+    // Moves as far as messages and neighbours allow. Subtracts the bytes of its local work from the budget,
+    // and stops when none is left. False if there was nothing to do. Throws what the fabric throws.
     virtual bool advance(transport::Fabric* fabric, std::uint64_t& budget) = 0;
 
     // The message of operation `op` has been sent, or has come.
@@ -46,21 +46,20 @@ class Run {
     bool is_done() const { return is_done_; }
     const std::optional<Disagreement>& disagreement() const { return disagreement_; }
 
-    // After the end, whatever it was; keeps memory for the next start.
+    // To be called after the end, however it ended; keeps memory for the next start.
     virtual void release() {}
     virtual std::uint64_t memory_bytes() const = 0;
     virtual std::size_t messages() const { return 0; }  // at most: for some counts there are fewer
 
-    // Of what has begun.
+    // About a run that has begun:
     virtual const Binding& binding() const = 0;
     virtual bool is_complete(dsl::OpId op) const = 0;
     virtual std::optional<dsl::OpId> first_incomplete() const = 0;
-    // Before the first operation: the rank that has not started this yet, or has not ended what was before
-    // it.
+    // Before the first operation: the rank that has not started this yet, or has not ended what came before.
     virtual std::optional<dsl::Rank> awaited_at_start() const { return std::nullopt; }
 
   protected:
-    // Here, and not behind a virtual call: they are looked at after every step.
+    // Members, not behind a virtual call: they are looked at after every step.
     bool is_done_ = true;
     std::optional<Disagreement> disagreement_;
 };

@@ -8,8 +8,8 @@
 namespace hocket::engine {
 namespace {
 
-// Shorter tiles than there is room for, so that one rank fills a tile while another empties the one before;
-// but not where ranks share cores: there a tile costs a switch.
+// Tiles are shorter than the room for them, so that one rank fills a tile while another empties the one
+// before. But not if ranks share cores: then each tile costs a switch.
 constexpr std::uint64_t shortest_tile = 64 * 1024;
 constexpr std::uint64_t tiles_of_a_start = 2;
 
@@ -52,17 +52,17 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
     disagreement_.reset();
     tiles_begun_ = 0;
     met_ = 0;
-    // Work is done on tiles, or on all at once, which takes more.
+    // Work is done on tiles, or on everything at once, which takes more.
     const std::uint64_t elements = start_.parts * (start_.is_small ? start_.tile_elements : start.count);
     if (!binding_ || binding_->count != elements) binding_ = start.plan->bind(elements);
-    // A tile's slots may be rounded up where those of the whole are not.
+    // A tile's slots may be rounded up where the slots of the whole are not.
     const std::uint64_t most = binding_->memory_bytes + 64 * start.plan->program().scratch.size();
     if (binding_->memory_bytes > 0 && most > memory_bytes_) need_memory(most);
     stage_ = Stage::closed;
     is_done_ = start.count == 0;
 }
 
-// The same on all ranks.
+// The result is the same on all ranks.
 std::uint64_t SharedRun::tile_elements() const {
     if (start_.is_small || start_.neighbourhood->ranks_per_core() > 1)
         return std::min(start_.count, most_elements_);
@@ -104,7 +104,7 @@ bool SharedRun::enter() {
         start_tiles();
         return true;
     }
-    // Whether buffers are used in place is for all to decide together.
+    // All ranks must decide together whether buffers are used in place.
     start_.neighbourhood->signal(start_.number, 0, 1);
     start_.has_met = true;
     stage_ = Stage::meeting;
@@ -171,13 +171,13 @@ std::optional<dsl::Rank> SharedRun::awaited_at_start() const {
 void SharedRun::start_tiles() {
     stage_ = Stage::running;
     begin_tiles();
-    // Who has come to the meeting has entered.
+    // A rank that has come to the meeting has entered.
     if (!start_.copies) tiles_[0].skip_entry();
 }
 
 void SharedRun::begin_tiles() {
     while (has_more_tiles() && !tiles_[tiles_begun_ % tiles_.size()].is_active()) {
-        // Work and scratch are there once.
+        // There is only one work area and one set of scratch slots.
         if (start_.memory != nullptr && oldest().is_active()) return;
         tiles_[tiles_begun_ % tiles_.size()].begin(tiles_begun_);
         ++tiles_begun_;
@@ -185,7 +185,7 @@ void SharedRun::begin_tiles() {
     is_done_ = !oldest().is_active();
 }
 
-// No neighbour is waited for while there is another tile to work on.
+// Waits for a neighbour only if there is no other tile to work on.
 bool SharedRun::run_tiles() {
     bool moved = false;
     for (;;) {
@@ -208,7 +208,7 @@ bool SharedRun::run_each_tile(bool patient) {
     return moved;
 }
 
-// Active, if any is.
+// The older active tile, if any is active.
 const TileRun& SharedRun::oldest() const {
     const TileRun &even = tiles_[0], &odd = tiles_[1];
     if (!even.is_active()) return odd;

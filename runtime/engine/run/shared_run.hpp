@@ -1,8 +1,8 @@
 // One start of a plan whose transfers are all loads and stores: the ranks of one host, no messages.
 //
-// Neighbours use the callers' buffers where they are, if all of them lie in the window. Else each rank copies
-// its own through the window, a tile at a time, two tiles on their way. Small buffers are always copied: a
-// copy of a few kilobytes costs less than to wait until all neighbours are done with the original.
+// Neighbours use the callers' buffers where they are, if all of them lie in the window. Otherwise each rank
+// copies its own through the window, a tile at a time, with two tiles on their way. Small buffers are always
+// copied: a copy of a few kilobytes costs less than to wait until all neighbours are done with the original.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ class SharedRun final : public Run {
     explicit SharedRun(const Plan& plan);
     ~SharedRun() override;
 
-    // All ranks are neighbours. (That this rank sends no messages is not enough: its neighbours must go the
-    // same way.)
+    // Whether all ranks are neighbours. (It is not enough that this rank sends no messages: its neighbours
+    // must go the same way.)
     static bool suits(const dsl::RankProgram& program);
 
     void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) override;
@@ -55,10 +55,10 @@ class SharedRun final : public Run {
     SharedStart start_{.disagreement = disagreement_};
     std::array<TileRun, Neighbourhood::tiles_in_flight> tiles_;
     std::uint64_t tiles_begun_ = 0;
-    std::shared_ptr<const Binding> binding_;  // of the first tile, or of all at once
+    std::shared_ptr<const Binding> binding_;  // of the first tile, or of everything at once
     Stage stage_ = Stage::closed;             // until it is done
     const std::uint64_t most_elements_;       // of a tile, in each part
-    std::size_t met_ = 0;                     // members that have been met, in order (meeting)
+    std::size_t met_ = 0;                     // how many members have been met, in order (meeting)
     bool all_in_windows_ = false;
     std::uint64_t memory_bytes_ = 0;
 };

@@ -14,11 +14,10 @@ namespace {
 
 using Kind = dsl::Op::Kind;
 
-// Whether an operation reads the rank's own input where another has written its output before: the two may be
-// one buffer.
+// Whether an operation reads the rank's own input at a place where an earlier one has written its output: the
+// two may be one buffer.
 bool reads_input_late(const dsl::RankProgram& program) {
-    // In the caller's buffer, if it is one: what an operation reads of the input, what it writes of the
-    // output.
+    // If they are one buffer: what an operation reads of it as input, and what it writes to it as output.
     const auto at = [&](dsl::BoundaryId boundary) { return program.boundaries[boundary]; };
     const auto read = [&](const dsl::Op& op, dsl::AreaId area) {
         const dsl::BoundaryId from =
@@ -40,7 +39,7 @@ bool reads_input_late(const dsl::RankProgram& program) {
     return false;
 }
 
-// Whether the program needs nothing but the others' inputs, which they have shown when they entered.
+// Whether the program needs only the others' inputs, which they show when they enter.
 bool is_small(const dsl::RankProgram& program) {
     if (!SharedRun::suits(program) || program.economy != dsl::Economy::waits) return false;
     if (program.shares_output || program.uses_work || !program.scratch.empty()) return false;
@@ -119,8 +118,8 @@ bool SmallRun::meet(Neighbourhood& neighbourhood, std::uint64_t number, std::uin
     });
 }
 
-// This rank reads its input where the caller has it, unless that was multiplied: its own copy is on its way
-// to the others by now, and would have to come back.
+// This rank reads its input in the caller's buffer, unless it was multiplied: its own copy is on its way to
+// the others by now, and would have to come back.
 void SmallRun::place(const Neighbourhood& neighbourhood, std::uint64_t number, const void* send, void* recv) {
     areas_[dsl::input_area] =
         multiplies_ ? neighbourhood.copies(neighbourhood.self(), number, 0, dsl::input_area, bytes_)

@@ -1,7 +1,7 @@
-// The shortest way through a small start among the ranks of one host, where everybody shows a copy of its
-// input once, and takes what it needs from the others' copies. It either does all of it at once, or nothing
-// that the general way (Execution, SharedRun) would not do again: then a neighbour was late, or has started
-// something else.
+// The shortest way through a small start among the ranks of one host: every rank shows a copy of its input
+// once, and takes what it needs from the others' copies. It either does all of it at once, or nothing that
+// the general way (Execution, SharedRun) would not do again. In that case a neighbour was late, or has
+// started something else.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,10 @@ class Plan;
 
 class SmallRun {
   public:
-    // Null if the plan's program is not of this kind.
+    // Null if the plan's program does not suit it.
     static std::unique_ptr<SmallRun> of(const Plan& plan);
 
-    // With nothing in flight; arguments as SharedRun::begin has them. False: not done.
+    // To be called with nothing in flight; arguments as for SharedRun::begin. False: not done.
     bool run(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t count, const void* send, void* recv,
              double factor, std::uint64_t number, std::uint32_t checksum);
 
@@ -34,8 +34,8 @@ class SmallRun {
     const dsl::RankProgram& program_;
     DataType type_;
 
-    // All are awaited before anything is written: input and output may be one, and the general way reads the
-    // input again.
+    // All of these are awaited before anything is written: input and output may be one buffer, and the
+    // general way reads the input again.
     std::vector<dsl::Rank> awaited_;
     struct LocalOp {
         dsl::OpId id;
@@ -47,7 +47,7 @@ class SmallRun {
     bool reads_send_, shows_part_, multiplies_;
 
     std::shared_ptr<const Binding> binding_;  // of the last count
-    std::uint64_t count_ = 0, bytes_ = 0;     // as given, and of x
+    std::uint64_t count_ = 0, bytes_ = 0;     // as given, and the bytes of x
     std::vector<std::byte*> areas_;
 };
 

@@ -8,19 +8,19 @@
 
 namespace hocket::engine {
 
-// One start on a communicator: what its tiles have in common. All ranks count alike.
+// One start on a communicator: what its tiles have in common. All ranks number starts alike.
 struct Start {
     Plan* plan = nullptr;
     std::uint64_t count = 0;         // as in Extent
-    const Layout* uneven = nullptr;  // as there; only while the start begins
+    const Layout* uneven = nullptr;  // as in Extent; only while the start begins
     const std::byte* send = nullptr;
     std::byte* recv = nullptr;
-    double factor = 1;           // this rank's, where the plan multiplies
-    std::uint64_t number = 0;    // of all starts
+    double factor = 1;           // this rank's, if the plan multiplies
+    std::uint64_t number = 0;    // counts all starts
     std::uint64_t turn = 0;      // the first tile's
     std::uint32_t checksum = 0;  // of what all ranks have started so far
     std::uint64_t tiles = 1;
-    std::uint64_t tile_elements = 0;  // of each tile but the last, which may have fewer
+    std::uint64_t tile_elements = 0;  // of each tile except the last, which may have fewer
 
     std::uint64_t begin_of(std::uint64_t tile) const { return tile * tile_elements; }
     std::uint64_t elements_of(std::uint64_t tile) const {

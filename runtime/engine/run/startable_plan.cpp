@@ -30,8 +30,8 @@ Execution& StartablePlan::take_execution() {
 void StartablePlan::give_back(Execution& execution) {
     const auto place =
         std::find_if(busy_.begin(), busy_.end(), [&](const auto& e) { return e.get() == &execution; });
-    // Those with the most memory last, to be taken first: else each of several would come to hold what only
-    // the largest operation needs.
+    // The executions with the most memory come last, and so are taken first. Otherwise several executions
+    // would each come to hold the memory that only the largest operation needs.
     const auto needs_less = [](std::uint64_t bytes, const auto& other) {
         return bytes < other->run().memory_bytes();
     };

@@ -1,4 +1,4 @@
-// A plan with what its starts use again and again.
+// A plan with the objects that its starts use again and again.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class StartablePlan : public Plan, public std::enable_shared_from_this<Startable
                                                ExecutorKind kind, PlanUse use = {});
     ~StartablePlan();
 
-    // Null if the program is not for it.
+    // Null if the program does not suit it.
     SmallRun* small_run() const { return small_run_.get(); }
 
     // Executions are used again, with their memory: a warm start allocates nothing.

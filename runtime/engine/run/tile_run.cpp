@@ -13,10 +13,10 @@ namespace {
 
 using Kind = dsl::Op::Kind;
 
-constexpr std::uint64_t block_bytes = 8 * 1024;  // a part of the first cache
+constexpr std::uint64_t block_bytes = 8 * 1024;  // fits well into the first cache
 constexpr std::uint64_t slots = Neighbourhood::tiles_in_flight;
 
-// The part of x that every operation is in; none if one spans several.
+// For each operation, the part of x that it is in; none if an operation spans several parts.
 std::optional<std::vector<std::uint64_t>> parts_of_operations(const dsl::RankProgram& program,
                                                               std::uint64_t parts) {
     std::vector<std::uint64_t> result;
@@ -40,7 +40,7 @@ bool is_of_neighbour(const dsl::RankProgram& program, dsl::AreaId area) {
     return area >= dsl::areas_of_a_rank && area < program.first_scratch();
 }
 
-// And works on no more than one of the places that it writes to.
+// And needs no more than one of the places that it writes to.
 bool writes_to_neighbours(const dsl::RankProgram& program, const dsl::Op& op) {
     if (op.kind != Kind::combine && op.kind != Kind::copy) return false;
     int theirs = 0, own = 0;
@@ -137,8 +137,7 @@ void TileRun::work(const TileStep& step) {
     start_.plan->executor().run(next_, areas_.data(), binding_->byte_offsets.data());
 }
 
-// What it makes is in one place of this rank's: a destination, or else `block`. Returns that place's virtual
-// base.
+// Combines into one place of this rank: a destination, or else `block`. Returns that place's virtual base.
 std::byte* TileRun::combine_at_hand(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes,
                                     std::byte* block) {
     block_offsets_[op.begin] = at;
@@ -152,8 +151,8 @@ std::byte* TileRun::combine_at_hand(const dsl::Op& op, std::uint64_t at, std::ui
     return at_hand;
 }
 
-// Neighbours have read their copies of the last tile, so that every line would have to be fetched from them
-// to be written. A block is worked out where this rank has it at hand, and then handed over.
+// Neighbours have read their copies of the last tile, so to write a line of them it would first have to be
+// fetched from there. A block is made in a place that this rank has at hand, and then handed over.
 void TileRun::work_in_blocks(const dsl::Op& op) {
     alignas(64) std::byte block[block_bytes];
     const std::uint64_t begin = binding_->byte_offsets[op.begin], end = binding_->byte_offsets[op.end];
@@ -171,7 +170,7 @@ void TileRun::work_in_blocks(const dsl::Op& op) {
 }
 
 bool TileRun::awaits(const TileStep& step, bool patient) {
-    // Small copies are not touched again before all have completed this start.
+    // Small copies are not touched again until all ranks have completed this start.
     if (step.guards_buffers && start_.is_small && start_.is_whole()) return true;
     const Neighbourhood& neighbourhood = *start_.neighbourhood;
     const Member member = neighbourhood.member_of(step.peer);
@@ -186,7 +185,7 @@ bool TileRun::awaits(const TileStep& step, bool patient) {
     return true;
 }
 
-// Of the tiles that use the same signals, one comes after another; the meeting came before the first.
+// Tiles that use the same signals come one after another; the meeting came before the first of them.
 std::uint64_t TileRun::value_of(std::uint32_t signal) const {
     const std::uint64_t met = start_.has_met && start_.copies && index_ % slots == 0 ? 1 : 0;
     return met + index_ / slots * start_.program().signals + signal;
@@ -194,7 +193,7 @@ std::uint64_t TileRun::value_of(std::uint32_t signal) const {
 
 // ---- Where things are ---------------------------------------------------------------------------
 
-// What neighbours use, and what has other gaps in a tile than the caller's buffer has.
+// Copies what neighbours use, and what has other gaps in a tile than in the caller's buffer.
 bool TileRun::is_to_be_copied(dsl::AreaId area) const {
     if (!start_.copies || held_[area] == dsl::Share::none) return false;
     const dsl::RankProgram& program = start_.program();
@@ -205,15 +204,15 @@ bool TileRun::is_to_be_copied(dsl::AreaId area) const {
                                        : program.shares_output);
 }
 
-// Where the tile's piece of a part is in the caller's buffer.
+// Where the tile's piece of a part lies in the caller's buffer.
 std::byte* TileRun::buffer(dsl::AreaId area, Part part) const {
     const Part parts_before = holds_own_part_only(area) ? 0 : part;
     return address(area == dsl::input_area ? start_.send : start_.recv,
                    (parts_before * start_.count + begin_) * start_.element);
 }
 
-// For operations of this part: copies lie where they are in the tile's x, a part of the caller's buffer where
-// it is there.
+// Places the areas for operations of this part. A copy lies where it is in the tile's x; if the caller's
+// buffer is used, its part.
 void TileRun::place_own(Part part) {
     placed_part_ = part;
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area}) {
@@ -241,7 +240,7 @@ std::byte* TileRun::copies(Member member, dsl::AreaId area) const {
     return start_.neighbourhood->copies(member, start_.number, index_ % slots, area, x_bytes_);
 }
 
-// Between the caller's buffer and the copy of this tile of it: what neighbours touch, or all of it.
+// Copies between the caller's buffer and this tile's copy: what neighbours touch, or all of it.
 void TileRun::move_copies(dsl::AreaId area) {
     const dsl::RankProgram& program = start_.program();
     const std::uint64_t bytes = part_bytes_, whole = x_bytes_;
@@ -261,7 +260,7 @@ void TileRun::move_copies(dsl::AreaId area) {
     }
 }
 
-// [begin, end) of the tile's x, inside a part.
+// Copies [begin, end) of the tile's x, which is inside one part.
 void TileRun::move(dsl::AreaId area, Part part, std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return;
     std::byte* copy = address(copies(start_.neighbourhood->self(), area), begin);

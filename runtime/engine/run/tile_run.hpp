@@ -1,5 +1,6 @@
-// One pass of a program over a tile of a start among the ranks of one host: the same stretch of each part of
-// x. Operations run in program order; where a neighbour is not there yet, the pass stops and goes on later.
+// One pass of a program over a tile of a start, among the ranks of one host. A tile is the same stretch of
+// each part of x. Operations run in program order; if a neighbour is not there yet, the pass stops and goes
+// on later.
 #pragma once
 
 #include <cstdint>
@@ -13,41 +14,41 @@
 
 namespace hocket::engine {
 
-// What a tile run needs of an operation. There are many awaits, and ranks that share a core find their caches
-// empty at every step: it must be little.
+// What a tile run needs to know of an operation. It must be small: there are many awaits, and ranks that
+// share a core find their caches empty at every step.
 struct TileStep {
     dsl::Op::Kind kind;
-    bool guards_buffers, hands_over;  // hands over: writes to neighbours
+    bool guards_buffers, hands_over;  // hands_over: writes to neighbours
     dsl::Rank peer;
     std::uint32_t signal;
     dsl::BoundaryId begin, end;
-    std::uint32_t part;  // of x, that it is in
+    std::uint32_t part;  // the part of x that it is in
 };
 
 // What all tiles of a start have in common. x is `parts` pieces of `count` elements (one for each rank, or
 // one in all).
 struct SharedStart {
-    std::optional<Disagreement>& disagreement;  // the run's
+    std::optional<Disagreement>& disagreement;  // that of the run
     Plan* plan = nullptr;
     Neighbourhood* neighbourhood = nullptr;
-    std::uint64_t count = 0, parts = 1, element = 1, tile_elements = 0;  // element: its bytes
+    std::uint64_t count = 0, parts = 1, element = 1, tile_elements = 0;  // element: bytes of one
     std::byte *send = nullptr, *recv = nullptr;
     std::byte* memory = nullptr;  // in the window: work and scratch
     std::uint64_t number = 0;
     std::uint32_t checksum = 0;
-    bool is_small = false;      // all are shown copies of the inputs, from the start
-    bool copies = false;        // of what neighbours use of the callers' buffers
-    bool copies_input = false;  // in any case: it is multiplied, or one with the output, which it must not be
-    double factor = 1;          // of the input, where the plan multiplies
-    bool has_met = false;       // the first signal was the meeting's
-    std::vector<bool> contacts = {};  // by member: has been met in this start
+    bool is_small = false;      // from the start, all are shown copies of the inputs
+    bool copies = false;        // what neighbours use of the callers' buffers is copied
+    bool copies_input = false;  // always: it is multiplied, or is one buffer with the output and must not be
+    double factor = 1;          // for the input, if the plan multiplies
+    bool has_met = false;       // the meeting gave the first signal
+    std::vector<bool> contacts = {};  // by member: whether it has been met in this start
 
     const dsl::RankProgram& program() const { return plan->program(); }
     bool reads_send() const { return plan->input() != dsl::Share::none; }
     bool is_whole() const { return tile_elements >= count; }
-    // The first look at a neighbour's line. False: it has started something else.
+    // The first look at a neighbour's line. False if the neighbour has started something else.
     bool contact(Member member, dsl::OpId op);
-    // For one that is not there: it may have started something else that needed nobody.
+    // For a neighbour that is not there: it may have started something else, which needed nobody.
     void look_for_absent(Member member, dsl::OpId op);
 };
 
@@ -55,11 +56,11 @@ class TileRun {
   public:
     TileRun(const Plan& plan, SharedStart& start);
 
-    // index: of the tile. Every other tile uses the same signals and copies, so two can be on their way.
+    // index: the tile's. Tiles take turns with two sets of signals and copies, so two can be on their way.
     void begin(std::uint64_t index);
     void skip_entry() { ++next_; }  // the program's first signal has been given
 
-    // Goes on as far as neighbours allow; `patient`: waiting for each a moment. True if anything moved.
+    // Goes on as far as neighbours allow; `patient`: waits a moment for each. True if anything moved.
     bool advance(bool patient);
     bool is_active() const { return active_; }
     std::uint64_t index() const { return index_; }
@@ -91,17 +92,17 @@ class TileRun {
     std::uint64_t value_of(std::uint32_t signal) const;
 
     SharedStart& start_;
-    // This rank itself can work on the caller's buffers, so that only what neighbours touch is copied: where
-    // every operation is in one part of x, and nobody looks for the others' part of the output. Not on an
-    // input whose copy is multiplied.
+    // This rank itself can work on the caller's buffers, so that only what neighbours touch is copied. That
+    // holds if every operation is in one part of x and nobody looks at the others' part of the output; but
+    // not for an input whose copy is multiplied.
     bool can_work_beside_;
-    dsl::Share held_[2];           // of x, by the rank's input and output
+    dsl::Share held_[2];           // part of x in the rank's input and output
     std::vector<TileStep> steps_;  // by operation
 
     std::shared_ptr<const Binding> binding_;
-    std::uint64_t index_ = 0, begin_ = 0;         // of the tile, in each part
-    std::uint64_t part_bytes_ = 0, x_bytes_ = 0;  // that it has of each, and of all
-    // Of input and output: where all of x begins in it, among the program's positions; whether it is copied.
+    std::uint64_t index_ = 0, begin_ = 0;         // of the tile; where it begins in each part
+    std::uint64_t part_bytes_ = 0, x_bytes_ = 0;  // of the tile, in each part and in all
+    // For input and output: the position at which all of x begins in it; and whether it is copied.
     std::uint64_t begins_[2] = {};
     bool is_copied_[2] = {};
     Part placed_part_ = 0;
@@ -109,7 +110,7 @@ class TileRun {
     bool active_ = false;
     std::vector<std::byte*> areas_;
     std::vector<bool> placed_;                  // by member: its areas are known
-    std::vector<std::uint64_t> block_offsets_;  // as the binding's, but for the block of an operation
+    std::vector<std::uint64_t> block_offsets_;  // like the binding's, except for an operation's current block
     std::vector<std::byte*> block_areas_;
 };
 

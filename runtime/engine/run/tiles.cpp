@@ -7,20 +7,20 @@
 namespace hocket::engine {
 namespace {
 
-// As many as can be in flight together.
+// As many tiles as can be in flight together.
 std::uint64_t most_tiles(const dsl::RankProgram& program) {
     const std::uint64_t in_window = window_messages / std::max<std::uint64_t>(program.most_messages, 1);
     return std::clamp<std::uint64_t>(in_window, 1, Neighbourhood::lanes);
 }
 
-// Where a tile is worth its messages: many of them are a rank's share of it.
+// A tile must be worth its messages: many messages come from a rank's share of it.
 constexpr std::uint64_t least_tile_bytes = 256 * 1024, least_bytes_a_rank = 32 * 1024;
 
 constexpr std::uint64_t cache_line = 64;
 
-// Where x is one piece, a stretch of it is a collective of its own. On one host a SharedRun makes its own
-// tiles; where every rank has a host to itself, messages have nothing to overlap with, and more of them only
-// cost.
+// If x is one piece, each stretch of it is a collective of its own. On one host a SharedRun makes its own
+// tiles. If every rank has a host to itself, messages have nothing to overlap with, and more of them only
+// cost time.
 bool can_be_divided(const dsl::RankProgram& program) {
     const bool is_one_piece = !contract_of(program.collective).is_by_rank();
     const bool is_on_one_host = program.neighbours.size() + 1 == static_cast<std::size_t>(program.ranks);
@@ -69,7 +69,7 @@ void give_back(Execution& first) {
         Execution& one = *tile;
         tile = one.next_tile();
         const std::shared_ptr<StartablePlan> plan =
-            one.release();  // may be the last to hold it, and so `one`
+            one.release();  // it may be the last to hold the plan, and so `one`
         plan->give_back(one);
     }
 }
