@@ -12,12 +12,13 @@
 namespace hocket::tools {
 namespace {
 
-// A stream that the tool was started without must not become a file or a connection, to which what is printed
-// would go. Its number is taken by one that cannot be used, so that writing fails as on a closed one.
+// If the tool was started without one of its streams, a file or connection could get the stream's number, and
+// then get what is printed. So the number is given to a file that cannot be used: writing fails as on a
+// closed stream.
 void occupy_closed_streams() {
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
         if (fcntl(fd, F_GETFD) < 0) {
-            // The lowest free number is this one.
+            // open() takes the lowest free number, which is this one.
             [[maybe_unused]] const int taken = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
         }
 }

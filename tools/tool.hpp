@@ -1,5 +1,5 @@
-// What the tools have in common: the streams that they are started with. What a tool is asked for goes to
-// stdout and must arrive there; what it says besides goes to stderr, and never fails anything.
+// What the tools have in common: how they use the streams that they are started with. Requested output goes
+// to stdout and must arrive there; everything else goes to stderr, and never makes a tool fail.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace hocket::tools {
 
-// A line on stderr, for which a slow reader is waited for. Never throws.
+// A line on stderr; waits for a slow reader. Never throws.
 template <typename... Args>
 void say(fmt::format_string<Args...> format, Args&&... args) noexcept {
     try {
@@ -18,11 +18,11 @@ void say(fmt::format_string<Args...> format, Args&&... args) noexcept {
     }
 }
 
-// The whole of main(): the exit code is what run() returns; 1 if it throws, and 1 instead of 0 if not all of
-// stdout could be written. stderr has the reason, after the tool's name.
+// The whole of main(). The exit code is what run() returns; 1 if run() throws, and 1 instead of 0 if not all
+// of stdout could be written. The reason goes to stderr, after the tool's name.
 int run_tool(const char* name, const std::function<int()>& run);
 
-// What was printed so far, now. Throws std::system_error where stdout does not take it.
+// Writes out what was printed so far. Throws std::system_error if stdout does not take it.
 void flush_output();
 
 }  // namespace hocket::tools

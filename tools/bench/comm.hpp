@@ -20,8 +20,8 @@ using Plan = std::unique_ptr<hkt_plan, Closer>;
 // Throws std::runtime_error with the communicator's text if status is an error.
 void check(hkt_status status, hkt_comm* comm, const char* what);
 
-// What the functions are given for an operator: its constant, or where it multiplies what is made of it with
-// this rank's factor (factor_of). Must be gone before comm is.
+// What functions take for an operator: its constant or, if it multiplies, an operator that is made with this
+// rank's factor (factor_of). Must be gone before comm is.
 class Operator {
   public:
     Operator(hkt_comm* comm, hkt_op op);
@@ -40,16 +40,16 @@ Comm join(const Options& options);
 Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root,
                hkt_executor executor);
 
-// From hkt_mem_alloc. What it gives must be gone before comm is.
+// Allocates with hkt_mem_alloc. The memory must be gone before comm is.
 Allocate shared_memory(hkt_comm* comm);
 
-// Whether it holds on every rank. Collective.
+// Whether `holds` is true on every rank. Collective.
 bool all_agree(hkt_comm* comm, bool holds);
 
 // A fact of the communicator, "?" if there is none.
 std::string info(hkt_comm* comm, const char* key);
 
-// The schedule that the plan runs, whoever chose it.
+// The schedule that the plan runs, no matter who chose it.
 std::string schedule_of(hkt_plan* plan);
 
 }  // namespace hocket::bench

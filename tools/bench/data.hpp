@@ -1,9 +1,10 @@
-// The benchmark's data: inputs that tell rank, position and round apart, the results that must come of them,
-// and buffers that notice writes outside them.
+// The benchmark's data: inputs that tell rank, position and round apart; the results that they must give; and
+// buffers that notice writes outside of them.
 //
-// Values are chosen so that results are exact in every type and order of summation: integers take all their
-// bits (sums wrap), floats are whole numbers so small that no sum of all ranks is rounded; for products, odd
-// integers and powers of two. Where many ranks would make the same of almost all bits, few of them differ.
+// Values are chosen so that results are exact in every type and order of summation. Integers use all their
+// bits (sums wrap). Floats are whole numbers so small that no sum of all ranks is rounded. Products are of
+// odd integers and powers of two. If combining many ranks would give the same value for almost all bits, few
+// of the ranks' bits differ.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@
 
 namespace hocket::bench {
 
-// Whether each rank's input is multiplied before it is combined; and by what. The factors differ, are numbers
-// of every type, and no larger than largest_factor.
+// Whether each rank's input is multiplied before it is combined; and by which factor. The factors differ, are
+// numbers of every type, and are no larger than largest_factor.
 inline bool multiplies(hkt_op op) {
     return row_of(capi::find_op(op).value()).multiplies;
 }
@@ -32,19 +33,19 @@ inline double factor_of(int rank) {
     return largest_factor - rank % largest_factor;
 }
 
-// From begin to before end.
+// Half-open.
 struct Range {
     std::size_t begin = 0, end = 0;
     bool operator==(const Range&) const = default;
 };
 
-// What one rank's input gives to a result: so many elements, from `begin` on.
+// What one rank's input contributes to a result: `count` elements, from `begin` on.
 struct Origin {
     int rank;
     std::size_t begin, count;
 };
 
-// Where the parts of what is measured lie, in elements.
+// Where the parts of the measured data lie, in elements.
 struct Layout {
     Subject subject;
     hkt_type type;
@@ -54,12 +55,14 @@ struct Layout {
     std::size_t count;                     // what its function takes; with counts by rank, their sum
     std::vector<std::size_t> counts = {};  // of this rank's pieces, with counts by rank
 
-    // Gives the pieces so many elements, with counts by rank. Of all_to_all rank p sends to rank q, and q to
-    // p, as many as piece p + q (modulo ranks) has: so each rank sends and receives all of them.
+    // With counts by rank: gives the pieces these numbers of elements. In all_to_all, rank p sends rank q,
+    // and q sends p, as many as piece p + q (modulo ranks) has. So each rank sends and receives the sum of
+    // all.
     void divide(const std::vector<std::size_t>& pieces);
 
     const dsl::Contract& contract() const { return subject.contract(); }
-    // What this rank sends and receives of the data. A rank that sends or receives none has an empty buffer.
+    // The part of the data that this rank sends and receives. A rank that sends or receives none has an empty
+    // buffer.
     dsl::Share sent() const { return contract().input.of(rank == root); }
     dsl::Share received() const { return contract().output.of(rank == root); }
     bool sends() const { return sent() != dsl::Share::none; }
@@ -70,20 +73,20 @@ struct Layout {
         return contract().is_by_rank() && !subject.has_counts() ? count * ranks : count;
     }
     std::size_t larger_bytes() const { return larger_count() * hkt_type_size(type); }
-    // What this rank receives as the root or as another, whichever is more.
+    // What this rank receives as the root or as another rank, whichever is more.
     std::size_t most_recv_count() const;
-    // Where this rank's result comes from, in the order of its elements. Where values are combined it is one:
-    // of the root, and all ranks' in the same places.
+    // Where this rank's result comes from, in the order of its elements. If values are combined there is one
+    // origin: it is the root's, and stands for the same places of all ranks.
     std::vector<Origin> origins() const;
     int next_rank() const { return (rank + 1) % ranks; }
     int rank_before() const { return (rank + ranks - 1) % ranks; }
 
-    // In place, both buffers are parts of one of larger_count() elements; this is where they begin in it.
+    // In place, both buffers are parts of one with larger_count() elements; this is where they begin in it.
     std::size_t send_offset_in_place() const { return offset(sent()); }
     std::size_t recv_offset_in_place() const { return offset(received()); }
-    // The part of that one buffer that is sent or received.
+    // The part of that buffer that is sent or received.
     Range used_in_place() const;
-    // The part of what is sent that the result overwrites.
+    // The part of the sent data that the result overwrites.
     Range covered_in_place() const;
 
   private:
@@ -91,31 +94,31 @@ struct Layout {
     std::size_t offset(dsl::Share share) const {
         return share == dsl::Share::own ? piece_begin(rank, rank) : 0;
     }
-    // Of the pieces in some rank's buffer.
+    // The pieces in one rank's buffer.
     std::size_t piece_count(int of_rank, int piece) const;
     std::size_t piece_begin(int of_rank, int piece) const;
 };
 
-// How `count` elements are divided with counts by rank, but for what rounding takes: 1 : 3 : 5 : ...
+// With counts by rank: divides `count` elements as 1 : 3 : 5 : ..., apart from rounding.
 std::vector<std::size_t> uneven_pieces(std::size_t count, int ranks);
 
-// The layout whose larger buffer has `bytes` bytes, rounded down to whole elements of all ranks; with counts
-// by rank to whole elements, in uneven_pieces.
+// The layout whose larger buffer has `bytes` bytes, rounded down to whole elements on all ranks. With counts
+// by rank: rounded down to whole elements, divided as uneven_pieces does.
 Layout layout_for(const Subject& subject, hkt_type type, hkt_op op, int root, int rank, int ranks,
                   std::size_t bytes);
 
-// The layouts of `bytes`, in their order, those that rounding makes equal once. One without elements only if
-// bytes holds a 0.
+// The layouts for `bytes`, in order; if rounding makes several equal, one of them. One without elements is
+// included only if bytes has a 0.
 std::vector<Layout> layouts_for(const Subject& subject, hkt_type type, hkt_op op, int root, int rank,
                                 int ranks, const std::vector<std::size_t>& bytes);
 
 // What this rank sends in a round.
 void fill_input(const Layout& layout, std::uint64_t round, void* send);
 
-// The number of elements of recv that are not what the round's inputs must give on this rank.
+// The number of elements of recv that differ from what the round's inputs must give on this rank.
 std::size_t count_wrong(const Layout& layout, std::uint64_t round, const void* recv);
 
-// The first of them, for a report.
+// The first wrong element, for a report.
 struct WrongElement {
     std::size_t index;
     std::string found, expected;
@@ -123,10 +126,10 @@ struct WrongElement {
 std::optional<WrongElement> first_wrong(const Layout& layout, std::uint64_t round, const void* recv);
 
 // The number of elements of send that are no longer this round's input. In place, the part that recv covers
-// is left out.
+// is not counted.
 std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const void* send, Range skipped);
 
-// Where buffers come from: page-aligned memory of at least so many bytes.
+// Where buffers come from: page-aligned memory of at least this many bytes.
 using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
 std::shared_ptr<void> private_memory(std::size_t bytes);
 
@@ -136,9 +139,9 @@ class GuardedBuffer {
     explicit GuardedBuffer(std::size_t bytes, const Allocate& allocate = private_memory);
     void* data() { return memory_ + guard_bytes; }
     void* at(std::size_t offset) { return memory_ + guard_bytes + offset; }
-    void poison();                                       // so that a result left over from before can't pass
+    void poison();                                       // so that an earlier result can't pass for this one
     std::size_t overwritten_guards() const;              // bytes
-    std::size_t overwritten_outside(Range bytes) const;  // of the poison: bytes
+    std::size_t overwritten_outside(Range bytes) const;  // where the poison is gone: bytes
 
   private:
     static constexpr std::size_t guard_bytes = 4096;

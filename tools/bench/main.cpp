@@ -1,5 +1,5 @@
 // hocket-bench: measures and checks one collective, or messages between two ranks, over a range of sizes,
-// through the public C ABI alone.
+// through the public C ABI only.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -47,7 +47,8 @@ class Buffers {
         if (layout_.sends()) fill_input(layout_, round, input());
     }
 
-    // What was written where nothing may be: the guards, the input, and what lies beside the result.
+    // The bytes that were written where nothing may be written: in the guards, in the input, and beside the
+    // result.
     std::size_t out_of_bounds(std::uint64_t round) {
         const std::size_t element = hkt_type_size(layout_.type);
         const Range used = in_place_ ? layout_.used_in_place() : Range{0, layout_.recv_count()};
@@ -104,7 +105,7 @@ class Bench {
     const Options& options_;
     hkt_comm* comm_;
     const Loop loop_;
-    std::uint64_t round_ = 0;  // each has inputs of its own: an earlier result can't pass for this one
+    std::uint64_t round_ = 0;  // each round has inputs of its own: an earlier result can't pass for this one
 };
 
 void run_table(const Options& options, hkt_comm* comm, Method method, hkt_type type, hkt_op op, int root,
@@ -133,7 +134,7 @@ std::string host_name() {
     return name;
 }
 
-// Throws where the schedule that is asked for does not exist for the collective.
+// Throws if the schedule that was asked for does not exist for the collective.
 std::string usual_schedule(const Options& options, hkt_comm* comm, int root) {
     const auto [type, op] = pairs_of(options)[0];
     return Runner(comm, options, type, op, root, options.executors[0]).usual_schedule();
@@ -152,7 +153,7 @@ Report::About describe(const Options& options, hkt_comm* comm, Method method, co
             method};
 }
 
-// Rank 0 opens it before anything is measured; all ranks fail if it cannot.
+// Rank 0 opens it before anything is measured; if it cannot, all ranks fail.
 std::ofstream open_json(const std::string& file, hkt_comm* comm) {
     std::ofstream stream;
     const bool writes = hkt_comm_rank(comm) == 0 && !file.empty();
@@ -174,7 +175,8 @@ int run(Options options) {
         options.executors[0] =
             info(comm.get(), "executor") == "jit" ? HKT_EXECUTOR_JIT : HKT_EXECUTOR_INTERPRETER;
     const int first_root = std::max(options.root, 0);
-    // Before anything is started: the communicator would look for the schedule of its own collectives.
+    // This comes before anything is started: the communicator would look for the schedule for its own
+    // collectives.
     const std::string schedule = usual_schedule(options, comm.get(), first_root);
     std::ofstream json = open_json(options.json_file, comm.get());
     const Method method =

@@ -17,7 +17,7 @@
 namespace hocket::bench {
 namespace {
 
-constexpr std::size_t large_size = 64 << 10;  // from here on local work shows beside latency
+constexpr std::size_t large_size = 64 << 10;  // from here on, local work matters beside latency
 
 const char* statistic_of(Method method) {
     return method == Method::span ? "median of first rank's start to last rank's end, each after a barrier"
@@ -31,7 +31,7 @@ int root_of(const Layout& layout) {
     return layout.contract().has_root() ? layout.root : -1;
 }
 
-// nccl-tests keeps seven characters.
+// nccl-tests prints seven characters.
 std::string time_text(double us) {
     return us >= 10000 ? fmt::format("{:7.0f}", us)
            : us >= 100 ? fmt::format("{:7.1f}", us)
@@ -87,7 +87,7 @@ double algorithm_bandwidth(const Layout& layout, double time_us) {
 double bus_bandwidth(const Layout& layout, double time_us) {
     const double others = (layout.ranks - 1.0) / layout.ranks;
     const dsl::Contract& contract = layout.contract();
-    const bool is_twofold = contract.combines() && !contract.has_root();  // goes together, and out again
+    const bool is_twofold = contract.combines() && !contract.has_root();  // comes together, goes out again
     const double factor = contract.is_by_rank() ? others : is_twofold ? 2 * others : 1;
     return factor * algorithm_bandwidth(layout, time_us);
 }
@@ -176,7 +176,7 @@ double Report::average_bus_bandwidth(hkt_executor executor) const {
     return count == 0 ? 0 : sum / count;
 }
 
-// Rows come in pairs: the JIT's, then the interpreter's of the same size.
+// Rows come in pairs: first the JIT's, then the interpreter's of the same size.
 Report::Comparison Report::compare_executors() const {
     const bool any_large = std::any_of(
         rows_.begin(), rows_.end(), [](const Row& row) { return row.layout.larger_bytes() >= large_size; });

@@ -1,4 +1,4 @@
-// What hocket-bench prints and writes: nccl-tests' table, and the same as JSON.
+// What hocket-bench prints and writes: nccl-tests' table, and the same data as JSON.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,16 @@ struct Measurement {
 struct Row {
     Layout layout;
     hkt_executor executor;
-    std::string schedule;  // that was taken for this size; why, from the second line on. "": nobody tells
+    std::string schedule;  // the one taken for this size; from the second line on, why. "": not known
     Measurement out_of_place;
     std::optional<Measurement> in_place;
 
-    std::vector<Measurement> ways() const;  // both, or the one that there is
-    double time_us() const;                 // of them together
+    std::vector<Measurement> ways() const;  // both, or the one that exists
+    double time_us() const;                 // of both ways together
 };
 
-// Decimal GB/s: of the larger buffer, and what of it a link must carry (nccl-tests' bus bandwidth).
+// Decimal GB/s: of the larger buffer; and of the part of it that a link must carry (nccl-tests' bus
+// bandwidth).
 double algorithm_bandwidth(const Layout& layout, double time_us);
 double bus_bandwidth(const Layout& layout, double time_us);
 
@@ -44,7 +45,7 @@ class Report {
         unsigned cores;  // of rank 0's host
         Method method;
     };
-    // speaks: this rank prints; the others only keep count.
+    // speaks: this rank prints; the others only count.
     Report(const Options& options, About about, bool speaks)
         : options_(options), about_(std::move(about)), speaks_(speaks) {}
 

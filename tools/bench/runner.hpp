@@ -1,4 +1,4 @@
-// How what is measured is run.
+// Runs what is measured.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace hocket::bench {
 
-// Calls the collective's own function, that with counts by rank where the layout has such. op: as the
+// Calls the collective's own function; the one with counts by rank if the layout has them. op: as the
 // function takes it (Operator::given). Not for messages, which are two calls.
 hkt_status call_function(const Layout& layout, hkt_op op, const void* send, void* recv, hkt_comm* comm,
                          hkt_request** request);
 
-// One type, operator and root, with any count: by a plan for one executor, or what has no plans by its
-// function. Must be gone before comm is.
+// Runs one type, operator and root, with any count: with a plan for one executor, or by calling the function
+// if there are no plans. Must be gone before comm is.
 class Runner {
   public:
     Runner(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root, hkt_executor executor);
@@ -24,11 +24,11 @@ class Runner {
     // Collective. Throws std::runtime_error.
     void run(const Layout& layout, const void* send, void* recv) const;
 
-    // What the plan tells, "" without one: this rank's steps; the schedule for a size, and from the second
-    // line on why it was taken.
+    // What the plan says, "" without a plan: this rank's steps; the schedule for a size and, from the second
+    // line on, why it was taken.
     std::string steps() const;
     std::string schedule(const Layout& layout) const;
-    // In a word, for a size in the middle.
+    // The schedule's name for a medium size.
     std::string usual_schedule() const;
 
   private:

@@ -3,7 +3,7 @@
 namespace hocket::bench {
 namespace {
 
-// nccl-tests' name. All send, all receive, and nothing is combined.
+// The name is nccl-tests'. All ranks send, all receive, and nothing is combined.
 constexpr dsl::Contract messages{"sendrecv",
                                  {dsl::Share::whole, dsl::Share::whole},
                                  {dsl::Share::whole, dsl::Share::whole},

@@ -1,5 +1,5 @@
-// What can be measured and checked: each collective; where its data are divided by rank, its function with
-// counts by rank, too; and messages between two ranks. There is no list of them but the collectives' own.
+// What can be measured and checked: each collective; if its data are divided by rank, also its function with
+// counts by rank; and messages between two ranks. There is no list of them except that of the collectives.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@ struct Subject {
     bool operator==(const Subject&) const = default;
     bool has_counts() const { return kind == Kind::with_counts; }
     bool is_messages() const { return kind == Kind::messages; }
-    // Else it is run by its function alone.
+    // If it has none, only its function runs it.
     bool has_plans() const { return kind == Kind::collective; }
-    // A message that comes may not lie where another is still to be sent.
+    // A message that comes must not land where another one still has to be sent.
     bool has_in_place() const { return !is_messages(); }
-    // Of messages: as a collective's would be.
+    // For messages: as a collective's would be.
     const dsl::Contract& contract() const;
     std::string name() const;
 
-    hkt_collective collective;  // says nothing of messages
+    hkt_collective collective;  // without meaning for messages
     Kind kind;
 };
 

@@ -15,13 +15,13 @@ namespace hocket::bench {
 namespace {
 
 std::int64_t now_ns() {
-    static_assert(std::chrono::steady_clock::is_steady);  // CLOCK_MONOTONIC: one for all processes of a host
+    static_assert(std::chrono::steady_clock::is_steady);  // CLOCK_MONOTONIC: one clock for the whole host
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
                std::chrono::steady_clock::now().time_since_epoch())
         .count();
 }
 
-// Two hosts' differ; a hash, positive. 0 if this host won't say.
+// A positive hash that differs between two hosts. 0 if this host does not tell what it needs.
 std::int64_t clock_id() {
     std::string boot, name_space(PATH_MAX, '\0');
     if (!std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot)) return 0;
@@ -73,7 +73,7 @@ std::vector<Timing> measure_back_to_back(hkt_comm* comm, const Loop& loop, int p
     std::vector<std::int64_t> total_ns;
     for (int plan = 0; plan < plans; ++plan) {
         for (int i = 0; i < loop.warmup; ++i) once(plan);
-        barrier(comm);  // no rank still warms up
+        barrier(comm);  // after it, no rank still warms up
         const std::int64_t start = now_ns();
         barrier(comm);
         for (int i = 0; i < loop.iterations; ++i) once(plan);

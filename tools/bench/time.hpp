@@ -1,14 +1,15 @@
 // How long an iteration takes.
 //
-// Ranks that share a clock, those of one host: each iteration begins with a barrier, and lasts from the FIRST
-// rank's start to the LAST rank's end. All of its work lies between the two, so the figure is never less than
-// the work takes. It contains how unevenly the barrier let the ranks go (start_skew_us), which counts where
-// ranks outnumber cores. Neither the span from the last rank's start nor the slowest rank's own duration will
-// do: a rank that leaves the barrier late finds its part done by the others, and would hide their work.
+// Ranks on one host share a clock. Each iteration begins with a barrier, and lasts from the FIRST rank's
+// start to the LAST rank's end. All its work lies between the two, so the figure is never less than the time
+// of the work. It includes how unevenly the barrier lets the ranks go (start_skew_us), which matters if ranks
+// outnumber cores. Neither the span from the last rank's start nor the slowest rank's own duration would do:
+// a rank that leaves the barrier late finds its part done by the others, and would hide their work.
 //
-// Ranks without a common clock: a barrier and all iterations back to back, divided by their number; the
-// slowest rank's, the barrier included, so again never less than the work. Here a rank may run ahead of the
-// others, as a broadcast's root does: it is the time between iterations, not the latency of one.
+// Ranks without a common clock: a barrier and then all iterations back to back; the time is divided by their
+// number. The slowest rank's time counts, the barrier included, so again it is never less than the work. Here
+// a rank may run ahead of the others, as a broadcast's root does: this is the time between iterations, not
+// the latency of one.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ enum class Method { span, back_to_back };
 
 struct Timing {
     double time_us = 0;            // median span, or the mean of the loop
-    std::vector<double> spans_us;  // of each iteration, ascending; none back to back
+    std::vector<double> spans_us;  // of each iteration, ascending; empty if back to back
     double start_skew_us = 0;      // median of last start - first start; 0 back to back
 };
 
@@ -41,7 +42,7 @@ bool share_clock(hkt_comm* comm);
 std::vector<Timing> measure(hkt_comm* comm, const Loop& loop, int plans,
                             const std::function<void(int plan)>& once);
 
-// From this rank's starts and ends of each iteration in nanoseconds on the common clock. Collective.
+// From the start and end of each of this rank's iterations, in nanoseconds on the common clock. Collective.
 Timing timing_of_spans(hkt_comm* comm, const std::vector<std::int64_t>& starts,
                        const std::vector<std::int64_t>& ends);
 

@@ -1,4 +1,4 @@
-// hocket-cache's commands. Each returns the program's exit code, and throws std::exception with what went
+// hocket-cache's commands. Each returns the program's exit code, and throws std::exception if something goes
 // wrong.
 #pragma once
 

@@ -1,4 +1,5 @@
-// A cache's folder as it lies there, read without changing or locking anything, while others may use it.
+// A cache's folder as it is on the disk, read without changing or locking anything; others may use it
+// meanwhile.
 #pragma once
 
 #include <sys/stat.h>
@@ -15,35 +16,36 @@
 namespace hocket::cache_tool {
 
 struct FolderListing {
-    std::vector<std::string> segments;  // paths of the sealed and the open ones, sorted
-    std::vector<std::string> foreign;   // what caches pass over, sorted: path, and what it is, in words
-    std::uint64_t used_bytes = 0;       // of all files in the folder, foreign ones too
+    std::vector<std::string> segments;  // paths of sealed and open segments, sorted
+    std::vector<std::string> foreign;   // what caches ignore, sorted: path, and what it is, in words
+    std::uint64_t used_bytes = 0;       // by all files in the folder, foreign ones too
 };
 // Opens nothing. Throws std::runtime_error if the folder cannot be listed, or is no cache.
 FolderListing list_folder(const std::string& folder);
 
 class SegmentReader {
   public:
-    // Nothing: the file is gone, as others may have evicted it. An open one that was sealed meanwhile is read
-    // under its new name. Throws std::runtime_error if it cannot be read or is no segment, without the path.
+    // Nothing if the file is gone: others may have evicted it. An open segment that was sealed meanwhile is
+    // read under its new name. Throws std::runtime_error, without the path, if it cannot be read or is no
+    // segment.
     static std::optional<SegmentReader> open(const std::string& path);
 
     const cache::SegmentHeader& header() const { return header_; }
     const struct stat& facts() const { return facts_; }
     bool is_sealed() const { return footer_.has_value(); }
 
-    // What is read from now on comes from the disk, not from what the kernel remembers of it.
+    // From now on, reads come from the disk and not from the kernel's page cache.
     void drop_cached() const;
 
-    // Calls visit(slot, entry) for each slot that is in use, with nothing where a slot does not hold an entry
-    // as it should; it may say false to stop. False: the index of a sealed segment is not what was sealed.
-    // Throws std::runtime_error if it cannot be read.
+    // Calls visit(slot, entry) for each slot that is in use; without an entry if the slot does not hold one
+    // as it should. visit returns false to stop. visit() itself returns false if the index of a sealed
+    // segment is not what was sealed. Throws std::runtime_error if it cannot be read.
     using Visit = std::function<bool(std::uint64_t, const std::optional<cache::Entry>&)>;
     bool visit(const Visit& visit) const;
 
-    // What is wrong with a payload, in words; "": nothing. buffer: memory to be used again.
+    // What is wrong with a payload, in words; "" if nothing is. buffer: memory that is used again.
     std::string check(const cache::Entry& entry, std::vector<std::byte>& buffer) const;
-    // True if the payload was damaged, and its space was given back. Cheap where there is no damage.
+    // True if the payload was damaged and its space was given back. Cheap if there is no damage.
     bool is_given_back(const cache::Entry& entry, std::vector<std::byte>& buffer) const;
 
   private:
@@ -56,7 +58,7 @@ class SegmentReader {
     struct stat facts_ {};
     cache::SegmentHeader header_{};
     std::optional<cache::SegmentFooter> footer_;
-    bool has_holes_ = false;  // among the payloads of a sealed one
+    bool has_holes_ = false;  // among the payloads of a sealed segment
 };
 
 }  // namespace hocket::cache_tool

@@ -14,7 +14,7 @@ void check(hkt_status status, const char* what) {
 }
 
 Cache open_cache(const Options& options) {
-    unsetenv("HOCKET_CACHE_SERVERS");  // hkt_cache_open would take it where options name no servers
+    unsetenv("HOCKET_CACHE_SERVERS");  // hkt_cache_open would use it if the options name no servers
     const auto text = [](const std::string& value) { return value.empty() ? nullptr : value.c_str(); };
     hkt_cache_options wanted = HKT_CACHE_OPTIONS_INIT;
     wanted.folder = options.folder.c_str();

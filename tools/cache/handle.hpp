@@ -16,7 +16,7 @@ using Cache = std::unique_ptr<hkt_cache, Closer>;
 // Throws std::runtime_error with the calling thread's error text if status is an error.
 void check(hkt_status status, const char* what);
 
-// It asks the servers of the options alone, not those that the environment names.
+// Asks only the servers in the options, not those in the environment.
 Cache open_cache(const Options& options);
 
 hkt_cache_stats stats_of(hkt_cache* cache);  // its texts: valid until this thread's next hkt_ call

@@ -1,5 +1,6 @@
 // hocket-cache: fills, shows, checks and serves a folder of the data cache. It loads through the public C ABI
-// alone; to show and to check a folder it reads its segments itself, of all datasets, and changes nothing.
+// only. To show and check a folder it reads the folder's segments itself, of all datasets, and changes
+// nothing.
 #include "tools/cache/commands.hpp"
 #include "tools/tool.hpp"
 

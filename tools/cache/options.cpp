@@ -64,7 +64,8 @@ class Parser {
     void parse(int argc, char** argv) {
         check_command(argc, argv);
         app_.parse(argc, argv);
-        // The environment's come to all commands; but a server that asks itself would wait for itself.
+        // Options from the environment reach all commands. But a server that asked itself would wait for
+        // itself.
         if (options_.command != Command::warm) options_.servers.clear();
         if (listen_.empty()) return;
         try {
@@ -119,7 +120,7 @@ class Parser {
     static void add_size(CLI::App& sub, const char* name, std::uint64_t& value, const char* description) {
         sub.add_option(name, value, description)
             ->transform(CLI::AsSizeValue(true))
-            ->transform(CLI::Validator(refuse_negative, ""))  // the last one comes first
+            ->transform(CLI::Validator(refuse_negative, ""))  // the last one runs first
             ->check(CLI::Validator(refuse_zero, ""));
     }
 

@@ -11,17 +11,17 @@ enum class Command { warm, stat, verify, serve };
 
 struct Options {
     Command command{};
-    std::string folder;                              // of the disk level
+    std::string folder;                              // the disk level's folder
     std::string source, index, dataset;              // "": none given
-    std::string servers;                             // of warm; "": none
+    std::string servers;                             // for warm; "": none
     std::uint64_t disk_bytes = 0, memory_bytes = 0;  // 0: none given
     int depth = 64;                                  // samples on their way at once
-    std::string host;                                // to listen at; IPv6 without its brackets
+    std::string host;                                // the host to listen at; IPv6 without its brackets
     int port = 0;
     bool json = false;
 };
 
-// Returns nothing and sets exit_code when the program is to end (help, or an error that it has printed).
+// Returns nothing and sets exit_code if the program is to end (help, or an error that it has printed).
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
 
 // "HOST:PORT", "[IPV6]:PORT", ":PORT" (all addresses). Throws std::invalid_argument, which says what is

@@ -29,7 +29,7 @@ std::string bar(double share, std::size_t width) {
     return fmt::format("[{}{}] ", std::string(full, '='), std::string(width - full, ' '));
 }
 
-// Beside the work: whoever does not read it keeps nothing from going on.
+// Progress is a side matter: a reader that does not read it must not hold up the work.
 void draw(std::string_view text) {
     write_log(text, log_patience);
 }

@@ -1,4 +1,4 @@
-// How far a long command is: a bar on a terminal, now and then a line elsewhere.
+// How far a long command has come: a bar on a terminal; elsewhere a line now and then.
 #pragma once
 
 #include <chrono>
@@ -9,15 +9,15 @@
 namespace hocket::cache_tool {
 
 struct Step {
-    std::uint64_t done, all;       // what the percentage and the time left are of
+    std::uint64_t done, all;       // the percentage and the time left are about these
     std::uint64_t samples, bytes;  // what was done, for people
 };
 
-// rate: bytes a second. columns: the line is shorter than that. with_bar: else only the figures.
+// rate: bytes per second. columns: the line is shorter than that. with_bar false: only the figures.
 std::string progress_line(const Step& step, double rate, std::chrono::duration<double> left,
                           std::size_t columns, bool with_bar);
 
-// Writes to stderr: on a terminal a line that is drawn anew, at most ten times a second; elsewhere a line
+// Writes to stderr: on a terminal one line that is drawn again, at most ten times a second; elsewhere a line
 // every ten seconds. For one thread.
 class Progress {
   public:

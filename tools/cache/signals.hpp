@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM, waited for instead of suffered.
+// Waits for SIGINT and SIGTERM, instead of being interrupted by them.
 #pragma once
 
 #include <chrono>
@@ -6,8 +6,9 @@
 
 namespace hocket::cache_tool {
 
-// Blocks both for this thread and those that it starts, so make it before any. After the first has come they
-// do what they always do, so that a second one ends a program that takes too long to end. For one thread.
+// Blocks both signals for this thread and for threads that it starts, so make it before any other thread.
+// After the first signal they act as usual again, so that a second one ends a program that takes too long to
+// end. For one thread.
 class Signals {
   public:
     Signals() {
@@ -17,7 +18,7 @@ class Signals {
         pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     }
 
-    // Waits so long for one. Its number, from then on always; 0: none has come.
+    // Waits up to this long for a signal. Returns its number, also in every later call; 0 if none has come.
     int wait(std::chrono::milliseconds time) {
         if (signal_ != 0) return signal_;
         const timespec wait{time.count() / 1000, time.count() % 1000 * 1'000'000};

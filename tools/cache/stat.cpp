@@ -1,4 +1,4 @@
-// hocket-cache stat: what lies in a folder.
+// hocket-cache stat: shows what is in a folder.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ namespace {
 struct DatasetFacts {
     std::uint64_t sealed = 0, open = 0;      // segments
     std::unordered_set<std::uint64_t> keys;  // a sample that was damaged and loaded again has two records
-    std::unordered_set<std::uint64_t> keys_given_back;  // damaged, without space; some lie elsewhere, too
+    std::unordered_set<std::uint64_t> keys_given_back;  // damaged, without space; some are elsewhere, too
     std::uint64_t sample_bytes = 0, disk_bytes = 0;
     std::uint64_t bad_entries = 0;
 
@@ -30,7 +30,7 @@ struct DatasetFacts {
                           [this](std::uint64_t key) { return !keys.contains(key); }));
     }
     std::time_t last_used = 0;
-    std::string label;  // as the segment says that was used last
+    std::string label;  // from the segment that was used last
 };
 
 struct FolderFacts {

@@ -1,4 +1,4 @@
-// Figures as people read them.
+// Figures as people write them.
 #pragma once
 
 #include <chrono>
@@ -11,6 +11,6 @@ std::string bytes_text(double bytes);                           // "512 B", "1.5
 std::string duration_text(std::chrono::duration<double> time);  // "0.5 s", "12 s", "3 m 5 s", "7 h 20 m"
 std::string count_text(std::uint64_t count, const char* one);   // "1 sample", "7 samples"
 
-std::string foreign_text(const std::string& what);  // of FolderListing::foreign
+std::string foreign_text(const std::string& what);  // for FolderListing::foreign
 
 }  // namespace hocket::cache_tool

@@ -1,4 +1,4 @@
-// hocket-cache warm: every sample is got once, and so comes to lie on the disk.
+// hocket-cache warm: gets every sample once, so that it is on the disk afterwards.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,15 +23,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t named_failures = 5;
-constexpr std::uint64_t most_failures = 1000;  // then it is the source that fails, not a sample
+constexpr std::uint64_t most_failures = 1000;  // with more, the source is at fault, not a sample
 
-// Between two looks at the disk: what is read after it has refused, and before that is seen, is read in vain.
-// A look counts all that is in memory, so it may take its time: then they are further apart.
+// Pauses between two looks at the disk. If the disk refuses samples, everything that is read before we notice
+// is read in vain. A look counts all that is in memory and may take long; then looks are further apart.
 constexpr std::chrono::milliseconds shortest_pause{10}, pause_of_start{1};
 constexpr int pause_per_look = 10;
 
-// Threads that get the samples of a cache one by one: so no thread holds memory while it waits for more, and
-// it is known which sample failed.
+// Threads that get the samples of a cache one by one. So no thread holds memory while it waits for more, and
+// we know which sample failed.
 class Loading {
   public:
     Loading(hkt_cache* cache, int most_threads)
@@ -40,7 +40,7 @@ class Loading {
           most_threads_(static_cast<std::size_t>(most_threads)) {}
     ~Loading() { stop(); }
 
-    // False: there are as many as there may be.
+    // False: there are already as many as allowed.
     bool add_thread() {
         if (threads_.size() >= most_threads_) return false;
         try {
@@ -104,7 +104,7 @@ bool has_refused(const hkt_cache_stats& stats) {
     return stats.not_written > 0 && !is_well_but_for_damage;
 }
 
-// Looks at the disk. How long to wait until the next look.
+// Looks at the disk. Returns how long to wait until the next look.
 std::chrono::milliseconds look(hkt_cache* cache, bool& refused) {
     const auto start = Clock::now();
     refused = has_refused(stats_of(cache));
@@ -112,8 +112,8 @@ std::chrono::milliseconds look(hkt_cache* cache, bool& refused) {
     return std::max(shortest_pause, pause);
 }
 
-// Until all is loaded, or there is a reason to end. Threads come one after another: a disk that takes nothing
-// shows it before many samples are read.
+// Runs until everything is loaded, or there is a reason to end. Threads start one after another: if the disk
+// takes nothing, we notice before many samples are read.
 void load_all(hkt_cache* cache, Loading& loading, Signals& signals) {
     Progress progress;
     bool refused = false;
@@ -163,7 +163,7 @@ void complain_of_failures(const Loading& loading, const hkt_cache_stats& stats) 
                         count_text(stats.peer_failures, "sample"), stats.peer_trouble));
 }
 
-// What is to be done for samples that could be loaded, but are not on the disk.
+// Says what to do about samples that could be loaded but are not on the disk.
 void complain_of_disk(const Loading& loading, const hkt_cache_stats& stats) {
     if (has_refused(stats))
         complain(

@@ -1,4 +1,4 @@
-// hocket-run: starts the ranks of a job on this host, shows their output, and sees to it that all end.
+// hocket-run: starts the ranks of a job on this host, shows their output, and makes sure that all end.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -25,10 +25,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-constexpr int timeout_exit_code = 124;  // as timeout(1), and the next one as its own failures
+constexpr int timeout_exit_code = 124;  // like timeout(1); the next one like timeout's own failures
 constexpr int output_exit_code = 125;
 constexpr Seconds kill_wait{1};     // between SIGTERM and SIGKILL
-constexpr Seconds give_up_wait{5};  // after SIGKILL: a process stuck in the kernel is left behind
+constexpr Seconds give_up_wait{5};  // after SIGKILL: then a process stuck in the kernel is left behind
 
 Clock::time_point after(Seconds wait) {
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(wait);
@@ -43,9 +43,9 @@ struct Rank {
     Process process;
     LineReader readers[2];
     bool exited = false, finished = false;
-    bool told_to_end = false;          // by us, not by a signal that was passed on
+    bool told_to_end = false;          // by us, and not by a signal that we passed on
     siginfo_t how{};                   // valid once exited
-    Clock::time_point output_until{};  // once exited: how long its descendants may still write
+    Clock::time_point output_until{};  // once exited: until when its descendants may still write
 
     int exit_code() const { return how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status; }
     bool writes() const { return process.output[0] >= 0 || process.output[1] >= 0; }
@@ -66,7 +66,7 @@ class Job {
     int run();
 
   private:
-    // How far the ending of a job has gone; each stage's deadline leads to the next.
+    // How far the end of a job has come; when a stage's deadline passes, the next stage begins.
     enum class Stage { running, grace, terminating, killed };
 
     void start();
@@ -93,9 +93,9 @@ class Job {
     int signals_ = -1;
     Stage stage_ = Stage::running;
     Clock::time_point stage_end_ = Clock::time_point::max();
-    std::optional<int> result_;  // the first failure's
+    std::optional<int> result_;  // that of the first failure
     std::optional<std::size_t> first_failed_;
-    Clock::time_point cause_until_{};  // until when a killed rank takes the first failure's place
+    Clock::time_point cause_until_{};  // until then a killed rank takes the first failure's place
     int interrupts_ = 0;
     bool is_stdout_lost_ = false;
 };
@@ -114,7 +114,7 @@ void Job::start() {
         for (int fd : ranks_.back().process.output)
             if (fd >= 0) fcntl(fd, F_SETFL, O_NONBLOCK);
     }
-    close(spec_.listen_fd);  // rank 0's alone: when it dies, connecting is refused
+    close(spec_.listen_fd);  // only rank 0 keeps it: when rank 0 dies, connections are refused
     if (limits_.timeout) stage_end_ = after(*limits_.timeout);
 }
 
@@ -129,7 +129,7 @@ int Job::run() {
     while (!finished()) poll_once();
     stage_end_ = Clock::time_point::max();
     summarise();
-    // A reader that stalls is waited for, until it goes or a second signal comes.
+    // Waits for a reader that stalls, until it goes away or a second signal comes.
     while ((console_.pending(1) || console_.pending(2)) && interrupts_ < 2) poll_once();
     return result_.value_or(0);
 }
@@ -165,7 +165,8 @@ int Job::poll_timeout_ms() const {
     return static_cast<int>(std::clamp<long long>(left, 0, 1'000'000));
 }
 
-// A job whose output goes nowhere runs for nothing. What is lost on stderr is not what it was started for.
+// If a job's output goes nowhere, the job runs in vain. Losing stderr is different: the job was not started
+// for it.
 void Job::look_at_stdout() {
     if (is_stdout_lost_ || console_.stdout_error() == 0) return;
     is_stdout_lost_ = true;
@@ -204,7 +205,7 @@ void Job::reap() {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
         Rank& rank = ranks_[i];
         if (!rank.exited) {
-            // Not yet reaped: as long as it is a zombie, its group's number can't become another's.
+            // Not yet reaped: as long as it is a zombie, no other group can get its group's number.
             siginfo_t how{};
             if (waitid(P_PID, rank.process.pid, &how, WEXITED | WNOHANG | WNOWAIT) != 0 || how.si_pid == 0)
                 continue;
@@ -221,7 +222,7 @@ void Job::reap() {
 void Job::finish(std::size_t index) {
     Rank& rank = ranks_[index];
     rank.finished = true;
-    kill(-rank.process.pid, SIGKILL);  // what it left behind
+    kill(-rank.process.pid, SIGKILL);  // kill what it left behind
     guard_->forget(rank.process.pid);
     waitpid(rank.process.pid, nullptr, 0);
     for (int stream : {0, 1}) {
@@ -230,8 +231,8 @@ void Job::finish(std::size_t index) {
     }
 }
 
-// A rank that was killed is more likely the cause than one that ended because a peer was gone; but it takes
-// the kernel longer to end it than the others to notice. So for a moment a killed rank still takes the first
+// A killed rank is more likely the cause than one that ended because a peer was gone. But the kernel takes
+// longer to end it than the others take to notice. So for a moment a killed rank may still take the first
 // place.
 void Job::note_failures(std::vector<std::size_t> exited) {
     const auto killed = [&](std::size_t i) { return ranks_[i].how.si_code != CLD_EXITED; };
@@ -294,7 +295,7 @@ bool Job::finished() const {
     return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.finished; });
 }
 
-// How each rank ended, if not all ended well; those with the same ending on one line.
+// Says how each rank ended, unless all ended well; those with the same ending share a line.
 void Job::summarise() {
     std::map<std::string, std::string> others;  // how they ended -> who
     bool any_ended_by_us = false;

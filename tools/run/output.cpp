@@ -12,7 +12,7 @@ namespace hocket::tools {
 namespace {
 
 constexpr std::string_view erase_line = "\r\x1b[K";
-constexpr std::size_t longest_line = 1u << 20;  // beyond it a line is cut: memory stays bounded
+constexpr std::size_t longest_line = 1u << 20;  // longer lines are cut: memory stays bounded
 
 std::string prefix_of(int rank, bool colour) {
     if (rank < 0) return "";
@@ -35,7 +35,7 @@ Console::Console()
       err_{STDERR_FILENO, isatty(STDERR_FILENO) == 1},
       colour_(std::getenv("NO_COLOR") == nullptr) {}
 
-// Two queues to one terminal would mix up the live line.
+// If both streams went to one terminal through two queues, they would mix up the live line.
 Console::Sink& Console::sink_of(int stream) {
     return stream == 1 || (out_.terminal && err_.terminal) ? out_ : err_;
 }
@@ -69,7 +69,7 @@ void Console::live(int rank, std::string_view text) {
 
 void Console::write_some(int stream) {
     Sink& sink = stream == 1 ? out_ : err_;
-    // A pipe that polls as writable takes PIPE_BUF bytes without blocking.
+    // A pipe that poll() calls writable takes PIPE_BUF bytes without blocking.
     ssize_t written = write(sink.fd, sink.queue.data(), std::min<std::size_t>(sink.queue.size(), PIPE_BUF));
     if (written > 0) sink.queue.erase(0, written);
     if (written < 0 && errno != EINTR && errno != EAGAIN) {
@@ -92,7 +92,7 @@ void LineReader::add(std::string_view bytes) {
     if (shown.empty() || partial_.size() == shown.size()) return;  // no carriage return
     if (rank_ == 0 && stream_ == 1 && console_->stdout_is_terminal()) console_->live(rank_, shown);
     const bool complete = partial_.back() == '\r';
-    partial_ = fmt::format("\r{}{}", shown, complete ? "\r" : "");  // the versions before are history
+    partial_ = fmt::format("\r{}{}", shown, complete ? "\r" : "");  // earlier versions are dropped
 }
 
 void LineReader::finish() {

@@ -1,4 +1,4 @@
-// How the ranks' output becomes hocket-run's: whole lines, each with its rank in front.
+// How the ranks' output becomes hocket-run's: whole lines, each with its rank before it.
 #pragma once
 
 #include <deque>
@@ -7,16 +7,16 @@
 
 namespace hocket::tools {
 
-// hocket-run's stdout and stderr. Lines are queued and written when poll() says that there is room, so
-// that a reader who stalls never keeps hocket-run from its signals and deadlines. Once a stream has failed,
-// what is meant for it is dropped.
+// hocket-run's stdout and stderr. Lines are queued, and written when poll() says that there is room. So a
+// reader that stalls never keeps hocket-run from its signals and deadlines. After a stream has failed, its
+// output is dropped.
 class Console {
   public:
     Console();
 
     bool stdout_is_terminal() const { return out_.terminal; }
 
-    // stream: 1 or 2. rank -1: a line of hocket-run's own.
+    // stream: 1 or 2. rank -1: hocket-run's own line.
     void line(int stream, int rank, std::string_view text);
 
     // Shows text as the terminal's last line, until the next live() or a line of the same rank.
@@ -28,7 +28,7 @@ class Console {
     // Writes what fits without blocking; call it when poll() reports POLLOUT.
     void write_some(int stream);
 
-    // Why stdout takes nothing any more, an errno; 0: it does.
+    // The errno for which stdout takes nothing any more; 0 if it does.
     int stdout_error() const { return out_.error; }
 
   private:
@@ -36,7 +36,7 @@ class Console {
         int fd;
         bool terminal;
         std::string queue = {};
-        int error = 0;  // that ended it
+        int error = 0;  // the error that ended it
     };
     Sink& sink_of(int stream);
     void append_line(Sink& sink, int rank, std::string_view text);
@@ -47,13 +47,13 @@ class Console {
     int live_rank_ = -1;
 };
 
-// One stream of one rank, cut into lines. A carriage return starts the line anew, as on a terminal: the
-// last version is printed when the line ends, and is shown live before that where somebody watches.
+// One stream of one rank, cut into lines. A carriage return starts the line again, as on a terminal: the last
+// version is printed when the line ends; before that it is shown live if it goes to a terminal.
 class LineReader {
   public:
     LineReader(Console& console, int rank, int stream) : console_(&console), rank_(rank), stream_(stream) {}
     void add(std::string_view bytes);
-    void finish();  // prints what came without a line end
+    void finish();  // prints what came without a line break
 
   private:
     void print(std::string_view line);

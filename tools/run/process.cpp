@@ -42,7 +42,7 @@ void set_environment(const JobSpec& job, int rank) {
 }
 
 void connect_standard_streams(const JobSpec& job, int rank, const int (&write_ends)[2]) {
-    // A rank is not in the terminal's foreground group: reading from the terminal would stop it.
+    // A rank is not in the terminal's foreground group: it would be stopped if it read from the terminal.
     if (rank != 0 || isatty(STDIN_FILENO)) {
         int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (null >= 0) dup2(null, STDIN_FILENO);
@@ -56,7 +56,7 @@ void connect_standard_streams(const JobSpec& job, int rank, const int (&write_en
                               int error_pipe) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1);  // it died before the line above
+    if (getppid() != parent) _exit(1);  // the parent died before the line above
     signal(SIGPIPE, SIG_DFL);
     sigset_t none;
     sigemptyset(&none);
@@ -72,7 +72,7 @@ void connect_standard_streams(const JobSpec& job, int rank, const int (&write_en
     _exit(127);
 }
 
-// The error number that exec left, or 0 if it succeeded (which closes the pipe).
+// The errno that exec left, or 0 if exec succeeded (which closes the pipe).
 int read_exec_error(int pipe) {
     int error = 0;
     ssize_t got;
@@ -117,7 +117,7 @@ Process start_rank(const JobSpec& job, int rank) {
     if (pid < 0) fail(fmt::format("cannot start rank {}", rank));
     if (pid == 0) become_rank(job, rank, parent, write_ends, error_pipe[1]);
 
-    setpgid(pid, pid);  // also here, so that the group exists whoever runs first
+    setpgid(pid, pid);  // also here, so that the group exists whichever process runs first
     close(error_pipe[1]);
     for (int fd : write_ends)
         if (fd >= 0) close(fd);

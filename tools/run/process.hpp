@@ -1,4 +1,4 @@
-// The processes of a job: starting one rank, and the guard that outlives hocket-run.
+// The processes of a job: starts one rank; and the guard that outlives hocket-run.
 #pragma once
 
 #include <sys/types.h>
@@ -12,9 +12,9 @@ namespace hocket::tools {
 struct JobSpec {
     std::vector<std::string> command;  // program and arguments
     int ranks = 1;
-    bool captured = true;           // the ranks' output goes through hocket-run; else they inherit its own
-    bool terminal = false;          // hocket-run's stdout is a terminal: rank 0 may draw a progress bar
-    std::string secret;             // HOCKET_SECRET
+    bool captured = true;   // the ranks' output goes through hocket-run; otherwise they inherit its streams
+    bool terminal = false;  // hocket-run's stdout is a terminal: rank 0 may draw a progress bar
+    std::string secret;     // HOCKET_SECRET
     int listen_fd = -1, port = -1;  // rank 0's socket, already listening
 };
 
@@ -29,12 +29,12 @@ void listen_on_loopback(JobSpec& job);
 // 32 hexadecimal digits from the kernel's random source.
 std::string random_secret();
 
-// Starts one rank in a process group of its own, which the kernel kills when hocket-run dies. Throws
+// Starts one rank in its own process group; the kernel kills the rank if hocket-run dies. Throws
 // std::runtime_error (with errno's text) if the program cannot be started.
 Process start_rank(const JobSpec& job, int rank);
 
-// The kernel's parent-death signal reaches the ranks but not the processes that they started. This small
-// process waits for the end of hocket-run, however it comes, and kills what is left of the ranks' groups.
+// The kernel's parent-death signal reaches the ranks, but not the processes that they started. This small
+// process waits for hocket-run to end in any way, and kills what is left of the ranks' groups.
 class Guard {
   public:
     Guard();

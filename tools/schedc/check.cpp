@@ -21,10 +21,10 @@ using namespace dsl;
 const std::vector<std::string> small_topologies = {
     "1", "2", "3", "4", "5", "6", "7", "8", "16", "2x2", "2x3", "3x2", "4x3", "2x2x2", "3x1x2", "4x2x3"};
 
-constexpr Rank last_in_a_row = 17;  // 1 to 17 are always tried, and
+constexpr Rank last_in_a_row = 17;  // 1 to 17 are always tried, and these, too:
 constexpr Rank larger[] = {32, 64};
 
-// Those for which the condition holds.
+// The sizes for which the condition holds.
 template <typename Condition>
 std::vector<Rank> chosen_of(const std::vector<Rank>& sizes, Condition condition) {
     std::vector<Rank> chosen;
@@ -32,8 +32,8 @@ std::vector<Rank> chosen_of(const std::vector<Rank>& sizes, Condition condition)
     return chosen;
 }
 
-// The usual sizes, of those the ones that the condition allows; and where these are few, as for powers of 3,
-// the next ones.
+// Those of the usual sizes that the condition allows; if these are few, as for powers of 3, also the next
+// larger ones.
 template <typename Condition>
 std::vector<Rank> sizes_that_meet(Condition condition) {
     constexpr std::size_t enough = 4;
@@ -95,7 +95,7 @@ class Checker {
         for (const ast::TopologyDefinition& topology : file.topologies) check(path, topology, library);
     }
 
-    // All files beside those that are checked: read once, for all checks.
+    // All files except those that are checked. They are read once, for all checks.
     const Library& folders() {
         if (!folders_) folders_.emplace(options_.search_path);
         return *folders_;
@@ -118,7 +118,7 @@ class Checker {
         });
     }
 
-    // On the topologies that the user or the file names, else on a set of small ones.
+    // Checks on the topologies that the user or the file names, otherwise on a set of small ones.
     void check(const std::string& path, const ast::Schedule& schedule, const std::vector<std::string>& named,
                const Library& library) {
         guarded([&] {
@@ -129,7 +129,8 @@ class Checker {
                     check_on(path, schedule, topology, library);
                     done += (done.empty() ? "" : " ") + topology;
                 } catch (const ConditionError& error) {
-                    // An algorithm that the schedule names doesn't run on such a group: nothing to check.
+                    // The schedule names an algorithm that doesn't run on such a group: there is nothing to
+                    // check.
                     if (!named.empty()) throw;
                     refusal = error.what();
                 }
@@ -143,7 +144,7 @@ class Checker {
         });
     }
 
-    // Small ones of many shapes, and those of one level that its condition asks for.
+    // Small topologies of many shapes, and those of one level that the schedule's condition allows.
     static std::vector<std::string> topologies_for(const ast::Schedule& schedule) {
         std::vector<std::string> topologies = small_topologies;
         if (!schedule.where) return topologies;
@@ -154,7 +155,7 @@ class Checker {
                 bind_parameters(schedule.name.text, schedule.parameters, {}, arguments);
                 return Evaluator(arguments, &topology).truth(*schedule.where);
             } catch (const DiagnosticError&) {
-                return false;  // it is said of one of the small ones
+                return false;  // the check on a small topology reports it
             }
         };
         for (const Rank size : sizes_that_meet(is_tried))
@@ -167,7 +168,7 @@ class Checker {
 
     void check_on(const std::string& path, const ast::Schedule& schedule, const std::string& topology,
                   const Library& library) {
-        // Another file, that of the topology, has to be loaded before the schedule's.
+        // The topology's file must be loaded before the schedule's.
         const std::string file = file_of(topology);
         Planner planner(options_.search_path, file.empty() || file == path ? library : folders());
         PlanRequest request{
@@ -197,14 +198,14 @@ class Checker {
         try {
             action();
         } catch (const std::runtime_error& error) {
-            if (std::ferror(stdout)) throw;  // no fault of the schedule
+            if (std::ferror(stdout)) throw;  // not the schedule's fault
             complain(error);
         }
     }
 
     void complain(const std::runtime_error& error) {
         ++wrong_;
-        // A schedule repeats what is said of its algorithm.
+        // A schedule repeats the error of its algorithm.
         if (said_.insert(error.what()).second) say("{}", error.what());
     }
 

@@ -34,7 +34,7 @@ std::string area_name(const RankProgram& program, AreaId area) {
     return fmt::format("{} of {}", name, program.neighbours[area / areas_of_a_rank - 1]);
 }
 
-// "x[0, 1/4)\nx[1/2, 3/4)", as dot breaks lines.
+// "x[0, 1/4)\nx[1/2, 3/4)": dot's line breaks.
 std::string region_of(const RankProgram& program, const Op& op) {
     std::string text;
     for (std::size_t i = 0; i < op.parts(); ++i)

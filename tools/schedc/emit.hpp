@@ -10,11 +10,12 @@
 
 namespace hocket::tools {
 
-// One line a transfer, in program order: "phase 3: x[1/4, 1/2): 1 +> 2   schedules/ring.sched:6". With a
-// rank: its own.
+// One line for each transfer, in program order: "phase 3: x[1/4, 1/2): 1 +> 2   schedules/ring.sched:6". With
+// a rank: only its own transfers.
 std::string graph_text(const dsl::StepGraph& graph, std::optional<dsl::Rank> rank);
 
-// Graphviz: a cluster a rank, an arrow for each dependency, dashed ones for messages between the ranks given.
+// Graphviz: a cluster for each rank, an arrow for each dependency, dashed arrows for messages between these
+// ranks.
 std::string dot_text(const std::vector<dsl::RankProgram>& programs);
 
 // {"schedule", "topology", "collective", "ranks", "programs": [{"rank", "boundaries", "scratch", "ops":

@@ -21,7 +21,7 @@ namespace {
 
 using namespace dsl;
 
-// The asked collective, or the first for which the library or file has the schedule.
+// The collective that was asked for, or the first for which the library or file has the schedule.
 Collective collective_of(const ExplainOptions& options) {
     if (options.collective) return *options.collective;
     if (options.schedule.empty()) return Collective::all_reduce;
@@ -38,7 +38,7 @@ Collective collective_of(const ExplainOptions& options) {
     throw NotFoundError(first_error);
 }
 
-// What is chosen for each size, and how long that is thought to take.
+// Prints what is chosen for each size, and how long it is estimated to take.
 int print_choices(const PlanRequest& request) {
     Library library(request.search_path);
     const Topology topology = find_topology(library, request.topology, request.ranks);
@@ -62,7 +62,7 @@ int print_tree(const ExplainOptions& options) {
     const auto reference = library.resolve(options.schedule);
     const ast::File* file = reference.file;
     if (!file) {
-        // The file that a name of the library stands in.
+        // The file that defines a name of the library.
         const Runnable runnable = find_runnable(library, options.schedule, collective_of(options));
         const Span span = runnable.schedule ? runnable.schedule->span : runnable.algorithm->span;
         file = &library.load(span.file->path);

@@ -11,13 +11,12 @@
 namespace hocket::tools {
 
 struct ExplainOptions {
-    std::string schedule;  // empty: what is chosen for the topology
+    std::string schedule;  // empty: the choice for the topology
     std::string topology, emit = "steps";
     dsl::Rank ranks = 0, root = 0;
-    std::uint64_t bytes =
-        0;  // that choices are made for. 0: 1 MiB, or a table of choices if nothing is named
+    std::uint64_t bytes = 0;  // size to choose for. 0: 1 MiB, or a table of choices if nothing is named
     std::optional<dsl::Rank> rank;
-    std::optional<dsl::Collective> collective;  // none: the first that the schedule has
+    std::optional<dsl::Collective> collective;  // none: the first one that the schedule exists for
     std::vector<std::string> search_path;
     DataType type = DataType::float32;
     ReduceOp op = ReduceOp::sum;

@@ -25,7 +25,7 @@ const std::map<std::string, dsl::Collective> collectives = by_name(dsl::all_coll
 const std::map<std::string, DataType> types = by_name(all_types);
 const std::map<std::string, ReduceOp> ops = by_name(all_ops);
 
-// CLI11 would show the enumerators' bytes beside the names, in the help and in its errors.
+// CLI11 would show the enumerators' bytes beside their names, in the help and in its errors.
 template <class Map>
 CLI::Validator one_of(const Map& map) {
     std::string names;

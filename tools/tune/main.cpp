@@ -1,5 +1,5 @@
 // hocket-tune: measures all schedules that a job of this shape can choose among, and writes down which is the
-// fastest for which sizes. It measures through the public C ABI alone.
+// fastest for which sizes. It measures through the public C ABI only.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,17 +28,18 @@ namespace {
 
 using bench::check;
 
-// The estimate's choice stays unless another is faster by more than runs differ.
+// The estimate's choice stays unless another schedule is faster by more than runs usually differ.
 constexpr double worth_it = 0.95;
 
-// What one size came to.
+// The result for one size.
 struct Result {
     std::size_t bytes;  // of x
     std::string fastest, estimated;
     double fastest_us, estimated_us;
 };
 
-// A measured size stands for those nearer to it, by ratio, than to the next; at both ends for as many more.
+// A measured size stands for the sizes that are nearer to it, by ratio, than to the next one; at both ends
+// for as wide a range.
 std::vector<engine::TunedRange> ranges_of(const std::vector<Result>& results, std::size_t factor) {
     std::vector<engine::TunedRange> ranges;
     const auto between = [](double a, double b) { return static_cast<std::uint64_t>(std::sqrt(a * b)); };
@@ -126,7 +127,7 @@ class Tuner {
         return {bytes, names[best], names[0], times[best], times[0]};
     }
 
-    // Made for this size, too, before it is timed.
+    // The plan for this size is made before it is timed.
     hkt_plan* plan_for(const bench::Layout& layout, const std::string& name,
                        std::map<std::string, bench::Plan>& plans) {
         bench::Plan& plan = plans[name];
@@ -145,7 +146,7 @@ class Tuner {
     std::shared_ptr<void> memory(std::size_t elements) const {
         const std::size_t bytes = elements * sizeof(float);
         auto buffer = bench::shared_memory(comm_)(bytes);
-        if (buffer) std::memset(buffer.get(), 0, bytes);  // so that its pages are there
+        if (buffer) std::memset(buffer.get(), 0, bytes);  // so that its pages exist
         return buffer;
     }
 
@@ -172,7 +173,7 @@ class Tuner {
     dsl::Topology topology_;
 };
 
-// Runs it on rank 0 only; all ranks fail if it does.
+// Runs the call on rank 0 only; if it fails, all ranks fail.
 template <typename Call>
 void on_rank_0(hkt_comm* comm, Call call) {
     std::string problem;
@@ -185,8 +186,8 @@ void on_rank_0(hkt_comm* comm, Call call) {
         throw std::runtime_error(problem.empty() ? "rank 0 has no table to write to" : problem);
 }
 
-// What is there already is kept, so it must be a table. Written once now, so that measuring is not for
-// nothing.
+// Results in the file are kept, so it must be a table. It is written once now, so that we don't measure in
+// vain.
 engine::TuningTable table_in(const std::string& file) {
     try {
         return engine::read_tuning(file).value_or(engine::TuningTable());
@@ -199,7 +200,7 @@ engine::TuningTable table_in(const std::string& file) {
 
 int run(Options options) {
     if (options.file.empty()) options.file = engine::resolve({}).tuning;
-    setenv("HOCKET_TUNING", "off", 1);  // this job has no use for the table that it makes
+    setenv("HOCKET_TUNING", "off", 1);  // this job must not use the table that it makes
     const bench::Comm comm = bench::join({});
     const int ranks = hkt_comm_size(comm.get());
     if (ranks == 1)

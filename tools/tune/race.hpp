@@ -1,4 +1,4 @@
-// Which of several plans is the fastest for a size.
+// Finds out which of several plans is the fastest for a size.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,10 @@
 
 namespace hocket::tune {
 
-// Medians in microseconds, by plan. Plans take turns; one whose best time is worse than the leader's usual
-// time by half leaves the race, its figure stays. Ends after about `seconds`, or when one is left.
-// Collective: `once(plan)` runs it; the same result on every rank. Throws std::runtime_error.
+// Medians in microseconds, by plan. Plans take turns. A plan whose best time is half as long again as the
+// leader's usual time leaves the race; its figure stays. The race ends after about `seconds`, or when one
+// plan is left. Collective: `once(plan)` runs a plan; the result is the same on every rank. Throws
+// std::runtime_error.
 std::vector<double> race(hkt_comm* comm, bench::Method method, int plans, double seconds,
                          const std::function<void(int plan)>& once);
 
