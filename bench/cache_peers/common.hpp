@@ -27,7 +27,7 @@ inline double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Seconds of processor time of all threads of this process, in the kernel too.
+// Seconds of processor time of all threads of this process, including time in the kernel.
 inline double processor_time() {
     rusage used;
     getrusage(RUSAGE_SELF, &used);
@@ -44,7 +44,7 @@ inline Keys permutation(std::uint64_t count, std::uint64_t seed) {
     return keys;
 }
 
-// xorshift64*: one of a few cycles, for loops that are timed.
+// xorshift64*: takes only a few cycles, for loops that are timed.
 class Random {
   public:
     explicit Random(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15 + 1) {}
@@ -60,7 +60,7 @@ class Random {
     std::uint64_t state_;
 };
 
-// Runs call(thread) on so many threads at once, this one among them. The first exception is passed on.
+// Runs call(thread) on so many threads at once, one of them this one. Passes on the first exception.
 inline void on_threads(unsigned threads, const std::function<void(unsigned)>& call) {
     std::vector<std::exception_ptr> errors(threads);
     const auto run = [&](unsigned thread) {
@@ -84,8 +84,8 @@ inline void check(hkt_status status, const char* call) {
     throw std::runtime_error(std::string(call) + ": " + hkt_last_error());
 }
 
-// A hypervisor backs memory that was not touched for long only when it is touched, at some 300 MiB a second:
-// that is done before the clock starts, for every way alike.
+// A hypervisor may take back memory that was not touched for long, and then give it only when it is touched,
+// at some 300 MiB a second. So we touch it before the clock starts, for every way alike.
 inline void have_memory_backed(std::uint64_t bytes) {
     constexpr std::uint64_t page = 4096;
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -95,7 +95,7 @@ inline void have_memory_backed(std::uint64_t bytes) {
     munmap(memory, bytes);
 }
 
-// An open cache; what it throws is hkt_last_error().
+// An open cache. Errors are thrown with the text of hkt_last_error().
 class Cache {
   public:
     explicit Cache(const hkt_cache_options& options) {
@@ -107,7 +107,7 @@ class Cache {
 
     operator hkt_cache*() const { return cache_; }
 
-    // The samples are the caller's to release.
+    // The caller must release the samples.
     void get_batch(const std::uint64_t* keys, std::size_t count, hkt_sample* samples) {
         check(hkt_cache_get_batch(cache_, keys, count, samples, nullptr), "hkt_cache_get_batch");
     }
@@ -132,7 +132,7 @@ class Cache {
     hkt_cache* cache_ = nullptr;
 };
 
-// Figures go to compare-cache as lines of JSON, each at once.
+// Figures go to compare-cache as lines of JSON; each is written at once.
 inline void print_line(const std::string& line) {
     if (std::printf("%s\n", line.c_str()) < 0 || std::fflush(stdout) != 0)
         throw std::runtime_error("a figure could not be written to stdout");

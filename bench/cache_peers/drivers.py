@@ -12,9 +12,9 @@ from jobs import die_with_parent
 SOURCES = os.path.join(build.ROOT, "bench", "cache_peers")
 DRIVERS = os.path.join(build.ROOT, "build", "compare-cache")
 PACKAGES = ["g++", "pkg-config", "fio", "liblmdb-dev"]
-LIBRARIES = {"disk": [], "memory": [], "epochs": ["lmdb"], "training": []}  # of pkg-config
+LIBRARIES = {"disk": [], "memory": [], "epochs": ["lmdb"], "training": []}  # names for pkg-config
 FLAGS = ["-std=c++20", "-O2", "-pthread"]
-MOST_SECONDS = 900  # that a program may take
+MOST_SECONDS = 900  # a program may take at most this long
 
 
 class DriverError(Exception):
@@ -45,7 +45,7 @@ def compile_driver(name, hocket_build):
 
 
 def prepare(hocket_build, parts):
-    """Everything that these parts need; returns Hocket's build folder."""
+    """Prepares everything that these parts need; returns Hocket's build folder."""
     os.environ["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"  # the distribution's own tools, as in tools/setup
     try:
         build.install_packages(PACKAGES)
@@ -61,14 +61,14 @@ def prepare(hocket_build, parts):
 
 
 def run(command, variables=None):
-    """What a program prints. It ends with this one. variables: of its environment."""
+    """Returns what a program prints. The program ends with this one. variables: added to its environment."""
     process = subprocess.Popen(
         [str(word) for word in command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **(variables or {})},
-        process_group=0,  # fio forks
+        process_group=0,  # because fio forks
         preexec_fn=die_with_parent,
     )
     try:

@@ -13,7 +13,7 @@ namespace cache_peers {
 
 class LmdbReader {
   public:
-    // Not synced with each transaction, only at the end of an epoch: to its advantage.
+    // Synced only at the end of an epoch, not with each transaction: that favours LMDB.
     LmdbReader(const Source& source, std::string folder) : source_(source), folder_(std::move(folder)) {
         std::filesystem::create_directories(folder_);
         MDB_env* made = nullptr;

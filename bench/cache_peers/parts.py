@@ -58,13 +58,13 @@ QUICK = Extent(
 
 
 def show_progress(text):
-    """On one line, over the last one."""
+    """Prints a line over the last one."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def medians(measured):
-    """[{figure: value}] -> {figure: median}, and what they were."""
+    """[{figure: value}] -> {figure: median}, and all the values."""
     middle = {name: statistics.median(figures[name] for figures in measured) for name in measured[0]}
     return {**middle, "rounds": measured}
 
@@ -72,7 +72,7 @@ def medians(measured):
 # ---- Disk
 
 # The best that fio can do: buffers in huge pages, which the disk fills with fewer and larger transfers, and
-# buffers and files that the kernel knows already. Hocket has both.
+# buffers and files that are registered with the kernel. Hocket has both.
 TUNED = ["--fixedbufs=1", "--registerfiles=1"]
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
@@ -153,11 +153,11 @@ def measure_disk(extent, folder):
     return cells
 
 
-# ---- Memory, epochs, training: drivers that go through all ways and rounds by themselves
+# ---- Memory, epochs, training: these drivers go through all ways and rounds by themselves
 
 
 def grouped(lines, keys, *names):
-    """Cells of lines that agree in `keys`, with the medians of these figures."""
+    """Cells, each made of the lines that agree in `keys`, with the medians of these figures."""
     cells = {}
     for line in lines:
         rows = cells.setdefault(tuple(line[key] for key in keys), {})

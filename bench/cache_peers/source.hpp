@@ -1,5 +1,5 @@
-// The slow storage of the epochs and the training: samples as files of a folder, and in one packed file. Each
-// read first sleeps, as a read over a network would wait.
+// The slow storage for the epochs and the training: samples as files of a folder, and in one packed file.
+// Each read first sleeps, as a read over a network would wait.
 #pragma once
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ class Descriptor {
     const int fd_;
 };
 
-// Depends on every byte, and on whose they are; sums over samples don't depend on their order.
+// Depends on every byte, and on the sample's key. Sums over samples don't depend on their order.
 inline std::uint64_t checksum(std::uint64_t key, const void* data, std::size_t bytes) {
     const auto* at = static_cast<const unsigned char*>(data);
     std::uint64_t sum = bytes, word = 0;
@@ -43,7 +43,7 @@ inline std::uint64_t checksum(std::uint64_t key, const void* data, std::size_t b
 // Thread-safe.
 class Source {
   public:
-    // Writes the samples: `bytes` each, or from half to one and a half times as many where they vary.
+    // Writes the samples: `bytes` each or, if they vary, from half to one and a half times as many.
     Source(std::string folder, std::uint64_t count, std::uint32_t bytes, bool vary,
            std::chrono::microseconds delay)
         : folder_(std::move(folder)),
@@ -107,12 +107,12 @@ class Source {
 
     const std::string folder_;
     const std::chrono::microseconds delay_;
-    std::vector<std::uint64_t> offsets_ = {0};  // in the packed file, and its end
+    std::vector<std::uint64_t> offsets_ = {0};  // where samples begin in the packed file, and its end
     std::uint64_t most_bytes_ = 0;
     const Descriptor packed_;
 };
 
-// A cache over the source. folder "": without a disk level.
+// A cache over the source. folder "": no disk level.
 inline hkt_cache_options cache_of(const Source& source, const std::string& folder, std::uint64_t memory) {
     hkt_cache_options options = HKT_CACHE_OPTIONS_INIT;
     if (!folder.empty()) options.folder = folder.c_str();

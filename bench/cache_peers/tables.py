@@ -3,7 +3,7 @@
 from report import print_columns, ratio_text, size_text
 
 ONE_THREAD = "plain files, 1 thread"
-SAME_IN_FLIGHT = "plain files, 32 threads"  # Hocket's workers, by default
+SAME_IN_FLIGHT = "plain files, 32 threads"  # as many as Hocket has workers, by default
 EACH = "plain files, read before each"
 
 
@@ -19,7 +19,7 @@ def seconds_text(seconds):
 
 
 def share(cell, figure):
-    """Hocket's part of what fio has at its best."""
+    """Hocket's figure as a part of fio's best one."""
     return cell["rows"]["Hocket"][figure] / max(cell["rows"][row][figure] for row in ("fio", "fio, tuned"))
 
 
@@ -96,18 +96,19 @@ def print_epochs(cells):
 
 
 def stall(cell, row):
-    """Milliseconds of an iteration that are not there when the data is in arrays."""
+    """How many milliseconds longer an iteration takes than with the data in arrays."""
     return cell["rows"][row]["milliseconds"] - cell["rows"]["arrays"]["milliseconds"]
 
 
 def resolution(cell):
-    """What a stall by difference may be wrong by: how far the loop without I/O is apart over the rounds."""
+    """How wrong a stall, as a difference, may be: the loop without I/O varies this much over the rounds."""
     times = [measured["milliseconds"] for measured in cell["rows"]["arrays"]["rounds"]]
     return max(max(times) - min(times), 0.01)
 
 
 def stall_ratio(cell, row):
-    """How many times less than with files that are read before each iteration; no more than can be told."""
+    """How many times smaller the stall is than with files that are read before each iteration. It is limited to what
+    the resolution can show."""
     return stall(cell, EACH) / max(stall(cell, row), resolution(cell))
 
 

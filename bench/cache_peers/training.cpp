@@ -1,6 +1,6 @@
-// Training in small: iterations that compute for a fixed time over a batch that was read from slow storage.
+// Training in small: iterations that compute for a fixed time on a batch that was read from slow storage.
 //     training FOLDER SAMPLES BYTES ROUNDS DELAY_US COMPUTE_US
-// Prints the mean time of an iteration, for each way to read and each round; "arrays" is the loop without
+// Prints the mean time of an iteration, for each way to read and each round. "arrays" is the loop without
 // I/O.
 #include <array>
 #include <condition_variable>
@@ -27,7 +27,7 @@ using Batch = std::array<Sample, batch>;
 class Reader {
   public:
     virtual ~Reader() = default;
-    virtual void begin(const Keys& keys) = 0;  // a multiple of the batch; they stay
+    virtual void begin(const Keys& keys) = 0;  // a multiple of the batch; keys must stay
     virtual const Batch& next() = 0;
     virtual void end() {}
 };
@@ -57,7 +57,7 @@ class Arrays final : public Reader {
     Batch batch_;
 };
 
-// Reads before each iteration.
+// Reads a batch before each iteration.
 class Files final : public Reader {
   public:
     explicit Files(const Source& source) : source_(source), buffers_(batch, Bytes(source.most_bytes())) {}
@@ -126,12 +126,12 @@ class Pool final : public Reader {
     std::condition_variable_any changed_;
     const Keys* keys_ = nullptr;
     std::size_t started_ = 0, allowed_ = 0, given_ = 0;
-    std::vector<std::size_t> done_;  // samples of each batch
+    std::vector<std::size_t> done_;  // how many samples of each batch
     Batch batches_[2];
     std::vector<std::jthread> threads_;
 };
 
-// Hocket: the order is known, and the next batch is asked for while this one is used.
+// Hocket: it knows the order, and the next batch is requested while this one is used.
 class Cached final : public Reader {
   public:
     explicit Cached(const Source& source) : cache_(cache_of(source, "", memory_for_all(source))) {}

@@ -70,7 +70,7 @@ def install_packages(packages):
         *missing,
     ]
     if subprocess.run(install).returncode != 0:
-        # Perhaps the package lists are old, or were never fetched.
+        # The package lists may be old, or were never fetched.
         run([*as_root, "apt-get", "update", "-q"])
         run(install)
 
@@ -82,7 +82,7 @@ def build_hocket():
 
 
 def compile_driver(name, source, command):
-    """Where the source, or a header, is newer than the driver."""
+    """Compiles it if the source, or a header, is newer than the driver."""
     source, driver = os.path.join(SOURCES, source), os.path.join(DRIVERS, name)
     newest = max(os.path.getmtime(path) for path in (source, *HEADERS))
     if os.path.exists(driver) and os.path.getmtime(driver) > newest:
@@ -117,7 +117,7 @@ def versions():
 
 
 def prepare(hocket_build):
-    """Everything that a comparison needs; returns Hocket's build folder."""
+    """Prepares everything that a comparison needs; returns Hocket's build folder."""
     os.environ["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"  # the distribution's own tools, as in tools/setup
     try:
         install_packages(PACKAGES)

@@ -1,5 +1,5 @@
 """Measures libraries against one another, interleaved: for each size a few iterations of one library, then of the
-next, for several rounds, so that what else the machine does hits all of them alike."""
+next, for several rounds. So anything else that the machine does hits all of them alike."""
 
 import os
 import statistics
@@ -13,12 +13,12 @@ from libraries import DIVIDED
 PAGE = 4096
 MOST_ROUNDS, FEWEST_ROUNDS = 6, 3
 MOST_PER_ROUND = 200
-LONG_SECONDS = 0.02  # from here on an iteration needs no other one before it to warm up
+LONG_SECONDS = 0.02  # an iteration this long needs no other one before it to warm up
 MOST_FAILURES = 3
 
 
 def counts(collective, size, ranks):
-    """Elements that the collective's call takes for an array of size bytes, rounded up."""
+    """The count that the collective's call takes for an array of size bytes, rounded up."""
     if collective in DIVIDED:
         return -(-size // (4 * ranks))
     return -(-size // 4)
@@ -113,7 +113,7 @@ class Row:
         self.estimate = statistics.median(self.spans) * 1e-9
 
     def attempt(self, step):
-        """Runs a step of this row; a failure ends this row's part in the cell, not the comparison."""
+        """Runs a step of this row. If it fails, this row's part in the cell ends, but not the comparison."""
         if self.error:
             return
         try:
@@ -140,7 +140,7 @@ class Row:
 
 
 def measure_cell(runners, collective, size, seconds):
-    """Figures by row name of one collective and size, in about so many seconds."""
+    """The figures of one collective and size, by the names of the rows; takes about `seconds`."""
     rows = [Row(runner, memory, collective, size) for runner in runners for memory in runner.library.memories]
     for row in rows:
         row.attempt(row.probe)
@@ -156,8 +156,8 @@ def measure_cell(runners, collective, size, seconds):
 
 
 def measure(libraries, plan, ranks, folder, deadline, cells_left, meter=None):
-    """plan: (collective, size) pairs. The time until deadline is shared among cells_left cells, of which these are
-    the next. meter(): the bytes so far over each link. Returns the cells."""
+    """plan: (collective, size) pairs. cells_left cells share the time until the deadline; these are the next ones
+    among them. meter(): the bytes so far over each link. Returns the cells."""
     runners = [Runner(library, ranks, folder, max(size for _, size in plan), meter) for library in libraries]
     cells = []
     try:
@@ -174,6 +174,6 @@ def measure(libraries, plan, ranks, folder, deadline, cells_left, meter=None):
 
 
 def show_progress(text):
-    """On one line, over the last one."""
+    """Prints a line over the last one."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)

@@ -1,13 +1,12 @@
-// What every library's driver has in common, so that all are measured alike: the channel to compare-peers,
+// What all libraries' drivers have in common, so that all are measured alike: the channel to compare-peers,
 // the barrier, the clock, the buffers' contents and the check of the results.
 //
 //     DRIVER SOCKET SHARED RANKS [WHERE]
 //
-// One process per rank. It connects to the unix socket SOCKET, says its rank, and then blocks in read()
-// whenever it is not its turn: not inside the library, so that a library that polls costs the others nothing.
-// The ranks of one library share the file SHARED: the barrier, and the times of each iteration's start and
-// end. WHERE is the library's own (a folder to meet in, an address). An answer is "ok NUMBER" or "error
-// TEXT".
+// There is one process per rank. It connects to the unix socket SOCKET and says its rank. When it is not its
+// turn, it blocks in read(), not inside the library: so a library that polls costs the others nothing. The
+// ranks of one library share the file SHARED: it has the barrier, and the times of each iteration's start and
+// end. WHERE is for the library (a folder to meet in, an address). An answer is "ok NUMBER" or "error TEXT".
 #pragma once
 
 #include <fcntl.h>
@@ -40,8 +39,8 @@ using hocket::dsl::Share;
 
 constexpr int kRoot = 0;
 
-// What a command asks for. count: elements of the whole array; where it is divided by rank, of one rank's
-// part. Both buffers have room for the whole array. broadcast's root broadcasts from send (in place); the
+// What a command asks for. count: elements of the whole array; if that is divided by rank, of one rank's
+// part. Both buffers have room for the whole array. The root of a broadcast sends from `send` (in place); the
 // others receive into recv.
 struct Call {
     Collective collective;
@@ -62,7 +61,7 @@ struct Place {
     std::string where;
 };
 
-// They live as long as the process.
+// The buffers live as long as the process.
 inline Buffers allocate_plain(std::size_t bytes) {
     auto* send = static_cast<float*>(std::aligned_alloc(4096, bytes));
     auto* recv = static_cast<float*>(std::aligned_alloc(4096, bytes));
@@ -75,12 +74,12 @@ class Library {
     virtual ~Library() = default;
     virtual void join(const Place& place) = 0;
     virtual void leave() = 0;
-    // bytes is a multiple of the page. memory: "malloc", or what else the library offers.
+    // bytes is a multiple of the page size. memory: "malloc", or something else that the library offers.
     virtual Buffers allocate(const std::string& memory, std::size_t bytes) {
         if (memory != "malloc") throw std::runtime_error("no such memory here: " + memory);
         return allocate_plain(bytes);
     }
-    // What one iteration runs; the preparation is not timed. Called by all ranks together.
+    // Returns what one iteration runs; the preparation is not timed. All ranks call it together.
     virtual std::function<void()> prepare(const Call& call) = 0;
 };
 
@@ -94,7 +93,7 @@ inline void pause_briefly() {
 #endif
 }
 
-// Spins while that can help, then lets others run: ranks may outnumber the cores.
+// Spins as long as that can help, then lets other threads run: ranks may outnumber the cores.
 template <typename Done>
 void spin_until(const Done& done, bool crowded) {
     for (int spin = crowded ? 50 : 5000; spin > 0; --spin) {
@@ -108,7 +107,7 @@ inline bool more_than_cores(int ranks) {
     return ranks > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-// A file mapped by all ranks; it is made, all zero, by whoever comes first.
+// A file that all ranks map; the first rank to come makes it, filled with zeros.
 inline void* map_shared(const std::string& path, std::size_t bytes) {
     int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0)
@@ -119,8 +118,7 @@ inline void* map_shared(const std::string& path, std::size_t bytes) {
     return memory;
 }
 
-// The barrier, and behind it for each rank kMostIterations starts, then as many ends, in ns of
-// CLOCK_MONOTONIC.
+// The barrier, then for each rank kMostIterations starts and as many ends, in ns of CLOCK_MONOTONIC.
 class Shared {
   public:
     Shared(const std::string& path, int rank, int ranks)
@@ -166,7 +164,7 @@ inline std::int64_t now_ns() {
     return time.tv_sec * std::int64_t{1000000000} + time.tv_nsec;
 }
 
-// Small integers, so that sums are exact in any order; another value for each rank and each place.
+// Small integers, so that sums are exact in any order; a different value for each rank and place.
 inline float input(int rank, std::size_t i) {
     return static_cast<float>((i + 911 * rank) % 8191);
 }
@@ -176,7 +174,7 @@ class Driver {
     Driver(Library& library, const Place& place, const std::string& shared)
         : library_(library), place_(place), shared_(shared, place.rank, place.ranks) {}
 
-    // The number to answer with.
+    // Returns the number to answer with.
     std::int64_t obey(const std::string& line) {
         std::istringstream words(line);
         std::string verb;
@@ -208,7 +206,8 @@ class Driver {
         return 0;
     }
 
-    // run COLLECTIVE ALGORITHM MEMORY COUNT WARMUP ITERATIONS CHECK: answers how many elements are wrong.
+    // run COLLECTIVE ALGORITHM MEMORY COUNT WARMUP ITERATIONS CHECK: answers with the number of wrong
+    // elements.
     std::int64_t run(std::istringstream& words) {
         std::string collective, algorithm, memory;
         std::size_t count = 0;
@@ -288,8 +287,8 @@ inline int rank_from_environment() {
     throw std::runtime_error("this process's rank is not in the environment");
 }
 
-// Rank r on the r-th core, around and around, for every library: left alone, two ranks are at times kept on
-// one core while the other one idles, and which library that hits is chance.
+// Pins rank r to the r-th core, around and around, for every library. Without this, two ranks are sometimes
+// kept on one core while the other core idles, and chance decides which library that hits.
 inline void pin(int rank) {
     cpu_set_t allowed, mine;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
@@ -313,8 +312,8 @@ inline FILE* connect_to(const char* path) {
     return fdopen(channel, "r+");
 }
 
-// Commands until compare-peers closes the channel. A command that takes longer than a minute ends the
-// process.
+// Obeys commands until compare-peers closes the channel. If a command takes longer than a minute, the process
+// ends.
 inline void serve(FILE* channel, Driver& driver) {
     char line[256];
     while (std::fgets(line, sizeof line, channel) != nullptr) {

@@ -1,11 +1,11 @@
-// Gloo's driver, over its tcp transport (the one that Debian's package has for one host and for several).
-// WHERE: FOLDER,ADDRESS: where the ranks meet, and the local address that they use.
+// Gloo's driver, over its tcp transport (Debian's package has this one for one host and for several). WHERE:
+// FOLDER,ADDRESS: where the ranks meet, and the local address that they use.
 //
-// Gloo leaves the choice of algorithm to its caller. All that it has for a collective are offered by name;
+// Gloo leaves the choice of algorithm to its caller. All its algorithms for a collective are offered by name;
 // compare-peers takes the one that is fastest for the size. The older ones ("..._doubling", "..._chunked",
-// "one_to_all") work in place: in recv, into which the input is copied beforehand, untimed. (From one
-// iteration to the next their sums grow and end as infinity, which does not change the time; the check runs
-// on a fresh input.)
+// "one_to_all") work in place in recv; the input is copied there beforehand, untimed. (From one iteration to
+// the next their sums grow and end as infinity, which does not change the time; the check uses a fresh
+// input.)
 #include <gloo/allgather.h>
 #include <gloo/allgather_ring.h>
 #include <gloo/allreduce.h>
@@ -69,8 +69,8 @@ class Gloo : public peers::Library {
     }
 
   private:
-    // Connections for each algorithm: this version hangs at times where "ring" follows "ring_chunked" on the
-    // same ones.
+    // Each algorithm has its own connections: this version sometimes hangs if "ring" follows "ring_chunked"
+    // on the same ones.
     std::shared_ptr<gloo::Context> context(const std::string& algorithm) {
         auto& context = contexts_[algorithm];
         if (!context) {
@@ -153,7 +153,7 @@ class Gloo : public peers::Library {
     std::function<void()> reduce(const Call& call) {
         auto options = std::make_shared<gloo::ReduceOptions>(context(call.algorithm));
         options->setInput(const_cast<float*>(call.send), call.count);
-        options->setOutput(call.recv, call.count);  // all ranks work in theirs
+        options->setOutput(call.recv, call.count);  // every rank works in its own recv
         options->setRoot(peers::kRoot);
         options->setReduceFunction(sum);
         return [options] { gloo::reduce(*options); };

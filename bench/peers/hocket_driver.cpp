@@ -1,5 +1,5 @@
-// Hocket's driver: its C interface alone, as a user takes it. Started by hocket-run, or with the variables of
-// docs/running.md in its environment.
+// Hocket's driver: it uses only the C interface, as a user would. hocket-run starts it, or it has the
+// variables of docs/running.md in its environment.
 #include <capi/hocket.h>
 
 #include "driver.hpp"

@@ -1,7 +1,7 @@
-"""Hosts made of namespaces: each has its own network and host name, and a link to a bridge that is held to a rate
-in both directions by a token bucket filter (tbf). The bridge is in a namespace of its own, so this machine's own
-interfaces are never touched. A namespace lives as long as a process that sleeps in it; the kernel kills those with
-this program, whatever ends it, and so removes everything."""
+"""Hosts made of namespaces: each has its own network and host name, and a link to a bridge. A token bucket filter
+(tbf) holds the link to a rate in both directions. The bridge is in a namespace of its own, so this machine's own
+interfaces are never touched. A namespace lives as long as a process that sleeps in it. The kernel kills these
+processes when this program ends in any way, and so everything is removed."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from jobs import die_with_parent
 
 NETWORK = "10.77.0.0/24"
 LINK = "hkt-cmp"
-# The largest packet that the stack may hand down to a link, and what passes at once after the link was idle.
+# The largest packet that the stack may hand to a link, and how much passes at once after the link was idle.
 PACKET_BYTES = 32 << 10
 BURST_BYTES = 40 << 10
 
@@ -54,7 +54,7 @@ class Hosts:
         self.holders = []
 
     def _namespace(self, name):
-        """The pid of a process that sleeps in a new one, whose /sys shows its own interfaces."""
+        """The pid of a process that sleeps in a new namespace, whose /sys shows its own interfaces."""
         script = (
             f"hostname hkt-cmp-{os.getpid()}-{name} && mount -t sysfs sysfs /sys && ip link set lo up && "
             "echo ready && exec sleep infinity"
@@ -110,7 +110,7 @@ class Hosts:
         return f"10.77.0.{host + 1}"
 
     def enter(self, host):
-        """What to put before a command for it to run on that host."""
+        """What to put before a command to run it on that host."""
         return ["nsenter", "-t", str(self.pids[host]), "--net", "--uts", "--mount", "--"]
 
     def traffic(self):

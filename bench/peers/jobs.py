@@ -1,7 +1,7 @@
 """The ranks of one library: processes that live as long as the comparison and answer commands.
 
-A rank waits for its next command in read() on a unix socket. It ends when that is closed, so nothing stays behind
-even if this program is killed. A job that doesn't answer in time has failed."""
+A rank waits for its next command in read() on a unix socket. It ends when the socket is closed, so nothing stays
+behind even if this program is killed. A job that doesn't answer in time has failed."""
 
 import ctypes
 import mmap
@@ -15,11 +15,11 @@ import time
 
 MOST_ITERATIONS = 1024  # driver.hpp: kMostIterations
 HEAD = 4096
-ANSWER_SECONDS = 90  # a rank ends itself after 60
+ANSWER_SECONDS = 90  # a rank ends by itself after 60
 
 
 def die_with_parent():
-    """For a child before it starts its program: the kernel kills it with this process, whatever ends that."""
+    """For a child, before it starts its program: the kernel kills it when this process ends in any way."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
@@ -29,7 +29,7 @@ class JobError(Exception):
 
 
 class Job:
-    """The ranks of a library in a folder of their own, which it makes."""
+    """The ranks of a library in a folder of their own, which the job makes."""
 
     def __init__(self, library, ranks, folder):
         self.ranks = ranks
@@ -62,8 +62,9 @@ class Job:
         with open(self.log_path, "ab") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             for command, variables in commands:
-                # In its own process group, so that Ctrl-C is ours alone, but not in its own session: the kernel
-                # shares the cores out among sessions first, and no rank would yield to one in another session.
+                # In its own process group, so that Ctrl-C goes only to us. But not in its own session: the
+                # kernel divides the cores among sessions first, and no rank would yield to one in another
+                # session.
                 process = subprocess.Popen(
                     command,
                     env={**os.environ, **variables},
@@ -97,7 +98,7 @@ class Job:
         return line.decode(errors="replace").strip()
 
     def _failure(self, what):
-        time.sleep(0.2)  # for those that are ending
+        time.sleep(0.2)  # for processes that are just ending
         codes = {p.poll() for p in self.processes} - {None, 0}
         what += f" (exit code {', '.join(map(str, sorted(codes)))})" if codes else ""
         with open(self.log_path, errors="replace") as log:
@@ -105,7 +106,7 @@ class Job:
         return what + (": " + " | ".join(tail) if tail else "")
 
     def tell(self, command):
-        """Gives all ranks the same command; returns their numbers. After an error the job is of no more use."""
+        """Gives all ranks the same command; returns their numbers. After an error the job can't be used any more."""
         try:
             for channel in self.channels:
                 channel.sendall(command.encode() + b"\n")
@@ -130,7 +131,7 @@ class Job:
         return numbers
 
     def spans(self, iterations):
-        """Of the last command's iterations: ns from the first rank's start to the last rank's end."""
+        """For each of the last command's iterations: ns from the first rank's start to the last rank's end."""
         per_rank = 2 * MOST_ITERATIONS
         return [
             max(self.times[rank * per_rank + MOST_ITERATIONS + i] for rank in range(self.ranks))
@@ -171,7 +172,7 @@ class Job:
         return struct.unpack("3i", credentials)[0]
 
     def _kill(self, pid):
-        """A rank that hangs; by its command line, lest the number belong to another process by now."""
+        """Kills a rank that hangs. Checks its command line: another process may have its number by now."""
         try:
             with open(f"/proc/{pid}/cmdline", errors="replace") as command:
                 if self.socket_path in command.read():

@@ -1,7 +1,7 @@
 """The libraries that are compared: how their ranks are started, and what they offer.
 
 A library's launch(ranks, folder, arguments) returns what to start, as (command, environment) pairs: one for each
-rank, or a launcher that starts them all. arguments: what to give each rank's driver; folder: the job's own.
+rank, or a launcher that starts them all. arguments: what each rank's driver gets; folder: the job's own folder.
 """
 
 import os
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter",
                "all_to_all")
-# Those whose call takes the count of one rank's part.
+# The collectives whose call takes the count of one rank's part.
 DIVIDED = ("reduce_scatter", "all_gather", "gather", "scatter", "all_to_all")
 
-# A library's algorithms for each collective, by the names that its driver knows, with the most bytes for which
-# they are tried (None: any). The fastest one counts. "-" is the library's own choice.
+# A library's algorithms for each collective, by the names that its driver knows, each with the largest size
+# in bytes for which it is tried (None: any). The fastest one counts. "-" is the library's own choice.
 OWN_CHOICE = {collective: {"-": None} for collective in COLLECTIVES}
 GLOO = {
     "all_reduce": {"ring": None, "bcube": None, "halving_doubling": None, "ring_chunked": None},
@@ -36,7 +36,7 @@ class Library:
     algorithms: dict = field(default_factory=lambda: OWN_CHOICE)
 
     def row(self, memory):
-        """The name of its figures in that memory."""
+        """The name of the library's figures in that memory."""
         return self.name if len(self.memories) == 1 or memory != "malloc" else self.name + " (malloc)"
 
 

@@ -1,5 +1,5 @@
 // Open MPI's and MPICH's driver: the same source, compiled by each library's own mpicxx.
-#define OMPI_SKIP_MPICXX 1  // the C interface alone
+#define OMPI_SKIP_MPICXX 1  // only the C interface
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 

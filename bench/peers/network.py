@@ -28,7 +28,7 @@ def open_mpi(drivers, hosts):
         "btl": "self,vader,tcp",
         "btl_tcp_if_include": NETWORK,
         "oob_tcp_if_include": NETWORK,
-        "mpi_yield_when_idle": "1",  # it takes each host to have cores of its own
+        "mpi_yield_when_idle": "1",  # by default it assumes that each host has cores of its own
     }
     return libraries.open_mpi(drivers, ["--host", slots(hosts)], settings, hosts.enter(0))
 

@@ -64,7 +64,7 @@ def draw_panel(axes, title, lines, ticks):
 
 
 def draw(panels, columns, title, ticks, file):
-    """panels: [(title, lines)], so many to a row; one legend for all."""
+    """panels: [(title, lines)], with `columns` of them in a row; one legend for all."""
     height = -(-len(panels) // columns)
     figure, grid = plt.subplots(
         height, columns, sharey=True, squeeze=False, figsize=(1.2 + 3.4 * columns, 1.4 + 3.0 * height)

@@ -26,7 +26,7 @@ def time_text(us):
 
 
 def median(cell, row):
-    """In us; None where there is no figure, or none that counts because the result was wrong."""
+    """In us; None if there is no figure, or if it doesn't count because the result was wrong."""
     figures = cell["rows"].get(row, {})
     return None if figures.get("wrong") else figures.get("median_us")
 
@@ -126,8 +126,8 @@ def print_scaling_table(cells):
 
 
 def print_problems(cells):
-    """What was wrong or failed, each once. Returns how much of it is Hocket's or the roofline's: a peer's defects
-    are told, and its figure left out, but are no failure of the comparison."""
+    """Prints what was wrong or failed, each once. Returns how many of these are Hocket's or the roofline's. A peer's
+    defects are printed and its figures left out, but they do not make the comparison fail."""
     seen = {}
     for cell in cells:
         for row, figures in cell["rows"].items():
@@ -166,7 +166,7 @@ def verdict(name, cells, figure, needed, strictly=False):
 
 
 def faster(what, cells, row):
-    """The verdict on being ahead of all peers."""
+    """The verdict whether it is ahead of all peers."""
     return verdict(f"{what}: faster than every peer", cells, lambda c: ratio(c, row), 1, strictly=True)
 
 
@@ -205,7 +205,7 @@ def network_verdicts(cells):
 
 
 def scaling_verdicts(cells):
-    """Linear from the fewest ranks on: twice the ranks, at most twice the time."""
+    """Whether time is linear from the fewest ranks on: twice the ranks take at most twice the time."""
     timed = sorted((c for c in cells if c["setup"].get("Hocket")), key=lambda c: c["ranks"])
 
     def linear(cell):
@@ -250,7 +250,7 @@ def before_verdicts(cells):
 
 
 def print_slower(cells, least=0.9):
-    """The cells that are slower than before, to be measured again: one slow cell in a hundred is chance."""
+    """Prints the cells that are slower than before. Measure them again: one slow cell in a hundred is chance."""
     for row in (SHARED, PLAIN):
         for cell in cells:
             value = than_before(cell, row)
