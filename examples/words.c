@@ -2,16 +2,16 @@
  *
  * A character-level language model (the last CONTEXT letters -> embedding -> tanh layer -> softmax over the
  * next letter) is trained on the system's dictionary by stochastic gradient descent. Every rank holds all
- * weights and takes its part of each batch of words; one all_reduce a step sums the gradients. The batch is
- * the same whatever the number of ranks, so one process and four learn the same up to rounding.
+ * weights and takes its part of each batch of words; one all_reduce a step sums the gradients. The batch does
+ * not depend on the number of ranks, so one process and four learn the same up to rounding.
  *
  *     hocket-run -n 4 words --schedule blueconnect --topology 2x2
  *
- * The words come through the data cache: each is read and decoded once, by the rank that owns it, and the
- * order of the epoch says what will be needed next. With HOCKET_CACHE_FOLDER set, the next run reads them
- * from there.
+ * The words come through the data cache: each is read and decoded once, by the rank that owns it. The order
+ * of the epoch tells the cache which words will be needed next. With HOCKET_CACHE_FOLDER set, the next run
+ * reads them from there.
  *
- * Hocket appears in: join(), sum(), the broadcast in main(), prove_equal_weights(), print_cache(), and
+ * Hocket is used in: join(), sum(), the broadcast in main(), prove_equal_weights(), print_cache(), and
  * words_data.c. */
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE
@@ -74,7 +74,7 @@ static void sum(hkt_plan* plan, void* values, size_t count) {
     seconds_communicating += now() - start;
 }
 
-/* This rank's part of count things; parts differ by at most one. */
+/* Where a rank's part of count things begins; the sizes of parts differ by at most one. */
 static size_t first_of_part(size_t count, int part) {
     return count * part / ranks;
 }
@@ -137,7 +137,7 @@ static void print_words(Model m, int count, uint64_t seed) {
     putchar('\n');
 }
 
-/* The gradient of this rank's part of a batch; behind it the loss and the number of lessons. */
+/* Computes the gradient of this rank's part of a batch; after it come the loss and the number of lessons. */
 static void learn_batch(Model m, Model g, const hkt_sample* words, size_t count, float* sums) {
     for (size_t i = 0; i < count; ++i) {
         size_t lessons;

@@ -1,5 +1,5 @@
-/* What words learns from: a list of words on slow storage (pretended), one sample a word. Two functions for
- * Hocket's cache: one reads a word, one decodes it into what the model learns from. */
+/* What words learns from: a list of words, which we pretend is on slow storage; each word is a sample. Two
+ * functions are for Hocket's cache: one reads a word, one decodes it into what the model learns from. */
 #pragma once
 
 #include <stddef.h>
@@ -18,7 +18,8 @@ typedef struct {
     } * words; /* where they lie in the file */
 } WordList;
 
-/* The words of lower-case letters in the file, one a line; most_words 0: of all. Fails if there are none. */
+/* Finds the words of lower-case letters in the file, one a line; most_words 0: all. Fails if there are none.
+ */
 WordList find_words(const char* file, size_t most_words);
 void free_words(WordList* list);
 
@@ -32,22 +33,21 @@ static inline const Lesson* lessons_in(const hkt_sample* word, size_t* count) {
     return word->data;
 }
 
-/* The same order of 0 .. count - 1 for the same seed. */
+/* 0 .. count - 1 in random order; the same order for the same seed. */
 void shuffled(uint64_t* keys, size_t count, uint64_t seed);
 
-/* A rank's part of the batches of an epoch, one after another; the next is fetched while one is learnt from.
- */
+/* A rank's part of each batch of an epoch, one after another; the next one is fetched while one is used. */
 typedef struct {
     hkt_cache* cache;
-    uint64_t* order; /* the rank's keys, all batches' */
+    uint64_t* order; /* the rank's keys for all batches */
     size_t part, batches, fetched, given;
     hkt_sample* words[2]; /* of the batches that were fetched last */
     hkt_request* request;
     double seconds_waiting;
 } Batches;
 
-/* keys: of the whole epoch, `batch` a batch, the same on all ranks; this rank takes from `first` to `end` of
- * each batch. */
+/* keys: those of the whole epoch, `batch` for each batch, the same on all ranks; this rank takes `first` to
+ * `end` of each batch. */
 Batches begin_batches(hkt_cache* cache, const uint64_t* keys, size_t batches, size_t batch, size_t first,
                       size_t end);
 const hkt_sample* next_batch(Batches* batches); /* end - first words, valid until the next call */

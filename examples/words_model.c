@@ -52,7 +52,7 @@ void initialise(Model m, uint64_t seed) {
     fill_random(m.w2, LETTERS * m.hidden, sqrtf(1.0f / m.hidden), &seed);
 }
 
-/* Eight running sums: a compiler may not reorder a float sum, but this it can vectorise. */
+/* Eight running sums: a compiler may not reorder a float sum, but it can vectorise these. */
 static float dot(const float* a, const float* b, int count) {
     float lanes[8] = {0}, rest = 0;
     int i = 0;

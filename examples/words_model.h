@@ -1,4 +1,4 @@
-/* What words learns with: a small neural network with its gradient. Knows nothing of Hocket. */
+/* The model that words trains: a small neural network with its gradient. It knows nothing of Hocket. */
 #pragma once
 
 #include <stddef.h>
@@ -10,7 +10,7 @@ typedef struct {
     uint8_t context[CONTEXT], next;
 } Lesson; /* the letter that came next after these */
 
-/* Views into one array of model_size() floats, so that one broadcast and one all_reduce move all of it. */
+/* Views into one array of model_size() floats, so that one broadcast or all_reduce moves the whole model. */
 typedef struct {
     int hidden;
     float* embedding; /* [LETTERS][EMBEDDING] */
@@ -39,5 +39,5 @@ float learn(Model m, Model g, const Lesson* lesson);
 /* Adds scale * from to to. */
 void add_scaled(float* restrict to, float scale, const float* restrict from, size_t count);
 
-/* Writes a word of at most room - 1 letters as the model would spell it. */
+/* Writes a word of at most room - 1 letters, as the model would spell it. */
 void invent_word(Model m, uint64_t* random_state, char* word, size_t room);
