@@ -365,7 +365,7 @@ HKT_API hkt_status hkt_scatter_v(const void* send, void* recv, const size_t* cou
  * be the count that q receives from it.
  *   counts      one for each rank, 0 included; the arrays are read before the function returns.
  *   displs      send_displs, recv_displs: where in send and recv the piece for or from each rank begins, in
- *               elements. NULL: one behind the other, in the order of the ranks.
+ *               elements. NULL: one after the other, in the order of the ranks.
  *   buffers     Pieces of recv must overlap neither each other nor, unless in place, pieces of send: that is
  *               checked. Pieces of send may overlap each other. In place: recv == send, with the same counts
  *               and displacements for both on this rank; the library then copies send first. A rank whose
@@ -492,7 +492,7 @@ HKT_API void* hkt_cache_value_reserve(hkt_cache_value* value, size_t bytes);
  * same bytes for a key, or hkt_cache_options.dataset must change. */
 typedef hkt_status (*hkt_cache_read_fn)(void* context, uint64_t key, hkt_cache_value* sample);
 
-/* Makes what memory holds of an encoded sample. Called as above. It must be deterministic: random
+/* Turns an encoded sample into what memory holds. Called as above. It must be deterministic: random
  * augmentation comes after the cache. */
 typedef hkt_status (*hkt_cache_decode_fn)(void* context, uint64_t key, const void* encoded, size_t bytes,
                                           hkt_cache_value* sample);

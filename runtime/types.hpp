@@ -65,7 +65,7 @@ enum class Combination : std::uint8_t { sum, product, max, min, band, bor, bxor 
     ROW(average,    "average",    HKT_AVERAGE,    sum,     kind::numbers, at_start::keep,     at_end::divide)  \
     ROW(premul_sum, "premul_sum", HKT_PREMUL_SUM, sum,     kind::numbers, at_start::multiply, at_end::keep)    \
 
-// So much for the rows.
+// The rows end here.
 // clang-format on
 
 #define HOCKET_NAME(name, ...) name,

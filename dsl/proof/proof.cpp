@@ -118,8 +118,8 @@ Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable
     }
 }
 
-// With the sizes of their groups. The schedule is laid out once more to find them; only a wrong one pays for
-// that.
+// The algorithms in use, with the sizes of their groups. The schedule is laid out once more to find them;
+// only a wrong one pays for that.
 std::set<std::pair<const ast::Algorithm*, Rank>> Proofs::algorithms_in(const StepGraph& graph,
                                                                        const Runnable& runnable) const {
     std::set<std::pair<const ast::Algorithm*, Rank>> used;

@@ -43,7 +43,7 @@ class Silence {
 
   private:
     Clock::time_point since_ = Clock::now();
-    bool was_cut_off_ = false;  // at some time since then its host did not answer
+    bool was_cut_off_ = false;  // at some time since then its host owed an answer
 };
 
 }  // namespace hocket::transport
