@@ -73,8 +73,8 @@ class Layout {
     // Where the piece really begins in its buffer.
     std::uint64_t place_sent_to(int rank) const { return pairs_->places[index(rank)]; }
     std::uint64_t place_received_from(int rank) const { return pairs_->places[pieces() + index(rank)]; }
-    // How much further on in its buffer the piece of a boundary below 2 lies than offset(), counted from the
-    // buffer's beginning, says; modulo 2^64.
+    // For a boundary below 2: how much further on its piece lies in its buffer than offset() says, counted
+    // from the buffer's beginning; modulo 2^64.
     std::uint64_t shift(const dsl::Rational& boundary) const;
 
     // Where the ranks' pieces begin if they lie one after the other, and where the last one ends; nothing if

@@ -110,7 +110,7 @@ inline constexpr OpRow op_rows[] = {HOCKET_REDUCE_OPS(HOCKET_OP)};
 #undef HOCKET_TYPE
 #undef HOCKET_OP
 
-// For a number that has no row, where only numbers with a row can be: a defect.
+// For a number without a row. Only a defect in Hocket can lead here.
 [[noreturn]] inline void no_such_row(const char* table, int number) {
     throw std::logic_error(std::string("there is no ") + table + " of number " + std::to_string(number));
 }

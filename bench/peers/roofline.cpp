@@ -172,8 +172,7 @@ class Roofline : public peers::Library {
     float* send_of(int rank) { return buffer(2 * rank); }
     float* recv_of(int rank) { return buffer(2 * rank + 1); }
 
-    // ---- pass and stream
-    // -----------------------------------------------------------------------------------------
+    // ---- pass and stream ----------------------------------------------------------------------
 
     void meet() {
         control_->flags[place_.rank].value.store(++meetings_, std::memory_order_release);
@@ -234,8 +233,7 @@ class Roofline : public peers::Library {
         };
     }
 
-    // ---- slots
-    // ---------------------------------------------------------------------------------------------------
+    // ---- slots --------------------------------------------------------------------------------
 
     Slot& slot(int rank) { return control_->slots[sequence_ % 2][rank]; }
 

@@ -57,8 +57,8 @@ inline constexpr double fabric_latency = 30e-6, fabric_bandwidth = 1.25e9;
 // again. `cores`: of each host; 0: at least one for each rank. `rate`: that of a host's link.
 Topology host_topology(Rank local, Rank hosts, Rank cores = 0, double rate = fabric_bandwidth);
 
-// A set of levels. The group of a rank over them are the ranks that differ from it in these coordinates only.
-// Members are numbered in mixed radix, innermost first, like ranks.
+// A set of levels. A rank's group over them consists of the ranks that differ from it in these coordinates
+// only. Members are numbered in mixed radix, innermost first, like ranks.
 struct Group {
     std::vector<int> levels;  // ascending
     Rank size = 1;

@@ -21,7 +21,7 @@ std::string area_text(const RankProgram& program, AreaId area) {
     return fmt::format("scratch {}", slot);
 }
 
-// If an area is read at another place than is written to, the text names that place.
+// If an area is read at another place than the one that is written, the text names that place.
 std::string operand_text(const RankProgram& program, const Op& op, AreaId area) {
     if (area < program.first_shifted()) return area_text(program, area);
     const ShiftedArea& shifted = program.shifted[area - program.first_shifted()];

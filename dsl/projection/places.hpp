@@ -15,8 +15,8 @@
 
 namespace hocket::dsl {
 
-// Every phase has two stages. In the first, everything is read, combined and written. In the second follows
-// what could not be written to its place, because others were reading there.
+// Every phase has two stages. The first reads, combines and writes everything. The second writes what the
+// first could not write to its place, because others were reading there.
 inline constexpr Stage stages_of_a_phase = 2;
 
 // Calls for each maximal run of atoms in which `same` holds between adjacent ones.

@@ -407,7 +407,7 @@ void Projector::overwrite(std::vector<Overwrite> overwrites) {
     }
 }
 
-// The sender reads once for all its receivers; but if few ranks send to many, the receivers are more hands.
+// The sender reads once for all its receivers; but if few ranks send to many, the receivers share the work.
 bool Projector::prefers_push(const std::vector<Overwrite>& overwrites) const {
     if (economy_ == Economy::waits || copying_ == Copying::by_receivers) return false;
     std::vector<double> pushed(sides_.size(), 0), pulled(sides_.size(), 0);

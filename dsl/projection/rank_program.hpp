@@ -80,8 +80,8 @@ struct Op {
     std::vector<AreaId> also = {};          // combine, copy: further areas that get the same result
     std::vector<MessagePart> further = {};  // send, receive: the parts after the first, in order
     Rank peer = -1;                         // send, receive, await
-    std::uint32_t message = 0;  // send, receive: running number of the messages from sender to receiver
-    bool completes = false;     // combine: the result holds all ranks' contributions, and is not combined on
+    std::uint32_t message = 0;    // send, receive: running number of the messages from sender to receiver
+    bool completes = false;       // combine: the result holds all ranks' contributions, and is final
     bool guards_buffers = false;  // await: only keeps the caller's buffers lent until `peer` is done with
                                   // them: needless where neighbours were shown copies of them
     std::uint32_t origin = 0;     // index into origins: where in the source this comes from
@@ -141,8 +141,8 @@ struct RankProgram {
     // Whether what neighbours write to the output is for the caller only, and they read nothing there: then
     // this rank's own part of the output can be apart from theirs.
     bool output_is_apart = true;
-    // Whether any neighbour reads or writes this rank's input, output or work.
     std::uint32_t signals = 0;  // the largest number that any rank of this host gives
+    // Whether any neighbour reads or writes this rank's input, output or work.
     bool shares_input = false, shares_output = false, shares_work = false;
     std::vector<ScratchSlot> scratch;  // slot i is area first_scratch() + i
     std::vector<ShiftedArea> shifted;  // the i-th is area first_shifted() + i

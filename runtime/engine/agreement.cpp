@@ -22,8 +22,8 @@ using Json = nlohmann::json;
 
 constexpr const char* host_id_is_set = "whether HOCKET_HOST_ID is set";
 
-// The boot id tells hosts apart that have the same name. Containers on one host have the same boot id, and
-// differ in name or network if they share neither.
+// The boot id tells hosts apart that have the same name. Containers on one host have the same boot id; if
+// they share neither name nor network, those tell them apart.
 std::string this_host() {
     char name[256] = "", network[64] = "";
     gethostname(name, sizeof name - 1);

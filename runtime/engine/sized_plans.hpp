@@ -37,8 +37,7 @@ class SizedPlans {
         return by_size_[range_of(bytes)].load(std::memory_order_acquire);
     }
 
-    // The bytes of x for `count`, as the collective's function takes it; the largest number if that is too
-    // small.
+    // The bytes of x for `count`, as the collective's function takes it; the largest number if they are more.
     std::uint64_t bytes_of(std::uint64_t count) const {
         std::uint64_t bytes = 0;
         return __builtin_mul_overflow(count, bytes_of_one_, &bytes) ? UINT64_MAX : bytes;

@@ -53,7 +53,7 @@ class SegmentCursor {
         current_ = {current_.data + bytes, current_.bytes - bytes};
     }
 
-    // Copies to the next bytes, and moves behind them.
+    // Copies to the next bytes, and moves past them.
     void write(const std::byte* from, std::size_t bytes) {
         while (bytes > 0) {
             const std::size_t share = std::min(bytes, current_.bytes);
@@ -64,7 +64,7 @@ class SegmentCursor {
         }
     }
 
-    // Copies from the next bytes, and moves behind them.
+    // Copies from the next bytes, and moves past them.
     void read(std::byte* to, std::size_t bytes) {
         while (bytes > 0) {
             const std::size_t share = std::min(bytes, current_.bytes);

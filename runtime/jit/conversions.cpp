@@ -60,7 +60,7 @@ bool has_float16(const llvm::TargetMachine& machine) {
     return machine.getTargetTriple().isAArch64() || machine.getMCSubtargetInfo()->checkFeatures("+f16c");
 }
 
-// As in runtime/half.hpp, but it selects results where that branches.
+// As in runtime/half.hpp, but this selects results where that code branches.
 Value* float16_to_float(llvm::IRBuilder<>& ir, Value* value) {
     const Bits bits = widened_bits(ir, value), size = (bits & 0x7fff) << 13, sign = (bits & 0x8000) << 16;
     Value* units = ir.CreateUIToFP(bits & 0x7fff, like(bits, ir.getFloatTy()));

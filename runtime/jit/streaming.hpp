@@ -10,7 +10,7 @@
 
 namespace hocket::jit {
 
-// The smallest number of bytes an area at which an operation with so many operands and destinations streams.
+// The fewest bytes per area with which an operation of so many operands and destinations streams.
 std::uint64_t least_streamed_bytes(std::uint64_t operands, std::uint64_t destinations);
 
 inline constexpr std::uint64_t no_streaming = ~std::uint64_t{0};

@@ -5,7 +5,7 @@
 
 namespace hocket::transport {
 
-// Loads libfabric.so.1 for the rest of the process's life. Call it while a SignalGuard keeps the handlers
+// Loads libfabric.so.1 for the rest of the process's life. Call it while SignalHandlersKept exists
 // (signal_guard.hpp). Idempotent, thread-safe. Throws Error(transport) if it is not installed.
 void load_libfabric();
 

@@ -24,7 +24,7 @@ class SignalHandlersKept {
     static constexpr std::array signals{SIGHUP, SIGINT,  SIGQUIT, SIGILL,  SIGABRT, SIGBUS,
                                         SIGFPE, SIGSEGV, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2};
 
-    // If there were two guards at a time, one would take the handlers that the other keeps out for the
+    // With two guards at a time, one could take handlers that libfabric has just installed for the
     // embedder's.
     static inline std::mutex one_at_a_time;
     const std::lock_guard<std::mutex> lock_{one_at_a_time};

@@ -38,7 +38,7 @@ class SegmentReader {
     void drop_cached() const;
 
     // Calls visit(slot, entry) for each slot that is in use; without an entry if the slot does not hold one
-    // as it should. visit returns false to stop. visit() itself returns false if the index of a sealed
+    // as it should. The callback may return false to stop. Returns false if the index of a sealed
     // segment is not what was sealed. Throws std::runtime_error if it cannot be read.
     using Visit = std::function<bool(std::uint64_t, const std::optional<cache::Entry>&)>;
     bool visit(const Visit& visit) const;

@@ -18,8 +18,7 @@ namespace hocket::engine {
 
 // The size of a start.
 struct Extent {
-    // given: what the collective's function takes: elements of x, or of a rank's piece if all pieces are
-    // alike.
+    // given: what the collective's function takes: elements of x, or of each rank's piece (all are alike).
     Extent(std::uint64_t given) : count(given) {}
     // For a plan whose pieces are uneven. The layout remains the caller's, and must live as long as this.
     explicit Extent(const Layout& pieces) : count(pieces.count()), uneven(&pieces) {}

@@ -52,7 +52,7 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
     disagreement_.reset();
     tiles_begun_ = 0;
     met_ = 0;
-    // Work is done on tiles, or on everything at once, which takes more.
+    // Work is done on tiles, or on everything at once, which needs more memory.
     const std::uint64_t elements = start_.parts * (start_.is_small ? start_.tile_elements : start.count);
     if (!binding_ || binding_->count != elements) binding_ = start.plan->bind(elements);
     // A tile's slots may be rounded up where the slots of the whole are not.

@@ -40,7 +40,7 @@ bool is_of_neighbour(const dsl::RankProgram& program, dsl::AreaId area) {
     return area >= dsl::areas_of_a_rank && area < program.first_scratch();
 }
 
-// And needs no more than one of the places that it writes to.
+// And works on no more than one of the places that it writes to, so that the result can be handed over.
 bool writes_to_neighbours(const dsl::RankProgram& program, const dsl::Op& op) {
     if (op.kind != Kind::combine && op.kind != Kind::copy) return false;
     int theirs = 0, own = 0;
@@ -193,7 +193,7 @@ std::uint64_t TileRun::value_of(std::uint32_t signal) const {
 
 // ---- Where things are ---------------------------------------------------------------------------
 
-// Copies what neighbours use, and what has other gaps in a tile than in the caller's buffer.
+// An area is copied if neighbours use it, or if it has other gaps in a tile than in the caller's buffer.
 bool TileRun::is_to_be_copied(dsl::AreaId area) const {
     if (!start_.copies || held_[area] == dsl::Share::none) return false;
     const dsl::RankProgram& program = start_.program();

@@ -13,7 +13,7 @@ std::uint64_t most_tiles(const dsl::RankProgram& program) {
     return std::clamp<std::uint64_t>(in_window, 1, Neighbourhood::lanes);
 }
 
-// A tile must be worth its messages: many messages come from a rank's share of it.
+// A smaller tile is not worth its messages, many of which carry one rank's share of it.
 constexpr std::uint64_t least_tile_bytes = 256 * 1024, least_bytes_a_rank = 32 * 1024;
 
 constexpr std::uint64_t cache_line = 64;
