@@ -42,7 +42,6 @@
 #include <vector>
 
 #include "runtime/cache/directory/flights.hpp"
-#include "runtime/cache/directory/trouble.hpp"
 #include "runtime/cache/io/files.hpp"
 #include "runtime/cache/segments/creation.hpp"
 #include "runtime/cache/segments/damage.hpp"
@@ -157,6 +156,32 @@ class Directory {
         std::unique_ptr<EntryReader> reader;  // of somebody else's, until all its entries are known
         bool is_settled = false;              // of somebody else's: see Segment::settle
         bool is_counted = false;              // what is bad in an abandoned one
+    };
+    // Why nothing is written, and when that is to be tried again. Thread-safe.
+    class Trouble {
+      public:
+        void set(const std::string& text) {
+            const std::scoped_lock lock(mutex_);
+            text_ = text;
+            next_try_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+        }
+        void clear() {
+            const std::scoped_lock lock(mutex_);
+            text_.clear();
+        }
+        std::string text() const {
+            const std::scoped_lock lock(mutex_);
+            return text_;
+        }
+        bool may_try() const {
+            const std::scoped_lock lock(mutex_);
+            return std::chrono::steady_clock::now() >= next_try_;
+        }
+
+      private:
+        mutable std::mutex mutex_;
+        std::string text_;
+        std::chrono::steady_clock::time_point next_try_{};
     };
     // Where new payloads of a kind go.
     struct Pen {
