@@ -74,12 +74,12 @@ std::string Cache::identity(bool decoded) const {
                        decoded && options_.decode ? text(mix({}, options_.decoder)) : "none");
 }
 
-void Cache::set_peers(std::unique_ptr<Peers> peers, bool give_encoded) {
+void Cache::set_peers(std::unique_ptr<CachePeers> peers, bool give_encoded) {
     peers_ = std::move(peers);
     loader_->set_peers(peers_.get(), give_encoded);
 }
 
-void Cache::add_guests(std::unique_ptr<Peers> service) {
+void Cache::add_guests(std::unique_ptr<CachePeers> service) {
     const std::lock_guard lock(mutex_);
     guests_.push_back(std::move(service));
 }

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "runtime/cache/peers/mailbox.hpp"
+#include "runtime/cache/peers/questions.hpp"
 #include "runtime/cache/peers/stream.hpp"
 #include "runtime/net/dial.hpp"
-#include "runtime/peers.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
 // Of the loop's thread, but for what is said.
 class PeerClient final : private PeerStream::Owner {
@@ -27,12 +27,12 @@ class PeerClient final : private PeerStream::Owner {
         std::uint64_t key;
         std::optional<std::span<const std::byte>> offered;  // nothing: it is a question
         std::chrono::milliseconds patience;
-        Clock::time_point deadline;
-        Asker* asker;
+        transport::Clock::time_point deadline;
+        SampleAsker* asker;
     };
 
     // On any thread. name: of the peer, for people.
-    PeerClient(SocketLoop& loop, PeerMailbox& mailbox, Dial dial, std::string name);
+    PeerClient(transport::SocketLoop& loop, PeerMailbox& mailbox, transport::Dial dial, std::string name);
 
     const std::string& name() const { return name_; }  // any thread
     bool is_down() const;                              // any thread
@@ -47,11 +47,11 @@ class PeerClient final : private PeerStream::Owner {
   private:
     struct Open {
         Question question;
-        std::optional<SocketLoop::Timer> timer;
+        std::optional<transport::SocketLoop::Timer> timer;
     };
     using Entry = std::unordered_map<std::uint64_t, Open>::iterator;
 
-    PeerRoom begins(const PeerHeader& header) override;
+    SampleRoom begins(const PeerHeader& header) override;
     void ends(const PeerHeader& header, bool is_intact) override;
     void broke(const std::string& why) override;
 
@@ -59,12 +59,12 @@ class PeerClient final : private PeerStream::Owner {
     void expire(std::uint64_t id);
     void finish(Entry entry, Status status, const std::string& text);
     void start_to_dial();
-    void dialled(Socket socket, const std::string& error);
+    void dialled(transport::Socket socket, const std::string& error);
     void lose(const std::string& why);
 
-    SocketLoop& loop_;
+    transport::SocketLoop& loop_;
     PeerMailbox& mailbox_;
-    const Dial dial_;
+    const transport::Dial dial_;
     const std::string name_;
 
     std::unordered_map<std::uint64_t, Open> open_;  // by id
@@ -76,9 +76,9 @@ class PeerClient final : private PeerStream::Owner {
 
     std::thread dialler_;
     std::atomic<bool> is_closed_ = false;
-    std::atomic<Clock::time_point> down_until_ = Clock::time_point::min();
+    std::atomic<transport::Clock::time_point> down_until_ = transport::Clock::time_point::min();
     std::chrono::milliseconds pause_;  // after the next loss
     std::string lost_;                 // why there is no connection
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

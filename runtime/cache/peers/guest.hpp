@@ -9,19 +9,19 @@
 #include <unordered_map>
 
 #include "runtime/cache/peers/mailbox.hpp"
+#include "runtime/cache/peers/questions.hpp"
 #include "runtime/cache/peers/stream.hpp"
 #include "runtime/net/admission.hpp"
-#include "runtime/peers.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
 // Of the loop's thread. Answers may come on any thread, and when the guest is gone.
 class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private PeerStream::Owner {
   public:
     // identity: of this process. left: its connection has ended; the guest must not be destroyed in
     // that call.
-    PeerGuest(SocketLoop& loop, std::shared_ptr<PeerMailbox> mailbox, Answerer& answerer,
-              std::string identity, Admitted admitted, std::function<void()> left);
+    PeerGuest(transport::SocketLoop& loop, std::shared_ptr<PeerMailbox> mailbox, SampleAnswerer& answerer,
+              std::string identity, transport::Admitted admitted, std::function<void()> left);
 
     // Lets go of all answers, and of an offer that has come in part. left is not called.
     void close();
@@ -29,25 +29,25 @@ class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private 
   private:
     struct Asked {
         PeerHeader header;
-        std::optional<SocketLoop::Timer> timer;
+        std::optional<transport::SocketLoop::Timer> timer;
         bool is_with_answerer = false;
     };
 
-    PeerRoom begins(const PeerHeader& header) override;
+    SampleRoom begins(const PeerHeader& header) override;
     void ends(const PeerHeader& header, bool is_intact) override;
     void broke(const std::string& why) override;
 
     void expire(std::uint64_t id);
     void end_offer(const PeerHeader& header, bool is_intact);
     void give_room_back();
-    std::function<void(Answerer::Answer)> answer_to(std::uint64_t id);
-    void answered(std::uint64_t id, Answerer::Answer answer);
-    void reply(std::uint64_t id, Answerer::Answer answer);
+    std::function<void(SampleAnswerer::Answer)> answer_to(std::uint64_t id);
+    void answered(std::uint64_t id, SampleAnswerer::Answer answer);
+    void reply(std::uint64_t id, SampleAnswerer::Answer answer);
     void forget(std::uint64_t id);
 
-    SocketLoop& loop_;
+    transport::SocketLoop& loop_;
     const std::shared_ptr<PeerMailbox> mailbox_;
-    Answerer& answerer_;
+    SampleAnswerer& answerer_;
     const std::string mismatch_;  // why nothing is answered; "": all is well
     const std::function<void()> left_;
     PeerStream stream_;
@@ -59,4 +59,4 @@ class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private 
     std::byte* room_ = nullptr;
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

@@ -10,7 +10,7 @@
 #include "runtime/net/frame.hpp"
 #include "runtime/net/socket.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 namespace {
 
 constexpr std::size_t stage_size = 32 * 1024;
@@ -26,10 +26,10 @@ std::string PeerInbox::receive(int fd) try {
     for (std::size_t turn = 0; parse() && turn < pieces_a_turn; ++turn) {
         const ssize_t n = read(fd, piece_size);
         if (n == 0) return "the connection was closed";
-        if (n < 0) return errno == EAGAIN || errno == EINTR ? "" : error_text(errno);
+        if (n < 0) return errno == EAGAIN || errno == EINTR ? "" : transport::error_text(errno);
     }
     return "";
-} catch (const ProtocolError& error) {
+} catch (const transport::ProtocolError& error) {
     return error.what();
 }
 
@@ -60,7 +60,7 @@ bool PeerInbox::parse() {
 
 bool PeerInbox::begin() {
     state_ = State::waiting;
-    const PeerRoom room = reader_.begins(header_);
+    const SampleRoom room = reader_.begins(header_);
     if (room.later) return false;
     target_ = room.data;
     left_ = header_.bytes;
@@ -117,4 +117,4 @@ ssize_t PeerInbox::read(int fd, std::size_t most) {
     return n;
 }
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "runtime/cache/peers/protocol.hpp"
-#include "runtime/peers.hpp"
+#include "runtime/cache/peers/questions.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
 // Not thread-safe. Nothing here blocks.
 class PeerInbox {
@@ -19,7 +19,7 @@ class PeerInbox {
       public:
         // A message begins: where its bytes go. If there is no room now it is asked again, with the same
         // header, and nothing is read before. Without data the bytes are dropped.
-        virtual PeerRoom begins(const PeerHeader& header) = 0;
+        virtual SampleRoom begins(const PeerHeader& header) = 0;
         // It is all here. is_intact: its bytes are where begins() said, and as they were sent.
         virtual void ends(const PeerHeader& header, bool is_intact) = 0;
 
@@ -60,4 +60,4 @@ class PeerInbox {
     std::size_t stage_begin_ = 0, stage_end_ = 0;
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

@@ -10,9 +10,9 @@
 #include "runtime/net/event.hpp"
 #include "runtime/net/socket_loop.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
-class PeerMailbox final : public SocketLoop::Watcher {
+class PeerMailbox final : public transport::SocketLoop::Watcher {
   public:
     // ---- Any thread
     // The call is made on the service's thread, in order. False: the service has ended, and it will not be.
@@ -32,7 +32,7 @@ class PeerMailbox final : public SocketLoop::Watcher {
     std::vector<std::function<void()>> calls_;
     std::thread::id attendant_;
     bool is_closed_ = false;
-    Event event_;
+    transport::Event event_;
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

@@ -9,7 +9,7 @@
 
 #include "runtime/net/socket.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 namespace {
 
 // Bytes are hashed just before the kernel copies them, while they are in the cache.
@@ -68,7 +68,7 @@ std::string PeerOutbox::flush(int fd) {
         what.msg_iovlen = parts.count;
         const ssize_t n = sendmsg(fd, &what, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return errno == EAGAIN ? "" : error_text(errno);
+        if (n < 0) return errno == EAGAIN ? "" : transport::error_text(errno);
         sent(static_cast<std::size_t>(n));
     }
     return "";
@@ -119,4 +119,4 @@ void PeerOutbox::sent(std::size_t bytes) {
     }
 }
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

@@ -10,7 +10,7 @@
 
 #include "runtime/cache/peers/protocol.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
 // Not thread-safe. Nothing here blocks.
 class PeerOutbox {
@@ -60,4 +60,4 @@ class PeerOutbox {
     PeerChecksum checksum_;   // of the message whose bytes are hashed in part
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

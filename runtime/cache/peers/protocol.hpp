@@ -22,7 +22,7 @@
 
 struct XXH3_state_s;
 
-namespace hocket::transport {
+namespace hocket::cache {
 
 inline constexpr std::uint64_t max_peer_bytes = std::uint64_t{1} << 40;
 inline constexpr std::size_t max_peer_text = 1024;       // bytes of an answer that is none
@@ -66,4 +66,4 @@ class PeerChecksum {
 // proofs that were made for something else.
 std::string peer_handshake_key(std::string_view secret);
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

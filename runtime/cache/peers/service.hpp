@@ -18,21 +18,21 @@
 #include "runtime/cache/peers/client.hpp"
 #include "runtime/cache/peers/guest.hpp"
 #include "runtime/cache/peers/mailbox.hpp"
+#include "runtime/cache/peers/questions.hpp"
 #include "runtime/net/admission.hpp"
-#include "runtime/peers.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
 struct PeerServiceOptions {
-    int self = -1;                 // index of this process among the peers; -1: it only asks, or only serves
-    std::string secret;            // that all must know; never sent
-    std::string identity;          // of dataset and decoder, at most max_identity_size bytes
-    Answerer* answerer = nullptr;  // outlives the service; null: nobody is answered
-    Socket listener = {};          // needed to answer; closed where nobody is answered
+    int self = -1;         // index of this process among the peers; -1: it only asks, or only serves
+    std::string secret;    // that all must know; never sent
+    std::string identity;  // of dataset and decoder, at most max_identity_size bytes
+    SampleAnswerer* answerer = nullptr;  // outlives the service; null: nobody is answered
+    transport::Socket listener = {};     // needed to answer; closed where nobody is answered
 };
 
 // Thread-safe but for construction, connect() and destruction.
-class PeerService final : public Peers {
+class PeerService final : public CachePeers {
   public:
     // Answers from here on. Throws Error(invalid_argument | bootstrap | transport).
     explicit PeerService(PeerServiceOptions options);
@@ -44,33 +44,33 @@ class PeerService final : public Peers {
 
     // Where others reach this process: what the listener is bound to, or reachable_address() if that is any
     // address. Port 0: nowhere.
-    Endpoint endpoint() const { return endpoint_; }
+    transport::Endpoint endpoint() const { return endpoint_; }
 
     // Whom to ask, by index. Once, before anything else is called. No connection is made yet.
-    void connect(std::vector<Endpoint> peers);
+    void connect(std::vector<transport::Endpoint> peers);
 
     int count() const override { return static_cast<int>(clients_.size()); }
     int self() const override { return options_.self; }
     std::string name(int peer) const override;
     // Both throw Error(invalid_argument) if there is no such peer. The asker stays until it is answered.
-    void ask(int peer, std::uint64_t key, std::chrono::milliseconds timeout, Asker& asker) override;
+    void ask(int peer, std::uint64_t key, std::chrono::milliseconds timeout, SampleAsker& asker) override;
     void offer(int peer, std::uint64_t key, std::span<const std::byte> bytes,
-               std::chrono::milliseconds timeout, Asker& asker) override;
+               std::chrono::milliseconds timeout, SampleAsker& asker) override;
     bool is_down(int peer) const override;
 
   private:
     void run();
     void serve();
     void end(const std::string& why);
-    void admit(Admitted admitted);
+    void admit(transport::Admitted admitted);
     PeerClient& client(int peer) const;
     void post(int peer, PeerClient::Question question);
 
     PeerServiceOptions options_;
-    const Endpoint endpoint_;
-    SocketLoop loop_{SocketLoop::Way::epoll};
+    const transport::Endpoint endpoint_;
+    transport::SocketLoop loop_{transport::SocketLoop::Way::epoll};
     const std::shared_ptr<PeerMailbox> mailbox_;
-    std::unique_ptr<Admission> admission_;
+    std::unique_ptr<transport::Admission> admission_;
     std::vector<std::unique_ptr<PeerClient>> clients_;  // by index
     std::unordered_map<std::uint64_t, std::shared_ptr<PeerGuest>> guests_;
     std::uint64_t next_guest_ = 1;
@@ -78,4 +78,4 @@ class PeerService final : public Peers {
     std::thread thread_;
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

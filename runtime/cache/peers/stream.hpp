@@ -11,10 +11,10 @@
 #include "runtime/net/socket.hpp"
 #include "runtime/net/socket_loop.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
 // Of the loop's thread.
-class PeerStream final : private SocketLoop::Watcher {
+class PeerStream final : private transport::SocketLoop::Watcher {
   public:
     class Owner : public PeerInbox::Reader {
       public:
@@ -26,7 +26,7 @@ class PeerStream final : private SocketLoop::Watcher {
     };
 
     // Of a connection whose ends have shaken hands. Throws Error(transport).
-    PeerStream(SocketLoop& loop, Socket socket, Owner& owner);
+    PeerStream(transport::SocketLoop& loop, transport::Socket socket, Owner& owner);
     ~PeerStream() { close(); }
     PeerStream(const PeerStream&) = delete;
 
@@ -47,13 +47,13 @@ class PeerStream final : private SocketLoop::Watcher {
     void settle(const std::string& why);
     void show_interest();
 
-    SocketLoop& loop_;
-    Socket socket_;
+    transport::SocketLoop& loop_;
+    transport::Socket socket_;
     Owner& owner_;
     PeerOutbox outbox_;
     PeerInbox inbox_;
     std::uint32_t interest_ = 0;
-    std::optional<SocketLoop::Timer> retry_;  // set while there is no room
+    std::optional<transport::SocketLoop::Timer> retry_;  // set while there is no room
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

@@ -1,4 +1,4 @@
-#include "runtime/cache/value.hpp"
+#include "runtime/cache/room/value.hpp"
 
 #include <exception>
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/cache/room_gate.hpp"
+#include "runtime/cache/room/room_gate.hpp"
 
 namespace hocket::cache {
 

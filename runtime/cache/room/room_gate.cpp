@@ -1,4 +1,4 @@
-#include "runtime/cache/room_gate.hpp"
+#include "runtime/cache/room/room_gate.hpp"
 
 #include <fmt/format.h>
 

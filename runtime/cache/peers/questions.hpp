@@ -1,5 +1,5 @@
-// Questions for samples, and answers, between processes: the vocabulary that cache (which asks and answers)
-// and transport (which carries) share without knowing each other.
+// Questions for samples, and answers, between processes. The cache asks and answers (SampleOwners, Server),
+// and PeerService carries both; they know this file, not each other.
 #pragma once
 
 #include <chrono>
@@ -11,30 +11,30 @@
 
 #include "runtime/error.hpp"
 
-namespace hocket {
+namespace hocket::cache {
 
 // Where arriving bytes go. later: there is no room now; ask again in a millisecond (until the deadline), and
 // read nothing from that connection before. Neither: they are not wanted, read them and drop them.
-struct PeerRoom {
+struct SampleRoom {
     std::byte* data = nullptr;
     bool later = false;
 };
 
 // Answers to one question. All calls come on the peers' thread; none of them waits.
-class Asker {
+class SampleAsker {
   public:
     // The sample has so many bytes.
-    virtual PeerRoom room(std::uint64_t bytes) = 0;
+    virtual SampleRoom room(std::uint64_t bytes) = 0;
     // status success: the bytes lie there, checked. Else why not: not_found (the source does not have it),
     // peer_lost, timeout, mismatch (another dataset or decoder), io ...
     virtual void answered(Status status, const std::string& text) = 0;
 
   protected:
-    ~Asker() = default;
+    ~SampleAsker() = default;
 };
 
 // Gives samples to others.
-class Answerer {
+class SampleAnswerer {
   public:
     struct Answer {
         Status status = Status::success;
@@ -48,25 +48,25 @@ class Answerer {
     // Somebody offers a sample that this process owns: room() says where it goes, then offered() takes it,
     // with all its bytes there and checked; complete false: the connection broke, the room is only to be
     // freed. `answer` as above (its bytes are empty).
-    virtual PeerRoom room(std::uint64_t key, std::uint64_t bytes) = 0;
+    virtual SampleRoom room(std::uint64_t key, std::uint64_t bytes) = 0;
     virtual void offered(std::uint64_t key, std::byte* data, std::uint64_t bytes, bool complete,
                          std::function<void(Answer)> answer) = 0;
 
   protected:
-    ~Answerer() = default;
+    ~SampleAnswerer() = default;
 };
 
-class Peers {
+class CachePeers {
   public:
-    virtual ~Peers() = default;
+    virtual ~CachePeers() = default;
     virtual int count() const = 0;                 // ranks, or servers
     virtual int self() const = 0;                  // -1: none of them
     virtual std::string name(int peer) const = 0;  // "rank 3 (10.0.0.4:31007)"
     // Asks `peer` for a sample; the answer comes once, before the deadline or at it. Thread-safe.
-    virtual void ask(int peer, std::uint64_t key, std::chrono::milliseconds timeout, Asker& asker) = 0;
+    virtual void ask(int peer, std::uint64_t key, std::chrono::milliseconds timeout, SampleAsker& asker) = 0;
     // Gives `peer` a sample that it owns; bytes stay until answered() (room() is not called). As ask().
     virtual void offer(int peer, std::uint64_t key, std::span<const std::byte> bytes,
-                       std::chrono::milliseconds timeout, Asker& asker) = 0;
+                       std::chrono::milliseconds timeout, SampleAsker& asker) = 0;
     // True if a question would fail at once: the peer was lost a moment ago.
     virtual bool is_down(int peer) const = 0;
 };
@@ -74,4 +74,4 @@ class Peers {
 // The rank that owns a key: static, the same everywhere.
 int owner_of(std::uint64_t key, int peers);
 
-}  // namespace hocket
+}  // namespace hocket::cache
