@@ -29,14 +29,14 @@ class Cache {
     explicit Cache(CacheOptions options);
     ~Cache();
 
-    // Hexadecimal: of the dataset, and of the decoder if what it makes is meant. Peers whose identities
-    // differ must not exchange samples.
+    // Names the dataset and, if decoded samples are meant, the decoder, in hexadecimal digits. Peers whose
+    // identities differ must not exchange samples.
     std::string identity(bool decoded) const;
-    // Who answers peers' questions; as long as the cache lives.
+    // Answers peers' questions, as long as the cache lives.
     SampleAnswerer& answerer() { return *server_; }
-    // give_encoded: what the source gave; else what the decoder made of it.
+    // give_encoded: the peers give what the source gave; else what the decoder made of it.
     void set_peers(std::unique_ptr<CachePeers> peers, bool give_encoded);
-    // Others that ask this cache (hkt_cache_serve), kept until it is closed.
+    // For others that ask this cache (hkt_cache_serve). The service is kept until the cache closes.
     void add_guests(std::unique_ptr<CachePeers> service);
 
     Lent get(std::uint64_t key);

@@ -1,4 +1,4 @@
-// Answers peers: with samples that this process has, or brings from its disk or the source.
+// Answers peers, with samples that this process has, or brings from its disk or the source.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Joins a data cache with others over the transport: the ranks of a communicator, or servers.
+// Joins a data cache with others (runtime/cache/peers): those of a communicator's ranks, or servers.
 #pragma once
 
 #include <functional>

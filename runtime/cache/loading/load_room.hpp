@@ -11,7 +11,7 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread, but for gate().
+// Of the loop's thread, except gate().
 class LoadRoom {
   public:
     // All of it outlives this.

@@ -128,7 +128,7 @@ Task<> Puts::put_in_memory(std::uint64_t key, ArenaBlock& encoded, std::uint64_t
             memory_.publish(key, load.block.give_away(), load.bytes, false, false);
             co_return;
         }
-        if (look.error) continue;  // of a get that came too early
+        if (look.error) continue;  // of a get whose load failed meanwhile
         if (look.lent.bytes != load.bytes || std::memcmp(look.lent.data, load.block.data(), load.bytes) != 0)
             other_bytes(key);
         co_return;

@@ -20,7 +20,7 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread, but for trouble(). The peers answer on a thread of their own.
+// Of the loop's thread, except trouble(). The peers answer on a thread of their own.
 class SampleOwners {
   public:
     // All of it outlives this.

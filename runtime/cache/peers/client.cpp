@@ -69,7 +69,7 @@ void PeerClient::send(std::uint64_t id, const Question& question) {
     stream_->send(header, question.offered ? question.offered->data() : nullptr, nullptr);
 }
 
-// Nothing may touch its memory any more.
+// From now on nothing may touch the asker's memory.
 void PeerClient::expire(std::uint64_t id) {
     const auto entry = open_.find(id);
     entry->second.timer.reset();

@@ -1,5 +1,5 @@
-// The questions to one peer: over a connection that is made for the first of them, kept, and made anew after
-// it was lost.
+// The questions to one peer. The first one makes the connection, which is kept, and made again after it was
+// lost.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread, but for what is said.
+// Of the loop's thread, unless a function says otherwise.
 class PeerClient final : private PeerStream::Owner {
   public:
     struct Question {
@@ -31,17 +31,17 @@ class PeerClient final : private PeerStream::Owner {
         SampleAsker* asker;
     };
 
-    // On any thread. name: of the peer, for people.
+    // Any thread. name: of the peer, for people.
     PeerClient(transport::SocketLoop& loop, PeerMailbox& mailbox, transport::Dial dial, std::string name);
 
     const std::string& name() const { return name_; }  // any thread
     bool is_down() const;                              // any thread
 
-    // The asker is answered once, at once if the peer is down.
+    // The asker is answered exactly once; immediately if the peer is down.
     void ask(const Question& question);
 
-    // All questions fail, and all that come later. Waits for the thread that dials, if there is one.
     void stop_dialling() { is_closed_ = true; }
+    // All questions fail, and all that come later. Waits for the thread that dials, if there is one.
     void close(const std::string& why);
 
   private:
@@ -71,7 +71,7 @@ class PeerClient final : private PeerStream::Owner {
     std::vector<std::uint64_t> unsent_;             // ids, while there is no connection
     std::uint64_t next_id_ = 1;
     std::unique_ptr<PeerStream> stream_;
-    std::uint64_t arriving_ = 0;  // whose bytes come into its room; 0: nobody's
+    std::uint64_t arriving_ = 0;  // id of the question whose bytes are arriving; 0: none
     std::string text_;            // of the answer that arrives
 
     std::thread dialler_;

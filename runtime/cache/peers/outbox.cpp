@@ -12,7 +12,7 @@
 namespace hocket::cache {
 namespace {
 
-// Bytes are hashed just before the kernel copies them, while they are in the cache.
+// Bytes are hashed just before the kernel copies them, so that it finds them in the processor's cache.
 constexpr std::size_t piece_size = 256 * 1024, pieces_a_turn = 4;
 constexpr std::array<std::byte, 64 * 1024> zeros{};
 
@@ -22,7 +22,7 @@ void call(std::function<void()>& let_go) {
 
 }  // namespace
 
-// Of one system call.
+// What one system call sends.
 struct PeerOutbox::Parts {
     std::array<iovec, 96> list;
     std::size_t count = 0, share = piece_size;
@@ -83,7 +83,7 @@ void PeerOutbox::gather(Parts& parts) {
     }
 }
 
-// False: only a part of them.
+// False: only a part of its bytes has room.
 bool PeerOutbox::gather_bytes(Message& message, std::uint64_t from, Parts& parts) {
     const std::uint64_t begin = std::clamp<std::uint64_t>(from, peer_header_size, message.checksum_at());
     const std::uint64_t offset = begin - peer_header_size;

@@ -37,7 +37,7 @@ bool is_answer_status(std::int32_t status) {
            (status < 0 && status >= static_cast<int>(Status::limit));
 }
 
-// What is right for each kind; nothing else is ever sent.
+// Each kind has its rules, and no PeerService breaks them.
 bool is_sound(const Wire& wire) {
     if (wire.reserved != 0 || wire.bytes > max_peer_bytes) return false;
     switch (static_cast<PeerMessage>(wire.kind)) {

@@ -3,7 +3,7 @@
 namespace hocket::cache {
 
 int owner_of(std::uint64_t key, int peers) {
-    // SplitMix64's finalizer (Steele et al. 2014), so that neighbours go to different ranks as well.
+    // SplitMix64's finalizer (Steele et al. 2014), so that consecutive keys go to different ranks, too.
     key += 0x9e3779b97f4a7c15;
     key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9;
     key = (key ^ key >> 27) * 0x94d049bb133111eb;

@@ -26,7 +26,7 @@ void PeerStream::send(const PeerHeader& header, const std::byte* payload, std::f
         return;
     }
     outbox_.push(header, payload, std::move(let_go));
-    show_interest();  // it goes with all else that is sent in this turn
+    show_interest();  // it is sent together with all else of this turn
 }
 
 void PeerStream::close() {
