@@ -141,7 +141,7 @@ void* hkt_cache_value_reserve(hkt_cache_value* value, size_t bytes) {
 }
 
 hkt_status hkt_cache_open(const hkt_cache_options* options, hkt_cache** cache) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         if (cache == nullptr) capi::refuse("hkt_cache_open: cache is null; give it a place for the cache");
         *cache = nullptr;
         const hkt_cache_options given = capi::read_options(options);
@@ -166,7 +166,7 @@ void hkt_cache_close(hkt_cache* cache) {
 }
 
 hkt_status hkt_cache_get(hkt_cache* cache, uint64_t key, hkt_sample* sample) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         cache::Cache& from = opened(cache, "hkt_cache_get");
         if (sample == nullptr) capi::refuse("hkt_cache_get: sample is null; give it a place for the sample");
         const cache::Lent lent = from.get(key);
@@ -177,7 +177,7 @@ hkt_status hkt_cache_get(hkt_cache* cache, uint64_t key, hkt_sample* sample) {
 
 hkt_status hkt_cache_get_batch(hkt_cache* cache, const uint64_t* keys, size_t count, hkt_sample* samples,
                                hkt_request** request) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         if (request != nullptr) *request = nullptr;
         cache::Cache& from = opened(cache, "hkt_cache_get_batch");
         check_array(keys, count, "hkt_cache_get_batch", "keys");
@@ -202,7 +202,7 @@ void hkt_cache_release(hkt_cache* cache, const hkt_sample* samples, size_t count
 }
 
 hkt_status hkt_cache_put(hkt_cache* cache, uint64_t key, const void* data, size_t bytes) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         cache::Cache& to = opened(cache, "hkt_cache_put");
         check_array(data, bytes, "hkt_cache_put", "data");
         to.put(key, {static_cast<const std::byte*>(data), bytes});
@@ -211,7 +211,7 @@ hkt_status hkt_cache_put(hkt_cache* cache, uint64_t key, const void* data, size_
 }
 
 hkt_status hkt_cache_prefetch(hkt_cache* cache, const uint64_t* keys, size_t count) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         cache::Cache& into = opened(cache, "hkt_cache_prefetch");
         check_array(keys, count, "hkt_cache_prefetch", "keys");
         into.prefetch({keys, count});
@@ -220,7 +220,7 @@ hkt_status hkt_cache_prefetch(hkt_cache* cache, const uint64_t* keys, size_t cou
 }
 
 hkt_status hkt_cache_set_order(hkt_cache* cache, const uint64_t* keys, size_t count, uint64_t cursor) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         cache::Cache& of = opened(cache, "hkt_cache_set_order");
         check_array(keys, count, "hkt_cache_set_order", "keys");
         of.set_order({keys, count}, cursor);
@@ -237,7 +237,7 @@ uint64_t hkt_cache_count(const hkt_cache* cache) {
 }
 
 hkt_status hkt_cache_find(const hkt_cache* cache, const char* name, uint64_t* key) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         const cache::Cache& in = opened(cache, "hkt_cache_find");
         if (name == nullptr || key == nullptr) capi::refuse("hkt_cache_find: name or key is null");
         *key = in.find(name);
@@ -246,14 +246,14 @@ hkt_status hkt_cache_find(const hkt_cache* cache, const char* name, uint64_t* ke
 }
 
 hkt_status hkt_cache_flush(hkt_cache* cache) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         opened(cache, "hkt_cache_flush").flush();
         return HKT_SUCCESS;
     });
 }
 
 hkt_status hkt_cache_get_stats(hkt_cache* cache, hkt_cache_stats* stats, size_t size) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         const cache::Cache& of = opened(cache, "hkt_cache_get_stats");
         const capi::Place place(stats, size);
         const cache::Cache::Stats now = of.stats();
@@ -303,7 +303,7 @@ hkt_status hkt_cache_get_stats(hkt_cache* cache, hkt_cache_stats* stats, size_t 
 
 hkt_status hkt_cache_verify(hkt_cache* cache, int (*progress)(void* context, uint64_t done, uint64_t all),
                             void* context, hkt_cache_verification* verification, size_t size) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         cache::Cache& of = opened(cache, "hkt_cache_verify");
         const capi::Place place(verification, size);
         const auto go_on = [&](std::uint64_t done, std::uint64_t all) {
@@ -322,7 +322,7 @@ hkt_status hkt_cache_verify(hkt_cache* cache, int (*progress)(void* context, uin
 
 hkt_status hkt_cache_serve(hkt_cache* cache, const char* host, int32_t port, const char* secret,
                            int32_t* bound) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         cache::Cache& of = opened(cache, "hkt_cache_serve");
         if (host == nullptr || *host == '\0')
             capi::refuse("hkt_cache_serve: host is not set: the address to listen at, such as 0.0.0.0");

@@ -9,6 +9,12 @@ using namespace hocket;
 
 namespace {
 
+static_assert(HKT_EXECUTOR_DEFAULT == static_cast<int>(engine::ExecutorKind::automatic) &&
+              HKT_EXECUTOR_JIT == static_cast<int>(engine::ExecutorKind::jit) &&
+              HKT_EXECUTOR_INTERPRETER == static_cast<int>(engine::ExecutorKind::interpreter));
+
+thread_local std::string borrowed_text;  // the calling thread's copy of a communicator's text
+
 engine::ExecutorKind executor_of(std::int32_t value) {
     if (value < HKT_EXECUTOR_DEFAULT || value > HKT_EXECUTOR_INTERPRETER)
         capi::refuse(fmt::format("hkt_comm_options.executor is {}; it must be an hkt_executor", value));
@@ -44,7 +50,7 @@ engine::Choices choices_of(const hkt_comm_options& given) {
 extern "C" {
 
 hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         if (comm == nullptr)
             capi::refuse("hkt_comm_create: comm is null; give it a place for the communicator");
         *comm = nullptr;
@@ -85,6 +91,34 @@ const char* hkt_comm_info(const hkt_comm* comm, const char* key) {
     if (name == "schedule_path") return engine.schedule_path().c_str();
     if (name == "executor") return engine.executor().c_str();
     return nullptr;
+}
+
+const char* hkt_comm_last_error(const hkt_comm* comm) {
+    if (comm == nullptr) return hkt_last_error();
+    try {
+        borrowed_text = comm->last_error.text();
+    } catch (...) {
+        return "out of memory";
+    }
+    return borrowed_text.c_str();
+}
+
+hkt_status hkt_premul_sum_create(double factor, hkt_comm* comm, hkt_op* op) {
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse("hkt_premul_sum_create: comm is null");
+        if (op == nullptr)
+            capi::refuse("hkt_premul_sum_create: op is null; give it a place for the operator");
+        *op = comm->operators.make(ReduceOp::premul_sum, factor);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_op_destroy(hkt_op op, hkt_comm* comm) {
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse("hkt_op_destroy: comm is null");
+        comm->operators.destroy(op);
+        return HKT_SUCCESS;
+    });
 }
 
 }  // extern "C"

@@ -1,36 +1,47 @@
-#include <string>
+#include "capi/errors.hpp"
 
-#include "capi/handles.hpp"
 #include "runtime/caught.hpp"
+#include "runtime/error.hpp"
 
 namespace hocket::capi {
 namespace {
 
-thread_local std::string own_error;      // of calls that had no communicator
-thread_local std::string borrowed_text;  // the calling thread's copy of a communicator's text
+thread_local std::string own_error;  // of calls that had no communicator
 
-}  // namespace
-
-hkt_status keep_error(hkt_comm* comm, hkt_status status, const std::string& text) noexcept {
+hkt_status keep(LastError* last, hkt_status status, const std::string& text) noexcept {
     try {
-        if (comm == nullptr) {
+        if (last == nullptr)
             own_error = text;
-        } else {
-            const std::lock_guard lock(comm->error_mutex);
-            comm->last_error = text;
-        }
+        else
+            last->keep(text);
     } catch (...) {  // no memory for the text: the caller gets the status alone
     }
     return status;
 }
 
-hkt_status keep_error(hkt_comm* comm, const std::exception& caught) noexcept {
+}  // namespace
+
+void LastError::keep(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    text_ = text;
+}
+
+std::string LastError::text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+}
+
+hkt_status keep_error(LastError* last, const std::exception& caught) noexcept {
     try {
         const Error error = error_of(caught);
-        return keep_error(comm, static_cast<hkt_status>(error.status()), error.what());
+        return keep(last, static_cast<hkt_status>(error.status()), error.what());
     } catch (...) {
-        return keep_error(comm, HKT_ERROR_OUT_OF_MEMORY, "out of memory");
+        return keep(last, HKT_ERROR_OUT_OF_MEMORY, "out of memory");
     }
+}
+
+hkt_status keep_unknown_error(LastError* last) noexcept {
+    return keep(last, HKT_ERROR_INTERNAL, "a defect in Hocket, please report it: an unknown exception");
 }
 
 void refuse(const std::string& text) {
@@ -56,9 +67,6 @@ SAME(HKT_ERROR_OUT_OF_MEMORY, Status::out_of_memory);
 SAME(HKT_ERROR_INTERNAL, Status::internal);
 SAME(HKT_ERROR_IO, Status::io);
 SAME(HKT_ERROR_LIMIT, Status::limit);
-SAME(HKT_EXECUTOR_DEFAULT, engine::ExecutorKind::automatic);
-SAME(HKT_EXECUTOR_JIT, engine::ExecutorKind::jit);
-SAME(HKT_EXECUTOR_INTERPRETER, engine::ExecutorKind::interpreter);
 #undef SAME
 
 extern "C" {
@@ -99,17 +107,6 @@ const char* hkt_error_string(hkt_status status) {
 
 const char* hkt_last_error(void) {
     return capi::own_error.c_str();
-}
-
-const char* hkt_comm_last_error(const hkt_comm* comm) {
-    if (comm == nullptr) return hkt_last_error();
-    try {
-        const std::lock_guard lock(const_cast<hkt_comm*>(comm)->error_mutex);
-        capi::borrowed_text = comm->last_error;
-    } catch (...) {
-        return "out of memory";
-    }
-    return capi::borrowed_text.c_str();
 }
 
 const char* hkt_version(void) {

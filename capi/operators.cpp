@@ -5,11 +5,10 @@
 #include <atomic>
 #include <cstdint>
 
-#include "capi/handles.hpp"
+#include "capi/errors.hpp"
 #include "capi/vocabulary.hpp"
+#include "runtime/error.hpp"
 #include "runtime/kernels/cpu/multiply.hpp"
-
-using namespace hocket;
 
 namespace hocket::capi {
 namespace {
@@ -73,25 +72,3 @@ Operator multiplying_operator(ReduceOp op, const hkt_op& given, DataType type, c
 }
 
 }  // namespace hocket::capi
-
-extern "C" {
-
-hkt_status hkt_premul_sum_create(double factor, hkt_comm* comm, hkt_op* op) {
-    return capi::guarded(comm, [&] {
-        if (comm == nullptr) capi::refuse("hkt_premul_sum_create: comm is null");
-        if (op == nullptr)
-            capi::refuse("hkt_premul_sum_create: op is null; give it a place for the operator");
-        *op = comm->operators.make(ReduceOp::premul_sum, factor);
-        return HKT_SUCCESS;
-    });
-}
-
-hkt_status hkt_op_destroy(hkt_op op, hkt_comm* comm) {
-    return capi::guarded(comm, [&] {
-        if (comm == nullptr) capi::refuse("hkt_op_destroy: comm is null");
-        comm->operators.destroy(op);
-        return HKT_SUCCESS;
-    });
-}
-
-}  // extern "C"

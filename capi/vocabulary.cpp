@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "capi/handles.hpp"
+#include "capi/errors.hpp"
 
 using namespace hocket;
 
@@ -75,7 +75,7 @@ const char* name_in(const Name<Constant> (&names)[size], const Constant& given) 
 
 template <std::size_t size, typename Constant>
 hkt_status find_in(const Name<Constant> (&names)[size], const char* what, const char* text, Constant* found) {
-    return capi::guarded(nullptr, [&] {
+    return capi::guarded([&] {
         if (text == nullptr || found == nullptr)
             capi::refuse(fmt::format("the name of {} is looked for, but {} is null", what,
                                      text == nullptr ? "the name" : "the place for what is found"));

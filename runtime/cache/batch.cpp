@@ -48,7 +48,7 @@ void Batch::failed(std::size_t, const Error& error) {
 }
 
 void Batch::found_no_room(const NoRoom& facts) {
-    if (!is_open_.load(std::memory_order_acquire)) return;  // it will hear again
+    if (!is_open_.load(std::memory_order_acquire)) return;  // the batch will be told again
     const std::lock_guard lock(mutex_);
     if (abandoned_ || error_) return;  // the samples may be gone with their owner
     const std::uint64_t held = held_bytes();
@@ -63,9 +63,10 @@ void Batch::found_no_room(const NoRoom& facts) {
     complete_.notify_all();
 }
 
-// What it holds already is not given back before it is whole. So it never will be if the next sample does not
-// fit beside that; or if nobody else holds anything but who waits for room, too, and that has not changed for
-// longer than they take to look again (what is free lies in pieces that are too small).
+// A batch gives nothing back before it is whole. So it will never be whole if the next sample does not fit
+// beside those that it holds. Nor will it be if all other room is held by loads that wait for room
+// themselves, and that has not changed for longer than they take to look again: then the free room lies in
+// pieces that are too small.
 bool Batch::will_never_fit(const NoRoom& facts, std::uint64_t held) {
     if (held + facts.bytes > memory_.capacity()) return true;
     if (held + facts.idle < facts.used) {

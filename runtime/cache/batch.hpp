@@ -15,7 +15,8 @@
 
 namespace hocket::cache {
 
-// Lives until its owner has let go of it and every sample it waits for is there or has failed. Thread-safe.
+// Lives until its owner has let go of it, and every sample that it waits for is there or has failed.
+// Thread-safe.
 class Batch final : public Request, public Waiter {
   public:
     using Clock = std::chrono::steady_clock;
@@ -26,8 +27,8 @@ class Batch final : public Request, public Waiter {
     // All samples have been asked for; `there` of them were there, and the others will come.
     void open(std::size_t there);
 
-    // The owner's. Both let go of the batch once it is complete, or its deadline has passed: it must not be
-    // used again then. Throw what went wrong first; no sample is lent then.
+    // For the owner. Both let go of the batch once it is complete or its deadline has passed; then it must
+    // not be used again. They throw the first error; then no sample is lent.
     void wait();
     bool test();  // false: not complete yet, and the batch goes on
 
@@ -57,7 +58,7 @@ class Batch final : public Request, public Waiter {
     std::condition_variable complete_;
     bool abandoned_ = false;      // the owner is gone: samples that come are given back
     std::optional<Error> error_;  // the first
-    // Since when nobody but this batch and those who wait for room hold any, and so many bytes of it.
+    // Since when only this batch and loads that wait for room hold any room, and how many bytes it held then.
     std::optional<Clock::time_point> stuck_since_;
     std::uint64_t stuck_at_ = 0;
 };

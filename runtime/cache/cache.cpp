@@ -28,7 +28,7 @@ Digest dataset_of(const CacheOptions& options) {
     return mix(options.source ? options.source->fingerprint() : Digest{}, options.dataset);
 }
 
-// In words, for whoever looks into the folder.
+// For people who look into the folder.
 std::string label_of(const CacheOptions& options) {
     const std::string location = options.source ? options.source->location() : "";
     if (options.dataset.empty() || location.empty()) return options.dataset + location;
@@ -60,7 +60,8 @@ Cache::Cache(CacheOptions options)
     server_ = std::make_unique<Server>(memory_, *loader_, counters_);
 }
 
-// First nobody asks any more, then what is on its way ends, then the disk is made durable.
+// First nobody asks any more; then all loads and writes end; then the folder is closed, which makes it
+// durable.
 Cache::~Cache() {
     guests_.clear();
     loader_->set_peers(nullptr);
@@ -74,12 +75,12 @@ std::string Cache::identity(bool decoded) const {
                        decoded && options_.decode ? text(mix({}, options_.decoder)) : "none");
 }
 
-void Cache::set_peers(std::unique_ptr<Peers> peers, bool give_encoded) {
+void Cache::set_peers(std::unique_ptr<CachePeers> peers, bool give_encoded) {
     peers_ = std::move(peers);
     loader_->set_peers(peers_.get(), give_encoded);
 }
 
-void Cache::add_guests(std::unique_ptr<Peers> service) {
+void Cache::add_guests(std::unique_ptr<CachePeers> service) {
     const std::lock_guard lock(mutex_);
     guests_.push_back(std::move(service));
 }
@@ -156,7 +157,7 @@ void Cache::set_order(std::span<const std::uint64_t> keys, std::uint64_t cursor)
                                 keys.size()));
     std::shared_ptr<const Order> order;
     if (!keys.empty()) order = std::make_shared<const Order>(keys, cursor);
-    const std::lock_guard lock(mutex_);  // both take the same of two that are set at once
+    const std::lock_guard lock(mutex_);  // of two orders that are set at once, both take the same
     memory_.set_order(order);
     loader_->set_order(std::move(order));
 }

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "runtime/cache/batch.hpp"
-#include "runtime/cache/counters.hpp"
 #include "runtime/cache/directory/directory.hpp"
-#include "runtime/cache/loader.hpp"
+#include "runtime/cache/loading/counters.hpp"
+#include "runtime/cache/loading/loader.hpp"
 #include "runtime/cache/memory/memory.hpp"
 #include "runtime/cache/options.hpp"
+#include "runtime/cache/peers/questions.hpp"
 #include "runtime/cache/server.hpp"
-#include "runtime/peers.hpp"
 
 namespace hocket::cache {
 
@@ -29,15 +29,15 @@ class Cache {
     explicit Cache(CacheOptions options);
     ~Cache();
 
-    // Hexadecimal: of the dataset, and of the decoder if what it makes is meant. Peers whose identities
-    // differ must not exchange samples.
+    // Names the dataset and, if decoded samples are meant, the decoder, in hexadecimal digits. Peers whose
+    // identities differ must not exchange samples.
     std::string identity(bool decoded) const;
-    // Who answers peers' questions; as long as the cache lives.
-    Answerer& answerer() { return *server_; }
-    // give_encoded: what the source gave; else what the decoder made of it.
-    void set_peers(std::unique_ptr<Peers> peers, bool give_encoded);
-    // Others that ask this cache (hkt_cache_serve), kept until it is closed.
-    void add_guests(std::unique_ptr<Peers> service);
+    // Answers peers' questions, as long as the cache lives.
+    SampleAnswerer& answerer() { return *server_; }
+    // give_encoded: the peers give what the source gave; else what the decoder made of it.
+    void set_peers(std::unique_ptr<CachePeers> peers, bool give_encoded);
+    // For others that ask this cache (hkt_cache_serve). The service is kept until the cache closes.
+    void add_guests(std::unique_ptr<CachePeers> service);
 
     Lent get(std::uint64_t key);
     // To be ended by wait() or test() of the batch.
@@ -74,9 +74,9 @@ class Cache {
     std::unique_ptr<Directory> directory_;
     std::unique_ptr<Loader> loader_;
     std::unique_ptr<Server> server_;
-    std::unique_ptr<Peers> peers_;
+    std::unique_ptr<CachePeers> peers_;
     std::mutex mutex_;  // for guests_, and held while an order is set
-    std::vector<std::unique_ptr<Peers>> guests_;
+    std::vector<std::unique_ptr<CachePeers>> guests_;
     Digest dataset_{};
 };
 

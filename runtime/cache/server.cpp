@@ -41,7 +41,7 @@ void Server::question(std::uint64_t key, std::function<void(Answer)> answer) {
     }
 }
 
-PeerRoom Server::room(std::uint64_t, std::uint64_t bytes) {
+SampleRoom Server::room(std::uint64_t, std::uint64_t bytes) {
     try {
         ArenaBlock block = loader_.gate().look({.bytes = bytes, .share = Share::put});
         if (!block) return {.later = true};
@@ -49,7 +49,7 @@ PeerRoom Server::room(std::uint64_t, std::uint64_t bytes) {
         std::byte* const data = block.data();
         arriving_.insert_or_assign(data, std::move(block));
         return {.data = data};
-    } catch (const Error&) {  // larger than the memory: offered() says so
+    } catch (const Error&) {  // larger than the memory: offered() answers that
         return {};
     }
 }

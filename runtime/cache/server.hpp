@@ -1,4 +1,4 @@
-// Answers peers: with samples that this process has, or brings from its disk or the source.
+// Answers peers, with samples that this process has, or brings from its disk or the source.
 #pragma once
 
 #include <atomic>
@@ -9,20 +9,20 @@
 #include <memory>
 #include <mutex>
 
-#include "runtime/cache/counters.hpp"
-#include "runtime/cache/loader.hpp"
+#include "runtime/cache/loading/counters.hpp"
+#include "runtime/cache/loading/loader.hpp"
 #include "runtime/cache/memory/memory.hpp"
-#include "runtime/peers.hpp"
+#include "runtime/cache/peers/questions.hpp"
 
 namespace hocket::cache {
 
-class Server final : public Answerer {
+class Server final : public SampleAnswerer {
   public:
     Server(Memory& memory, Loader& loader, Counters& counters)
         : memory_(memory), loader_(loader), counters_(counters) {}
 
     void question(std::uint64_t key, std::function<void(Answer)> answer) override;
-    PeerRoom room(std::uint64_t key, std::uint64_t bytes) override;
+    SampleRoom room(std::uint64_t key, std::uint64_t bytes) override;
     void offered(std::uint64_t key, std::byte* data, std::uint64_t bytes, bool complete,
                  std::function<void(Answer)> answer) override;
 

@@ -17,8 +17,8 @@
 namespace hocket::engine {
 namespace {
 
+using cache::PeerService;
 using transport::Endpoint;
-using transport::PeerService;
 
 constexpr auto patience = std::chrono::seconds(10);  // with the name server
 
@@ -61,11 +61,11 @@ Introduction decode(std::string_view text) {
 
 std::unique_ptr<PeerService> service_of(cache::Cache& cache, int self, const std::string& secret,
                                         transport::Socket listener, bool decoded) {
-    return std::make_unique<PeerService>(transport::PeerServiceOptions{.self = self,
-                                                                       .secret = secret,
-                                                                       .identity = cache.identity(decoded),
-                                                                       .answerer = &cache.answerer(),
-                                                                       .listener = std::move(listener)});
+    return std::make_unique<PeerService>(cache::PeerServiceOptions{.self = self,
+                                                                   .secret = secret,
+                                                                   .identity = cache.identity(decoded),
+                                                                   .answerer = &cache.answerer(),
+                                                                   .listener = std::move(listener)});
 }
 
 [[noreturn]] void another_failed(int rank, const Error& error) {
@@ -166,8 +166,8 @@ void join_servers(cache::Cache& cache, const std::string& servers, const std::st
     const std::string given =
         servers.empty() ? EnvironmentReader(environment).text("HOCKET_CACHE_SERVERS").value_or("") : servers;
     if (given.empty()) return;
-    auto service = std::make_unique<PeerService>(transport::PeerServiceOptions{
-        .secret = secret_or_default(secret), .identity = cache.identity(false)});
+    auto service = std::make_unique<PeerService>(
+        cache::PeerServiceOptions{.secret = secret_or_default(secret), .identity = cache.identity(false)});
     service->connect(parse_servers(given));
     cache.set_peers(std::move(service), true);
 }

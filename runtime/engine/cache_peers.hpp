@@ -1,4 +1,4 @@
-// Connects a data cache with others over the transport: with the ranks of a communicator, or with servers.
+// Joins a data cache with others (runtime/cache/peers): those of a communicator's ranks, or servers.
 #pragma once
 
 #include <functional>

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "runtime/caught.hpp"
-#include "runtime/engine/plan/hash.hpp"
+#include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/graph_run.hpp"
 #include "runtime/engine/run/small_run.hpp"
 #include "runtime/engine/run/startable_plan.hpp"

@@ -35,7 +35,7 @@ Hash128 in_pieces(const unsigned char* data, std::size_t bytes, std::mt19937_64&
 // As a peer's message comes in.
 std::uint64_t of_message(std::uint64_t key, const unsigned char* data, std::size_t bytes,
                          std::mt19937_64& random) {
-    transport::PeerChecksum checksum;
+    cache::PeerChecksum checksum;
     checksum.begin(~key);  // what was there before must not show
     checksum.add(std::as_bytes(std::span(data, bytes / 2)));
     checksum.begin(key);

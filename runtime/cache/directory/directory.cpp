@@ -10,7 +10,7 @@
 namespace hocket::cache {
 namespace {
 
-// It is as it is, and no fault of whoever uses the folder.
+// An error that the disk or its state causes, and not the user of the folder.
 bool is_disk_trouble(int error) {
     return error == -EROFS || error == -EACCES || error == -EPERM || error == -ENOSPC || error == -EDQUOT ||
            error == -EIO;

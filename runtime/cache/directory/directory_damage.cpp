@@ -1,4 +1,4 @@
-// What is damaged gives its space back, before new segments need it.
+// Damaged records give their space back before new segments need it.
 #include <fcntl.h>
 #include <sys/stat.h>
 

@@ -11,7 +11,7 @@
 namespace hocket::cache {
 namespace {
 
-// File systems count time in ticks: a second change within one does not show.
+// File systems count time in ticks: a second change within the same tick does not show.
 constexpr std::int64_t tick_ns = 100'000'000;
 
 constexpr std::chrono::milliseconds look_interval{100};
@@ -24,7 +24,7 @@ std::int64_t now_ns() {
         .count();
 }
 
-// Of the folder; -1: it cannot be found out.
+// Of the folder; -1: it cannot be read.
 std::int64_t time_of_change(const Files& files, const std::string& folder) {
     struct stat status {};
     if (files.status(folder, status) < 0) return -1;
@@ -53,8 +53,8 @@ void Directory::look_at_once() {
     refresh();
 }
 
-// What others create shows in the count. What else happens there (files are sealed, evicted, removed by hand)
-// need not be noticed at once.
+// The count shows what others create. All else that happens in the folder (files are sealed, evicted, removed
+// by hand) need not be noticed at once.
 void Directory::list_if_changed() {
     const auto now = std::chrono::steady_clock::now();
     if (now >= look_again_) creations_.look_again();
@@ -64,7 +64,7 @@ void Directory::list_if_changed() {
     look_again_ = now + look_interval;
     std::int64_t changed_ns = time_of_change(files_, options_.folder);
     if (changed_ns == listed_ns_ && !list_again_ && !is_created) return;
-    // A file that is renamed while the names are read may be missed under both.
+    // A file that is renamed while the names are read may show under neither name.
     for (int tries = 0; tries < most_listings; ++tries) {
         list_again_ = false;
         listed_ns_ = changed_ns;
@@ -102,7 +102,7 @@ void Directory::open_listed(const SegmentName& name) {
     Descriptor fd(files_.open(path, O_RDONLY));
     const bool is_none_of_ours = fd.get() == -EACCES || fd.get() == -irregular_file;
     if (is_none_of_ours) passed_over_.insert(name.identity);
-    if (fd.get() < 0) {  // renamed or removed just now, or no more descriptors
+    if (fd.get() < 0) {  // it was renamed or removed just now, or there are no more descriptors
         list_again_ = list_again_ || !is_none_of_ours;
         return;
     }
@@ -112,7 +112,7 @@ void Directory::open_listed(const SegmentName& name) {
         passed_over_.insert(name.identity);
         return;
     }
-    // What says when it was last used. It does not matter where that may not be written.
+    // The file's time says when it was last used. Where that may not be written, it does not matter.
     if (name.stage == SegmentStage::sealed && options_.writable) ::futimens(fd.get(), nullptr);
     auto known = std::make_shared<Known>();
     known->segment =

@@ -1,4 +1,4 @@
-// Reads everything, and says what is wrong.
+// Reads every record, and says which are wrong.
 #include <fmt/format.h>
 
 #include <algorithm>

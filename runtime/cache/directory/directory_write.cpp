@@ -58,11 +58,12 @@ std::shared_ptr<Segment> Directory::create(Pen& pen, std::uint64_t bytes) {
     }
     pen.trouble.clear();
     std::uint64_t before = creation.count - 1;
-    known_creations_.compare_exchange_strong(before, creation.count);  // else others created some, too
+    // It fails where others have created segments, too: the next refresh sees them.
+    known_creations_.compare_exchange_strong(before, creation.count);
     auto known = std::make_shared<Known>();
     known->segment = creation.segment;
     const std::scoped_lock lock(table_mutex_);
-    // A refresh may have seen the file already, and taken it for somebody else's.
+    // A refresh may have seen the file already, and taken it for another process's.
     table_.insert_or_assign(creation.segment->header().identity, std::move(known));
     return creation.segment;
 }
@@ -76,7 +77,7 @@ bool Directory::commit(const Room& room, std::span<const std::byte> payload) {
         return false;
     }
     records_.insert({room.segment, entry});
-    if (room.segment->is_lost()) {  // perhaps since lose() went through the records
+    if (room.segment->is_lost()) {  // perhaps after lose() went through the records
         records_.erase(*room.segment, entry);
         abandon(room, EIO);
         return false;

@@ -1,4 +1,4 @@
-// That this process is loading a key, and others need not.
+// Tells other processes that this one is loading a key, so that they need not.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class KeyFlight {
         if (begun_) directory_->end_flight(key_);
     }
 
-    // False: another process is at it.
+    // False: another process is loading it.
     bool begin() { return begun_ = begun_ || directory_->begin_flight(key_); }
 
   private:

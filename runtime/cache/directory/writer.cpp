@@ -47,7 +47,7 @@ Task<> Writer::write_waiting() {
         const auto call = [&] { write_all(batch); };
         try {
             co_await loop_.on_worker(call);
-        } catch (const Error&) {  // no thread can be had: they are not written this time
+        } catch (const Error&) {  // no thread can be started: they are not written this time
         }
         for (Payload* const payload : batch) payload->waiting.resume();
     }
@@ -90,7 +90,7 @@ void Writer::write_all(std::span<Payload* const> batch) noexcept {
 
 void Writer::write_neighbours(std::span<Payload* const> run) {
     std::vector<iovec> parts;
-    std::vector<PageBuffer> copies;  // where the disk's blocks are larger than the arena's
+    std::vector<PageBuffer> copies;  // where the disk's unit is larger than the arena's
     std::uint64_t all = 0;
     for (const Payload* const payload : run) {
         const Room& room = *payload->room;
@@ -99,7 +99,8 @@ void Writer::write_neighbours(std::span<Payload* const> run) {
             from = copies.emplace_back(room.reserved).data();
             std::memcpy(from, payload->memory.data(), room.bytes);
         }
-        std::memset(from + room.bytes, 0, room.reserved - room.bytes);  // nothing of other samples goes along
+        // Or else bytes of other samples would be written, too.
+        std::memset(from + room.bytes, 0, room.reserved - room.bytes);
         parts.push_back({from, room.reserved});
         all += room.reserved;
     }
@@ -110,7 +111,7 @@ void Writer::write_neighbours(std::span<Payload* const> run) {
             payload->is_written = directory_.commit(*payload->room, payload->memory.first(payload->bytes));
         else
             directory_.abandon(*payload->room, written < 0 ? static_cast<int>(-written) : ENOSPC);
-        payload->room.reset();  // one that fails otherwise is abandoned by the caller
+        payload->room.reset();  // if an exception comes before this, the caller abandons the room
     }
 }
 

@@ -1,5 +1,5 @@
-// Writes payloads to the disk behind the reader's back. Those that wait together go together: a worker makes
-// room for all of them, and neighbours are one write.
+// Writes payloads to the disk in the background. Payloads that wait at the same time go together: a worker
+// makes room for all of them, and those that lie side by side are one write.
 #pragma once
 
 #include <coroutine>
@@ -16,15 +16,15 @@
 
 namespace hocket::cache {
 
-// The loop's thread's.
+// Of the loop's thread.
 class Writer {
   public:
-    // All outlive it. workers: the loop's own.
+    // All outlive it. The writes run on the loop's own workers.
     Writer(Loop& loop, const Files& files, Directory& directory)
         : loop_(loop), files_(files), directory_(directory) {}
 
-    // True once the payload lies there. memory: the block that it lies at the start of; what follows it is
-    // overwritten with zeros as far as the disk needs. A failure is the directory's to remember.
+    // True once the payload is on the disk; the directory remembers a failure. memory: the block that has the
+    // payload at its start. What follows the payload is overwritten with zeros, as far as the disk needs it.
     Task<bool> write(std::uint64_t key, std::span<std::byte> memory, std::uint64_t bytes);
 
   private:

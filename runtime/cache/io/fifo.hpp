@@ -1,4 +1,4 @@
-// A queue whose items carry their link themselves (T* next): nothing is allocated, nothing can fail.
+// A queue whose items hold the link themselves (T* next): it allocates nothing, and cannot fail.
 #pragma once
 
 namespace hocket::cache {

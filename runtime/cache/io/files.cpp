@@ -53,7 +53,7 @@ std::optional<std::int64_t> Transfer::took(std::int64_t returned) {
     const auto result = static_cast<std::int64_t>(moved);
     if (moved == bytes) return result;
     if (call == FileCall::write) return returned > 0 ? std::optional<std::int64_t>() : -EIO;
-    // A direct read stops within a sector only where the file ends; to go on from there is not allowed.
+    // A direct read stops inside a sector only where the file ends, and cannot go on from there.
     const bool is_end = returned == 0 || (moved % sector != 0 && is_direct(fd));
     return is_end ? std::optional(result) : std::nullopt;
 }
@@ -93,7 +93,8 @@ int Files::open_at_once(const std::string& path, int flags, unsigned mode) const
                        [&] { return ::open(path.c_str(), flags | more | O_CLOEXEC | O_NOCTTY, mode); });
     };
     int fd = open_with(O_NONBLOCK);
-    if (fd == -EWOULDBLOCK) fd = open_with(0);  // a lease, as only regular files have: the kernel ends it
+    // Only a lease on a regular file does this. An open that waits makes the kernel end it.
+    if (fd == -EWOULDBLOCK) fd = open_with(0);
     return regular(fd);
 }
 
@@ -104,7 +105,7 @@ int Files::regular(int opened) {
     constexpr int of_itself = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
     const bool is_regular =
         ::statx(opened, "", of_itself, STATX_TYPE, &facts) == 0 && S_ISREG(facts.stx_mode);
-    // With O_NONBLOCK io_uring would not wait for a file of the network either.
+    // With O_NONBLOCK, io_uring would not wait for a file on a network either.
     const int flags = is_regular ? fcntl(opened, F_GETFL) : -1;
     if (flags >= 0 && fcntl(opened, F_SETFL, flags & ~O_NONBLOCK) == 0) return opened;
     close(opened);
@@ -112,7 +113,7 @@ int Files::regular(int opened) {
 }
 
 int Files::close(int fd) {
-    return ::close(fd) == 0 || errno == EINTR ? 0 : -errno;  // repeated, it might close another's
+    return ::close(fd) == 0 || errno == EINTR ? 0 : -errno;  // a second call might close another's descriptor
 }
 
 std::int64_t Files::read(int fd, void* to, std::size_t bytes, std::uint64_t offset) const {

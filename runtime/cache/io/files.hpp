@@ -36,50 +36,51 @@ enum class FileCall {
 // What open() says, negative, of a name that leads to a folder, a FIFO, a socket, a device or a link.
 inline constexpr int irregular_file = EMEDIUMTYPE;
 
-// What a call is to suffer. error: an errno to fail with, before anything is done; at_most: bytes that a read
-// or a write may move (a short one).
+// What a test does to a call. error: an errno that it fails with, before anything is done; at_most: bytes
+// that a read or a write may move, which makes it a short one.
 struct Fault {
     int error = 0;
     std::uint64_t at_most = UINT64_MAX;
 };
 
-// Asked before each call; tests count and choose. Called from several threads.
+// Is asked before each call, from several threads. Tests count the calls, and choose which fail.
 using FaultHook = std::function<Fault(FileCall, const std::string& path_or_empty)>;
 
 // A read or a write, which may take several calls: short ones go on where they stopped.
 struct Transfer {
     FileCall call = FileCall::read;  // or write
     int fd = -1;
-    std::byte* data = nullptr;  // of a write only read
+    std::byte* data = nullptr;  // a write only reads it
     std::size_t bytes = 0;
     std::uint64_t offset = 0;
     std::size_t moved = 0;  // so far
 
-    // Bytes that the next call is to move. A fault shortens it; of direct I/O to whole sectors, as a disk
-    // does.
+    // Bytes that the next call is to move. A fault may shorten it: direct I/O to whole sectors, as a disk
+    // would.
     std::size_t next(const Fault& fault) const;
-    // What a call has returned: bytes or -errno. The result of the transfer, once it is over.
+    // Takes what a call has returned: bytes or -errno. Returns the transfer's result once it is over.
     std::optional<std::int64_t> took(std::int64_t returned);
 };
 
-// Thread-safe. All calls repeat on EINTR and return what the system call does, or -errno; none throws but for
-// memory. Descriptors close on exec.
+// Thread-safe. All calls repeat on EINTR and return what the system call does, or -errno. They throw nothing
+// but std::bad_alloc. Descriptors close on exec.
 class Files {
   public:
     explicit Files(FaultHook hook = nullptr) : hook_(std::move(hook)) {}
 
-    // Regular files alone, and links are none; with O_DIRECTORY a folder, by a link, too. So nobody is waited
-    // for, as a FIFO would for its other end. O_CREAT: FileCall::create.
+    // Opens regular files only, and does not follow links; with O_DIRECTORY it opens a folder, and follows
+    // links to it. So it never waits, as it would for the other end of a FIFO. O_CREAT: FileCall::create.
     int open(const std::string& path, int flags, unsigned mode = 0666) const;
     int open_linked(const std::string& path, int flags) const;  // the same, but follows links
-    // What open(2) with O_NONBLOCK has returned, or -errno; from then on without O_NONBLOCK. What is no
+    // Takes what open(2) with O_NONBLOCK has returned, or -errno, and clears O_NONBLOCK. What is not a
     // regular file is closed. Does not wait for a file system.
     static int regular(int opened);
     static int close(int fd);  // the descriptor is gone even if it fails
-    // All of it unless the file ends (read), or -errno. A short transfer goes on where it stopped.
+    // Move all of it unless the file ends (read), or return -errno. A short transfer goes on where it
+    // stopped.
     std::int64_t read(int fd, void* to, std::size_t bytes, std::uint64_t offset) const;
     std::int64_t write(int fd, const void* from, std::size_t bytes, std::uint64_t offset) const;
-    // One behind the other, in one call if the kernel does it.
+    // Writes the parts one behind the other, in one call if the kernel takes them all.
     std::int64_t write(int fd, std::span<const iovec> parts, std::uint64_t offset) const;
     int allocate(int fd, std::uint64_t bytes) const;  // fallocate; where it is not supported, ftruncate
     int truncate(int fd, std::uint64_t bytes) const;
@@ -96,7 +97,8 @@ class Files {
     int status(const std::string& path, struct statx& to) const;       // what stat has
     int entry_status(const std::string& path, struct stat& to) const;  // a link's own
     int lock(int fd, int operation) const;                             // flock(2)
-    // OFD write lock of one byte, without waiting: -EAGAIN if it is another's. offset below 2^63.
+    // Takes or drops an OFD write lock of one byte, without waiting: -EAGAIN if another has it. offset: below
+    // 2^63.
     int lock_byte(int fd, std::uint64_t offset, bool lock) const;
 
     // For those who make the call themselves (io_uring).

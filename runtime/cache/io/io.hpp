@@ -19,8 +19,8 @@ namespace hocket::cache {
 
 enum class IoKind { automatic, ring, threads };  // automatic: io_uring if the kernel allows it
 
-// An operation, and the coroutine that waits for it, whose frame it lies in. It and what it refers to stay
-// until it is done.
+// An operation. It lies in the frame of the coroutine that waits for it. It and what it refers to stay until
+// it is done.
 struct Operation {
     enum class Kind : std::uint8_t { transfer, open, close, status };
 
@@ -35,23 +35,23 @@ struct Operation {
     Operation* next = nullptr;  // the Fifo's that it is in
 };
 
-// Of one thread, but for wake(). What faults there are to be is asked of Files for each call.
+// For one thread, except wake(). Before each call it asks Files which fault a test wants.
 class Io {
   public:
     virtual ~Io() = default;  // all operations are done
 
-    // The calling thread is the one that calls the rest. Once, before it does.
+    // Called once, before all else, by the thread that calls the rest.
     virtual void enter() {}
 
     // Starts the operation, at the latest when wait() is called.
     virtual void submit(Operation& operation) = 0;
 
-    // Appends what is done to `done`. Waits until there is something, until wake(), or for `timeout` at most
-    // (nothing: for as long as it takes); it may also return for no reason. Throws Error(io) if the kernel
-    // does not let it wait.
+    // Appends what is done to `done`. Waits until something is done, until wake(), or until `timeout` has
+    // passed (nothing: for as long as it takes). It may also return for no reason. Throws Error(io) if the
+    // kernel does not let it wait.
     virtual void wait(std::optional<std::chrono::nanoseconds> timeout, Fifo<Operation>& done) = 0;
 
-    // Any thread: wait() returns, the current one or the next.
+    // On any thread. The current wait() returns, or else the next one.
     virtual void wake() = 0;
 };
 

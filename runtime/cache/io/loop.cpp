@@ -65,7 +65,7 @@ void Loop::came_back(WorkerCall& call) {
     tell(lock);
 }
 
-// Wakes under the lock: the loop may end, and be gone, as soon as it can see the news.
+// Wakes the loop under the lock: as soon as the loop can see the news, it may end and be destroyed.
 void Loop::tell(const std::lock_guard<std::mutex>&) {
     has_news_ = true;
     if (std::exchange(asleep_, false)) io_.io->wake();
@@ -84,7 +84,7 @@ void Loop::run() {
     }
 }
 
-// True: to end when there is no task left.
+// True: the loop is to end when no task is left.
 bool Loop::take_news() {
     Fifo<Job> back;
     bool stopping;
@@ -110,13 +110,13 @@ void Loop::take_due_timers() {
     }
 }
 
-// Those that become ready meanwhile, too: all they ask for goes to the kernel in one batch.
+// Also resumes those that become ready meanwhile, so that all they ask for goes to the kernel in one batch.
 void Loop::resume_ready() {
     for (std::size_t i = 0; i < ready_.size(); ++i) ready_[i].resume();
     ready_.clear();
 }
 
-// Nothing: until it is woken.
+// Nothing: it sleeps until it is woken.
 std::optional<std::chrono::nanoseconds> Loop::time_to_sleep() {
     {
         const std::lock_guard lock(mutex_);

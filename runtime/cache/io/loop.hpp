@@ -31,8 +31,8 @@ class Loop {
   public:
     using Clock = std::chrono::steady_clock;
 
-    // depth: operations in flight; more wait their turn. files and workers outlive the loop. Throws Error(io)
-    // if io_uring is asked for and cannot be had.
+    // depth: operations in flight at once; others wait their turn. files and workers outlive the loop. Throws
+    // Error(io) if io_uring is asked for and cannot be had.
     Loop(const Files& files, IoKind kind, unsigned depth, Workers& workers);
     ~Loop();  // all spawned tasks have ended
     Loop(const Loop&) = delete;
@@ -48,14 +48,14 @@ class Loop {
 
     // ---- The loop's thread: the one that calls run()
     void run();  // once. Throws Error(io) if the kernel refuses to run its I/O
-    // The task begins soon; an exception that leaves it is a defect and ends the process. May also be called
-    // before run(), by whoever starts the loop's thread.
+    // The task begins soon. An exception that leaves it is a defect and ends the process. Also allowed before
+    // run(), for the thread that starts the loop's thread.
     void spawn(Task<> task);
     void begin(Task<> task);  // the same, and it begins at once
     std::size_t tasks() const { return tasks_; }
 
-    // Awaitables. read and write move all of it (short transfers go on where they stopped) unless the file
-    // ends; the answer is bytes moved or -errno. Buffers must stay until then.
+    // Awaitables. read and write move all of it unless the file ends (a short transfer goes on where it
+    // stopped); their result is bytes moved or -errno. Buffers must stay until then.
     Task<std::int64_t> read(int fd, void* to, std::size_t bytes, std::uint64_t offset);
     Task<std::int64_t> write(int fd, const void* from, std::size_t bytes, std::uint64_t offset);
     Task<int> open(std::string path, int flags);  // a descriptor or -errno; as Files::open_linked
@@ -64,11 +64,12 @@ class Loop {
 
     // co_await loop.delay(5ms)
     auto delay(std::chrono::nanoseconds time);
-    // co_await loop.on_worker([&] { return blocking_call(); }): its result, or its exception. The call
-    // captures by reference: what it refers to stays, for the coroutine waits.
+    // co_await loop.on_worker([&] { return blocking_call(); }): its result, or its exception. The call may
+    // capture by reference, because the coroutine's frame stays while it waits.
     template <typename Call>
     auto on_worker(Call call);
-    // On others than the loop's own: calls that wait for what the loop's own do must not keep them.
+    // On other workers than the loop's own. A call that may wait for what the loop's own workers do must not
+    // occupy them.
     template <typename Call>
     auto on_worker(Workers& workers, Call call);
 
@@ -82,7 +83,7 @@ class Loop {
 
     struct Timer {
         Clock::time_point when;
-        std::uint64_t number;  // those of one time in the order they came
+        std::uint64_t number;  // orders timers of the same time: the first to come goes first
         std::coroutine_handle<> waiting;
         bool operator>(const Timer& other) const {
             return when != other.when ? when > other.when : number > other.number;
@@ -112,8 +113,8 @@ class Loop {
     std::vector<std::function<void()>> posts_;
     Fifo<Job> back_;  // WorkerCalls that are done
     bool stopping_ = false;
-    bool has_news_ = false;  // in one of these
-    bool asleep_ = false;    // or about to be: who has news must wake it
+    bool has_news_ = false;  // there is something in one of these
+    bool asleep_ = false;    // or about to be: whoever has news must wake it
 };
 
 struct Loop::Delay {

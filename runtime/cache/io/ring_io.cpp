@@ -22,16 +22,17 @@ using namespace std::chrono_literals;
 
 constexpr unsigned largest_depth = 16384;
 
-// Operations are given to the kernel in fours, while others are still being prepared: else the disk runs dry
-// meanwhile. Of fio's 62,000 reads of 4 KiB a second at depth 32, fours make 1.02, eights 0.88, one by one
-// 0.96 (virtual disk, Linux 6.18).
+// The kernel gets operations in fours, while others are still being prepared, or else the disk would idle
+// meanwhile. fio makes 62,000 reads of 4 KiB a second at depth 32; fours reach 1.02 of that, eights 0.88, one
+// by one 0.96 (virtual disk, Linux 6.18).
 constexpr unsigned batch = 4;
 
 [[noreturn]] void refuse(const std::string& why) {
     throw Error(Status::io, "io_uring: " + why);
 }
 
-// The best that this kernel knows. A ring that begins disabled belongs to the thread that enables it.
+// With the best flags that this kernel knows. A ring that begins disabled belongs to the thread that enables
+// it.
 int open_ring(unsigned entries, io_uring* ring) {
     constexpr unsigned always = IORING_SETUP_R_DISABLED;
     int result = -EINVAL;
@@ -54,8 +55,8 @@ FileCall call_of(const Operation& operation) {
 
 RingIo::RingIo(const Files& files, unsigned depth)
     : files_(files), most_(std::clamp(depth, 1u, largest_depth)) {
-    // One entry more than operations, to listen for wakes. There are twice as many completions: always
-    // enough.
+    // One entry more than there are operations, to listen for wakes. The ring holds twice as many
+    // completions, which is always enough.
     const int result = open_ring(most_ + 1, &ring_);
     if (result < 0) refuse(std::strerror(-result));
     try {
@@ -86,7 +87,7 @@ void RingIo::require_operations() {
 }
 
 void RingIo::enter() {
-    // By hand: the shared library of liburing 2.3 does not have io_uring_enable_rings.
+    // A system call by hand: the shared library of liburing 2.3 does not export io_uring_enable_rings.
     if (syscall(SYS_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0) != 0)
         throw Error(Status::io, std::string("the cache's io_uring could not be enabled: ") +
                                     std::strerror(errno) + "; HOCKET_CACHE_IO=threads does without");
@@ -100,7 +101,7 @@ void RingIo::wait(std::optional<std::chrono::nanoseconds> timeout, Fifo<Operatio
     done.append(failed_);
 }
 
-// The thread that waits may end as soon as it knows: this is not touched afterwards.
+// The waiting thread may end, and destroy this, as soon as it is woken: nothing is touched after the write.
 void RingIo::wake() {
     const std::uint64_t one = 1;
     while (::write(wakes_, &one, sizeof one) < 0 && errno == EINTR) {
@@ -125,7 +126,7 @@ void RingIo::start_queued() {
     }
 }
 
-// There is always a free entry: as many as may be in flight, and the one that listens.
+// There is always a free entry: the ring has one for each operation in flight, and one that listens.
 void RingIo::prepare(Operation& operation, const Fault& fault) {
     io_uring_sqe* const entry = io_uring_get_sqe(&ring_);
     const Transfer& transfer = operation.transfer;
@@ -220,7 +221,7 @@ std::optional<std::int64_t> RingIo::opened(Operation& operation, int returned) {
     return Files::regular(returned);
 }
 
-// Nothing: it is to go on.
+// Nothing: the operation goes on.
 std::optional<std::int64_t> RingIo::outcome(Operation& operation, int returned) {
     if (operation.kind == Operation::Kind::transfer) return operation.transfer.took(returned);
     if (operation.kind == Operation::Kind::close) return returned == -EINTR ? 0 : returned;

@@ -1,4 +1,4 @@
-// Operations by io_uring: asked for in batches; the last one's system call also waits.
+// Operations by io_uring. They are submitted in batches; the system call of the last batch also waits.
 #pragma once
 
 #include <liburing.h>
@@ -7,10 +7,11 @@
 
 namespace hocket::cache {
 
-// May be made on another thread than the one that enters.
+// The thread that constructs it need not be the one that enters.
 class RingIo final : public Io {
   public:
-    // Throws Error(io) if the kernel does not allow it, or lacks what is needed; the text is only the reason.
+    // Throws Error(io) if the kernel does not allow it, or lacks what is needed. The text is the reason
+    // alone.
     RingIo(const Files& files, unsigned depth);
     ~RingIo() override;
     RingIo(const RingIo&) = delete;
@@ -41,7 +42,7 @@ class RingIo final : public Io {
     bool listening_ = false;  // for wakes_
     unsigned most_ = 0, in_flight_ = 0;
     Fifo<Operation> queue_;   // not in flight yet
-    Fifo<Operation> failed_;  // by a fault, before anything was asked of the kernel
+    Fifo<Operation> failed_;  // by a test's fault, before the kernel saw them
 };
 
 }  // namespace hocket::cache

@@ -17,7 +17,7 @@ std::int64_t perform(const Files& files, const Operation& operation) {
     switch (operation.kind) {
         case Operation::Kind::open:
             return files.open_linked(*operation.path,
-                                     operation.flags & ~O_NONBLOCK);  // it sees to that itself
+                                     operation.flags & ~O_NONBLOCK);  // Files adds it where it is needed
         case Operation::Kind::close:
             return Files::close(transfer.fd);
         case Operation::Kind::status:
@@ -64,7 +64,7 @@ void WorkerIo::wait(std::optional<std::chrono::nanoseconds> timeout, Fifo<Operat
     start_queued();
 }
 
-// The thread that waits may end as soon as it knows, and this with it: so it is told under the lock.
+// Under the lock: the waiting thread may end, and destroy this, as soon as it is woken.
 void WorkerIo::wake() {
     const std::lock_guard lock(mutex_);
     woken_ = true;

@@ -11,8 +11,8 @@
 
 namespace hocket::cache {
 
-// Its workers are its own: calls of the embedder may occupy all the others, waiting for memory that only a
-// transfer will free.
+// It has workers of its own: the embedder's functions may occupy all the others, and wait there for memory
+// that only a transfer will free.
 class WorkerIo final : public Io {
   public:
     WorkerIo(const Files& files, unsigned depth);
@@ -44,7 +44,7 @@ class WorkerIo final : public Io {
     Fifo<Job> done_;  // slots whose operations are done
     bool woken_ = false;
 
-    Workers workers_;  // last, so that they end before the rest does
+    Workers workers_;  // last, so that they end before the rest is destroyed
 };
 
 }  // namespace hocket::cache

@@ -13,7 +13,7 @@
 
 namespace hocket::cache {
 
-// What a worker is to do. It belongs to who submits it.
+// What a worker is to do. It belongs to the one who submits it.
 class Job {
   public:
     // On a worker. The job may be gone before this returns.
@@ -25,14 +25,15 @@ class Job {
     ~Job() = default;
 };
 
-// Thread-safe. Threads are started when jobs find none idle, and stay.
+// Thread-safe. A thread is started when a job finds none idle, and stays.
 class Workers {
   public:
     explicit Workers(unsigned most = 32);
     ~Workers();  // waits for all jobs
     Workers(const Workers&) = delete;
 
-    // Jobs begin in the order they come. Throws Error(out_of_memory) if not even one thread can be had.
+    // Jobs begin in the order in which they come. Throws Error(out_of_memory) if not even one thread can be
+    // had.
     void submit(Job& job);
 
     std::size_t threads() const;  // started so far

@@ -27,7 +27,7 @@ std::byte* map(std::uint64_t bytes) {
                                 "HOCKET_CACHE_MEMORY or memory_bytes to less, or raise the limit (ulimit -v)",
                                 bytes, std::strerror(errno)));
     madvise(memory, bytes, MADV_HUGEPAGE);
-    madvise(memory, bytes, MADV_DONTDUMP);  // samples can be had again, and may be secret
+    madvise(memory, bytes, MADV_DONTDUMP);  // samples can be read again, and may be secret
     return static_cast<std::byte*>(memory);
 }
 

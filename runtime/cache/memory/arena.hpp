@@ -1,4 +1,4 @@
-// The memory that samples lie in, and all that is on its way: one mapping of fixed size, cut into blocks.
+// The memory for samples, and for all that is on its way: one mapping of fixed size, cut into blocks.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,14 @@
 
 namespace hocket::cache {
 
-// Memory of the arena: aligned to 512 bytes, or to 64 if smaller than 512; bytes rounded up accordingly.
+// Memory of the arena. It is aligned to 512 bytes, or to 64 if it is smaller than 512; bytes is rounded up to
+// a multiple of the same.
 struct Block {
     std::byte* data = nullptr;
     std::uint64_t bytes = 0;
 };
 
-// Not thread-safe. It touches no memory: pages come from the system when they are written.
+// Not thread-safe. It does not touch the memory: the system gives a page when it is first written.
 class Arena {
   public:
     // bytes: rounded down to a page. Throws Error: invalid_argument (less than a page), out_of_memory.

@@ -1,5 +1,5 @@
-// Who is to be evicted first. Ranks are corrected lazily: a sample whose rank has changed is pushed again,
-// and what the queue knew of it before is passed over.
+// Which sample is to be evicted first. Ranks are corrected late: a sample whose rank has changed is pushed
+// again, and the queue skips its old entry.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,15 @@
 
 namespace hocket::cache {
 
-// Not thread-safe. The owner of its lock owns Resident::rank too, which is 0 for those not in here.
+// Not thread-safe. The lock that guards it also guards Resident::rank, which is 0 for samples that are not in
+// it.
 class EvictionQueue {
   public:
-    // Whether it is in here or not.
+    // It may be in the queue already.
     void push(Resident& resident, std::uint64_t rank);
-    // Takes the sample with the highest rank, if that is higher than `above`. Null: none.
+    // Takes out the sample with the highest rank, if that is higher than `above`. Null: there is none.
     Resident* pop(std::uint64_t above);
-    // Takes all with a rank below.
+    // Takes out all with a lower rank.
     std::vector<Resident*> take_below(std::uint64_t rank);
 
     std::size_t size() const { return size_; }

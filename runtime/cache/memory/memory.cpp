@@ -35,7 +35,7 @@ Memory::Answer Memory::get(std::uint64_t key, Waiter& waiter, std::size_t index,
         answer = resident ? Answer::waiting : Answer::must_load;
         auto& waiting = shard.waiting[key];
         if (!resident) {
-            waiting.reserve(1);  // once the sample is added, nothing may fail
+            waiting.reserve(1);  // after the sample is added, nothing may fail
             resident = &shard.add(key, cursor_of(shard.order));
         }
         waiting.push_back({&waiter, index});
@@ -94,7 +94,7 @@ void Memory::release(const Lent& lent) {
 
 // ---- The order
 
-// The cursor of the shard afterwards, 0 if it has not moved.
+// Returns the shard's cursor, 0 if it has not moved.
 std::uint64_t Memory::use(Shard& shard, Resident& resident, User user) {
     shard.prefetched += std::exchange(resident.is_prefetched, false);
     resident.is_used = true;
@@ -103,8 +103,8 @@ std::uint64_t Memory::use(Shard& shard, Resident& resident, User user) {
     return resident.previous + 1;
 }
 
-// Its next position is nearer to the cursor than the last one. The shard's cursor is behind that of all, but
-// most often near enough.
+// Whether its next position is nearer to the cursor than its last one. The shard's cursor may be behind the
+// cursor of all shards, but it is near enough most of the time.
 bool Memory::is_due(const Shard& shard, const Resident& resident) const {
     const auto is_due_at = [&](std::uint64_t cursor) {
         if (resident.next < cursor || resident.previous == Resident::none) return true;
@@ -137,7 +137,7 @@ void Memory::progress(std::uint64_t cursor) {
 
 void Memory::set_order(std::shared_ptr<const Order> order) {
     const std::lock_guard lock(mutex_);
-    next_progress_ = UINT64_MAX;  // no get by the order before counts for the new one
+    next_progress_ = UINT64_MAX;  // no get by the old order counts for the new one
     for (std::size_t i = 0; i < shard_count; ++i) {
         Shard& shard = shards_[i];
         const std::lock_guard shard_lock(shard.mutex);
@@ -194,7 +194,7 @@ std::optional<Block> Memory::reserve(std::uint64_t bytes, std::optional<std::uin
     const std::lock_guard lock(mutex_);
     if (const auto block = make_room(bytes, above)) return block;
     room_wanted_ = true;
-    return make_room(bytes, above);  // for what was released before it was known that somebody wants room
+    return make_room(bytes, above);  // something may have been released before room_wanted_ was set
 }
 
 void Memory::tell_waiters(std::uint64_t key, const Waiter::NoRoom& facts) {
@@ -222,7 +222,7 @@ void Memory::shrink(Block& block, std::uint64_t bytes) {
     room();
 }
 
-// There may be more of it.
+// Somebody waits for room, and there may be more.
 void Memory::room() {
     if (room_wanted_.load() && room_wanted_.exchange(false) && on_room_) on_room_();
 }
@@ -235,7 +235,7 @@ std::optional<Block> Memory::make_room(std::uint64_t bytes, std::uint64_t above)
     return std::nullopt;
 }
 
-// Brings the queue up to date with what was got and released since.
+// Brings the queue up to date with the gets and releases since the last time.
 void Memory::refresh() {
     ++refreshes_;
     for (std::size_t i = 0; i < shard_count; ++i) {
@@ -262,8 +262,8 @@ void Memory::settle(Resident& resident) {
     queue_.push(resident, resident.rank_now());
 }
 
-// Samples whose positions the cursor has left far behind were not got there, and will not be. They would be
-// the last to go.
+// Gives a new rank to samples whose position the cursor has left far behind: they were not got there, and
+// will not be. With their old rank they would be evicted last.
 void Memory::pass_over() {
     const std::uint64_t cursor = cursor_of(order_.get());
     if (!order_ || cursor < passed_ + std::max<std::uint64_t>(1024, queue_.size())) return;
@@ -281,7 +281,7 @@ bool Memory::evict(std::uint64_t above) {
     while (Resident* const resident = queue_.pop(above)) {
         Shard& shard = shard_of(resident->key);
         const std::lock_guard lock(shard.mutex);
-        if (resident->state.load() != 0) continue;  // lent, or got since: it comes back through the list
+        if (resident->state.load() != 0) continue;  // lent, or got since then: it comes back through the list
         arena_.release(resident->block());
         shard.residents.remove(*resident);
         ++evicted_;

@@ -10,11 +10,11 @@
 
 namespace hocket::cache {
 
-// Immutable. Takes 32 bytes of memory a position.
+// Immutable. Takes 32 bytes of memory for each position.
 class Order {
   public:
     // The first `cursor` positions have been used already. A key may occur several times. Throws
-    // Error(invalid_argument): the cursor is behind the end.
+    // Error(invalid_argument) if the cursor is behind the end.
     Order(std::span<const std::uint64_t> keys, std::uint64_t cursor);
 
     std::uint64_t size() const { return keys_.size(); }

@@ -10,16 +10,18 @@
 
 namespace hocket::cache {
 
-// When a sample is needed next: a position of the order, or something behind them all. Where no position is
-// known, what was used later is needed later; what has not been used at all is needed first.
+// When a sample is needed next: a position of the order, or a number behind all positions. Among samples
+// without a position, one that was used later is needed later, and one that has not been used is needed
+// first.
 inline constexpr std::uint64_t behind_the_order = std::uint64_t{1} << 61;
 
-// One cache line, for a hit touches only it. Its address is stable, and never given back to the system while
-// the table lives. Who holds what: key, data, bytes, next, previous and the flags belong to the shard's lock,
-// rank to the eviction's, state to nobody, and link to the list that the entry is on.
+// One cache line, because a hit touches nothing else. Its address is stable, and its memory is not given back
+// to the system while the table lives. The shard's lock guards key, data, bytes, next, previous and the
+// flags; the eviction queue's lock guards rank; state is atomic, without a lock; link belongs to the list
+// that the entry is on.
 struct alignas(64) Resident {
-    // state: the number of pins and two flags. A sample that is pinned has one of them, so who unpins it
-    // knows what to do without a lock.
+    // state: the number of pins and two flags. A pinned sample has one of the flags, so that the thread that
+    // unpins it knows without a lock what to do.
     static constexpr std::uint32_t listed = 1u << 31;  // in its shard's list: the queue has an outdated rank
     static constexpr std::uint32_t parked = 1u << 30;  // not in the list: the last pin puts it there
     static constexpr std::uint32_t pins = parked - 1;
@@ -40,7 +42,7 @@ struct alignas(64) Resident {
     Block block() const { return {data, Arena::rounded(bytes)}; }
     std::uint64_t rank_now() const { return 1 + next + (is_copy && is_used ? used_copy : 0); }
 
-    // What may be evicted for a sample that is needed at `position` has a higher rank than this.
+    // For a sample that is needed at `position`, only those with a higher rank than this may be evicted.
     static std::uint64_t rank_of(std::uint64_t position) { return 1 + std::min(position, behind_the_order); }
 };
 static_assert(sizeof(Resident) == 64);

@@ -22,7 +22,7 @@ Resident& Residents::add(std::uint64_t key) {
     return resident;
 }
 
-// What follows without a gap moves up, unless it would come before its home.
+// The entries that follow without a gap move up, unless one would come before its home.
 void Residents::remove(const Resident& resident) {
     std::size_t gap = home(hash_of(resident.key));
     while (&at(slots_[gap]) != &resident) gap = after(gap);
@@ -42,7 +42,7 @@ void Residents::place(std::uint64_t hash, Slot index) {
     slots_[i] = tag(hash) | index;
 }
 
-// By little, so that it stays small.
+// It grows in small steps, so that it stays small.
 void Residents::grow_index() {
     std::vector<Slot> old(slots_.size() + slots_.size() / 4);
     old.swap(slots_);

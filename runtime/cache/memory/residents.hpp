@@ -1,6 +1,6 @@
-// Entries of a shard, found by key. An index of four bytes a slot, which often stays in the processor's cache
-// where whole keys and pointers would not, leads to entries at stable addresses: a hit costs little more than
-// the one access to memory that fetches its entry.
+// Entries of a shard, found by key. An index with four bytes for each slot leads to entries at stable
+// addresses. It often stays in the processor's cache, where whole keys and pointers would not. So a hit costs
+// little more than the one access to memory that fetches its entry.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,15 @@ constexpr std::uint64_t hash_of(std::uint64_t key) {
     return key ^ key >> 33;
 }
 
-// Not thread-safe. Keeps the memory of entries that were removed, for others. Linear probing, at most three
-// quarters full.
+// Not thread-safe. Keeps the memory of removed entries for new ones. Linear probing, at most three quarters
+// full.
 class Residents {
   public:
     Residents() : slots_(8) {}
 
     Resident* find(std::uint64_t key) const;  // null: not there
-    // The key is not there. Throws Error(limit): 2^24 entries; std::bad_alloc. Nothing has changed then.
+    // The key must not be there. Throws Error(limit) (2^24 entries) or std::bad_alloc; then nothing has
+    // changed.
     Resident& add(std::uint64_t key);
     void remove(const Resident& resident);  // its state and rank are 0
 

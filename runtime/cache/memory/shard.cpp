@@ -54,7 +54,7 @@ void Shard::publish(Resident& resident, const Block& block, std::uint64_t bytes,
 }
 
 void Shard::set_order(const Order* to, std::uint64_t now) {
-    order.store(nullptr);  // nobody takes the cursor of one order for the other's
+    order.store(nullptr);  // or else somebody could take the old order's cursor for the new one's
     cursor.store(to ? to->first() : 0);
     order.store(to);
     residents.for_each([&](Resident& resident) {
@@ -77,8 +77,8 @@ void Shard::use_next(Resident& resident) {
 bool Shard::release(Resident& resident) {
     std::uint32_t state = resident.state.fetch_sub(1) - 1;
     if ((state & Resident::pins) != 0) return false;
-    // From here on it may be got, released and listed by others, and no more be this sample; then the
-    // exchange fails, or does for its new user what he is about to do himself.
+    // From here on others may get, release and list the entry, or use it for another sample. Then the
+    // exchange fails, or does for the new user what that is about to do itself.
     if (state == Resident::parked && resident.state.compare_exchange_strong(state, Resident::listed))
         list(resident);
     return true;

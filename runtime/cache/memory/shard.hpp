@@ -22,7 +22,7 @@ struct Wait {
     std::size_t index;
 };
 
-// What a hit writes comes first. The caller holds the mutex, but for what is atomic, list() and release().
+// What a hit writes comes first. The caller holds the mutex, except for atomic members, list() and release().
 struct alignas(64) Shard {
     std::mutex mutex;
     std::atomic<Resident*> listed{nullptr};    // whose rank is outdated
@@ -40,8 +40,8 @@ struct alignas(64) Shard {
     void pin(Resident& resident);
     void publish(Resident& resident, const Block& block, std::uint64_t bytes, std::uint32_t pins);
 
-    // Takes the order that the samples are needed in from now on, null for none. now: when samples that were
-    // used, and have no position any more, were.
+    // From now on samples are needed in this order; null: there is none. now: counts as the last use of
+    // samples that have been used, and have no position in it.
     void set_order(const Order* to, std::uint64_t now);
     // The get stands for the sample's next position.
     void use_next(Resident& resident);

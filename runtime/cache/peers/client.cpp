@@ -8,7 +8,7 @@
 #include "runtime/net/texts.hpp"
 #include "runtime/thread.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 namespace {
 
 using namespace std::chrono_literals;
@@ -16,13 +16,13 @@ using namespace std::chrono_literals;
 constexpr auto dial_time = 5s;
 constexpr std::chrono::milliseconds first_pause = 100ms, longest_pause = 5s;
 
-const char* text_of(DialError::Kind kind) {
+const char* text_of(transport::DialError::Kind kind) {
     switch (kind) {
-        case DialError::Kind::unreachable:
+        case transport::DialError::Kind::unreachable:
             return "{}; is its process running, and is there a way to it (a firewall, another network)?";
-        case DialError::Kind::silent:
+        case transport::DialError::Kind::silent:
             return "{}; does it hang?";
-        case DialError::Kind::refused:
+        case transport::DialError::Kind::refused:
             return "it refused the connection: {}";
         default:
             return "what answers there is no peer of this job: {}; is it the port of another job or program, "
@@ -32,11 +32,12 @@ const char* text_of(DialError::Kind kind) {
 
 }  // namespace
 
-PeerClient::PeerClient(SocketLoop& loop, PeerMailbox& mailbox, Dial dial, std::string name)
+PeerClient::PeerClient(transport::SocketLoop& loop, PeerMailbox& mailbox, transport::Dial dial,
+                       std::string name)
     : loop_(loop), mailbox_(mailbox), dial_(std::move(dial)), name_(std::move(name)), pause_(first_pause) {}
 
 bool PeerClient::is_down() const {
-    return is_closed_ || Clock::now() < down_until_.load();
+    return is_closed_ || transport::Clock::now() < down_until_.load();
 }
 
 void PeerClient::ask(const Question& question) {
@@ -57,7 +58,8 @@ void PeerClient::close(const std::string& why) {
 }
 
 void PeerClient::send(std::uint64_t id, const Question& question) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(question.deadline - Clock::now()).count();
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(question.deadline - transport::Clock::now()).count();
     PeerHeader header;
     header.kind = question.offered ? PeerMessage::offer : PeerMessage::question;
     header.id = id;
@@ -67,7 +69,7 @@ void PeerClient::send(std::uint64_t id, const Question& question) {
     stream_->send(header, question.offered ? question.offered->data() : nullptr, nullptr);
 }
 
-// Nothing may touch its memory any more.
+// From now on nothing may touch the asker's memory.
 void PeerClient::expire(std::uint64_t id) {
     const auto entry = open_.find(id);
     entry->second.timer.reset();
@@ -87,22 +89,24 @@ void PeerClient::finish(Entry entry, Status status, const std::string& text) {
     ended.question.asker->answered(status, text);
 }
 
-PeerRoom PeerClient::begins(const PeerHeader& header) {
-    if (header.kind != PeerMessage::answer) throw ProtocolError("it sent a question where answers belong");
-    if (header.id == 0 || header.id >= next_id_) throw ProtocolError("it answered what was not asked");
+SampleRoom PeerClient::begins(const PeerHeader& header) {
+    if (header.kind != PeerMessage::answer)
+        throw transport::ProtocolError("it sent a question where answers belong");
+    if (header.id == 0 || header.id >= next_id_)
+        throw transport::ProtocolError("it answered what was not asked");
     const auto entry = open_.find(header.id);
     if (entry == open_.end()) return {};  // it is late
     const Question& question = entry->second.question;
-    if (question.key != header.key) throw ProtocolError("it answered for another sample");
+    if (question.key != header.key) throw transport::ProtocolError("it answered for another sample");
     if (header.status != Status::success) {
         text_.resize(header.bytes);
         return {reinterpret_cast<std::byte*>(text_.data()), false};
     }
     if (question.offered) {
-        if (header.bytes > 0) throw ProtocolError("it answered an offer with bytes");
+        if (header.bytes > 0) throw transport::ProtocolError("it answered an offer with bytes");
         return {};
     }
-    const PeerRoom room = question.asker->room(header.bytes);
+    const SampleRoom room = question.asker->room(header.bytes);
     if (room.later) return room;
     if (room.data == nullptr && header.bytes > 0) {
         finish(entry, Status::limit,
@@ -125,7 +129,7 @@ void PeerClient::ends(const PeerHeader& header, bool is_intact) {
                            "happens again, test its memory and the network",
                            header.bytes, name_, header.key));
     else if (header.status != Status::success)
-        finish(entry, header.status, fmt::format("{}: {}", name_, printable(text_)));
+        finish(entry, header.status, fmt::format("{}: {}", name_, transport::printable(text_)));
     else
         finish(entry, Status::success, "");
 }
@@ -136,14 +140,14 @@ void PeerClient::broke(const std::string& why) {
 
 void PeerClient::lose(const std::string& why) {
     lost_ = why;
-    down_until_ = Clock::now() + pause_;
+    down_until_ = transport::Clock::now() + pause_;
     pause_ = std::min(2 * pause_, longest_pause);
     arriving_ = 0;
     unsent_.clear();
     for (auto lost = std::exchange(open_, {}); !lost.empty();) {
         auto& [id, open] = *lost.begin();
         if (open.timer) loop_.cancel(*open.timer);
-        Asker* asker = open.question.asker;
+        SampleAsker* asker = open.question.asker;
         lost.erase(lost.begin());
         asker->answered(Status::peer_lost, why);
     }
@@ -151,14 +155,14 @@ void PeerClient::lose(const std::string& why) {
 
 void PeerClient::start_to_dial() try {
     dialler_ = start_thread("hkt-peer-dial", [this] {
-        auto socket = std::make_shared<Socket>();
+        auto socket = std::make_shared<transport::Socket>();
         std::string error;
         try {
             const auto abandoned = [this] {
                 return is_closed_ ? std::optional<std::string>("it is not asked any more") : std::nullopt;
             };
-            *socket = dial(dial_, {Clock::now() + dial_time, abandoned});
-        } catch (const DialError& failed) {
+            *socket = transport::dial(dial_, {transport::Clock::now() + dial_time, abandoned});
+        } catch (const transport::DialError& failed) {
             error = fmt::format(fmt::runtime(text_of(failed.kind)), failed.what());
         } catch (const std::exception& failed) {
             error = failed.what();
@@ -169,7 +173,7 @@ void PeerClient::start_to_dial() try {
     lose(fmt::format("there is no connection with {}: no thread to make it ({})", name_, error.what()));
 }
 
-void PeerClient::dialled(Socket socket, const std::string& error) {
+void PeerClient::dialled(transport::Socket socket, const std::string& error) {
     if (is_closed_) return;
     dialler_.join();
     if (!socket.is_open()) return lose(fmt::format("there is no connection with {}: {}", name_, error));
@@ -179,4 +183,4 @@ void PeerClient::dialled(Socket socket, const std::string& error) {
         if (const auto entry = open_.find(id); entry != open_.end()) send(id, entry->second.question);
 }
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

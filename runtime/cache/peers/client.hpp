@@ -1,5 +1,5 @@
-// The questions to one peer: over a connection that is made for the first of them, kept, and made anew after
-// it was lost.
+// The questions to one peer. The first one makes the connection, which is kept, and made again after it was
+// lost.
 #pragma once
 
 #include <atomic>
@@ -14,44 +14,44 @@
 #include <vector>
 
 #include "runtime/cache/peers/mailbox.hpp"
+#include "runtime/cache/peers/questions.hpp"
 #include "runtime/cache/peers/stream.hpp"
 #include "runtime/net/dial.hpp"
-#include "runtime/peers.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
-// Of the loop's thread, but for what is said.
+// Of the loop's thread, unless a function says otherwise.
 class PeerClient final : private PeerStream::Owner {
   public:
     struct Question {
         std::uint64_t key;
         std::optional<std::span<const std::byte>> offered;  // nothing: it is a question
         std::chrono::milliseconds patience;
-        Clock::time_point deadline;
-        Asker* asker;
+        transport::Clock::time_point deadline;
+        SampleAsker* asker;
     };
 
-    // On any thread. name: of the peer, for people.
-    PeerClient(SocketLoop& loop, PeerMailbox& mailbox, Dial dial, std::string name);
+    // Any thread. name: of the peer, for people.
+    PeerClient(transport::SocketLoop& loop, PeerMailbox& mailbox, transport::Dial dial, std::string name);
 
     const std::string& name() const { return name_; }  // any thread
     bool is_down() const;                              // any thread
 
-    // The asker is answered once, at once if the peer is down.
+    // The asker is answered exactly once; immediately if the peer is down.
     void ask(const Question& question);
 
-    // All questions fail, and all that come later. Waits for the thread that dials, if there is one.
     void stop_dialling() { is_closed_ = true; }
+    // All questions fail, and all that come later. Waits for the thread that dials, if there is one.
     void close(const std::string& why);
 
   private:
     struct Open {
         Question question;
-        std::optional<SocketLoop::Timer> timer;
+        std::optional<transport::SocketLoop::Timer> timer;
     };
     using Entry = std::unordered_map<std::uint64_t, Open>::iterator;
 
-    PeerRoom begins(const PeerHeader& header) override;
+    SampleRoom begins(const PeerHeader& header) override;
     void ends(const PeerHeader& header, bool is_intact) override;
     void broke(const std::string& why) override;
 
@@ -59,26 +59,26 @@ class PeerClient final : private PeerStream::Owner {
     void expire(std::uint64_t id);
     void finish(Entry entry, Status status, const std::string& text);
     void start_to_dial();
-    void dialled(Socket socket, const std::string& error);
+    void dialled(transport::Socket socket, const std::string& error);
     void lose(const std::string& why);
 
-    SocketLoop& loop_;
+    transport::SocketLoop& loop_;
     PeerMailbox& mailbox_;
-    const Dial dial_;
+    const transport::Dial dial_;
     const std::string name_;
 
     std::unordered_map<std::uint64_t, Open> open_;  // by id
     std::vector<std::uint64_t> unsent_;             // ids, while there is no connection
     std::uint64_t next_id_ = 1;
     std::unique_ptr<PeerStream> stream_;
-    std::uint64_t arriving_ = 0;  // whose bytes come into its room; 0: nobody's
+    std::uint64_t arriving_ = 0;  // id of the question whose bytes are arriving; 0: none
     std::string text_;            // of the answer that arrives
 
     std::thread dialler_;
     std::atomic<bool> is_closed_ = false;
-    std::atomic<Clock::time_point> down_until_ = Clock::time_point::min();
+    std::atomic<transport::Clock::time_point> down_until_ = transport::Clock::time_point::min();
     std::chrono::milliseconds pause_;  // after the next loss
     std::string lost_;                 // why there is no connection
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

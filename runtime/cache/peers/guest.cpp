@@ -7,7 +7,7 @@
 #include "runtime/net/frame.hpp"
 #include "runtime/net/texts.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 namespace {
 
 std::string mismatch_text(const std::string& here, const std::string& there) {
@@ -15,13 +15,14 @@ std::string mismatch_text(const std::string& here, const std::string& there) {
     return fmt::format(
         "it caches another dataset, or has another decoder: {} there, {} here; all processes "
         "must be given the same",
-        printable(here), printable(there));
+        transport::printable(here), transport::printable(there));
 }
 
 }  // namespace
 
-PeerGuest::PeerGuest(SocketLoop& loop, std::shared_ptr<PeerMailbox> mailbox, Answerer& answerer,
-                     std::string identity, Admitted admitted, std::function<void()> left)
+PeerGuest::PeerGuest(transport::SocketLoop& loop, std::shared_ptr<PeerMailbox> mailbox,
+                     SampleAnswerer& answerer, std::string identity, transport::Admitted admitted,
+                     std::function<void()> left)
     : loop_(loop),
       mailbox_(std::move(mailbox)),
       answerer_(answerer),
@@ -44,19 +45,20 @@ void PeerGuest::broke(const std::string&) {
     left_();
 }
 
-PeerRoom PeerGuest::begins(const PeerHeader& header) {
+SampleRoom PeerGuest::begins(const PeerHeader& header) {
     if (!has_begun_) {
         if (header.kind == PeerMessage::answer)
-            throw ProtocolError("it sent an answer where questions belong");
+            throw transport::ProtocolError("it sent an answer where questions belong");
         if (asked_.size() + unwanted_ >= max_peer_questions) return {nullptr, true};
         const auto [entry, is_new] = asked_.try_emplace(header.id, Asked{header, std::nullopt});
-        if (!is_new) throw ProtocolError("it asked twice under one number");
+        if (!is_new) throw transport::ProtocolError("it asked twice under one number");
         const auto patience = std::chrono::milliseconds(header.patience_ms);
-        entry->second.timer = loop_.at(Clock::now() + patience, [this, id = header.id] { expire(id); });
+        entry->second.timer =
+            loop_.at(transport::Clock::now() + patience, [this, id = header.id] { expire(id); });
         has_begun_ = true;
     }
     if (header.kind == PeerMessage::question || !mismatch_.empty() || !asked_.contains(header.id)) return {};
-    const PeerRoom room = answerer_.room(header.key, header.bytes);
+    const SampleRoom room = answerer_.room(header.key, header.bytes);
     if (!room.later) {
         offer_ = header;
         room_ = room.data;
@@ -92,10 +94,10 @@ void PeerGuest::end_offer(const PeerHeader& header, bool is_intact) {
 void PeerGuest::give_room_back() {
     if (room_ == nullptr) return;
     answerer_.offered(offer_.key, std::exchange(room_, nullptr), offer_.bytes, false,
-                      [](const Answerer::Answer&) {});
+                      [](const SampleAnswerer::Answer&) {});
 }
 
-// The asker's time is over: nobody wants the answer.
+// The asker's deadline has passed: nobody wants the answer.
 void PeerGuest::expire(std::uint64_t id) {
     Asked& asked = asked_.at(id);
     asked.timer.reset();
@@ -108,9 +110,9 @@ void PeerGuest::expire(std::uint64_t id) {
     stream_.take_back(id);
 }
 
-std::function<void(Answerer::Answer)> PeerGuest::answer_to(std::uint64_t id) {
-    return [mailbox = mailbox_, guest = weak_from_this(), id](Answerer::Answer given) {
-        const auto answer = std::make_shared<Answerer::Answer>(std::move(given));
+std::function<void(SampleAnswerer::Answer)> PeerGuest::answer_to(std::uint64_t id) {
+    return [mailbox = mailbox_, guest = weak_from_this(), id](SampleAnswerer::Answer given) {
+        const auto answer = std::make_shared<SampleAnswerer::Answer>(std::move(given));
         const auto deliver = [guest, id, answer] {
             if (const auto still_there = guest.lock())
                 still_there->answered(id, std::move(*answer));
@@ -121,7 +123,7 @@ std::function<void(Answerer::Answer)> PeerGuest::answer_to(std::uint64_t id) {
     };
 }
 
-void PeerGuest::answered(std::uint64_t id, Answerer::Answer answer) {
+void PeerGuest::answered(std::uint64_t id, SampleAnswerer::Answer answer) {
     const auto entry = asked_.find(id);
     if (entry == asked_.end()) {
         --unwanted_;
@@ -132,7 +134,7 @@ void PeerGuest::answered(std::uint64_t id, Answerer::Answer answer) {
     reply(id, std::move(answer));
 }
 
-void PeerGuest::reply(std::uint64_t id, Answerer::Answer answer) {
+void PeerGuest::reply(std::uint64_t id, SampleAnswerer::Answer answer) {
     PeerHeader header = asked_.at(id).header;
     const bool is_offer = header.kind == PeerMessage::offer;
     header.kind = PeerMessage::answer;
@@ -161,4 +163,4 @@ void PeerGuest::forget(std::uint64_t id) {
     asked_.erase(entry);
 }
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

@@ -1,4 +1,4 @@
-// The questions and offers of one other process, over a connection that it has made.
+// The questions and offers that one other process sends over a connection that it has made.
 #pragma once
 
 #include <cstdint>
@@ -9,54 +9,54 @@
 #include <unordered_map>
 
 #include "runtime/cache/peers/mailbox.hpp"
+#include "runtime/cache/peers/questions.hpp"
 #include "runtime/cache/peers/stream.hpp"
 #include "runtime/net/admission.hpp"
-#include "runtime/peers.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
-// Of the loop's thread. Answers may come on any thread, and when the guest is gone.
+// Of the loop's thread. Answers may come on any thread, and also after the guest is gone.
 class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private PeerStream::Owner {
   public:
-    // identity: of this process. left: its connection has ended; the guest must not be destroyed in
-    // that call.
-    PeerGuest(SocketLoop& loop, std::shared_ptr<PeerMailbox> mailbox, Answerer& answerer,
-              std::string identity, Admitted admitted, std::function<void()> left);
+    // identity: of this process. left: is called when the connection has ended; it must not destroy the
+    // guest.
+    PeerGuest(transport::SocketLoop& loop, std::shared_ptr<PeerMailbox> mailbox, SampleAnswerer& answerer,
+              std::string identity, transport::Admitted admitted, std::function<void()> left);
 
-    // Lets go of all answers, and of an offer that has come in part. left is not called.
+    // Lets go of all answers, and of an offer that has arrived in part. Does not call left.
     void close();
 
   private:
     struct Asked {
         PeerHeader header;
-        std::optional<SocketLoop::Timer> timer;
+        std::optional<transport::SocketLoop::Timer> timer;
         bool is_with_answerer = false;
     };
 
-    PeerRoom begins(const PeerHeader& header) override;
+    SampleRoom begins(const PeerHeader& header) override;
     void ends(const PeerHeader& header, bool is_intact) override;
     void broke(const std::string& why) override;
 
     void expire(std::uint64_t id);
     void end_offer(const PeerHeader& header, bool is_intact);
     void give_room_back();
-    std::function<void(Answerer::Answer)> answer_to(std::uint64_t id);
-    void answered(std::uint64_t id, Answerer::Answer answer);
-    void reply(std::uint64_t id, Answerer::Answer answer);
+    std::function<void(SampleAnswerer::Answer)> answer_to(std::uint64_t id);
+    void answered(std::uint64_t id, SampleAnswerer::Answer answer);
+    void reply(std::uint64_t id, SampleAnswerer::Answer answer);
     void forget(std::uint64_t id);
 
-    SocketLoop& loop_;
+    transport::SocketLoop& loop_;
     const std::shared_ptr<PeerMailbox> mailbox_;
-    Answerer& answerer_;
-    const std::string mismatch_;  // why nothing is answered; "": all is well
+    SampleAnswerer& answerer_;
+    const std::string mismatch_;  // why no question is answered; "": all are
     const std::function<void()> left_;
     PeerStream stream_;
 
     std::unordered_map<std::uint64_t, Asked> asked_;  // by id: until the answer is sent, or nobody wants it
-    std::size_t unwanted_ = 0;                        // with the answerer, though nobody wants the answer
-    bool has_begun_ = false;                          // the message that arrives is in asked_, or was
-    PeerHeader offer_;                                // that arrives in room_
+    std::size_t unwanted_ = 0;                        // the answerer has them, but nobody wants the answer
+    bool has_begun_ = false;                          // the message that is arriving is, or was, in asked_
+    PeerHeader offer_;                                // the one that is arriving in room_
     std::byte* room_ = nullptr;
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

@@ -10,26 +10,26 @@
 #include "runtime/net/frame.hpp"
 #include "runtime/net/socket.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 namespace {
 
 constexpr std::size_t stage_size = 32 * 1024;
-// Bytes are hashed as they come, while they are in the cache.
+// Bytes are hashed as they come, while they are in the processor's cache.
 constexpr std::size_t piece_size = 256 * 1024, pieces_a_turn = 4;
 
 }  // namespace
 
 PeerInbox::PeerInbox(Reader& reader) : reader_(reader), stage_(new std::byte[stage_size]) {}
 
-// What is staged is always taken as far as it goes: nothing would tell of it later.
+// Always parses all that is staged, because no event would tell of it later.
 std::string PeerInbox::receive(int fd) try {
     for (std::size_t turn = 0; parse() && turn < pieces_a_turn; ++turn) {
         const ssize_t n = read(fd, piece_size);
         if (n == 0) return "the connection was closed";
-        if (n < 0) return errno == EAGAIN || errno == EINTR ? "" : error_text(errno);
+        if (n < 0) return errno == EAGAIN || errno == EINTR ? "" : transport::error_text(errno);
     }
     return "";
-} catch (const ProtocolError& error) {
+} catch (const transport::ProtocolError& error) {
     return error.what();
 }
 
@@ -60,7 +60,7 @@ bool PeerInbox::parse() {
 
 bool PeerInbox::begin() {
     state_ = State::waiting;
-    const PeerRoom room = reader_.begins(header_);
+    const SampleRoom room = reader_.begins(header_);
     if (room.later) return false;
     target_ = room.data;
     left_ = header_.bytes;
@@ -96,7 +96,7 @@ void PeerInbox::end() {
     reader_.ends(header_, target_ != nullptr && checksum == checksum_.value());
 }
 
-// As recv(2), into the target as far as it goes and into the stage what follows.
+// Like recv(2): fills the target first, then the stage.
 ssize_t PeerInbox::read(int fd, std::size_t most) {
     std::memmove(stage_.get(), stage_.get() + stage_begin_, staged());
     stage_end_ -= stage_begin_;
@@ -117,4 +117,4 @@ ssize_t PeerInbox::read(int fd, std::size_t most) {
     return n;
 }
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

@@ -1,4 +1,4 @@
-// What arrives over one connection between peers: headers, and their bytes straight to where they are to go.
+// What arrives over one connection between peers: headers, and bytes, which go straight to their place.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +7,20 @@
 #include <string>
 
 #include "runtime/cache/peers/protocol.hpp"
-#include "runtime/peers.hpp"
+#include "runtime/cache/peers/questions.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
 // Not thread-safe. Nothing here blocks.
 class PeerInbox {
   public:
-    // Whom the messages concern. Both may throw ProtocolError, which ends the connection.
+    // Takes the messages. Both functions may throw ProtocolError, which ends the connection.
     class Reader {
       public:
-        // A message begins: where its bytes go. If there is no room now it is asked again, with the same
-        // header, and nothing is read before. Without data the bytes are dropped.
-        virtual PeerRoom begins(const PeerHeader& header) = 0;
-        // It is all here. is_intact: its bytes are where begins() said, and as they were sent.
+        // A message begins: where do its bytes go? If there is no room now, this is called again later with
+        // the same header, and nothing is read before. Without data the bytes are dropped.
+        virtual SampleRoom begins(const PeerHeader& header) = 0;
+        // All of it is here. is_intact: its bytes are where begins() said, and have the right checksum.
         virtual void ends(const PeerHeader& header, bool is_intact) = 0;
 
       protected:
@@ -29,14 +29,14 @@ class PeerInbox {
 
     explicit PeerInbox(Reader& reader);
 
-    // Takes what has arrived, and no more than a share of the time allows; asks again where there was no
-    // room. Why the connection has ended; "": it has not.
+    // Takes what has arrived, but only so much at a time, so that others get their turn. Asks again if there
+    // was no room. Returns why the connection has ended; "": it has not.
     std::string receive(int fd);
 
-    // There was no room for the message that begins.
+    // There is no room yet for the message that begins.
     bool is_waiting() const { return state_ == State::waiting; }
 
-    // What is still to come of the message's bytes goes nowhere.
+    // Drops the rest of the bytes of the message that is arriving.
     void drop() { target_ = nullptr; }
 
   private:
@@ -56,8 +56,8 @@ class PeerInbox {
     std::byte* target_ = nullptr;
     std::uint64_t left_ = 0;  // of the message's bytes
     PeerChecksum checksum_;
-    const std::unique_ptr<std::byte[]> stage_;  // headers, checksums, and what was read with them
+    const std::unique_ptr<std::byte[]> stage_;  // headers, checksums, and bytes that were read with them
     std::size_t stage_begin_ = 0, stage_end_ = 0;
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

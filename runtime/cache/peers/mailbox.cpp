@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace hocket::transport {
+namespace hocket::cache {
 
 bool PeerMailbox::post(std::function<void()> call) {
     bool must_wake;
@@ -27,7 +27,7 @@ void PeerMailbox::ready(std::uint32_t) {
 
 void PeerMailbox::wait() {
     pollfd entry{fd(), POLLIN, 0};
-    poll_until({&entry, 1}, Clock::time_point::max());
+    transport::poll_until({&entry, 1}, transport::Clock::time_point::max());
     event_.clear();
 }
 
@@ -50,4 +50,4 @@ bool PeerMailbox::close() {
     return is_closed_ = calls_.empty();
 }
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

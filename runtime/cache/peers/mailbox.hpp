@@ -1,5 +1,5 @@
-// Calls that other threads hand to a PeerService's thread. Outlives the service: an answer may come when
-// nobody serves any more.
+// Calls that other threads hand to a PeerService's thread. It outlives the service, because an answer may
+// come after the service has ended.
 #pragma once
 
 #include <functional>
@@ -10,29 +10,30 @@
 #include "runtime/net/event.hpp"
 #include "runtime/net/socket_loop.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
-class PeerMailbox final : public SocketLoop::Watcher {
+class PeerMailbox final : public transport::SocketLoop::Watcher {
   public:
     // ---- Any thread
-    // The call is made on the service's thread, in order. False: the service has ended, and it will not be.
+    // The service's thread makes the calls, in order. False: the service has ended, and nobody will make the
+    // call.
     bool post(std::function<void()> call);
 
     // ---- The service's thread
-    void attend();                          // this is it: what it posts itself wakes nobody
-    int fd() const { return event_.fd(); }  // to be watched: readable when another thread has posted
+    void attend();                          // called first, by that thread: its own posts need not wake it
+    int fd() const { return event_.fd(); }  // for the loop to watch: readable when another thread has posted
     void ready(std::uint32_t events) override;
-    void wait();   // until then, without a loop
+    void wait();   // until another thread has posted, without a loop
     void empty();  // makes the calls that are here now
     bool is_empty() const;
-    bool close();  // nothing more is taken; false: it is not empty
+    bool close();  // takes no more calls; false: it does, because it is not empty
 
   private:
     mutable std::mutex mutex_;
     std::vector<std::function<void()>> calls_;
     std::thread::id attendant_;
     bool is_closed_ = false;
-    Event event_;
+    transport::Event event_;
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

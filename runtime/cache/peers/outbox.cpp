@@ -9,10 +9,10 @@
 
 #include "runtime/net/socket.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 namespace {
 
-// Bytes are hashed just before the kernel copies them, while they are in the cache.
+// Bytes are hashed just before the kernel copies them, so that it finds them in the processor's cache.
 constexpr std::size_t piece_size = 256 * 1024, pieces_a_turn = 4;
 constexpr std::array<std::byte, 64 * 1024> zeros{};
 
@@ -22,7 +22,7 @@ void call(std::function<void()>& let_go) {
 
 }  // namespace
 
-// Of one system call.
+// What one system call sends.
 struct PeerOutbox::Parts {
     std::array<iovec, 96> list;
     std::size_t count = 0, share = piece_size;
@@ -68,7 +68,7 @@ std::string PeerOutbox::flush(int fd) {
         what.msg_iovlen = parts.count;
         const ssize_t n = sendmsg(fd, &what, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return errno == EAGAIN ? "" : error_text(errno);
+        if (n < 0) return errno == EAGAIN ? "" : transport::error_text(errno);
         sent(static_cast<std::size_t>(n));
     }
     return "";
@@ -83,7 +83,7 @@ void PeerOutbox::gather(Parts& parts) {
     }
 }
 
-// False: only a part of them.
+// False: only a part of its bytes has room.
 bool PeerOutbox::gather_bytes(Message& message, std::uint64_t from, Parts& parts) {
     const std::uint64_t begin = std::clamp<std::uint64_t>(from, peer_header_size, message.checksum_at());
     const std::uint64_t offset = begin - peer_header_size;
@@ -119,4 +119,4 @@ void PeerOutbox::sent(std::size_t bytes) {
     }
 }
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

@@ -1,4 +1,4 @@
-// What waits to be sent over one connection between peers, from where its bytes are.
+// Messages that wait to be sent over one connection between peers. Their bytes are sent from where they lie.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 #include "runtime/cache/peers/protocol.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
 // Not thread-safe. Nothing here blocks.
 class PeerOutbox {
@@ -19,18 +19,18 @@ class PeerOutbox {
     ~PeerOutbox() { clear(); }
     PeerOutbox(const PeerOutbox&) = delete;
 
-    // The payload (header.bytes of it) stays until let_go is called: the kernel has all of it, or it will not
-    // be sent. let_go may be empty.
+    // The payload (header.bytes of it) must stay until let_go is called: then the kernel has all of it, or it
+    // will not be sent. let_go may be empty.
     void push(const PeerHeader& header, const std::byte* payload, std::function<void()> let_go);
 
-    // Lets go of the message with that id, if it is still here. One that has begun is sent to its end, but
-    // with zeros for its bytes, which do not have its checksum.
+    // Lets go of the message with that id, if it is still here. If a part of it is sent already, zeros follow
+    // instead of its bytes, so that its checksum is wrong.
     void take_back(std::uint64_t id);
 
     bool is_empty() const { return queue_.empty(); }
 
-    // Sends what the kernel takes, and no more than a share of the time allows. Why the connection is broken;
-    // "": it is not.
+    // Sends what the kernel takes, but only so much at a time, so that others get their turn. Returns why the
+    // connection is broken; "": it is not.
     std::string flush(int fd);
 
     // Lets go of everything.
@@ -60,4 +60,4 @@ class PeerOutbox {
     PeerChecksum checksum_;   // of the message whose bytes are hashed in part
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

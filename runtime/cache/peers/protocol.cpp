@@ -9,7 +9,7 @@
 #include "runtime/net/frame.hpp"
 #include "runtime/xxh3.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "headers travel as they lie in memory");
@@ -37,7 +37,7 @@ bool is_answer_status(std::int32_t status) {
            (status < 0 && status >= static_cast<int>(Status::limit));
 }
 
-// What is right for each kind; nothing else is ever sent.
+// Each kind has its rules, and no PeerService breaks them.
 bool is_sound(const Wire& wire) {
     if (wire.reserved != 0 || wire.bytes > max_peer_bytes) return false;
     switch (static_cast<PeerMessage>(wire.kind)) {
@@ -72,14 +72,16 @@ PeerHeaderBytes encode_peer_header(const PeerHeader& header) {
 PeerHeader decode_peer_header(std::span<const std::byte, peer_header_size> bytes) {
     Wire wire;
     std::memcpy(&wire, bytes.data(), sizeof wire);
-    if (wire.magic != magic) throw ProtocolError("it does not speak the protocol of Hocket's peers");
+    if (wire.magic != magic)
+        throw transport::ProtocolError("it does not speak the protocol of Hocket's peers");
     if (wire.version != version)
-        throw ProtocolError(
+        throw transport::ProtocolError(
             fmt::format("it speaks version {} of the peers' protocol, this process version {}; "
                         "do all run the same Hocket?",
                         wire.version, version));
-    if (wire.checksum != checksum_of(wire)) throw ProtocolError("it sent a header with a wrong checksum");
-    if (!is_sound(wire)) throw ProtocolError("it sent a header that makes no sense");
+    if (wire.checksum != checksum_of(wire))
+        throw transport::ProtocolError("it sent a header with a wrong checksum");
+    if (!is_sound(wire)) throw transport::ProtocolError("it sent a header that makes no sense");
     return {static_cast<PeerMessage>(wire.kind), wire.id, wire.key, wire.bytes, wire.patience_ms,
             static_cast<Status>(wire.status)};
 }
@@ -108,4 +110,4 @@ std::string peer_handshake_key(std::string_view secret) {
     return "hocket peers 1 " + std::string(secret);
 }
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

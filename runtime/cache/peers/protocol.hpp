@@ -1,13 +1,13 @@
-// What two PeerServices send each other once they have shaken hands: headers of a fixed size, each with the
-// bytes that it announces and their checksum behind it. Pure: bytes in, facts out, so that it can be fuzzed.
+// What two PeerServices send each other after the handshake: headers of a fixed size, each followed by the
+// bytes that it announces and their checksum. No I/O: bytes in, facts out, so that it can be fuzzed.
 //
 //   question  asker -> answerer   id, key, patience
 //   offer     asker -> answerer   id, key, patience; bytes of the sample
 //   answer    answerer -> asker   id and key of what it answers, status; bytes of the sample, or of a text
 //
-// Integers are little-endian. The header has a checksum of its own: one that is wrong ends the connection,
-// for then nobody knows where the next header lies. Behind bytes (if there are any) follows their checksum,
-// XXH3 with the key for a seed: one that is wrong spoils that message alone. Answers come in any order.
+// Integers are little-endian. The header has a checksum of its own; if that is wrong, the connection ends,
+// because nobody knows where the next header lies. Bytes, if there are any, are followed by their checksum,
+// XXH3 with the key for a seed; if that is wrong, only this message is spoiled. Answers come in any order.
 #pragma once
 
 #include <array>
@@ -22,10 +22,10 @@
 
 struct XXH3_state_s;
 
-namespace hocket::transport {
+namespace hocket::cache {
 
 inline constexpr std::uint64_t max_peer_bytes = std::uint64_t{1} << 40;
-inline constexpr std::size_t max_peer_text = 1024;       // bytes of an answer that is none
+inline constexpr std::size_t max_peer_text = 1024;  // bytes of an answer that says why there is no sample
 inline constexpr std::size_t max_peer_questions = 1024;  // taken from one connection and not yet answered
 
 enum class PeerMessage : std::uint8_t { question = 1, offer, answer };
@@ -34,8 +34,8 @@ struct PeerHeader {
     PeerMessage kind = PeerMessage::question;
     std::uint64_t id = 0;
     std::uint64_t key = 0;
-    std::uint64_t bytes = 0;        // behind the header, without their checksum
-    std::uint32_t patience_ms = 0;  // of the asker, from when it sent this: later nobody wants the answer
+    std::uint64_t bytes = 0;        // that follow the header, without their checksum
+    std::uint32_t patience_ms = 0;  // the asker waits so long after it has sent this
     Status status = Status::success;
 };
 
@@ -44,10 +44,10 @@ using PeerHeaderBytes = std::array<std::byte, peer_header_size>;
 
 PeerHeaderBytes encode_peer_header(const PeerHeader& header);
 
-// Throws ProtocolError if no PeerService sends such a header.
+// Throws ProtocolError for a header that no PeerService sends.
 PeerHeader decode_peer_header(std::span<const std::byte, peer_header_size> bytes);
 
-// Of the bytes behind a header, which come in pieces.
+// The checksum of the bytes behind a header, which come in pieces.
 class PeerChecksum {
   public:
     PeerChecksum();  // throws std::bad_alloc
@@ -62,8 +62,8 @@ class PeerChecksum {
     XXH3_state_s* state_;
 };
 
-// With which both ends prove themselves (handshake.hpp): the job's secret, but of no use to whoever has seen
-// proofs that were made for something else.
+// The key with which both ends prove themselves (handshake.hpp). It is made of the job's secret, but differs
+// from keys for other purposes, so that proofs made for those are of no use here.
 std::string peer_handshake_key(std::string_view secret);
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

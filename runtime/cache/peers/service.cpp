@@ -9,27 +9,27 @@
 #include "runtime/net/own_address.hpp"
 #include "runtime/thread.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 namespace {
 
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds longest_patience{UINT32_MAX};
 
-Endpoint endpoint_of(const Socket& listener) {
+transport::Endpoint endpoint_of(const transport::Socket& listener) {
     if (!listener.is_open()) return {"", 0};
-    auto at = bound_to(listener);
+    auto at = transport::bound_to(listener);
     if (!at)
         throw Error(Status::invalid_argument, "the socket that peers are to connect to is not one of TCP");
-    if (at->is_any_address()) at->host = reachable_address();
+    if (at->is_any_address()) at->host = transport::reachable_address();
     return *at;
 }
 
 PeerServiceOptions checked(PeerServiceOptions options) {
-    if (options.identity.size() > max_identity_size)
+    if (options.identity.size() > transport::max_identity_size)
         throw Error(Status::invalid_argument,
                     fmt::format("the identity of the dataset has {} bytes, at most {} are allowed; hash it",
-                                options.identity.size(), max_identity_size));
+                                options.identity.size(), transport::max_identity_size));
     if (options.answerer == nullptr) options.listener.close();
     return options;
 }
@@ -42,12 +42,12 @@ PeerService::PeerService(PeerServiceOptions options)
       mailbox_(std::make_shared<PeerMailbox>()) {
     loop_.watch(mailbox_->fd(), EPOLLIN, *mailbox_);
     if (options_.listener.is_open()) {
-        AdmissionTerms terms;
+        transport::AdmissionTerms terms;
         terms.host = "the data cache";
         terms.secret = peer_handshake_key(options_.secret);
         terms.wrong_secret = "wrong secret (HOCKET_SECRET must be the same in all processes of a job)";
-        terms.admit = [this](Admitted admitted) { admit(std::move(admitted)); };
-        admission_ = std::make_unique<Admission>(loop_, options_.listener.fd(), std::move(terms));
+        terms.admit = [this](transport::Admitted admitted) { admit(std::move(admitted)); };
+        admission_ = std::make_unique<transport::Admission>(loop_, options_.listener.fd(), std::move(terms));
     }
     thread_ = start_thread("hkt-peers", [this] { run(); });
 }
@@ -58,15 +58,15 @@ PeerService::~PeerService() {
     thread_.join();
 }
 
-void PeerService::connect(std::vector<Endpoint> peers) {
+void PeerService::connect(std::vector<transport::Endpoint> peers) {
     const char* kind = options_.self < 0 ? "server" : "rank";
-    for (Endpoint& at : peers) {
+    for (transport::Endpoint& at : peers) {
         std::string name = fmt::format("{} {} ({})", kind, clients_.size(), at.text());
-        Dial dial{.to = std::move(at),
-                  .secret = peer_handshake_key(options_.secret),
-                  .rank = static_cast<std::uint32_t>(options_.self),
-                  .world_size = static_cast<std::uint32_t>(peers.size()),
-                  .identity = options_.identity};
+        transport::Dial dial{.to = std::move(at),
+                             .secret = peer_handshake_key(options_.secret),
+                             .rank = static_cast<std::uint32_t>(options_.self),
+                             .world_size = static_cast<std::uint32_t>(peers.size()),
+                             .identity = options_.identity};
         clients_.push_back(std::make_unique<PeerClient>(loop_, *mailbox_, std::move(dial), std::move(name)));
     }
 }
@@ -86,23 +86,23 @@ bool PeerService::is_down(int peer) const {
     return client(peer).is_down();
 }
 
-void PeerService::ask(int peer, std::uint64_t key, std::chrono::milliseconds timeout, Asker& asker) {
+void PeerService::ask(int peer, std::uint64_t key, std::chrono::milliseconds timeout, SampleAsker& asker) {
     post(peer, {key, std::nullopt, timeout, {}, &asker});
 }
 
 void PeerService::offer(int peer, std::uint64_t key, std::span<const std::byte> bytes,
-                        std::chrono::milliseconds timeout, Asker& asker) {
+                        std::chrono::milliseconds timeout, SampleAsker& asker) {
     post(peer, {key, bytes, timeout, {}, &asker});
 }
 
 void PeerService::post(int peer, PeerClient::Question question) {
     PeerClient& asked = client(peer);
     question.patience = std::clamp(question.patience, 0ms, longest_patience);
-    question.deadline = Clock::now() + question.patience;
+    question.deadline = transport::Clock::now() + question.patience;
     mailbox_->post([&asked, question] { asked.ask(question); });
 }
 
-// What cannot be served any more is not left unanswered.
+// If the connections cannot be served any more, questions that come are still answered.
 void PeerService::run() {
     mailbox_->attend();
     try {
@@ -120,7 +120,8 @@ void PeerService::run() {
 void PeerService::serve() {
     while (!is_leaving_) {
         mailbox_->empty();
-        loop_.turn(mailbox_->is_empty() ? Clock::time_point::max() : Clock::time_point::min());
+        loop_.turn(mailbox_->is_empty() ? transport::Clock::time_point::max()
+                                        : transport::Clock::time_point::min());
     }
 }
 
@@ -133,12 +134,12 @@ void PeerService::end(const std::string& why) {
     for (auto& client : clients_) client->close(why);
 }
 
-// The guest goes when nothing of it runs any more.
-void PeerService::admit(Admitted admitted) {
+// The guest is destroyed by way of the mailbox, so that none of its functions is running then.
+void PeerService::admit(transport::Admitted admitted) {
     const std::uint64_t number = next_guest_++;
     guests_[number] = std::make_shared<PeerGuest>(
         loop_, mailbox_, *options_.answerer, options_.identity, std::move(admitted),
         [this, number] { mailbox_->post([this, number] { guests_.erase(number); }); });
 }
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

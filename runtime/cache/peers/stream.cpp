@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace hocket::transport {
+namespace hocket::cache {
 namespace {
 
 using namespace std::chrono_literals;
@@ -14,9 +14,9 @@ constexpr auto retry_time = 1ms;
 
 }  // namespace
 
-PeerStream::PeerStream(SocketLoop& loop, Socket socket, Owner& owner)
+PeerStream::PeerStream(transport::SocketLoop& loop, transport::Socket socket, Owner& owner)
     : loop_(loop), socket_(std::move(socket)), owner_(owner), inbox_(owner) {
-    keep_alive(socket_);
+    transport::keep_alive(socket_);
     show_interest();
 }
 
@@ -26,7 +26,7 @@ void PeerStream::send(const PeerHeader& header, const std::byte* payload, std::f
         return;
     }
     outbox_.push(header, payload, std::move(let_go));
-    show_interest();  // it goes with all else that is sent in this turn
+    show_interest();  // it is sent together with all else of this turn
 }
 
 void PeerStream::close() {
@@ -60,7 +60,8 @@ void PeerStream::settle(const std::string& why) {
         owner_.broke(why);
         return;
     }
-    if (inbox_.is_waiting() && !retry_) retry_ = loop_.at(Clock::now() + retry_time, [this] { receive(); });
+    if (inbox_.is_waiting() && !retry_)
+        retry_ = loop_.at(transport::Clock::now() + retry_time, [this] { receive(); });
     show_interest();
 }
 
@@ -72,4 +73,4 @@ void PeerStream::show_interest() {
     interest_ = interest;
 }
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

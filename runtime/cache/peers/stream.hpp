@@ -1,4 +1,4 @@
-// One connection between peers, served by the loop: what is sent and what arrives.
+// One connection between peers, which the loop serves in both directions.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +11,34 @@
 #include "runtime/net/socket.hpp"
 #include "runtime/net/socket_loop.hpp"
 
-namespace hocket::transport {
+namespace hocket::cache {
 
 // Of the loop's thread.
-class PeerStream final : private SocketLoop::Watcher {
+class PeerStream final : private transport::SocketLoop::Watcher {
   public:
     class Owner : public PeerInbox::Reader {
       public:
-        // The connection has ended, and is closed. The stream must not be destroyed in this call.
+        // The connection has ended, and is closed. This call must not destroy the stream.
         virtual void broke(const std::string& why) = 0;
 
       protected:
         ~Owner() = default;
     };
 
-    // Of a connection whose ends have shaken hands. Throws Error(transport).
-    PeerStream(SocketLoop& loop, Socket socket, Owner& owner);
+    // socket: a connection after the handshake. Throws Error(transport).
+    PeerStream(transport::SocketLoop& loop, transport::Socket socket, Owner& owner);
     ~PeerStream() { close(); }
     PeerStream(const PeerStream&) = delete;
 
     bool is_open() const { return socket_.is_open(); }
 
-    // As PeerOutbox has them. Once it is closed, all is let go of at once.
+    // As in PeerOutbox. After the stream is closed, send() lets go at once.
     void send(const PeerHeader& header, const std::byte* payload, std::function<void()> let_go);
     void take_back(std::uint64_t id) { outbox_.take_back(id); }
 
-    void drop() { inbox_.drop(); }  // as PeerInbox has it
+    void drop() { inbox_.drop(); }  // as in PeerInbox
 
-    // Lets go of what was to be sent; the owner is not told.
+    // Lets go of all that was to be sent. Does not tell the owner.
     void close();
 
   private:
@@ -47,13 +47,13 @@ class PeerStream final : private SocketLoop::Watcher {
     void settle(const std::string& why);
     void show_interest();
 
-    SocketLoop& loop_;
-    Socket socket_;
+    transport::SocketLoop& loop_;
+    transport::Socket socket_;
     Owner& owner_;
     PeerOutbox outbox_;
     PeerInbox inbox_;
     std::uint32_t interest_ = 0;
-    std::optional<SocketLoop::Timer> retry_;  // set while there is no room
+    std::optional<transport::SocketLoop::Timer> retry_;  // set while there is no room
 };
 
-}  // namespace hocket::transport
+}  // namespace hocket::cache

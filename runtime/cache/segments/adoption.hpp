@@ -14,11 +14,11 @@ struct Adoption {
     std::uint64_t corrupt = 0;  // entries that failed their checksums
 };
 
-// Seals what dead processes left open, of all datasets, and removes what they left half made. What is no
-// segment (any more) is left to remove_corrupt(). Under the folder's lock.
+// Seals the segments of all datasets that dead processes left open, and removes what they left half made.
+// Leaves what is not a segment (any more) to remove_corrupt(). The caller holds the folder's lock.
 Adoption adopt(const Files& files, const std::string& folder);
 
-// Removes the file, if nobody has it open and it is no segment. Waits for nobody.
+// Removes the file if nobody has it open and it is not a segment. Does not wait.
 void remove_corrupt(const Files& files, const std::string& folder, const SegmentName& name);
 
 }  // namespace hocket::cache

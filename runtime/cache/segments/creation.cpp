@@ -19,13 +19,13 @@ namespace {
 
 constexpr std::uint64_t least_direct_unit = 512;
 
-// Of payloads that go round the page cache, in a file at that path.
+// The unit of payloads that go round the page cache, in a file at that path.
 std::uint64_t large_unit(const Files& files, const std::string& path) {
     const Descriptor direct(files.open(path, O_RDWR | O_DIRECT));
     return std::max(least_direct_unit, direct.get() < 0 ? 0 : direct_alignment(direct.get()));
 }
 
-// Space first: then no later write can meet a full disk.
+// Allocates the space first, so that no later write can meet a full disk.
 int fill_in(const Files& files, int fd, const std::string& path, bool is_small, SegmentHeader& header) {
     if (const int error = files.lock(fd, LOCK_EX | LOCK_NB)) return error;
     if (const int error = files.allocate(fd, header.file_bytes)) return error;
@@ -55,7 +55,7 @@ int make_file(const Files& files, const std::string& folder, bool is_small, Segm
     return 0;
 }
 
-// What a new file and its slack may take up; makes room for `wanted`, where other datasets leave any.
+// How many bytes a new file and its slack may take up. Makes room for `wanted` by evicting other datasets.
 std::optional<std::uint64_t> room_for(std::uint64_t wanted, const Files& files, const std::string& folder,
                                       const SegmentRequest& request, Creation& creation) {
     if (request.limit == 0) return UINT64_MAX;
@@ -86,7 +86,7 @@ std::string limit_text(const std::string& folder, const SegmentRequest& request,
         folder, left, request.limit, request.payload_bytes);
 }
 
-// A full disk may still have room for a smaller one.
+// Where the disk is full, it may still have room for a smaller segment.
 void make_in(std::uint64_t room, const Files& files, const std::string& folder, const SegmentRequest& request,
              Creation& creation) {
     int error = 0;
@@ -122,7 +122,7 @@ Creation create_segment(const Files& files, const std::string& folder, const Seg
     if (!error && room) make_in(*room, files, folder, request, creation);
     if (creation.segment) error = lock.write_creations(++creation.count);
     if (!error) return creation;
-    // A segment that others do not come to know of must not hold anything.
+    // A segment that others will not hear of must not hold anything.
     if (creation.segment) files.unlink(creation.segment->path());
     creation.segment.reset();
     creation.trouble = describe(folder + "/lock", error) + advice(error);

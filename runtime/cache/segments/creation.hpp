@@ -1,4 +1,4 @@
-// New segments: how they come into the folder without it ever taking up more than its limit.
+// New segments: how they come into the folder while it never takes up more than its limit.
 #pragma once
 
 #include <cstdint>

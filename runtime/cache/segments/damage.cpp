@@ -47,7 +47,7 @@ std::string Damage::text(const std::string& folder) const {
 }
 
 bool Salvage::look() {
-    // Twice: an entry is damaged if it is wrong both times.
+    // Reads twice: an entry is damaged if it is wrong both times.
     if (!read_entries() || !read_entries()) return false;
     for (std::size_t slot = 0; slot < entries_.size(); ++slot) {
         const Entry& entry = entries_[slot];
@@ -80,7 +80,8 @@ bool Salvage::read_entries() {
     });
 }
 
-// Records are forgotten when they have been read wrong once.
+// A record that is not known any more was forgotten, because it was read wrong once; here it is read once
+// more.
 bool Salvage::is_useful(const Entry& entry) {
     if (records_.contains(segment_, entry)) return true;
     if (buffer_.size() < entry.bytes) buffer_.resize(entry.bytes);

@@ -1,4 +1,4 @@
-// What of the folder proved damaged, and what becomes of its space.
+// What proved damaged in the folder, and what becomes of its space.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace hocket::cache {
 class Damage {
   public:
     void found(const Digest& segment, std::uint64_t records, std::uint64_t bytes);
-    // Segments in which something was found since the last call.
+    // Segments in which damage was found since the last call.
     std::set<Digest> take_segments();
     void look_again(const Digest& segment);  // it cannot give anything back yet
     void freed(std::uint64_t bytes);
@@ -33,9 +33,9 @@ class Damage {
     std::string why_not_freed_;
 };
 
-// A sealed segment, looked at once more: what in it can be used still. What is freed is what cannot be read
-// back right even then, so that a disk that errs once costs nothing. Other processes may read it meanwhile:
-// they find zeros where they would have found what is damaged. One thread.
+// Reads a sealed segment once more, to see what of it can still be used. Frees only what is read wrong again,
+// so that a single error of the disk costs nothing. Other processes may read the segment meanwhile: they find
+// zeros where they would have found damage. For one thread.
 class Salvage {
   public:
     // fd: the segment's file, writable, with buffered I/O. All outlive it.
@@ -44,9 +44,9 @@ class Salvage {
 
     bool look();  // false: it cannot be read just now
     bool is_worthless() const { return useful_.empty(); }
-    // Those that were forgotten because they were read wrong, and are right.
+    // Entries that were forgotten because they were read wrong, but are right now.
     const std::vector<Entry>& right_again() const { return right_again_; }
-    // Makes holes of the pages without anything useful. 0 or -errno.
+    // Makes holes of the pages in which nothing is useful. 0 or -errno.
     int free_rest() const;
 
   private:
@@ -57,7 +57,7 @@ class Salvage {
     const Records& records_;
     const Segment& segment_;
     const int fd_;
-    std::vector<Entry> entries_;  // by slot; those that were read right, bytes of others are 0
+    std::vector<Entry> entries_;  // by slot, as they were read right; bytes is 0 in the others
     std::vector<bool> is_read_;   // by slot
     std::uint64_t data_end_ = 0;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> useful_;  // [begin, end), sorted

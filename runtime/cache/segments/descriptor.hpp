@@ -11,7 +11,7 @@
 
 namespace hocket::cache {
 
-// Closes it. A negative one is an error, and stays one.
+// Closes its descriptor in the end. A negative one is an error code, and stays as it is.
 class Descriptor {
   public:
     explicit Descriptor(int fd = -1) : fd_(fd) {}

@@ -12,7 +12,8 @@ EntryReader::News EntryReader::read(bool is_final) {
     return news;
 }
 
-// Without a footer that is right (the file was cut short, say) each entry still vouches for itself.
+// Where the footer is wrong (because the file was cut short, say), each entry still has a checksum of its
+// own.
 void EntryReader::read_sealed(News& news) {
     const auto footer = segment_->read_footer();
     const std::uint64_t slots = footer ? footer->used_slots : segment_->header().slots;

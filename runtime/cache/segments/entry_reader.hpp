@@ -16,11 +16,11 @@ class EntryReader {
     explicit EntryReader(std::shared_ptr<const Segment> segment);
 
     struct News {
-        std::vector<Entry> entries;  // that were not taken in yet
+        std::vector<Entry> entries;  // new since the last call
         std::uint64_t bad = 0;       // entries, or the footer or the index as a whole
     };
-    // is_final: nobody writes it any more, so that a bad entry is not one that is just being written, and is
-    // counted. Sealed segments are read once.
+    // is_final: nobody writes the segment any more. So a bad entry is not one that is being written just now,
+    // and is counted. A sealed segment is read only once.
     News read(bool is_final);
 
   private:

@@ -1,4 +1,4 @@
-// Who writes where in a segment of one's own: slots and offsets are given out one behind the other.
+// Where each writer puts its payload in a segment of our own: slots and offsets are given out in sequence.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Filling {
     struct Part {
         std::uint64_t slot, offset, reserved;
     };
-    // Nothing: there is no room for it, or the segment is retired. Else end_part() must be called.
+    // Nothing: there is no room for it, or the segment is retired. Else the caller must call end_part().
     std::optional<Part> begin_part(std::uint64_t bytes) {
         const std::scoped_lock lock(mutex_);
         const std::uint64_t room = header_.file_bytes - segment_page - next_offset_;
@@ -30,8 +30,8 @@ class Filling {
         return part;
     }
 
-    // Each is true once, in whichever call leaves the segment retired and without pending parts: the caller
-    // must seal it.
+    // One call of these two returns true, the one that leaves the segment retired and without pending parts:
+    // its caller must seal the segment.
     bool end_part() {
         const std::scoped_lock lock(mutex_);
         --pending_;

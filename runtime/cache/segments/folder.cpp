@@ -82,7 +82,7 @@ int FolderLock::try_once(const std::string& path) {
     Descriptor fd(files_.open(path, O_RDWR | O_CREAT));
     if (fd.get() < 0) return fd.get();
     if (const int result = files_.lock(fd.get(), LOCK_EX | LOCK_NB); result < 0) return result;
-    // Somebody may have emptied the folder while we opened the file, and others lock a new one.
+    // Somebody may have emptied the folder after we opened the file, and others may lock a new one.
     if (!is_file_at(files_, fd.get(), path)) return -EWOULDBLOCK;
     fd_ = std::move(fd);
     return 0;

@@ -1,4 +1,4 @@
-// The cache's folder: names of its files, and the lock under which they come and go.
+// The cache's folder: the names of its files, and the lock under which they are created and removed.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace hocket::cache {
 
-// making: its header is not written yet; it exists under the folder's lock only.
+// making: its header is not written yet; it exists only while the folder's lock is held.
 enum class SegmentStage { making, open, sealed };
 
 struct SegmentName {
@@ -28,8 +28,8 @@ std::string path_of(const std::string& folder, const SegmentName& name);
 // The segments in the folder, or -errno.
 int list_segments(const Files& files, const std::string& folder, std::vector<SegmentName>& names);
 
-// FOLDER/lock, held until destruction. Another process or thread that holds it is waited for until the
-// deadline; then, or where it cannot be had, why() says so and is not "".
+// FOLDER/lock, held until destruction. Waits until the deadline for another process or thread that holds it.
+// If the lock cannot be had by then, or at all, why() says why; else it is "".
 class FolderLock {
   public:
     FolderLock(const Files& files, const std::string& folder, std::chrono::milliseconds patience);
@@ -39,7 +39,7 @@ class FolderLock {
     bool is_held() const { return why_.empty(); }
     const std::string& why() const { return why_; }
 
-    // Of segments, so far; the file takes up its block from then on. 0 or -errno.
+    // Segments that were created so far. From then on the file takes up a block. 0 or -errno.
     int read_creations(std::uint64_t& count) const;
     int write_creations(std::uint64_t count) const;
 
@@ -52,13 +52,13 @@ class FolderLock {
     std::string why_;
 };
 
-// How many segments were created in the folder so far: FOLDER/lock says it. Read by those who look out for
-// what others create; one thread.
+// How many segments were created in the folder so far, which FOLDER/lock says: for those who watch for new
+// segments of others. For one thread.
 class CreationCount {
   public:
     CreationCount(const Files& files, const std::string& folder) : files_(files), path_(folder + "/lock") {}
     std::optional<std::uint64_t> read();  // nothing: it cannot be read
-    void look_again();                    // at whether the file is still the one that is read
+    void look_again();                    // checks whether the file that it reads is still the folder's
 
   private:
     const Files& files_;

@@ -1,5 +1,5 @@
-// Records found by key, in one array: a lookup costs little more than the one access to memory that fetches
-// the record.
+// Records found by key, in one array, so that a lookup costs little more than the one access to memory that
+// fetches the record.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct Record {
     Entry entry;
 };
 
-// Not thread-safe. Linear probing, at most three quarters full. Pointers to records hold until the next
+// Not thread-safe. Linear probing, at most three quarters full. Pointers to records stay valid until the next
 // change.
 class RecordTable {
   public:
@@ -42,7 +42,8 @@ class RecordTable {
     std::size_t after(std::size_t i) const { return (i + 1) & (slots_.size() - 1); }
     void place(Record record);
 
-    std::vector<Record> slots_ = std::vector<Record>(8);  // a power of two; without a segment: empty
+    // As many as a power of two. A slot without a segment is empty.
+    std::vector<Record> slots_ = std::vector<Record>(8);
     std::size_t size_ = 0;
 };
 
@@ -63,7 +64,7 @@ inline void RecordTable::place(Record record) {
     slots_[i] = std::move(record);
 }
 
-// What follows without a gap moves up, unless it would come before its home.
+// The records that follow without a gap move up, unless one would come before its home.
 inline void RecordTable::erase(const Record* record) {
     const std::size_t mask = slots_.size() - 1;
     std::size_t gap = record - slots_.data();

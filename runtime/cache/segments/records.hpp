@@ -15,12 +15,12 @@
 
 namespace hocket::cache {
 
-// Thread-safe. 64 to 128 bytes of memory a record.
+// Thread-safe. Takes 64 to 128 bytes of memory for each record.
 class Records {
   public:
     std::optional<Record> find(std::uint64_t key) const;
     bool contains(const Segment& segment, const Entry& entry) const;
-    // If the key is there already, the record waits behind that until it is erased.
+    // If the key is there already, the new record waits behind the other until that is erased.
     void insert(const Record& record);
     bool erase(const Segment& segment, const Entry& entry);  // false: it was not there
     void erase_all(const Segment& segment);
@@ -37,7 +37,7 @@ class Records {
         std::unordered_multimap<std::uint64_t, Record> waiting;
     };
     static std::size_t shard_of(std::uint64_t key);
-    // Both under the shard's mutex.
+    // The caller of both holds the shard's mutex.
     bool erase_first(Shard& shard, std::uint64_t key);
     static bool erase_waiting(Shard& shard, const Segment& segment, const Entry& entry);
 

@@ -23,7 +23,7 @@ struct HeaderImage {
     std::uint64_t file_bytes, slots, unit, label_bytes;
     std::array<char, most_label_bytes> label;
     std::array<std::byte, segment_page - 96 - most_label_bytes> zero;
-    std::uint64_t source_samples;  // and one; 0: unknown
+    std::uint64_t source_samples;  // plus one; 0: unknown
     std::uint64_t checksum;
 };
 struct EntryImage {
@@ -42,7 +42,7 @@ std::uint64_t hash(const Digest& identity, std::uint64_t place, const void* data
     return XXH3_64bits_withSeed(data, bytes, XXH3_64bits(seeds, sizeof seeds));
 }
 
-// Of an image, but for its checksum at the end.
+// Of an image without its checksum, which is at the end.
 template <typename Image>
 std::uint64_t checksum_of(const Image& image, const Digest& identity, std::uint64_t place) {
     return hash(identity, place, &image, sizeof image - sizeof image.checksum);
@@ -63,7 +63,7 @@ bool is_sane(const SegmentHeader& header) {
            header.data_begin() + segment_page <= header.file_bytes;
 }
 
-// [begin, end) lies where payloads do, with the footer behind it.
+// Whether [begin, end) lies in the space for payloads, with room for the footer behind it.
 bool is_inside(const SegmentHeader& header, std::uint64_t begin, std::uint64_t end) {
     return begin >= header.data_begin() && begin <= end && end <= header.file_bytes - segment_page;
 }

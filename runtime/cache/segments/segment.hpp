@@ -7,9 +7,9 @@
 //   data_end     (rounded up to 4096) footer of a sealed segment, the last page of the file: used slots,
 //                data_end, a checksum over the used slots
 //
-// Every checksum is seeded with the segment's identity and with the place it lies at. So what was written to
-// the wrong place, or what is left from a file's previous life, is not taken for an entry, and no payload for
-// another's.
+// Every checksum is seeded with the segment's identity and with its own place. So bytes that were written to
+// the wrong place, or are left over from an older file, are not taken for an entry, and no payload is taken
+// for another one.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ using Digest = std::array<std::uint64_t, 2>;  // XXH3, 128 bits
 
 inline constexpr std::uint64_t segment_page = 4096, entry_bytes = 48;
 inline constexpr std::uint32_t segment_version = 2;
-inline constexpr std::uint64_t index_piece = 1024;  // slots that are read and checksummed at once: 12 pages
+inline constexpr std::uint64_t index_piece = 1024;  // slots that are read and checksummed together: 12 pages
 
 // unit: a power of two; value: at most 2^62.
 constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t unit) {
@@ -39,14 +39,14 @@ constexpr std::uint64_t footer_offset(std::uint64_t data_end) {
 }
 
 struct SegmentHeader {
-    Digest dataset;            // of what the payloads come from
+    Digest dataset;            // that the payloads come from
     Digest identity;           // random
     std::uint64_t file_bytes;  // as allocated
     std::uint64_t slots;       // of the index
     std::uint64_t unit;        // payloads begin at its multiples: a power of two from 8 to 64 KiB
     std::string label;         // for people: what the dataset is, as fit_label() makes it
-    // Of the dataset: keys below it are the source's, others come by puts alone. Nothing: unknown (a function
-    // has what it has; older segments don't say).
+    // How many samples the dataset's source has: keys below this are the source's, all others were put.
+    // Nothing: it is unknown, because a function gives the samples, or because the segment is an old one.
     std::optional<std::uint64_t> source_samples = std::nullopt;
 
     std::uint64_t data_begin() const {  // the first multiple of 4096 behind the index
@@ -73,16 +73,17 @@ void encode_header(const SegmentHeader& header, Page& page);
 void encode_entry(const SegmentHeader& header, std::uint64_t slot, const Entry& entry, std::byte* to);
 void encode_footer(const SegmentHeader& header, const SegmentFooter& footer, Page& page);
 
-// Nothing: it is not one (any more). Never reads beyond what it is given, whatever that holds. What is found
-// fits the file as it was allocated: offsets and sizes need no further check but against the file's size now.
+// Nothing: it is not a header (any more). Never reads beyond what it is given, whatever that holds. All
+// offsets and sizes in the result fit the file as it was allocated: they need to be checked only against the
+// file's size now.
 std::optional<SegmentHeader> decode_header(std::span<const std::byte> page);
 std::optional<Entry> decode_entry(const SegmentHeader& header, std::uint64_t slot,
                                   std::span<const std::byte> bytes);
 bool is_unused(std::span<const std::byte> slot);
 std::optional<SegmentFooter> decode_footer(const SegmentHeader& header, std::span<const std::byte> page);
 
-// Of the used slots' bytes, piece by piece of index_piece slots (the last may be shorter): so_far is what the
-// call for the piece before gave, 0 for the first.
+// Checksum of the used slots' bytes, in pieces of index_piece slots (the last may be shorter), one call for
+// each. so_far: the result of the call before, 0 for the first.
 std::uint64_t index_checksum(const SegmentHeader& header, std::uint64_t so_far,
                              std::span<const std::byte> piece);
 std::uint64_t payload_checksum(const Digest& identity, const Entry& place,

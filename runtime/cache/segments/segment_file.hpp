@@ -1,4 +1,4 @@
-// A segment's file, open: read by every process, written by the one that made it.
+// An open segment file: every process reads it, the one that made it writes it.
 #pragma once
 
 #include <algorithm>
@@ -21,17 +21,17 @@
 
 namespace hocket::cache {
 
-// Nothing: it is not there, or wrong, or the file ends before any payload could begin.
+// Nothing: the header is missing or wrong, or the file ends before any payload could begin.
 std::optional<SegmentHeader> read_header(const Files& files, int fd);
-// The multiple, from 512 to 4096, that offset, length and memory of I/O must have on a descriptor opened with
-// O_DIRECT; 0: it does not work on this file.
+// On a descriptor that was opened with O_DIRECT, offset, length and memory must be multiples of this, from
+// 512 to 4096. 0: direct I/O does not work on this file.
 std::uint64_t direct_alignment(int fd);
 
-// Thread-safe where nothing else is said.
+// Thread-safe, unless a function says otherwise.
 class Segment {
   public:
-    // fd: for buffered I/O; the segment's from now on. Owned: fd holds the file's exclusive flock, and is
-    // writable.
+    // fd: for buffered I/O; it belongs to the segment from now on. Owned: fd holds the file's exclusive
+    // flock, and is writable.
     Segment(const Files& files, std::string folder, const SegmentHeader& header, Descriptor fd,
             SegmentStage stage, bool is_owned);
 
@@ -45,20 +45,21 @@ class Segment {
     int payload_fd() const { return is_direct() ? direct_.get() : buffered_.get(); }
     std::uint64_t unit() const { return is_direct() ? header_.unit : 1; }
 
-    // Calls each(first_slot, bytes of up to index_piece slots) for the pieces of the index from that of
-    // first_slot on, until it says false or `slots` are through. False: it cannot be read (any further).
+    // Calls each(first_slot, bytes of up to index_piece slots) for each piece of the index, from that of
+    // first_slot on, until it returns false or `slots` are done. False: the index cannot be read (any
+    // further).
     template <typename Each>
     bool read_index(std::uint64_t first_slot, std::uint64_t slots, Each each) const;
-    // Nothing: it is not there, or wrong. Sealed segments only.
+    // Nothing: the footer is missing or wrong. Only for sealed segments.
     std::optional<SegmentFooter> read_footer() const;
     std::optional<SegmentHeader> reread_header() const;
-    // While it is held, the segment is not sealed, so that what was read of it fits together.
+    // While it is held, the segment is not sealed, so that all that is read of it fits together.
     std::unique_lock<std::mutex> steady() const { return std::unique_lock(mutex_); }
 
     // ---- Somebody else's
     void was_sealed() { stage_ = SegmentStage::sealed; }
-    // Of a sealed one, once its index has been read: takes the shared lock that keeps it from being evicted,
-    // and closes the descriptor that only an index needs. False: the lock cannot be had now.
+    // For a sealed segment whose index has been read: takes the shared lock, which keeps others from evicting
+    // it, and closes the descriptor that only the index needs. False: the lock cannot be had now.
     bool settle();
     // True if no process is writing it.
     bool is_abandoned() const;
@@ -66,7 +67,7 @@ class Segment {
     // ---- One's own
     Filling& filling() { return filling_; }
     int write_entry(std::uint64_t slot, const Entry& entry) const;  // 0, or -errno
-    // 0, or -errno: then it is lost, that is, nothing of it may be promised to be durable any more.
+    // 0, or -errno. Then the segment is lost: nobody may promise that anything in it is durable.
     int sync();
     bool is_lost() const { return lost_ != 0; }
     void was_removed() { lost_ = -ENOENT; }  // by somebody
@@ -74,9 +75,9 @@ class Segment {
     struct Sealing {
         Outcome outcome;
         int error = 0;                  // -errno, if kept or lost
-        std::uint64_t bad_entries = 0;  // that failed their checksums, and were blotted out
+        std::uint64_t bad_entries = 0;  // that failed their checksums, and were zeroed
     };
-    // Nobody writes payloads or entries any more.
+    // When nobody writes payloads or entries any more.
     Sealing seal();
 
   private:
@@ -99,7 +100,7 @@ class Segment {
     std::atomic<SegmentStage> stage_;
     std::atomic<int> lost_{0};  // -errno
     mutable std::mutex mutex_;  // sealing, syncing, settling
-    Descriptor buffered_;       // none: settled, and direct_ is there
+    Descriptor buffered_;       // none if it is settled and has direct_
     Descriptor direct_;
     Filling filling_;
 };

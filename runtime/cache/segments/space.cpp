@@ -20,7 +20,7 @@ constexpr std::uint64_t least_slots = 64, bytes_per_slot = 16 * 1024, bytes_per_
 constexpr std::uint64_t most_small_segment = 64 * MiB;
 constexpr std::uint64_t most_payload = std::uint64_t{1} << 48;
 
-// The least file with so many slots that holds the payload.
+// The smallest file with so many slots that holds the payload.
 std::uint64_t file_for(std::uint64_t slots, std::uint64_t payload_bytes) {
     const std::uint64_t data_begin = align_up(entry_offset(slots), segment_page);
     return data_begin + align_up(payload_bytes, segment_page) + segment_page;
@@ -70,13 +70,13 @@ std::optional<SegmentSize> plan_segment(std::uint64_t payload_bytes, std::uint64
     if (payload_bytes > most_payload) return {};
     const bool is_small = payload_bytes < small_payload;
     std::uint64_t target = limit ? std::clamp(limit / 128, MiB, 1024 * MiB) : 256 * MiB;
-    // A fifth of it is the index.
+    // Of such a segment, a fifth is index.
     if (is_small) target = std::min(target, most_small_segment);
     const std::uint64_t least = file_for(least_slots, payload_bytes);
     std::uint64_t file = align_up(std::max(target, least), segment_page);
     if (file + extent_slack(file) > at_most) {
         if (least + extent_slack(least) > at_most) return {};
-        // The largest x with x + x / 128 + 2 pages <= at_most, but for a page or two.
+        // The largest x with x + x / 128 + 2 pages <= at_most, give or take a page or two.
         file = (at_most - 2 * segment_page) / 129 * 128 / segment_page * segment_page;
         file = std::max(file, least);
     }

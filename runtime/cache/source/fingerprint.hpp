@@ -1,4 +1,4 @@
-// A digest of facts, taken in one by one.
+// A digest of facts, which are added one by one.
 #pragma once
 
 #include <cstdint>

@@ -56,8 +56,9 @@ struct Folder {
     }
 };
 
-// Level by level: the folders of a level are listed at once, then their files looked at, all at once. Some
-// storages don't tell a file's kind when it is listed, so the next level is known only after both.
+// Goes level by level: lists all folders of a level at the same time, then looks at all their files at the
+// same time. Some file systems do not tell a file's kind when they list it, so the next level is known only
+// after both.
 class Walk {
   public:
     explicit Walk(const std::string& root)
@@ -93,7 +94,7 @@ class Walk {
         if (fd.get() < 0) throw refuse();
         const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(fd.get()), ::closedir);
         if (!stream) throw refuse();
-        fd.release();  // the stream's now
+        fd.release();  // it belongs to the stream now
         for (;;) {
             errno = 0;
             const dirent* entry = ::readdir(stream.get());
@@ -149,7 +150,7 @@ class Walk {
     std::string root_;
     Descriptor fd_;
     std::vector<Folder> done_;
-    std::size_t level_begin_ = 0;  // of the level before, in done_
+    std::size_t level_begin_ = 0;  // where the previous level begins in done_
 };
 
 }  // namespace

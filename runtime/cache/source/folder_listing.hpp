@@ -35,9 +35,9 @@ class FolderListing {
     std::vector<FileFacts> facts_;
 };
 
-// All regular files below the folder. Links to files are followed, links to folders are not; what is neither
-// a file nor a folder is passed over. Slow storage answers up to 32 threads at once. Throws
-// hocket::Error(not_found | io) with the path of what cannot be listed or looked at.
+// All regular files below the folder. Follows links to files, but not links to folders, and skips what is
+// neither a file nor a folder. Works with up to 32 threads, because storage may be slow to answer each.
+// Throws hocket::Error(not_found | io) with the path of what cannot be listed or looked at.
 FolderListing list_folder(const std::string& folder);
 
 }  // namespace hocket::cache

@@ -12,9 +12,9 @@ struct Part {
     std::uint64_t offset, bytes;
 };
 
-// Lines "OFFSET BYTES" in decimal, a line a sample; '#' begins a comment, more words behind the two are
-// ignored, lines may end with CR LF. Every part lies inside the data_bytes of the packed file. No I/O. Throws
-// hocket::Error(invalid_argument) with `path` (the index's, for the text) and the line.
+// Each line is a sample: "OFFSET BYTES" in decimal. '#' begins a comment; further words on a line are
+// ignored; lines may end with CR LF. Every part must lie inside the data_bytes of the packed file. No I/O.
+// Throws hocket::Error(invalid_argument) with `path` (the index's, for the text) and the line.
 std::vector<Part> parse_index(std::string_view text, std::uint64_t data_bytes, const std::string& path);
 
 }  // namespace hocket::cache

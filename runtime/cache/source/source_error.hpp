@@ -11,8 +11,8 @@
 
 namespace hocket::cache {
 
-// error: the errno, which decides between not_found and io. problem: a format string, "the folder {} cannot
-// be listed", and what it is about.
+// error: the errno, which decides between not_found and io. problem: a format string such as "the folder {}
+// cannot be listed"; values: what it formats.
 template <typename... Values>
 Error source_error(int error, fmt::format_string<Values...> problem, Values&&... values) {
     const bool is_missing = error == ENOENT || error == ENOTDIR;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "runtime/engine/plan/hash.hpp"
 #include "runtime/engine/plan/program_rules.hpp"
 #include "runtime/error.hpp"
 

@@ -95,8 +95,8 @@ std::string all_at_once(int count, const std::function<void(int)>& call) {
 }
 
 // Two ranks in one process.
-std::unique_ptr<transport::PeerService> service_of(Cache& cache, int self) {
-    return std::make_unique<transport::PeerService>(transport::PeerServiceOptions{
+std::unique_ptr<PeerService> service_of(Cache& cache, int self) {
+    return std::make_unique<PeerService>(PeerServiceOptions{
         .self = self,
         .secret = "secret",
         .identity = cache.identity(true),

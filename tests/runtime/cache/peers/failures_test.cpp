@@ -8,6 +8,7 @@
 
 using namespace hocket;
 using namespace hocket::test;
+using namespace hocket::cache;
 using namespace hocket::transport;
 
 namespace {

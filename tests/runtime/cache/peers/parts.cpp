@@ -9,6 +9,7 @@
 
 namespace hocket::test {
 
+using namespace cache;
 using namespace transport;
 
 int port_of(const Socket& listener) {

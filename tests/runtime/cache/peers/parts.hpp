@@ -64,16 +64,16 @@ class Meeting {
     std::condition_variable changed_;
 };
 
-class Question final : public Asker {
+class Question final : public cache::SampleAsker {
   public:
-    std::function<PeerRoom(std::uint64_t)> on_room;  // instead of giving a block
+    std::function<cache::SampleRoom(std::uint64_t)> on_room;  // instead of giving a block
 
-    PeerRoom room(std::uint64_t bytes) override {
+    cache::SampleRoom room(std::uint64_t bytes) override {
         ++rooms;
         if (on_room) return on_room(bytes);
         return give(bytes);
     }
-    PeerRoom give(std::uint64_t bytes) {
+    cache::SampleRoom give(std::uint64_t bytes) {
         block.assign(bytes + 16, untouched);
         return {block.data(), false};
     }
@@ -109,7 +109,7 @@ class Question final : public Asker {
 
 // Answers at once, unless it is told to hold the answers. Sample k has 1000 + k bytes; from 1 << 32 on there
 // is none.
-class Samples final : public Answerer {
+class Samples final : public cache::SampleAnswerer {
   public:
     using Give = std::function<void(Answer)>;
 
@@ -121,7 +121,7 @@ class Samples final : public Answerer {
         });
         if (!holds) release(key);
     }
-    PeerRoom room(std::uint64_t key, std::uint64_t bytes) override {
+    cache::SampleRoom room(std::uint64_t key, std::uint64_t bytes) override {
         const std::lock_guard lock(mutex_);
         if (bytes > largest) return {};
         if (laters-- > 0) return {nullptr, true};
@@ -177,8 +177,8 @@ inline transport::Socket listen_somewhere(int port = 0) {
     return transport::listen_on({"127.0.0.1", port}, transport::Clock::now() + 5s, "");
 }
 
-inline transport::PeerServiceOptions options_of(int self, Answerer* answerer, int port = 0) {
-    transport::PeerServiceOptions options;
+inline cache::PeerServiceOptions options_of(int self, cache::SampleAnswerer* answerer, int port = 0) {
+    cache::PeerServiceOptions options;
     options.self = self;
     options.secret = "a secret of the tests";
     options.identity = "0123abcd";
@@ -193,14 +193,14 @@ int port_of(const transport::Socket& listener);
 inline constexpr std::chrono::milliseconds a_while = 1s;
 
 // As a cache does: until the peer is no longer lost.
-void ask_until_answered(transport::PeerService& service, Question& question, std::uint64_t key);
+void ask_until_answered(cache::PeerService& service, Question& question, std::uint64_t key);
 
 // One that answers, and one that asks it.
 struct PeerPair {
     explicit PeerPair(Samples& samples) : host(options_of(0, &samples)), guest(options_of(-1, nullptr)) {
         guest.connect({host.endpoint()});
     }
-    transport::PeerService host, guest;
+    cache::PeerService host, guest;
 };
 
 // A guest that has shaken hands, and whose bytes are the test's.
@@ -211,8 +211,8 @@ transport::Socket raw_host(const transport::Socket& listener);
 
 void say(const transport::Socket& socket, const void* data, std::size_t bytes);
 // A header, the payload and its checksum (wrong if is_damaged).
-Bytes wire_message(transport::PeerHeader header, const Bytes& payload = {}, bool is_damaged = false);
-transport::PeerHeader hear_header(const transport::Socket& socket);
+Bytes wire_message(cache::PeerHeader header, const Bytes& payload = {}, bool is_damaged = false);
+cache::PeerHeader hear_header(const transport::Socket& socket);
 Bytes hear(const transport::Socket& socket, std::size_t bytes);  // all of them, or less at the end
 
 }  // namespace hocket::test

@@ -19,6 +19,7 @@
 
 using namespace hocket;
 using namespace hocket::test;
+using namespace hocket::cache;
 using namespace hocket::transport;
 
 namespace {
@@ -109,7 +110,7 @@ class Game final : private PeerInbox::Reader {
 
     void look() { why_ = inbox_.receive(ours_.fd()); }
 
-    PeerRoom begins(const PeerHeader& header) override {
+    SampleRoom begins(const PeerHeader& header) override {
         require(ended_ < sent_.size());
         if (!is_mutated_) require(encode_peer_header(header) == encode_peer_header(sent_[ended_]));
         require(header.bytes <= max_peer_bytes);

@@ -9,6 +9,7 @@
 
 using namespace hocket;
 using namespace hocket::test;
+using namespace hocket::cache;
 using namespace hocket::transport;
 
 namespace {
@@ -68,7 +69,7 @@ TEST_CASE("an answer that is late by its second half does not touch the block an
 TEST_CASE("a question that waits for room is answered at its deadline") {
     RawHost host;
     Question stuck, next;
-    stuck.on_room = [](std::uint64_t) { return PeerRoom{nullptr, true}; };
+    stuck.on_room = [](std::uint64_t) { return SampleRoom{nullptr, true}; };
     host.guest.ask(0, 1, a_while, stuck);
     host.answer(host.hear_question(), sample(1, 100000));
     CHECK(stuck.await() == Status::timeout);

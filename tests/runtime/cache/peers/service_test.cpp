@@ -6,13 +6,14 @@
 #include <memory>
 #include <random>
 
-#include "runtime/peers.hpp"
+#include "runtime/cache/peers/questions.hpp"
 #include "tests/runtime/cache/peers/parts.hpp"
 #include "tests/support/processes.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
 using namespace hocket::test;
+using namespace hocket::cache;
 using namespace hocket::transport;
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -80,9 +81,9 @@ TEST_CASE("who has no room yet is asked again, and who wants none gets none") {
     PeerPair pair(samples);
     Question later, unwanted, next;
     later.on_room = [&](std::uint64_t bytes) {
-        return later.rooms < 4 ? PeerRoom{nullptr, true} : later.give(bytes);
+        return later.rooms < 4 ? SampleRoom{nullptr, true} : later.give(bytes);
     };
-    unwanted.on_room = [](std::uint64_t) { return PeerRoom{}; };
+    unwanted.on_room = [](std::uint64_t) { return SampleRoom{}; };
     pair.guest.ask(0, Samples::large, long_enough, unwanted);
     CHECK(unwanted.await() == Status::limit);
     CHECK_THAT(unwanted.text, Catch::Contains("no room for the 67108864 bytes of sample 77"));
@@ -103,7 +104,7 @@ TEST_CASE("a connection that waits for room keeps no other waiting") {
     std::atomic<bool> has_room = false;
     Question stuck, free;
     stuck.on_room = [&](std::uint64_t bytes) {
-        return has_room ? stuck.give(bytes) : PeerRoom{nullptr, true};
+        return has_room ? stuck.give(bytes) : SampleRoom{nullptr, true};
     };
     guest.ask(0, Samples::large, long_enough, stuck);
     guest.ask(1, Samples::large, long_enough, free);
@@ -153,20 +154,20 @@ class Pool {
     const Bytes bytes_;
 };
 
-struct PoolAnswerer final : Answerer {
+struct PoolAnswerer final : SampleAnswerer {
     void question(std::uint64_t key, std::function<void(Answer)> answer) override {
         if (key % 50 == 0) return answer({Status::io, "a bad block", {}, {}});
         ++lent;
         answer({Status::success, "", pool.of(key), [this] { --lent; }});
     }
-    PeerRoom room(std::uint64_t, std::uint64_t) override { return {}; }
+    SampleRoom room(std::uint64_t, std::uint64_t) override { return {}; }
     void offered(std::uint64_t, std::byte*, std::uint64_t, bool, std::function<void(Answer)>) override {}
     const Pool pool;
     std::atomic<int> lent = 0;
 };
 
 // Asks again as soon as it is answered, until all have been.
-class Reader final : public Asker {
+class Reader final : public SampleAsker {
   public:
     Reader(PeerService& service, std::atomic<int>& next, const Pool& pool)
         : service_(service), next_(next), pool_(pool), block_(1 << 20) {}
@@ -178,7 +179,7 @@ class Reader final : public Asker {
         std::fill_n(block_.begin(), std::min<std::size_t>(pool_.of(key_).size(), block_.size()), untouched);
         service_.ask(0, key_, long_enough, *this);
     }
-    PeerRoom room(std::uint64_t bytes) override {
+    SampleRoom room(std::uint64_t bytes) override {
         if (key_ % 50 == 0 || bytes != pool_.of(key_).size()) ++wrong;
         if (key_ % 61 == 1 && calls_++ == 0) return {nullptr, true};
         if (key_ % 50 == 1) return {};

@@ -1,6 +1,6 @@
-#include "runtime/peers.hpp"
+#include "runtime/cache/peers/questions.hpp"
 
-namespace hocket {
+namespace hocket::cache {
 
 int owner_of(std::uint64_t key, int peers) {
     // SplitMix64's finalizer (Steele et al. 2014), so that adjacent keys go to different ranks, too.
@@ -13,4 +13,4 @@ int owner_of(std::uint64_t key, int peers) {
     return static_cast<int>(Wide{key} * static_cast<unsigned>(peers) >> 64);
 }
 
-}  // namespace hocket
+}  // namespace hocket::cache

@@ -1,4 +1,4 @@
-// Where those wait who need room in the arena, until samples are released or evicted.
+// Loads that need room in the arena wait here until samples are released or evicted.
 #pragma once
 
 #include <array>
@@ -21,16 +21,17 @@ namespace hocket::cache {
 
 class RoomGate;
 
-// Blocks whose holders need more room before these are free again: what is to be decoded; what is put, which
-// is compared with what the disk has, or decoded. Those of one kind take no more than a quarter of the arena
-// together, or one is alone. (One kind waits for the other: who puts waits for who loads the same key.)
+// Blocks whose holders need more room before they can free them. encoded: the sample is to be decoded. put:
+// the sample is to be decoded, or to be compared with the one on the disk. All blocks of one kind together
+// take at most a quarter of the arena, unless there is only one. The kinds are apart because a put may wait
+// for the load of the same key.
 enum class Share : std::uint8_t { none, encoded, put };
 
 // A block of the arena, owned.
 class ArenaBlock {
   public:
     ArenaBlock() = default;
-    // bytes: of the share, which is given back with the block.
+    // bytes: what it takes of the share, which gets it back with the block.
     ArenaBlock(RoomGate& gate, const Block& block, Share share, std::uint64_t bytes)
         : gate_(&gate), block_(block), share_(share), share_bytes_(bytes) {}
     ArenaBlock(ArenaBlock&& other) noexcept
@@ -63,8 +64,8 @@ class ArenaBlock {
     std::uint64_t share_bytes_ = 0;
 };
 
-// Room that a prefetch keeps for what a function will make. It is taken back as soon as somebody who waits
-// for a sample finds no room. Thread-safe.
+// Room that a prefetch keeps for what a function will make. The gate takes it back as soon as a load that
+// somebody waits for finds no room. Thread-safe.
 class Spare {
   public:
     explicit Spare(RoomGate& gate) : gate_(gate) {}
@@ -87,8 +88,8 @@ class RoomGate {
 
     RoomGate(Memory& memory, Loop& loop);  // takes Memory::on_room
 
-    // What room is for. position: of a prefetch, see Memory::reserve. key: who waits for it hears when there
-    // is none. beside: bytes of the arena that stay taken meanwhile.
+    // What room is for. position: of a prefetch, see Memory::reserve. key: those who wait for this sample are
+    // told when there is no room. beside: bytes of the arena that the load holds meanwhile.
     struct Use {
         std::uint64_t bytes;
         std::optional<std::uint64_t> position = std::nullopt;
@@ -97,14 +98,14 @@ class RoomGate {
         std::uint64_t beside = 0;
     };
 
-    // Empty: there was none until the deadline. Throws Error(limit): there can never be.
+    // Empty: there was no room until the deadline. Throws Error(limit): there can never be.
     Task<ArenaBlock> wait(Use use, Clock::time_point deadline);     // the loop's thread
     ArenaBlock wait_blocking(Use use, Clock::time_point deadline);  // any other
 
-    // What is there now. Throws Error(limit). Thread-safe.
+    // Does not wait. Empty: there is no room now. Throws Error(limit). Thread-safe.
     ArenaBlock look(const Use& use);
 
-    void check_fits(const Use& use) const;  // throws Error(limit): it never will
+    void check_fits(const Use& use) const;  // throws Error(limit): there will never be room
 
     void changed();  // there may be room. Thread-safe
 

@@ -1,4 +1,4 @@
-#include "runtime/cache/room_gate.hpp"
+#include "runtime/cache/room/room_gate.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,8 @@ namespace hocket::cache {
 
 using namespace std::chrono_literals;
 
-// Deadlines pass without anything changing, and what those hold who wait becomes more without any room.
+// Those who wait look again this often even if no room is reported: their deadline may have passed, and
+// others who wait may hold more by now, which Waiter::found_no_room has to hear.
 constexpr std::chrono::milliseconds look_interval = 50ms;
 
 ArenaBlock::~ArenaBlock() {
@@ -63,7 +64,8 @@ ArenaBlock RoomGate::look_once(const Use& use, bool& is_full) {
     std::unique_lock lock(mutex_, std::defer_lock);
     std::uint64_t& shared = shared_bytes_[static_cast<std::size_t>(use.share)];
     if (use.share != Share::none) {
-        // Until the block is there: a share that was given back in vain would wake all who wait, and so on.
+        // Held until the block is there. To take the share first, and to give it back where there is no
+        // block, would wake all who wait, who would do the same.
         lock.lock();
         if (shared > 0 && shared + use.bytes > memory_.capacity() / 4) return {};
     }
@@ -85,7 +87,7 @@ ArenaBlock RoomGate::look_or_tell(const Use& use) {
     return block;
 }
 
-// While somebody waits who does not give up.
+// Counts what a load holds while it waits for room and does not give up.
 class RoomGate::Idle {
   public:
     Idle(RoomGate& gate, const Use& use)

@@ -3,18 +3,18 @@
 
 #include <string>
 
-#include "runtime/cache/room_gate.hpp"
+#include "runtime/cache/room/room_gate.hpp"
 
 namespace hocket::cache {
 
 // For one call, of one thread.
 class Value {
   public:
-    // use: what the room is for, but for the bytes. spare: is taken if it is large enough, may be null.
+    // use: what the room is for, without the bytes. spare: is taken if it is large enough; may be null.
     Value(RoomGate& gate, RoomGate::Use use, RoomGate::Clock::time_point deadline, Spare* spare)
         : gate_(gate), use_(use), deadline_(deadline), spare_(spare) {}
 
-    // Once. Null: there will be no such room, or none came until the deadline.
+    // May be called once. Null: there will never be so much room, or there was none until the deadline.
     std::byte* reserve(std::uint64_t bytes) noexcept;
 
     bool is_reserved() const { return static_cast<bool>(block); }

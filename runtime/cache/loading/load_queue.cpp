@@ -1,0 +1,118 @@
+#include "runtime/cache/loading/load_queue.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace hocket::cache {
+
+LoadQueue::LoadQueue(const LoadOptions& options, Loop& loop, Memory& memory, const DiskWrites& writes,
+                     LoadRunner& runner)
+    : options_(options), loop_(loop), memory_(memory), writes_(writes), runner_(runner) {
+    memory_.on_progress(std::max(1u, options_.depth / 16), [this] {
+        if (!awaits_cursor_.load() || !awaits_cursor_.exchange(false)) return;
+        loop_.post([this] {
+            no_room_ahead_ = false;
+            pump();
+        });
+    });
+}
+
+void LoadQueue::demand(std::span<const std::uint64_t> keys, bool own) {
+    const Loop::Clock::time_point deadline = Loop::Clock::now() + options_.timeout;
+    for (const std::uint64_t key : keys) demanded_.push_back({.key = key, .deadline = deadline, .own = own});
+    pump();
+}
+
+void LoadQueue::prefetch(std::span<const std::uint64_t> keys) {
+    prefetches_.insert(prefetches_.end(), keys.begin(), keys.end());
+    pump();
+}
+
+void LoadQueue::set_order(std::shared_ptr<const Order> order) {
+    order_ = std::move(order);
+    ++orders_;
+    ahead_ = order_ ? order_->first() : 0;
+    no_room_ahead_ = false;
+    pump();
+}
+
+void LoadQueue::stop_loading_ahead() {
+    prefetches_.clear();
+    order_ = nullptr;
+}
+
+void LoadQueue::pump() {
+    pump_again_ = true;
+    if (is_pumping_) return;  // a load has ended that had nothing to wait for
+    is_pumping_ = true;
+    while (std::exchange(pump_again_, false)) start_some();
+    is_pumping_ = false;
+}
+
+// Whoever waits goes first. Loading ahead leaves a quarter of the depth to them.
+void LoadQueue::start_some() {
+    const bool is_behind = writes_.is_behind();
+    while (!demanded_.empty() && in_flight_ < options_.depth &&
+           !(is_behind && options_.store == Store::all)) {
+        Load load = std::move(demanded_.front());
+        demanded_.pop_front();
+        start(std::move(load));
+    }
+    const unsigned most = std::max(1u, options_.depth - options_.depth / 4);
+    while (in_flight_ < most && start_ahead(is_behind)) {
+    }
+}
+
+// False: there is nothing to load ahead now. What is loaded ahead is to be stored, so it waits until the disk
+// has caught up. But what the reader needs next does not wait, or else a slow disk would slow down a fast
+// reader.
+bool LoadQueue::start_ahead(bool is_behind) {
+    if (!is_behind) return start_prefetched() || start_ordered();
+    if (!order_ || options_.store == Store::all) return false;
+    awaits_cursor_ = true;  // before the cursor is read, or else its next move could be missed
+    return ahead_ < memory_.cursor() + options_.depth && start_ordered();
+}
+
+bool LoadQueue::start_prefetched() {
+    while (!prefetches_.empty()) {
+        const std::uint64_t key = prefetches_.front();
+        prefetches_.pop_front();
+        if (!memory_.begin_load(key)) continue;
+        start({.key = key, .deadline = Loop::Clock::now() + options_.timeout, .is_prefetch = true});
+        return true;
+    }
+    return false;
+}
+
+bool LoadQueue::start_ordered() {
+    if (!order_ || no_room_ahead_) return false;
+    ahead_ = std::max(ahead_, memory_.cursor());
+    while (ahead_ < order_->size()) {
+        const std::uint64_t position = ahead_++, key = order_->key(position);
+        if (!memory_.begin_load(key)) continue;
+        start({.key = key,
+               .deadline = Loop::Clock::now() + options_.timeout,
+               .is_prefetch = true,
+               .position = position,
+               .orders = orders_});
+        return true;
+    }
+    return false;
+}
+
+void LoadQueue::start(Load load) {
+    ++in_flight_;
+    loop_.begin(runner_.run(std::move(load)));  // its read goes out before the next load's
+}
+
+void LoadQueue::ended(const Load& load) {
+    --in_flight_;
+    if (load.gave_up && load.position && load.orders == orders_) {
+        ahead_ = std::min(ahead_, *load.position);
+        no_room_ahead_ = true;
+        awaits_cursor_ = true;
+    }
+    pump();
+}
+
+}  // namespace hocket::cache

@@ -1,0 +1,42 @@
+// What loads need to know of a cache's options.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "runtime/cache/io/io.hpp"
+#include "runtime/cache/room/value.hpp"
+#include "runtime/cache/source/source.hpp"
+#include "runtime/error.hpp"
+
+namespace hocket::cache {
+
+// The embedder's functions; called from several threads at once.
+using ReadFunction = std::function<Status(std::uint64_t key, Value& sample)>;
+using DecodeFunction =
+    std::function<Status(std::uint64_t key, std::span<const std::byte> encoded, Value& sample)>;
+
+// Which samples of the source are written to the disk: see hkt_cache_store.
+enum class Store { unless_behind, all, none };
+
+struct LoadOptions {
+    std::unique_ptr<Source> source;  // null: none
+    ReadFunction read;               // what a FromCallback means
+    DecodeFunction decode;           // may be empty
+    IoKind io = IoKind::automatic;
+    Store store = Store::unless_behind;
+    unsigned depth = 64, workers = 32;
+    std::chrono::milliseconds timeout{60000};
+
+    // Of a sample, for people.
+    std::string name_of(std::uint64_t key) const {
+        return source ? source->name(key) : "sample " + std::to_string(key);
+    }
+};
+
+}  // namespace hocket::cache
