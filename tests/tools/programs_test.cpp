@@ -30,7 +30,7 @@ TEST_CASE("help is text alone, and no mistake") {
 }
 
 TEST_CASE("output that cannot be written is an error, with a reason") {
-    const std::string schedules = HOCKET_TEST_SCHEDULES;
+    const std::string schedules = HOCKET_SCHEDULES;
     for (const std::string& command :
          {std::string(HOCKET_SCHEDC) + " explain ring -n 2", std::string(HOCKET_SCHEDC) + " --help",
           std::string(HOCKET_SCHEDC) + " check " + schedules + "/ring.sched",
@@ -70,7 +70,7 @@ TEST_CASE("schedc check reads the folders of schedules once, whatever it checks"
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
     REQUIRE(mkfifo((folder / "once.sched").c_str(), 0600) == 0);
-    const std::string schedules = HOCKET_TEST_SCHEDULES;
+    const std::string schedules = HOCKET_SCHEDULES;
     const auto checked = hocket::test::run(
         {"sh", "-c",
          "cat " + schedules + "/ring.sched >" + (folder / "once.sched").string() +

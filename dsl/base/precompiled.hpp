@@ -1,0 +1,19 @@
+// What most sources of the product include, compiled once for each library. It saves time and nothing else: each source
+// names what it needs itself (b_pch=false shows it).
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
