@@ -168,7 +168,7 @@ TEST_CASE("A loop that is awake is not woken, and one that sleeps once") {
     while (!is_blocked) std::this_thread::yield();
     CHECK(while_awake == 0);
     may_go = true;
-    std::this_thread::sleep_for(50ms);  // asleep by now; if it is not, it costs less
+    std::this_thread::sleep_for(10ms);  // asleep by now; if it is not, it costs less
     const long before = writes_of_thread();
     run.loop.post([&] { ++count; });
     CHECK(writes_of_thread() - before <= 1);
