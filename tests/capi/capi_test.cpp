@@ -62,7 +62,7 @@ void write_file(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("names and sizes") {
+TEST_CASE("types and operators have names, and types sizes") {
     CHECK(std::string(hkt_version()) == "0.1.0");
     CHECK(std::string(hkt_error_string(HKT_SUCCESS)) == "success");
     CHECK(std::string(hkt_error_string(HKT_ERROR_PEER_LOST)) == "peer lost");
@@ -238,7 +238,7 @@ TEST_CASE("a wrong option is refused before anything is joined") {
     CHECK(comm == nullptr);
 }
 
-TEST_CASE("collectives, requests and plans across processes") {
+TEST_CASE("collectives, requests and plans work across processes") {
     const auto outcomes =
         run_ranks({4, {{"HOCKET_TOPOLOGY", "2x2"}, {"HOCKET_SCHEDULE_PATH", "/nonexistent"}}}, [](int rank) {
             const Comm comm;
@@ -426,7 +426,7 @@ TEST_CASE("after a kill every call says so, everywhere, long before a heartbeat 
     }
 }
 
-TEST_CASE("threads that share a communicator") {
+TEST_CASE("threads may share a communicator") {
     const auto outcomes = run_ranks({2}, [](int rank) {
         const Comm comm;
         std::vector<std::int64_t> data(3000, rank + 1);

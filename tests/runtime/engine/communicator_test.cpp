@@ -228,7 +228,9 @@ void check_type(Communicator& comm) {
 
 }  // namespace
 
-TEST_CASE("all collectives, types and operators on 1 to 5 ranks, JIT and interpreter alike") {
+TEST_CASE(
+    "all collectives, types and operators are right on 1 to 5 ranks, with the JIT and the interpreter "
+    "alike") {
     for (const int ranks : {1, 2, 3, 4, 5}) {
         const auto outcomes = run_ranks({ranks, {}, 120}, [](int) {
             const auto comm = join();
@@ -242,7 +244,8 @@ TEST_CASE("all collectives, types and operators on 1 to 5 ranks, JIT and interpr
     }
 }
 
-TEST_CASE("odd counts, large and small, over memory and both fabrics, with every schedule that fits") {
+TEST_CASE(
+    "odd counts, large and small, are right over memory and both fabrics, with every schedule that fits") {
     struct Case {
         int ranks;
         const char *topology, *schedule;
@@ -410,7 +413,8 @@ TEST_CASE("exchanges inside of any collective are right, wherever buffers are") 
     std::remove(path.c_str());
 }
 
-TEST_CASE("memory inside hosts and messages between them, every collective, any placement") {
+TEST_CASE(
+    "memory inside hosts and messages between them are right together, for every collective and placement") {
     struct Case {
         int ranks;
         std::string hosts;  // a letter for each rank
@@ -476,7 +480,7 @@ TEST_CASE("many small operations in flight keep to their lanes") {
 
 // In place, where a start that had to be begun twice would show: its input would be taken again after it was
 // overwritten.
-TEST_CASE("small collectives at once, asked for, and with late ranks, mixed") {
+TEST_CASE("small collectives that are done at once, asked for, and with late ranks, may be mixed") {
     for (const int ranks : {2, 3, 5}) {
         const auto outcomes = run_ranks({ranks, {}, 120}, [&](int rank) {
             const auto comm = join();

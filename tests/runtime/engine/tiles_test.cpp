@@ -178,7 +178,7 @@ TEST_CASE("tiles of any count give the whole result, in and out of place, wherev
     }
 }
 
-TEST_CASE("large and small starts in flight together, ended in any order") {
+TEST_CASE("large and small starts may be in flight together, and end in any order") {
     const auto outcomes = test::run_ranks({4, {}, 120}, [](int rank) {
         const auto comm = join("aabb", rank);
         const std::uint64_t counts[] = {200000, 10, 65536, 300001, 1000, 131072, 7, 500000};

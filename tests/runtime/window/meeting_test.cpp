@@ -66,7 +66,8 @@ long answer_to(const std::string& name, const std::string& message) {
 
 }  // namespace
 
-TEST_CASE("the first member is killed before it hands out: the others say so, or what the bootstrap says") {
+TEST_CASE(
+    "where the first member is killed before it hands out, the others say so, or what the bootstrap says") {
     const bool ask = GENERATE(false, true);
     const Tally know_names;
     const auto outcomes = run_job(4, [&](Rank rank) -> std::string {

@@ -260,7 +260,7 @@ TEST_CASE("opening a segment says that it was used") {
     CHECK(used() > 1'000'000);
 }
 
-TEST_CASE("a full disk: what is there can be read, and writing goes on once there is room") {
+TEST_CASE("on a full disk what is there can be read, and writing goes on once there is room") {
     const Files files;
     const TemporaryFolder folder;
     const Mount mount("hocket-test", folder.path(), "tmpfs", 0, "size=8m");
@@ -275,7 +275,7 @@ TEST_CASE("a full disk: what is there can be read, and writing goes on once ther
     CHECK(directory.stats().trouble == "");
 }
 
-TEST_CASE("a full ext4: what is there can be read") {
+TEST_CASE("on a full ext4 what is there can be read") {
     const Files files;
     const TemporaryFolder folder;
     const std::string image = folder.path() + "/image", at = folder.path() + "/mounted";

@@ -62,7 +62,7 @@ bool is_a(const engine::Run& run) {
 
 }  // namespace
 
-TEST_CASE("messages may come in any order, and find no room at times: the result is the same") {
+TEST_CASE("messages may come in any order, and find no room at times, without a change of the result") {
     for (const Piece& piece : pieces()) {
         check_in_any_order({.collective = piece.collective, .schedule = piece.schedule, .hosts = "abcd"},
                            counts);
@@ -76,7 +76,7 @@ TEST_CASE("messages may come in any order, and find no room at times: the result
     check_in_any_order({.hosts = "abcdefg"}, counts);
 }
 
-TEST_CASE("ranks of one host may be as far apart as lanes allow: the result is the same") {
+TEST_CASE("ranks of one host may be as far apart as lanes allow without a change of the result") {
     std::vector<std::uint64_t> many;  // lanes come round
     for (std::uint64_t i = 0; i < 2 * engine::Neighbourhood::lanes; ++i) many.push_back(i * i % 300);
     many.push_back(40'000);  // several tiles of each rank's copies
@@ -96,7 +96,8 @@ TEST_CASE("ranks of one host may be as far apart as lanes allow: the result is t
             }
 }
 
-TEST_CASE("memory inside hosts and messages between them may mix in any order: the result is the same") {
+TEST_CASE(
+    "memory inside hosts and messages between them may mix in any order without a change of the result") {
     for (const Piece& piece : pieces())
         for (const bool in_window : {false, true}) {
             const Play play{.collective = piece.collective,
@@ -199,7 +200,7 @@ TEST_CASE("a run stops where its budget ends, and goes on from there") {
     CHECK(most_at_once(1 << 30) > 3);
 }
 
-TEST_CASE("what a run waits for is told: the step, and the rank that has not come") {
+TEST_CASE("a run tells the step that it waits for, and the rank that has not come") {
     {
         Stage stage({.hosts = "abc"});  // by messages
         stage[0].begin(0, 30), stage[1].begin(0, 30);
