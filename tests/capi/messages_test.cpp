@@ -17,6 +17,7 @@
 
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -90,7 +91,7 @@ constexpr std::size_t sizes[] = {0, 1, 3999, 4000, 4001, 16384, 16385, 100'003, 
 
 }  // namespace
 
-TEST_CASE("a message arrives whole: any size, waiting and by requests, from all to all") {
+TEST_CASE("a message arrives whole, of any size, waited for at once or by a request, from all to all") {
     on_every_way(4, [](const Talk& talk) {
         for (const std::size_t bytes : sizes)
             for (int from = 0; from < talk.ranks; ++from)
@@ -150,7 +151,7 @@ TEST_CASE("messages of any type, from and to memory that the host shares or does
     });
 }
 
-TEST_CASE("large messages in both directions at once, many of them") {
+TEST_CASE("large messages may go in both directions at once, many of them") {
     on_every_way(2, [](const Talk& talk) {
         const int other = 1 - talk.rank;
         std::vector<Bytes> sent, got(40, Bytes(500'000));
@@ -165,7 +166,7 @@ TEST_CASE("large messages in both directions at once, many of them") {
     });
 }
 
-TEST_CASE("many tags, received in the opposite order; one tag in the same") {
+TEST_CASE("messages of many tags are received in the opposite order, those of one tag in the same") {
     constexpr int messages = 300;
     on_every_way(2, [](const Talk& talk) {
         const int other = 1 - talk.rank;
@@ -192,7 +193,7 @@ TEST_CASE("many tags, received in the opposite order; one tag in the same") {
     });
 }
 
-TEST_CASE("short messages are buffered: their sends end before the receives begin") {
+TEST_CASE("short messages are buffered, so that their sends end before the receives begin") {
     on_every_way(2, [](const Talk& talk) {
         const int other = 1 - talk.rank;
         for (int i = 0; i < 10; ++i) talk.send(contents(4000, talk.rank, other, i), other, i);
@@ -220,7 +221,7 @@ TEST_CASE("a rank sends to itself") {
     sender.join();
 }
 
-TEST_CASE("messages and collectives in different orders on the ranks") {
+TEST_CASE("messages and collectives may come in different orders on the ranks") {
     on_every_way(3, [](const Talk& talk) {
         std::vector<std::int64_t> sums(3);
         const auto start_sum = [&](std::vector<std::int64_t>& values, hkt_request** request) {
@@ -285,7 +286,7 @@ TEST_CASE("messages that nobody has received yet stand in no collective's way") 
     });
 }
 
-TEST_CASE("thousands of random messages between four ranks, waited for in random order") {
+TEST_CASE("thousands of random messages between four ranks arrive, waited for in random order") {
     struct Letter {
         int from, to, tag, number;
         std::size_t bytes;
@@ -428,7 +429,8 @@ void expect_failure(hkt_comm* comm, hkt_status status, hkt_status expected,
 
 // Outside of calls that have a deadline of their own.
 void wait_for_the_end(hkt_comm* comm) {
-    while (hkt_comm_status(comm) == HKT_SUCCESS) usleep(1000);
+    const bool has_ended = eventually([&] { return hkt_comm_status(comm) != HKT_SUCCESS; });
+    expect(has_ended, "the communicator's end");
 }
 
 }  // namespace

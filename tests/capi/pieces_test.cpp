@@ -85,7 +85,7 @@ TEST_CASE("an average is the sum, divided by the number of ranks") {
     });
 }
 
-TEST_CASE("counts by rank: the pieces lie one behind the other where they are together") {
+TEST_CASE("of counts by rank the pieces lie one behind the other where they are together") {
     on_four_ranks([](hkt_comm* comm) {
         const int rank = hkt_comm_rank(comm);
         const std::size_t counts[] = {3, 0, 1000, 1}, begins[] = {0, 3, 3, 1003, 1004};
@@ -141,7 +141,7 @@ TEST_CASE("a collective with counts by rank and the one without are two, and hav
     }
 }
 
-TEST_CASE("counts by pair: every rank gives its own, with displacements or without") {
+TEST_CASE("of counts by pair every rank gives its own, with displacements or without") {
     on_four_ranks([](hkt_comm* comm) {
         const int rank = hkt_comm_rank(comm);
         const auto count = [](int from, int to) {

@@ -126,7 +126,8 @@ void everything(hkt_comm* comm) {
 
 }  // namespace
 
-TEST_CASE("reduce, gather and scatter: every root, in place and not, by memory and by messages") {
+TEST_CASE(
+    "reduce, gather and scatter are right with every root, in place and not, by memory and by messages") {
     for (const char* provider : {"", "tcp"})
         for (const char* hosts : {"aaaa", "aabb"})
             for (const int ranks : {1, 2, 4}) {

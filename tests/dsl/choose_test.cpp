@@ -218,7 +218,7 @@ TEST_CASE("large worlds are chosen for at once") {
     }
 }
 
-TEST_CASE("topologies of hosts, and their short form") {
+TEST_CASE("topologies of hosts have a short form") {
     const dsl::Topology both = dsl::host_topology(2, 3);
     CHECK(both.name == "2mx3h");
     REQUIRE(both.levels.size() == 2);

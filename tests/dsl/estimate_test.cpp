@@ -24,7 +24,8 @@ Approx about(double seconds) {
 
 }  // namespace
 
-TEST_CASE("messages: a latency, what else the sender sends, and the bytes of the busier end") {
+TEST_CASE(
+    "a message is estimated by a latency, what else the sender sends, and the bytes of the busier end") {
     const double rate = 1.25e9, alpha = 30 * us;  // of a host
     const double fan = 1.4 * alpha;               // three messages at once: 0.8 + 3 x 0.2
     // Each of two senders more costs 8 % of what 64 KiB of buffers don't hold.
@@ -50,7 +51,7 @@ TEST_CASE("what a rank sends another in a phase is one message, however many pie
     CHECK(dsl::estimate(checked->graph(), checked->levels(), bytes) == about(30 * us + bytes / 1.25e9));
 }
 
-TEST_CASE("clocks: who has the data sends on, who has sent goes on, and pipelines overlap") {
+TEST_CASE("in an estimate who has the data sends on, who has sent goes on, and pipelines overlap") {
     const double alpha = 30 * us, tile = bytes / 16 / 1.25e9, whole = bytes / 1.25e9;
     CHECK(estimated("binomial", "4h", Collective::broadcast) == about(2 * (alpha + whole)));
     CHECK(estimated("direct", "4h", Collective::broadcast) == about(1.4 * alpha + 3 * whole));
@@ -61,7 +62,7 @@ TEST_CASE("clocks: who has the data sends on, who has sent goes on, and pipeline
           about(15 * (0.2 * alpha + tile) + 2 * (alpha + tile)));
 }
 
-TEST_CASE("memory: one synchronisation a phase, and one pass over all sources") {
+TEST_CASE("memory is estimated by one synchronisation a phase, and one pass over all sources") {
     const double rate = dsl::memory_bandwidth;
     CHECK(estimated("exchange", "4m") == about(wait + 5 * bytes / rate));  // 3 sources, its own, the result
     CHECK(estimated("direct", "4m") == about(2 * wait + (5.0 / 4 + 2 * 3.0 / 4) * bytes / rate));
@@ -81,7 +82,7 @@ TEST_CASE("what a rank copies within its own buffers takes time, but waits for n
     CHECK(estimated("bruck", "4m", Collective::all_to_all) == about(2 * wait + (2 + 2) * bytes / rate));
 }
 
-TEST_CASE("hosts: a shared link carries the bytes of all its ranks") {
+TEST_CASE("a shared link carries the bytes of all its ranks") {
     const double fabric = 125e6, memory = dsl::memory_bandwidth;
     // Halves over the link, by both ranks of a host at once.
     CHECK(estimated("sharded", "2mx2h@1Gb/s") ==

@@ -38,7 +38,7 @@ TEST_CASE("arithmetic is on whole numbers, rounds down, and mod is never negativ
     CHECK(value("1 or 1 / 0") == 1);
 }
 
-TEST_CASE("functions") {
+TEST_CASE("functions of the language have their usual values") {
     CHECK(value("pow2(64) + pow2(63) + pow2(1) + pow2(0) + pow2(-4)") == 2);
     CHECK(value("log2(1)") == 0);
     CHECK(value("log2(9)") == 3);
@@ -65,7 +65,7 @@ TEST_CASE("what has no value is an error with its place") {
     CHECK_THAT(value_error("levels.count"), Contains("'levels' is not known here"));
 }
 
-TEST_CASE("topologies: ranks are mixed radix numbers, innermost level first") {
+TEST_CASE("ranks of a topology are mixed radix numbers, innermost level first") {
     const dsl::Topology topology = dsl::grid_topology("2x3x4");
     CHECK(topology.ranks() == 24);
     CHECK(topology.coordinate(23, 0) == 1);

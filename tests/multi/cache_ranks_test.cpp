@@ -31,7 +31,7 @@ TEST_CASE("four ranks read a sample once, from each other's memories") {
                 .size() == 1);
 }
 
-TEST_CASE("with a folder that they share too, and the next job reads nothing") {
+TEST_CASE("four ranks that share a folder, too, read a sample once, and the next job reads nothing") {
     const TemporaryFolder folder;
     for (const char* reads : {"reads of all ranks: 500;", "reads of all ranks: 0;"}) {
         const auto result =
@@ -43,7 +43,7 @@ TEST_CASE("with a folder that they share too, and the next job reads nothing") {
     }
 }
 
-TEST_CASE("a rank that is killed while others ask it: they read the source, and all samples are right") {
+TEST_CASE("where a rank is killed while others ask it, they read the source, and all samples are right") {
     const auto result = hocket::test::run(
         {HOCKET_RUN, "-n", "3", "--grace", "30", "--timeout", "60", HOCKET_CACHE_RANKS, "600", "1"}, 70s);
     INFO(result.out << result.err);

@@ -11,6 +11,7 @@
 
 #include "capi/hocket.h"
 #include "tests/multi/process.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"
 
 namespace fs = std::filesystem;
@@ -508,8 +509,7 @@ TEST_CASE("Ctrl-C keeps what is there") {
     const auto has_begun = [&] {
         return fs::exists(place.cache()) && fs::directory_iterator(place.cache()) != fs::directory_iterator();
     };
-    for (int i = 0; i < 10'000 && !has_begun(); ++i) usleep(1000);
-    REQUIRE(has_begun());
+    REQUIRE(hocket::test::eventually(has_begun));
     kill(process.pid(), SIGINT);
     const auto result = process.finish(100s);
     INFO(result.out << result.err);
@@ -530,7 +530,7 @@ TEST_CASE("an interrupted verify does not say that all is right") {
         return read("/proc/" + std::to_string(process.pid()) + "/status").find("SigBlk:\t0000000000004002") !=
                std::string::npos;
     };
-    for (int i = 0; i < 10'000 && !waits_for_signals(); ++i) usleep(1000);
+    static_cast<void>(hocket::test::eventually(waits_for_signals));  // or it is at its end already
     kill(process.pid(), SIGINT);
     const auto result = process.finish(100s);
     INFO(result.out << result.err);

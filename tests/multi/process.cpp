@@ -11,7 +11,8 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
-#include <thread>
+
+#include "tests/support/eventually.hpp"
 
 namespace hocket::test {
 
@@ -87,10 +88,8 @@ Finished Process::finish(std::chrono::milliseconds deadline) {
     while (read_some(until)) continue;
     Finished result;
     int status = 0;
-    pid_t ended;
-    while ((ended = waitpid(pid_, &status, WNOHANG)) == 0 && Clock::now() < until)
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    result.in_time = ended == pid_;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
+    result.in_time = eventually([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, left);
     kill(-pid_, SIGKILL);
     if (!result.in_time) waitpid(pid_, &status, 0);
     pid_ = -1;

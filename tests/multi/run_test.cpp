@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tests/multi/process.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"
 
 using namespace std::chrono_literals;
@@ -39,12 +40,8 @@ std::vector<pid_t> numbers_in(const std::vector<std::string>& lines) {
 }
 
 bool all_gone(const std::vector<pid_t>& pids, std::chrono::milliseconds deadline) {
-    const auto until = std::chrono::steady_clock::now() + deadline;
-    while (std::chrono::steady_clock::now() < until) {
-        if (std::none_of(pids.begin(), pids.end(), is_running)) return true;
-        usleep(5000);
-    }
-    return false;
+    return hocket::test::eventually([&] { return std::none_of(pids.begin(), pids.end(), is_running); },
+                                    deadline);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ std::string growth_of(std::size_t samples, Change change) {
 
 }  // namespace
 
-TEST_CASE("the soak passes: by memory, and by messages alone") {
+TEST_CASE("the soak passes by memory, and by messages alone") {
     const std::string provider = GENERATE("", "tcp");
     CAPTURE(provider);
     const auto result = hocket::test::run({HOCKET_RUN, "-n", "4", "--timeout", "200", HOCKET_SOAK,

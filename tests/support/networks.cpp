@@ -35,45 +35,28 @@ void in_own_network(const std::function<std::string()>& body) {
     require_success(outcomes);
 }
 
-Signal::Signal() {
-    expect(pipe(ends) == 0, "a pipe");
-}
-
-void Signal::give() const {
-    expect(write(ends[1], "x", 1) == 1, "a signal to be given");
-}
-
-void Signal::await() const {
-    char byte;
-    expect(read(ends[0], &byte, 1) == 1, "a signal to come");
-}
-
 std::string Lan::address(int host) {
     return fmt::format("10.77.0.{}", host + 1);
 }
 
 Lan::Lan(int hosts, const std::function<std::string(int)>& body, unsigned deadline_seconds)
-    : arrived_(static_cast<std::size_t>(hosts)),
-      plugged_(static_cast<std::size_t>(hosts)),
-      processes_(deadline_seconds) {
+    : processes_(deadline_seconds) {
     expect(ip("link add switch type bridge") && plug_in("switch"), "a switch");
     for (int host = 0; host < hosts; ++host) {
-        const Signal &arrived = arrived_[static_cast<std::size_t>(host)],
-                     &plugged = plugged_[static_cast<std::size_t>(host)];
         processes_.start([&, host] {
             expect(enter_loopback_only_network(), "a network of its own");
-            arrived.give();
-            plugged.await();
+            arrived_.add();
+            plugged_.await(1);
             expect(plug_in("cable"), "the cable to be plugged in");
             expect(ip(fmt::format("addr add {}/24 dev cable", address(host))), "an address");
             return body(host);
         });
-        arrived.await();
+        arrived_.await(host + 1);
         expect(lay_cable(fmt::format("port{}", host), fmt::format("cable netns {}", processes_.pid(host))),
                "a cable");
         restore(host);
     }
-    for (const Signal& plugged : plugged_) plugged.give();
+    plugged_.add();
 }
 
 void Lan::cut_off(int host) const {

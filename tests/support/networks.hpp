@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/processes.hpp"
+#include "tests/support/tally.hpp"
 
 namespace hocket::test {
 
@@ -22,14 +23,6 @@ bool lay_cable(const std::string& end, const std::string& other_end);
 // Runs the body in a process and a network of its own. Skips the test where that isn't allowed, or where the
 // body returns "skip".
 void in_own_network(const std::function<std::string()>& body);
-
-// From one process to another.
-struct Signal {
-    Signal();
-    void give() const;
-    void await() const;
-    int ends[2];
-};
 
 // Hosts, each a process with a network of its own, at a switch in the network of the process that makes it.
 class Lan {
@@ -47,7 +40,7 @@ class Lan {
     std::vector<Outcome> wait() { return processes_.wait(); }
 
   private:
-    std::vector<Signal> arrived_, plugged_;
+    Tally arrived_, plugged_;
     Processes processes_;
 };
 

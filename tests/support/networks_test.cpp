@@ -110,17 +110,17 @@ TEST_CASE("hosts that have IPv6 alone find each other, link-local addresses of e
             expect(address.ends_with(fmt::format("{}{}{}", network, rank + 1, scope)), "its IPv6 address");
             return std::string();
         };
-        const Signal arrived, plugged;
+        const Tally arrived, plugged;
         Processes hosts(30);
         hosts.start([&]() -> std::string {
             expect(enter_loopback_only_network(), "a network of its own");
-            arrived.give();
-            plugged.await();
+            arrived.add();
+            plugged.await(1);
             return run_rank(1);
         });
-        arrived.await();
+        arrived.await(1);
         expect(lay_cable("cable", fmt::format("cable netns {}", hosts.pid(0))), "a cable");
-        plugged.give();
+        plugged.add();
         run_rank(0);
         const Outcome other = hosts.wait()[0];
         expect(other.exit_code == 0, "success on the other host: " + other.text);

@@ -360,7 +360,7 @@ TEST_CASE("bandwidths are nccl-tests'") {
         if (subject.has_counts()) CHECK(bus_bandwidth(layout(subject), 1000) == Approx(3.0));
 }
 
-TEST_CASE("medians and percentiles") {
+TEST_CASE("medians and percentiles are those of the sorted times") {
     CHECK(median({}) == 0);
     CHECK(median({3, 1, 2}) == 2);
     CHECK(median({4, 1, 2, 3}) == 2.5);

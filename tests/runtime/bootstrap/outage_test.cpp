@@ -9,6 +9,7 @@
 #include "runtime/bootstrap/silence.hpp"
 #include "tests/runtime/bootstrap/exchange.hpp"
 #include "tests/support/networks.hpp"
+#include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -33,12 +34,11 @@ BootstrapOptions options_on_lan(int rank, int world_size, std::chrono::milliseco
     return options;
 }
 
-// Two ranks send each other messages over a stream, until rank 0 has enough of it.
-void converse(Rank rank, Fabric& fabric, std::chrono::milliseconds time) {
-    const auto end = Clock::now() + time;
+// Two ranks send each other messages over a stream, and count them, until rank 0 has enough of it.
+void converse(Rank rank, Fabric& fabric, const Tally& messages, const std::function<bool()>& is_enough) {
     std::vector<char> mine(100000), theirs(mine.size());
     for (std::uint64_t tag = 1;; ++tag) {
-        mine[0] = rank.rank == 0 && Clock::now() >= end ? 'e' : '-';
+        mine[0] = rank.rank == 0 && is_enough() ? 'e' : '-';
         Flow flow(fabric);
         flow.receive(1 - rank.rank, tag, theirs);
         flow.send(1 - rank.rank, tag, 9, mine);
@@ -48,17 +48,15 @@ void converse(Rank rank, Fabric& fabric, std::chrono::milliseconds time) {
                 throw std::runtime_error(fmt::format("rank {} was lost: {}", loss->rank, loss->reason));
         }
         for (const Completion& completion : flow.done()) expect(completion.ok, completion.error);
+        messages.add();
         if (mine[0] == 'e' || theirs[0] == 'e') return;
-        std::this_thread::sleep_for(2ms);
+        std::this_thread::sleep_for(2ms);  // there is no hurry
     }
 }
 
 std::string await_loss(const Bootstrap& job) {
-    const double start = now();
-    while (!job.loss()) {
-        expect(now() - start < 15, "a loss within 15 s");
-        std::this_thread::sleep_for(1ms);
-    }
+    const bool is_lost = eventually([&] { return job.loss().has_value(); });
+    expect(is_lost, "a loss");
     return fmt::format("rank {}: {}", job.loss()->rank, job.loss()->reason);
 }
 
@@ -111,22 +109,26 @@ TEST_CASE("silence is judged by what the peer's host answers") {
 TEST_CASE("an outage that is shorter than the heartbeat timeout is survived") {
     const auto outage = GENERATE(Outage{1250ms, 1050ms}, Outage{2500ms, 2250ms});
     in_own_network([&]() -> std::string {
-        const Signal running;
+        constexpr int many = 40;
+        const Tally messages, restored;
         Lan lan(2, [&](int rank) -> std::string {
             const auto job = Bootstrap::join(options_on_lan(rank, 2, outage.timeout));
             const Rank self{*job, rank, 2};
             const auto fabric = open_connected(self, "tcp");
-            running.give();
-            converse(self, *fabric, 500ms + outage.timeout * 5 / 2);
+            int when_restored = -1;
+            converse(self, *fabric, messages, [&] {
+                if (when_restored < 0 && restored.value() > 0) when_restored = messages.value();
+                return when_restored >= 0 && messages.value() >= when_restored + many;
+            });
             expect(!job->loss(), job->loss() ? job->loss()->reason : "");
             job->all_gather("still here", 5s);
             return "";
         });
-        running.await(), running.await();
-        std::this_thread::sleep_for(300ms);
+        messages.await(many);
         lan.cut_off(1);
         std::this_thread::sleep_for(outage.length);
         lan.restore(1);
+        restored.add();
         for (const Outcome& outcome : lan.wait()) expect(outcome.exit_code == 0, outcome.text);
         return "";
     });
@@ -136,14 +138,14 @@ TEST_CASE(
     "an outage that outlasts the heartbeat timeout is a loss, and is not said to be the end of a process") {
     const bool comes_back = GENERATE(true, false);
     in_own_network([&]() -> std::string {
-        const Signal running;
+        const Tally running;
         Lan lan(3, [&](int rank) {
             const auto job = Bootstrap::join(options_on_lan(rank, 3, 1000ms));
             job->all_gather("", 5s);
-            running.give();
+            running.add();
             return await_loss(*job);
         });
-        for (int rank = 0; rank < 3; ++rank) running.await();
+        running.await(3);
         lan.cut_off(1);
         if (comes_back) {
             std::this_thread::sleep_for(5s);
@@ -163,16 +165,16 @@ TEST_CASE(
 
 TEST_CASE("a connection that the kernel has given up is not said to be the end of a process") {
     in_own_network([]() -> std::string {
-        const Signal running;
+        const Tally running;
         Lan lan(2, [&](int rank) {
             // The kernel gives up after some 3 s.
             std::ofstream("/proc/sys/net/ipv4/tcp_retries2") << 2;
             const auto job = Bootstrap::join(options_on_lan(rank, 2, 5000ms));
             for (int i = 0; i < 100; ++i) job->all_gather("", 5s);  // the kernel learns the link's delay
-            running.give();
+            running.add();
             return await_loss(*job);
         });
-        running.await(), running.await();
+        running.await(2);
         lan.cut_off(1);
         for (const Outcome& outcome : lan.wait())
             expect(outcome.text.find(
@@ -186,7 +188,7 @@ TEST_CASE("a connection that the kernel has given up is not said to be the end o
 TEST_CASE("a rank that was stopped blames nobody else when it goes on") {
     const int victim = GENERATE(0, 1);
     const Listener listener;
-    const Signal running;
+    const Tally running, given_up;
     Processes ranks;
     for (int r = 0; r < 3; ++r)
         ranks.start([&, r]() -> std::string {
@@ -195,12 +197,14 @@ TEST_CASE("a rank that was stopped blames nobody else when it goes on") {
             options.heartbeat_timeout = 500ms;
             const auto job = Bootstrap::join(options);
             job->all_gather("", 5s);
-            running.give();
-            return await_loss(*job);
+            running.add();
+            const std::string loss = await_loss(*job);
+            given_up.add();
+            return loss;
         });
-    for (int r = 0; r < 3; ++r) running.await();
+    running.await(3);
     ranks.signal(victim, SIGSTOP);
-    std::this_thread::sleep_for(2s);
+    given_up.await(2);
     ranks.signal(victim, SIGCONT);
     const auto outcomes = ranks.wait();
     for (int r = 0; r < 3; ++r) {
@@ -213,7 +217,7 @@ TEST_CASE("a rank that was stopped blames nobody else when it goes on") {
 TEST_CASE("a rank that was stopped for less than the heartbeat timeout goes on, and so do the others") {
     const int victim = GENERATE(0, 1);
     const Listener listener;
-    const Signal running;
+    const Tally running, goes_on;
     Processes ranks;
     for (int r = 0; r < 3; ++r)
         ranks.start([&, r]() -> std::string {
@@ -222,21 +226,22 @@ TEST_CASE("a rank that was stopped for less than the heartbeat timeout goes on, 
             options.heartbeat_timeout = 3000ms;
             const auto job = Bootstrap::join(options);
             job->all_gather("", 5s);
-            running.give();
-            std::this_thread::sleep_for(1800ms);
+            running.add();
+            goes_on.await(1);
             job->all_gather("still here", 5s);
             return "";
         });
-    for (int r = 0; r < 3; ++r) running.await();
+    running.await(3);
     ranks.signal(victim, SIGSTOP);
     std::this_thread::sleep_for(600ms);
     ranks.signal(victim, SIGCONT);
+    goes_on.add();
     require_success(ranks.wait());
 }
 
 TEST_CASE("ranks that fall silent together are named together") {
     const Listener listener;
-    const Signal running;
+    const Tally running, given_up;
     Processes ranks;
     for (int r = 0; r < 4; ++r)
         ranks.start([&, r]() -> std::string {
@@ -245,12 +250,14 @@ TEST_CASE("ranks that fall silent together are named together") {
             options.heartbeat_timeout = 500ms;
             const auto job = Bootstrap::join(options);
             job->all_gather("", 5s);
-            running.give();
-            return await_loss(*job);
+            running.add();
+            const std::string loss = await_loss(*job);
+            given_up.add();
+            return loss;
         });
-    for (int r = 0; r < 4; ++r) running.await();
+    running.await(4);
     for (const int victim : {2, 3}) ranks.signal(victim, SIGSTOP);
-    std::this_thread::sleep_for(1500ms);
+    given_up.await(2);
     for (const int victim : {2, 3}) ranks.signal(victim, SIGKILL);
     const auto outcomes = ranks.wait();
     for (const int r : {0, 1}) {
@@ -269,8 +276,8 @@ TEST_CASE("a rank that has joined long before the last one is not taken for lost
         ranks.start([&, r]() -> std::string {
             auto options = options_of(listener, r, 3);
             options.heartbeat_interval = 100ms;
-            options.heartbeat_timeout = 1500ms;
-            if (r == 2) std::this_thread::sleep_for(4s);
+            options.heartbeat_timeout = 600ms;
+            if (r == 2) std::this_thread::sleep_for(1500ms);
             const auto job = Bootstrap::join(options);
             std::this_thread::sleep_for(300ms);
             job->all_gather("", 10s);

@@ -168,7 +168,7 @@ TEST_CASE("a batch comes whole or not at all, and waits in the background") {
     const std::vector<std::uint64_t> keys{5, 7, 5, 11, 99, 0};
     std::vector<Lent> samples(keys.size());
     Batch& batch = cache.get_batch(keys, samples.data());
-    while (!batch.test()) std::this_thread::sleep_for(1ms);
+    REQUIRE(eventually([&] { return batch.test(); }));
     for (std::size_t i = 0; i < keys.size(); ++i) {
         CHECK(is_right(samples[i], keys[i], source.most));
         cache.release(samples[i]);

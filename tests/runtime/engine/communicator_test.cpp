@@ -15,6 +15,7 @@
 
 #include "tests/runtime/engine/extents.hpp"
 #include "tests/runtime/engine/failures.hpp"
+#include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -227,7 +228,9 @@ void check_type(Communicator& comm) {
 
 }  // namespace
 
-TEST_CASE("all collectives, types and operators on 1 to 5 ranks, JIT and interpreter alike") {
+TEST_CASE(
+    "all collectives, types and operators are right on 1 to 5 ranks, with the JIT and the interpreter "
+    "alike") {
     for (const int ranks : {1, 2, 3, 4, 5}) {
         const auto outcomes = run_ranks({ranks, {}, 120}, [](int) {
             const auto comm = join();
@@ -241,7 +244,8 @@ TEST_CASE("all collectives, types and operators on 1 to 5 ranks, JIT and interpr
     }
 }
 
-TEST_CASE("odd counts, large and small, over memory and both fabrics, with every schedule that fits") {
+TEST_CASE(
+    "odd counts, large and small, are right over memory and both fabrics, with every schedule that fits") {
     struct Case {
         int ranks;
         const char *topology, *schedule;
@@ -296,7 +300,7 @@ TEST_CASE("a rank without room in the window tells the others") {
         });
         expect_contains(text, {"-9:"});
         if (rank != 1) expect_contains(text, {"rank 1 reported: rank 1 cannot go on"});
-        expect(test::now_ms() - begin < 5000, "known too late");
+        expect(test::now_ms() - begin < 20000, "known too late");
     });
     CHECK(test::problems(outcomes) == "");
 }
@@ -409,7 +413,8 @@ TEST_CASE("exchanges inside of any collective are right, wherever buffers are") 
     std::remove(path.c_str());
 }
 
-TEST_CASE("memory inside hosts and messages between them, every collective, any placement") {
+TEST_CASE(
+    "memory inside hosts and messages between them are right together, for every collective and placement") {
     struct Case {
         int ranks;
         std::string hosts;  // a letter for each rank
@@ -475,7 +480,7 @@ TEST_CASE("many small operations in flight keep to their lanes") {
 
 // In place, where a start that had to be begun twice would show: its input would be taken again after it was
 // overwritten.
-TEST_CASE("small collectives at once, asked for, and with late ranks, mixed") {
+TEST_CASE("small collectives that are done at once, asked for, and with late ranks, may be mixed") {
     for (const int ranks : {2, 3, 5}) {
         const auto outcomes = run_ranks({ranks, {}, 120}, [&](int rank) {
             const auto comm = join();
@@ -516,7 +521,7 @@ TEST_CASE("a count of 0 against others is noticed at once") {
                 comm->barrier();
             });
             expect_contains(text, {"-8:", "different operations"});
-            expect(test::now_ms() - begin < 5000, "known too late");
+            expect(test::now_ms() - begin < 20000, "known too late");
         });
         INFO(count);
         CHECK(test::problems(outcomes) == "");
@@ -524,15 +529,17 @@ TEST_CASE("a count of 0 against others is noticed at once") {
 }
 
 TEST_CASE("a barrier holds everybody until the last one comes") {
-    auto* entered = static_cast<double*>(test::shared_memory(sizeof(double)));
+    const test::Tally waiting, entered;
     const auto outcomes = run_ranks({3}, [&](int rank) {
         const auto comm = join();
+        waiting.add();
         if (rank == 1) {
-            std::this_thread::sleep_for(150ms);
-            *entered = test::now_ms();
+            waiting.await(3);
+            std::this_thread::sleep_for(50ms);  // time for a mistake
+            entered.add();
         }
         comm->barrier();
-        expect(*entered != 0 && test::now_ms() >= *entered, "the barrier let a rank through");
+        expect(entered.value() == 1, "the barrier let a rank through");
     });
     CHECK(test::problems(outcomes) == "");
 }
@@ -591,7 +598,8 @@ TEST_CASE("communicators may be left at different times, with operations unfinis
         if (rank == 1) std::this_thread::sleep_for(300ms);
         const double begin = test::now_ms();
         comm.reset();
-        expect(test::now_ms() - begin < 1900, fmt::format("destroying took {} ms", test::now_ms() - begin));
+        // Not until the operation's deadline.
+        expect(test::now_ms() - begin < 4500, fmt::format("destroying took {} ms", test::now_ms() - begin));
     });
     CHECK(test::problems(outcomes) == "");
 }
@@ -601,7 +609,7 @@ TEST_CASE("a rank that is done serves those that are late") {
         const auto outcomes = run_ranks({4, {{"HOCKET_PROVIDER", provider}}}, [](int rank) {
             const auto comm = join();
             if (rank == 3)
-                std::this_thread::sleep_for(400ms);  // the others are at their goodbyes by now, or wait
+                std::this_thread::sleep_for(200ms);  // the others are at their goodbyes by now, or wait
             check_collective<double>(*comm, {.collective = Collective::broadcast, .root = 0}, {300000});
         });
         INFO(provider);
@@ -612,6 +620,7 @@ TEST_CASE("a rank that is done serves those that are late") {
 TEST_CASE("a mismatch that two ranks notice is told to all, though the others wait for somebody else") {
     for (const char* provider : {"", "ofi+tcp", "tcp"})
         for (const bool leaves : {false, true}) {
+            const test::Tally known;
             const auto outcomes =
                 run_ranks({5, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int rank) {
                     auto comm = join();
@@ -630,7 +639,7 @@ TEST_CASE("a mismatch that two ranks notice is told to all, though the others wa
                     expect(test::now_ms() - begin < 10000, "known only at the deadline");
                     const auto status = comm->failure();
                     expect(status && status->status == Status::mismatch, "the communicator's status");
-                    if (!leaves) std::this_thread::sleep_for(200ms);
+                    if (!leaves) known.meet(5);
                 });
             INFO(provider);
             CHECK(test::problems(outcomes) == "");
@@ -638,11 +647,12 @@ TEST_CASE("a mismatch that two ranks notice is told to all, though the others wa
 }
 
 TEST_CASE("a deadline that passes on one rank ends the operation on all") {
-    const auto outcomes = run_ranks({4}, [](int rank) {
+    const test::Tally known;
+    const auto outcomes = run_ranks({4}, [&](int rank) {
         if (rank == 1) setenv("HOCKET_TIMEOUT_MS", "500", 1);
         auto comm = join();
         comm->barrier();
-        if (rank == 3) return std::this_thread::sleep_for(1500ms);  // never comes
+        if (rank == 3) return known.await(3);  // never comes
         auto data = values<float>(rank, 1000);
         const double begin = test::now_ms();
         const auto text = failure_of([&] {
@@ -650,6 +660,7 @@ TEST_CASE("a deadline that passes on one rank ends the operation on all") {
                 comm->start(comm->cached_plan({.schedule = "ring"}, 1000), data.data(), data.data(), 1000));
         });
         const double elapsed = test::now_ms() - begin;
+        known.add();
         expect_contains(text,
                         {"-7:", "did not finish within 500 ms", "rank 1 was in all_reduce #1 (ring on 4",
                          fmt::format("rank {} was in all_reduce #1", rank).c_str()});
@@ -661,11 +672,15 @@ TEST_CASE("a deadline that passes on one rank ends the operation on all") {
 }
 
 TEST_CASE("a rank that leaves does not end what the others still do") {
-    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+    const test::Tally gone;
+    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [&](int rank) {
         auto comm = join();
         comm->barrier();
-        if (rank == 2) return comm.reset();  // its goodbye finds nobody within its half second
-        std::this_thread::sleep_for(900ms);
+        if (rank == 2) {
+            comm.reset();  // its goodbye finds nobody within its half second
+            return gone.add();
+        }
+        gone.await(1);
         expect(!comm->failure(), "the communicator is broken");
         // What it sent with its goodbye may do for one barrier.
         const auto text = failure_of([&] { comm->barrier(), comm->barrier(); });
@@ -681,7 +696,7 @@ TEST_CASE("a rank that cannot open its fabric tells the others why") {
         const auto text = failure_of([] { join(); });
         expect_contains(text, {"-5:", "203.0.113.7", "must be an address of this host"});
         if (rank != 1) expect_contains(text, {"-5: rank 1 reported: provider 'tcp' cannot listen"});
-        expect(test::now_ms() - begin < 3000, "known too late");
+        expect(test::now_ms() - begin < 20000, "known too late");
     });
     CHECK(test::problems(outcomes) == "");
 }
@@ -705,7 +720,7 @@ TEST_CASE("a silent rank is found by its missing heartbeat") {
         });
         if (rank == 1) return;
         expect_contains(text, {"-6:", "rank 1 was lost", "heartbeat"});
-        expect(test::now_ms() - *stopped < 2500, "known too late");
+        expect(test::now_ms() - *stopped < 20000, "known too late");
         if (rank == 0) kill(*pid, SIGKILL);
     });
     CHECK(outcomes[1].signal == SIGKILL);

@@ -267,7 +267,7 @@ void compare_large(ReduceOp op) {
 
 }  // namespace
 
-TEST_CASE("generated combines and copies give the interpreter's bits", "[jit]") {
+TEST_CASE("generated combines and copies give the interpreter's bits") {
     for (const DataType type : all_types)
         for (const ReduceOp op : all_ops)
             if (supports(op, type))
@@ -276,7 +276,7 @@ TEST_CASE("generated combines and copies give the interpreter's bits", "[jit]") 
 
 // Kernels that stream differ from the others in their stores alone: one operator, and one type of each size
 // and kind.
-TEST_CASE("and so they do when they stream", "[jit]") {
+TEST_CASE("generated operations that stream give the interpreter's bits") {
     std::set<std::pair<std::size_t, unsigned>> compared;
     for (const DataType type : all_types)
         if (compared.emplace(element_size(type), row_of(type).kind).second)

@@ -41,7 +41,7 @@ std::uint32_t bits(float value) {
 }  // namespace
 
 // What each operator makes of a few small numbers that every type has, where it exists.
-TEST_CASE("combine: plain numbers", "[kernels]") {
+TEST_CASE("combining plain numbers gives what each operator promises") {
     const std::map<ReduceOp, int> right = {
         {ReduceOp::sum, 10},     {ReduceOp::max, 5},      {ReduceOp::min, 2},
         {ReduceOp::product, 30}, {ReduceOp::band, 0},     {ReduceOp::bor, 7},
@@ -59,7 +59,7 @@ TEST_CASE("combine: plain numbers", "[kernels]") {
     CHECK(combine_one<int64>(ReduceOp::max, {-40, -7, -30, -10}) == -7);
 }
 
-TEST_CASE("combine: the result is divided last, integers towards 0", "[kernels]") {
+TEST_CASE("a combined result is divided last, integers towards 0") {
     CHECK(combine_one<float32>(ReduceOp::average, {1.f, 2.f, 4.f}, 3) == 7.f / 3.f);
     CHECK(combine_one<float64>(ReduceOp::average, {1., 0.}, 7) == 1. / 7.);
     CHECK(combine_one<int32>(ReduceOp::average, {-7, -1}, 3) == -2);
@@ -72,13 +72,13 @@ TEST_CASE("combine: the result is divided last, integers towards 0", "[kernels]"
     CHECK(combine_one<DataType::float16>(ReduceOp::average, {2048.f, 1.f}, 3) == 683.f);
 }
 
-TEST_CASE("combine: sums run from left to right", "[kernels]") {
+TEST_CASE("sums run from left to right") {
     CHECK(combine_one<float32>(ReduceOp::sum, {1e8f, 1.f, -1e8f}) == 0.f);
     CHECK(combine_one<float32>(ReduceOp::sum, {1e8f, -1e8f, 1.f}) == 1.f);
     CHECK(combine_one<float64>(ReduceOp::sum, {1e17, 1., -1e17}) == 0.);
 }
 
-TEST_CASE("combine: integer sums and products wrap around", "[kernels]") {
+TEST_CASE("integer sums and products wrap around") {
     using Int = std::numeric_limits<std::int32_t>;
     using Long = std::numeric_limits<std::int64_t>;
     CHECK(combine_one<int32>(ReduceOp::sum, {Int::max(), 1}) == Int::min());
@@ -94,13 +94,13 @@ TEST_CASE("combine: integer sums and products wrap around", "[kernels]") {
     CHECK(combine_one<DataType::uint8>(ReduceOp::sum, {200, 100}) == 44);
 }
 
-TEST_CASE("combine: bits", "[kernels]") {
+TEST_CASE("operators of bits combine each bit alone") {
     CHECK(combine_one<int32>(ReduceOp::band, {-1, 0x7ff0, 0x0ff8}) == 0x0ff0);
     CHECK(combine_one<int64>(ReduceOp::bor, {1ll << 62, 5, 2}) == (1ll << 62 | 7));
     CHECK(combine_one<DataType::uint8>(ReduceOp::bxor, {0xff, 0x0f, 0x3c}) == 0xcc);
 }
 
-TEST_CASE("combine: the upper half of unsigned integers is large", "[kernels]") {
+TEST_CASE("the upper half of unsigned integers is large") {
     CHECK(combine_one<DataType::uint8>(ReduceOp::max, {1, 255, 127}) == 255);
     CHECK(combine_one<DataType::uint16>(ReduceOp::min, {65535, 32768, 40000}) == 32768);
     CHECK(combine_one<DataType::uint32>(ReduceOp::max, {1, 0xffffffff}) == 0xffffffff);
@@ -108,7 +108,7 @@ TEST_CASE("combine: the upper half of unsigned integers is large", "[kernels]") 
     CHECK(combine_one<DataType::int8>(ReduceOp::max, {-1, 1, -128}) == 1);
 }
 
-TEST_CASE("combine: of bools max is or, min is and, exclusive or is one or the other", "[kernels]") {
+TEST_CASE("of bools max is or, min is and, exclusive or is one or the other") {
     for (const std::uint8_t a : {0, 1})
         for (const std::uint8_t b : {0, 1}) {
             CHECK(combine_one<DataType::boolean>(ReduceOp::max, {a, b}) == (a | b));
@@ -119,7 +119,7 @@ TEST_CASE("combine: of bools max is or, min is and, exclusive or is one or the o
         }
 }
 
-TEST_CASE("combine: NaN, zeros and infinities in max and min", "[kernels]") {
+TEST_CASE("max and min keep the first NaN and the later zero, and know infinities") {
     const float first = std::bit_cast<float>(0x7fc00123u), second = std::bit_cast<float>(0xffc00456u);
     const float infinity = std::numeric_limits<float>::infinity();
     for (const ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
@@ -154,7 +154,7 @@ const std::vector<std::vector<std::size_t>> choices{{0}, {1}, {2}, {0, 1}, {2, 0
 
 }  // namespace
 
-TEST_CASE("combine: destinations may be any operands, and nothing else is written", "[kernels]") {
+TEST_CASE("a combine's destinations may be any operands, and nothing else is written") {
     for (const std::size_t count : {0u, 1u, 511u, 512u, 513u, 2000u}) {
         for (const auto& targets : choices) {
             Arrays arrays = three_arrays(count), expected = arrays;
@@ -168,7 +168,7 @@ TEST_CASE("combine: destinations may be any operands, and nothing else is writte
     }
 }
 
-TEST_CASE("copy: a destination may be the source, and nothing else is written", "[kernels]") {
+TEST_CASE("a copy's destination may be the source, and nothing else is written") {
     for (const std::size_t count : {0u, 1u, 8191u, 8192u, 8193u, 40'000u}) {
         for (const auto& targets : choices) {
             Arrays arrays = three_arrays(count), expected = arrays;

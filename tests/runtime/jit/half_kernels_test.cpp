@@ -57,8 +57,7 @@ void compare(ReduceOp op, jit::Code code) {
 
 }  // namespace
 
-TEST_CASE("kernels of numbers of 16 bits give the same bits with and without the machine's conversions",
-          "[jit]") {
+TEST_CASE("kernels of numbers of 16 bits give the same bits with and without the machine's conversions") {
     for (const DataType type : all_types)
         for (const ReduceOp op : all_ops) {
             if (row_of(type).kind != kind::floating || element_size(type) != 2 || !supports(op, type))

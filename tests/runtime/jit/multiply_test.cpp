@@ -45,7 +45,7 @@ void check_many(double factor) {
 
 }  // namespace
 
-TEST_CASE("multiply: all types, and as many elements as one likes", "[kernels]") {
+TEST_CASE("elements of all types are multiplied, as many as one likes") {
     for (const DataType type : all_types)
         with_type(type, [&]<DataType row>(TypeConstant<row>) {
             if constexpr (supports(ReduceOp::premul_sum, row)) {
@@ -61,7 +61,7 @@ TEST_CASE("multiply: all types, and as many elements as one likes", "[kernels]")
         });
 }
 
-TEST_CASE("multiply: floats are rounded once, integers wrap around", "[kernels]") {
+TEST_CASE("of products floats are rounded once, and integers wrap around") {
     CHECK(times<DataType::float32>(3.f, 0.1) == 3.f * 0.1f);
     CHECK(times<DataType::float64>(3., 0.1) == 3. * 0.1);
     CHECK(times<DataType::float32>(9.f, 0.1) != static_cast<float>(9. * 0.1));
@@ -79,7 +79,7 @@ TEST_CASE("multiply: floats are rounded once, integers wrap around", "[kernels]"
     CHECK(times<DataType::int64>(1, -0x1p63) == std::numeric_limits<std::int64_t>::min());
 }
 
-TEST_CASE("multiply: every number of 16 bits, by the processor as by integer arithmetic", "[kernels]") {
+TEST_CASE("every number of 16 bits is multiplied by the processor as by integer arithmetic") {
     const auto check = [&]<typename Half>(DataType type, Half) {
         std::vector<Half> all(65536 + 3);  // and some behind the last eight
         for (std::size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<std::uint16_t>(i);
@@ -99,7 +99,7 @@ TEST_CASE("multiply: every number of 16 bits, by the processor as by integer ari
     check(DataType::bfloat16, BFloat16());
 }
 
-TEST_CASE("multiply: a factor must be a number of what the type is calculated in", "[kernels]") {
+TEST_CASE("a factor must be a number of what the type is calculated in") {
     using kernels::why_no_factor;
     constexpr double nan = std::numeric_limits<double>::quiet_NaN(),
                      infinity = std::numeric_limits<double>::infinity();

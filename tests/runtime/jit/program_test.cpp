@@ -45,7 +45,7 @@ dsl::RankProgram thirds() {
 
 }  // namespace
 
-TEST_CASE("bind gives the exact offset of every boundary", "[jit]") {
+TEST_CASE("bind gives the exact offset of every boundary") {
     std::set<Rational> boundaries{0, 1};
     std::mt19937_64 random(3);
     for (const std::int64_t den : {2l, 3l, 7l, 9l, 64l, 641l, 1000l, 1023l, 1024l, 65537l})
@@ -80,7 +80,7 @@ TEST_CASE("bind gives the exact offset of every boundary", "[jit]") {
     }
 }
 
-TEST_CASE("operations work on their region of their areas", "[jit]") {
+TEST_CASE("operations work on their region of their areas") {
     const auto compiled = jit::CompiledProgram::compile(thirds(), DataType::int32, ReduceOp::sum);
     for (const std::size_t count : {0u, 1u, 2u, 3u, 10u, 1000u}) {
         std::vector<std::uint64_t> offsets(4);
@@ -107,7 +107,7 @@ TEST_CASE("operations work on their region of their areas", "[jit]") {
     }
 }
 
-TEST_CASE("signals and awaits are left to others", "[jit]") {
+TEST_CASE("signals and awaits are left to others") {
     dsl::RankProgram program = thirds();
     for (const Kind kind : {Kind::signal, Kind::await}) program.ops.push_back(op(kind, 0, 0, 0, {}));
     const auto compiled = jit::CompiledProgram::compile(program, DataType::int32, ReduceOp::sum);
@@ -115,13 +115,13 @@ TEST_CASE("signals and awaits are left to others", "[jit]") {
     CHECK_THROWS_AS(compiled->run(6, nullptr, nullptr), Error);
 }
 
-TEST_CASE("an operation that is no code, or none at all, is refused", "[jit]") {
+TEST_CASE("an operation that is no code, or none at all, is refused") {
     const auto compiled = jit::CompiledProgram::compile(thirds(), DataType::float64, ReduceOp::max);
     CHECK_THROWS_AS(compiled->run(1, nullptr, nullptr), Error);
     CHECK_THROWS_AS(compiled->run(5, nullptr, nullptr), Error);
 }
 
-TEST_CASE("a program without code compiles", "[jit]") {
+TEST_CASE("a program without code compiles") {
     const auto compiled =
         jit::CompiledProgram::compile(with_boundaries({0, 1}), DataType::float32, ReduceOp::sum);
     std::uint64_t offsets[2] = {1, 1};
@@ -130,7 +130,7 @@ TEST_CASE("a program without code compiles", "[jit]") {
     CHECK(offsets[1] == 20);
 }
 
-TEST_CASE("the code can be read", "[jit]") {
+TEST_CASE("the code can be read") {
     using Catch::Matchers::Contains;
     dsl::RankProgram program = thirds();
     program.ops[4].also = {dsl::input_area};
@@ -152,7 +152,7 @@ TEST_CASE("the code can be read", "[jit]") {
 #endif
 }
 
-TEST_CASE("programs share kernels: their code depends on few things", "[jit]") {
+TEST_CASE("programs share kernels: their code depends on few things") {
     using jit::KernelShape, jit::find_kernel;
     const auto code = [](DataType type, ReduceOp op, std::size_t operands, std::size_t destinations) {
         return find_kernel(KernelShape::of(type, op, operands, destinations)).code();
@@ -171,7 +171,7 @@ TEST_CASE("programs share kernels: their code depends on few things", "[jit]") {
     CHECK(different.size() == 8);
 }
 
-TEST_CASE("four threads compile at once", "[jit]") {
+TEST_CASE("four threads compile at once") {
     std::vector<std::int32_t> results(4);
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)

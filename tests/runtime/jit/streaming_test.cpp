@@ -27,7 +27,7 @@ std::uint64_t head(const std::vector<std::uintptr_t>& destinations,
 
 }  // namespace
 
-TEST_CASE("streaming begins where the destinations' cache lines do", "[jit]") {
+TEST_CASE("streaming begins where the destinations' cache lines do") {
     const std::uint64_t large = least_streamed_bytes(2, 1);
     CHECK(head({0x1000}, {0x2000, 0x3000}, 0, large) == 0);
     CHECK(head({0x1004}, {0x2000, 0x3008}, 0, large) == 60);
@@ -35,7 +35,7 @@ TEST_CASE("streaming begins where the destinations' cache lines do", "[jit]") {
     CHECK(head({0x1008, 0x9048}, {0x2000, 0x3008}, 0, 2 * large, 8) == 56);
 }
 
-TEST_CASE("small operations don't stream", "[jit]") {
+TEST_CASE("small operations do not stream") {
     for (const std::uint64_t operands : {1, 2, 5, 40})
         for (const std::uint64_t destinations : {1, 2, 5, 40}) {
             std::vector<std::uintptr_t> to, from;
@@ -47,14 +47,14 @@ TEST_CASE("small operations don't stream", "[jit]") {
         }
 }
 
-TEST_CASE("destinations that cannot all be aligned don't stream", "[jit]") {
+TEST_CASE("destinations that cannot all be aligned do not stream") {
     constexpr std::uint64_t large = 1 << 30;
     CHECK(head({0x1000, 0x2020}, {0x3000, 0x4000}, 0, large) == no_streaming);
     CHECK(head({0x1004}, {0x3000, 0x4000}, 0, large, 8) == no_streaming);
     CHECK(head({0x1002}, {0x3000, 0x4000}, 0, large, 4) == no_streaming);
 }
 
-TEST_CASE("what was just read is not streamed over", "[jit]") {
+TEST_CASE("what was just read is not streamed over") {
     constexpr std::uint64_t large = 1 << 30;
     CHECK(head({0x1000}, {0x2000, 0x1000}, 0, large) == no_streaming);
     CHECK(head({0x3000, 0x2000}, {0x2000, 0x1000}, 0, large) == no_streaming);

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "tests/runtime/window/windows.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -313,7 +314,8 @@ TEST_CASE("a window outlives the member that made it") {
         window->slice(0)[64] = std::byte{1};
         barrier(rank);
         if (rank.rank == 0) kill(getpid(), SIGKILL);
-        for (int looks = 0; !rank.job.loss() && looks < 1000; ++looks) usleep(5000);
+        const bool is_lost = eventually([&] { return rank.job.loss().has_value(); });
+        expect(is_lost, "rank 0's loss to be known");
         expect(window->slice(0)[64] == std::byte{1}, "the dead one's slice to be readable");
         window->ring(0);
         window->slice(rank.rank == 1 ? 2 : 1)[65] = std::byte{2};

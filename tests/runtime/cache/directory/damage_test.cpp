@@ -75,7 +75,8 @@ void flip_all(Patient& patient, std::size_t from, std::size_t bytes, std::size_t
 
 }  // namespace
 
-TEST_CASE("each bit of a sealed segment's entries, footer and payloads: the others stay readable") {
+TEST_CASE(
+    "whichever bit of a sealed segment's entries, footer or payloads is wrong, the others stay readable") {
     Patient patient(true);
     REQUIRE(patient.examine().readable == sizes.size());
     REQUIRE(patient.examine().corrupt == 0);
@@ -86,12 +87,12 @@ TEST_CASE("each bit of a sealed segment's entries, footer and payloads: the othe
     flip_all(patient, first_payload, sizes[0], sizes.size() - 1);
 }
 
-TEST_CASE("each bit of a sealed segment's header: it is not used") {
+TEST_CASE("whichever bit of a sealed segment's header is wrong, it is not used") {
     Patient patient(true);
     flip_all(patient, 0, page, 0);
 }
 
-TEST_CASE("each bit of an abandoned segment's header and entries") {
+TEST_CASE("whichever bit of an abandoned segment's header or entries is wrong, nothing wrong is read") {
     Patient patient(false);
     REQUIRE(patient.examine().readable == sizes.size());
     REQUIRE(patient.examine().corrupt == 0);
@@ -140,7 +141,7 @@ TEST_CASE("a copy of a segment under another name is not taken for one") {
     CHECK_FALSE(std::filesystem::exists(copy));
 }
 
-TEST_CASE("a segment cut off at any byte: what lies before can be read") {
+TEST_CASE("of a segment that is cut off at any byte what lies before can be read") {
     for (const bool sealed : {true, false}) {
         Patient patient(sealed);
         const auto header = *decode_header(patient.segment.bytes);

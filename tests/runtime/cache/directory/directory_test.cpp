@@ -356,7 +356,7 @@ TEST_CASE("a key that is there already has no room, and twice written it has two
     CHECK(get(first, files, 5) == payload_of(5, 100));
 }
 
-TEST_CASE("one flight of a key at a time, over threads and folders") {
+TEST_CASE("a key has one flight at a time, over threads and folders") {
     const Files files;
     const TemporaryFolder folder;
     Directory first(files, options_for(folder.path())), second(files, options_for(folder.path()));

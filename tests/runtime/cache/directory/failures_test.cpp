@@ -83,7 +83,7 @@ bool live_with(const Fault& fault, int nth, bool lasts) {
 
 }  // namespace
 
-TEST_CASE("each file call fails in turn: nothing wrong is returned, and a healthy disk heals it") {
+TEST_CASE("whichever file call fails, nothing wrong is returned, and a healthy disk heals it") {
     for (const int error : {EIO, ENOSPC}) {
         int nth = 0;
         while (live_with({error, UINT64_MAX}, nth, false)) ++nth;

@@ -11,6 +11,7 @@
 #include "runtime/cache/directory/directory.hpp"
 #include "runtime/cache/segments/space.hpp"
 #include "tests/runtime/cache/folders.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -75,12 +76,8 @@ class Watch {
 
 // Puts again and again until it succeeds, or a minute is over.
 bool put_in_time(Directory& directory, const Files& files, std::uint64_t key, std::uint64_t size) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (std::chrono::steady_clock::now() < deadline) {
-        if (put(directory, files, key, payload_of(key, size))) return true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return false;
+    return test::eventually([&] { return put(directory, files, key, payload_of(key, size)); },
+                            std::chrono::minutes(1));
 }
 
 void write_until_full(const Files& files, const std::string& folder) {
@@ -159,13 +156,20 @@ TEST_CASE("a segment that is sealed while the folder is counted is counted") {
 TEST_CASE("nobody else takes the room that is about to be taken") {
     const TemporaryFolder folder;
     constexpr std::uint64_t limit = 3 * MiB;
-    const Files plain;
-    Directory other(plain, options_for(folder.path(), limit));
+    std::atomic<int> calls_of_rival = 0;
+    const Files rivals([&](FileCall, const std::string&) {
+        ++calls_of_rival;
+        return Fault{};
+    });
+    Directory other(rivals, options_for(folder.path(), limit));
     std::thread rival;
     const Files files([&](FileCall call, const std::string&) {
         if (call != FileCall::allocate || rival.joinable()) return Fault{};
-        rival = std::thread([&] { put(other, plain, 2, payload_of(2, 2 * MiB)); });
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it may begin
+        const int before = calls_of_rival;
+        rival = std::thread([&] { put(other, rivals, 2, payload_of(2, 2 * MiB)); });
+        const bool has_begun = test::eventually([&] { return calls_of_rival > before; });
+        if (!has_begun) std::abort();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it may go on, if nothing holds it
         return Fault{};
     });
     Directory directory(files, options_for(folder.path(), limit));
@@ -256,7 +260,7 @@ TEST_CASE("opening a segment says that it was used") {
     CHECK(used() > 1'000'000);
 }
 
-TEST_CASE("a full disk: what is there can be read, and writing goes on once there is room") {
+TEST_CASE("on a full disk what is there can be read, and writing goes on once there is room") {
     const Files files;
     const TemporaryFolder folder;
     const Mount mount("hocket-test", folder.path(), "tmpfs", 0, "size=8m");
@@ -271,7 +275,7 @@ TEST_CASE("a full disk: what is there can be read, and writing goes on once ther
     CHECK(directory.stats().trouble == "");
 }
 
-TEST_CASE("a full ext4: what is there can be read") {
+TEST_CASE("on a full ext4 what is there can be read") {
     const Files files;
     const TemporaryFolder folder;
     const std::string image = folder.path() + "/image", at = folder.path() + "/mounted";

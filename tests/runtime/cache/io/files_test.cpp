@@ -59,7 +59,7 @@ void do_nothing(int) {}
 
 }  // namespace
 
-TEST_CASE("Files are written and read whole, up to their end") {
+TEST_CASE("files are written and read whole, up to their end") {
     const TemporaryFolder folder;
     const Files files;
     const std::string content = bytes_of(100'000);
@@ -77,7 +77,7 @@ TEST_CASE("Files are written and read whole, up to their end") {
     CHECK(Files::close(-1) == -EBADF);
 }
 
-TEST_CASE("Short transfers go on where they stopped") {
+TEST_CASE("short transfers go on where they stopped") {
     const TemporaryFolder folder;
     int calls = 0;
     const Files files([&](FileCall call, const std::string&) {
@@ -93,7 +93,7 @@ TEST_CASE("Short transfers go on where they stopped") {
     CHECK(read_whole(files, file.fd, 1000, 900) == content.substr(895));
 }
 
-TEST_CASE("A disk that moves nothing ends a read, and fails a write") {
+TEST_CASE("a disk that moves nothing ends a read, and fails a write") {
     const TemporaryFolder folder;
     const Files files([](FileCall, const std::string&) { return Fault{0, 0}; });
     make_file(folder / "a", "content");
@@ -103,7 +103,7 @@ TEST_CASE("A disk that moves nothing ends a read, and fails a write") {
     CHECK(files.write(file.fd, bytes, 7, 0) == -EIO);
 }
 
-TEST_CASE("A direct read stops at the end of the file, and goes on from a short one") {
+TEST_CASE("a direct read stops at the end of the file, and goes on from a short one") {
     const TemporaryFolder folder;
     const std::size_t size = GENERATE(as<std::size_t>(), 1, 511, 512, 5000, 8192, 12'800, 16'384);
     const std::string content = bytes_of(size);
@@ -119,7 +119,7 @@ TEST_CASE("A direct read stops at the end of the file, and goes on from a short 
     CHECK(std::equal(content.begin(), content.end(), memory.get()));
 }
 
-TEST_CASE("A fault fails its call before anything is done") {
+TEST_CASE("a fault fails its call before anything is done") {
     const TemporaryFolder folder;
     make_file(folder / "a", "content");
     FileCall asked{};
@@ -163,7 +163,7 @@ TEST_CASE("A fault fails its call before anything is done") {
     CHECK(names == std::vector<std::string>{"a"});
 }
 
-TEST_CASE("The second call of one that makes several can fail, too") {
+TEST_CASE("the second call of one that makes several can fail, too") {
     const TemporaryFolder folder;
     int calls = 0;
     const Files files([&](FileCall, const std::string&) { return Fault{++calls == 2 ? EIO : 0, 4}; });
@@ -174,7 +174,7 @@ TEST_CASE("The second call of one that makes several can fail, too") {
     CHECK(read_whole(Files(), file.fd, 100, 0) == "0123");
 }
 
-TEST_CASE("Files are allocated, cut, synced, renamed and removed") {
+TEST_CASE("files are allocated, cut, synced, renamed and removed") {
     const TemporaryFolder folder;
     const Files files;
     const std::string a = folder / "a", b = folder / "b";
@@ -200,7 +200,7 @@ TEST_CASE("Files are allocated, cut, synced, renamed and removed") {
     CHECK(files.sync(-1) == -EBADF);
 }
 
-TEST_CASE("Where a file system cannot allocate, the file gets its size") {
+TEST_CASE("where a file system cannot allocate, the file gets its size") {
     const TemporaryFolder folder;
     constexpr int cannot_mount = 77;
     const int status = status_of_child([&] {
@@ -218,7 +218,7 @@ TEST_CASE("Where a file system cannot allocate, the file gets its size") {
     CHECK(status == 0);
 }
 
-TEST_CASE("Folders are made with all above them, and listed") {
+TEST_CASE("folders are made with all above them, and listed") {
     const TemporaryFolder folder;
     const Files files;
     CHECK(files.make_folders(folder / "x/y//z/") == 0);
@@ -238,7 +238,7 @@ TEST_CASE("Folders are made with all above them, and listed") {
     CHECK(names.empty());
 }
 
-TEST_CASE("Locks of files and of bytes exclude others") {
+TEST_CASE("locks of files and of bytes exclude others") {
     const TemporaryFolder folder;
     const Files files;
     make_file(folder / "a", "");
@@ -261,7 +261,7 @@ TEST_CASE("Locks of files and of bytes exclude others") {
     CHECK(files.lock_byte(one.fd, (std::uint64_t{1} << 63) - 1, true) == 0);
 }
 
-TEST_CASE("A call that a signal interrupts is repeated") {
+TEST_CASE("a call that a signal interrupts is repeated") {
     const TemporaryFolder folder;
     make_file(folder / "a", "");
     struct sigaction handler {

@@ -36,7 +36,7 @@ bool refuse_io_uring(int error) {
 
 }  // namespace
 
-TEST_CASE("Where the kernel refuses io_uring, threads do it, and say why") {
+TEST_CASE("where the kernel refuses io_uring, threads do it, and say why") {
     const int error = GENERATE(EPERM, ENOSYS, ENOMEM);
     const TemporaryFolder folder;
     const int fd = make_file(folder / "a", 300'001);
@@ -62,7 +62,7 @@ TEST_CASE("Where the kernel refuses io_uring, threads do it, and say why") {
     CHECK(status == 0);
 }
 
-TEST_CASE("What was asked for is named, and io_uring is taken where it is allowed") {
+TEST_CASE("what was asked for is named, and io_uring is taken where it is allowed") {
     CHECK(LoopRun(IoKind::threads).loop.io_name() == "threads");
     if (!has_ring()) HOCKET_SKIP("io_uring is not available here");
     CHECK(LoopRun(IoKind::ring).loop.io_name() == "io_uring");

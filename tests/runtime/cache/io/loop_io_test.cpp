@@ -38,7 +38,7 @@ Aligned aligned(std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("Many reads at once get what is there, however few may be in flight") {
+TEST_CASE("many reads at once get what is there, however few may be in flight") {
     FOR_EACH_KIND(kind);
     const unsigned depth = GENERATE(1u, 3u, 64u);
     const TemporaryFolder folder;
@@ -53,7 +53,7 @@ TEST_CASE("Many reads at once get what is there, however few may be in flight") 
     CHECK(tally.wrong + tally.failed == 0);
 }
 
-TEST_CASE("Operations do what the system calls do, errors included") {
+TEST_CASE("operations do what the system calls do, errors included") {
     FOR_EACH_KIND(kind);
     const TemporaryFolder folder;
     LoopRun run(kind);
@@ -86,7 +86,7 @@ TEST_CASE("Operations do what the system calls do, errors included") {
     });
 }
 
-TEST_CASE("Every Nth operation fails, and only that") {
+TEST_CASE("every Nth operation fails, and only that") {
     FOR_EACH_KIND(kind);
     const int nth = GENERATE(1, 2, 3, 7, 50);
     const TemporaryFolder folder;
@@ -107,7 +107,7 @@ TEST_CASE("Every Nth operation fails, and only that") {
     CHECK(tally.right + tally.failed == 500);
 }
 
-TEST_CASE("Faults say which call, and of which file") {
+TEST_CASE("faults say which call, and of which file") {
     FOR_EACH_KIND(kind);
     const TemporaryFolder folder;
     const int file = make_file(folder / "a", 1000);
@@ -139,7 +139,7 @@ TEST_CASE("Faults say which call, and of which file") {
     CHECK_FALSE(std::filesystem::exists(b));
 }
 
-TEST_CASE("Short transfers go on where they stopped, with others between them") {
+TEST_CASE("short transfers go on where they stopped, with others between them") {
     FOR_EACH_KIND(kind);
     const TemporaryFolder folder;
     const int source = make_file(folder / "a", 100'000), target = make_file(folder / "b", 0);
@@ -166,7 +166,7 @@ TEST_CASE("Short transfers go on where they stopped, with others between them") 
     Files::close(target);
 }
 
-TEST_CASE("A disk that moves nothing ends a read of the loop, and fails a write") {
+TEST_CASE("a disk that moves nothing ends a read of the loop, and fails a write") {
     FOR_EACH_KIND(kind);
     const TemporaryFolder folder;
     const int fd = make_file(folder / "a", 1000);
@@ -179,7 +179,7 @@ TEST_CASE("A disk that moves nothing ends a read of the loop, and fails a write"
     Files::close(fd);
 }
 
-TEST_CASE("Direct reads of the loop stop at the end of the file, and go on from a short one") {
+TEST_CASE("direct reads of the loop stop at the end of the file, and go on from a short one") {
     FOR_EACH_KIND(kind);
     const TemporaryFolder folder;
     const std::size_t size = GENERATE(as<std::size_t>(), 1, 512, 5000, 8192);

@@ -46,7 +46,7 @@ std::string name_of_thread() {
 
 }  // namespace
 
-TEST_CASE("Workers are started when none is idle, up to the most there may be") {
+TEST_CASE("workers are started when none is idle, up to the most there may be") {
     std::vector<Held> jobs(5);
     Workers workers(3);
     CHECK(workers.threads() == 0);
@@ -62,7 +62,7 @@ TEST_CASE("Workers are started when none is idle, up to the most there may be") 
     for (Held& job : jobs) job.go.release();
 }
 
-TEST_CASE("The end of the workers waits for all jobs") {
+TEST_CASE("the end of the workers waits for all jobs") {
     std::vector<Held> jobs(100);
     {
         Workers workers(2);
@@ -72,7 +72,7 @@ TEST_CASE("The end of the workers waits for all jobs") {
     for (const Held& job : jobs) CHECK(job.done);
 }
 
-TEST_CASE("A worker has a name, takes no signals, and stays") {
+TEST_CASE("a worker has a name, takes no signals, and stays") {
     std::string name;
     sigset_t blocked;
     std::set<pthread_t> threads;
@@ -96,7 +96,7 @@ TEST_CASE("A worker has a name, takes no signals, and stays") {
     CHECK(threads.size() < 10);
 }
 
-TEST_CASE("Jobs from many threads are all done") {
+TEST_CASE("jobs from many threads are all done") {
     struct Counting final : Job {
         std::atomic<int>* count = nullptr;
         void run() noexcept override { ++*count; }
@@ -118,7 +118,7 @@ TEST_CASE("Jobs from many threads are all done") {
     CHECK(count == 8000);
 }
 
-TEST_CASE("Without a thread to be had, the error says what to raise") {
+TEST_CASE("without a thread to be had, the error says what to raise") {
     // RLIMIT_NPROC does not bind root: the child becomes somebody else, who has no process yet.
     const int status = status_of_child([] {
         const rlimit none{1, 1};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/cache/memory/memory.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -79,7 +80,7 @@ class Room {
 struct Shared {
     Memory memory{capacity};
     Room room;
-    std::atomic<int> loading[key_count]{}, wrong{0}, hits{0}, loads{0}, failures{0};
+    std::atomic<int> loading[key_count]{}, wrong{0}, hits{0}, loads{0}, failures{0}, rounds{0};
 
     Block reserve(std::uint64_t bytes) {
         for (;;) {
@@ -133,6 +134,7 @@ void work(Shared& shared, unsigned seed, int rounds) {
         lent.clear();
     };
     for (int round = 0; round < rounds; ++round) {
+        ++shared.rounds;
         const std::uint64_t key = random() % (random() % key_count + 1);
         const auto what = random() % 100;
         // Nobody waits for others while it holds more than its part of the memory.
@@ -157,18 +159,21 @@ TEST_CASE("eight threads get, load, release and set orders, and nothing is torn 
     shared.memory.on_room([&] { shared.room.told(); });
     shared.memory.on_progress(16, [&] { ++progress; });
     std::vector<std::thread> threads;
-    for (unsigned t = 0; t < thread_count; ++t) threads.emplace_back([&, t] { work(shared, t + 1, 6000); });
+    constexpr int orders = 100, rounds = 6000;
+    for (unsigned t = 0; t < thread_count; ++t) threads.emplace_back([&, t] { work(shared, t + 1, rounds); });
     std::mt19937_64 random(9);
     std::vector<std::uint64_t> epoch(key_count), keys;
     std::iota(epoch.begin(), epoch.end(), 0);
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < orders; ++i) {
         keys.clear();
         for (int round = i % 4; round > 0; --round) {
             std::shuffle(epoch.begin(), epoch.end(), random);
             keys.insert(keys.end(), epoch.begin(), epoch.end());
         }
         shared.memory.set_order(keys.empty() ? nullptr : std::make_shared<const Order>(keys, i));
-        std::this_thread::sleep_for(2ms);
+        // Each order is there for as many gets.
+        const int until = (i + 1) * (rounds * static_cast<int>(thread_count) / orders);
+        CHECK(test::eventually([&] { return shared.rounds >= until; }, 60s));
     }
     for (std::thread& thread : threads) thread.join();
     CHECK(shared.wrong == 0);
@@ -193,8 +198,7 @@ TEST_CASE("a release that comes while another thread looks for room is not misse
     constexpr int rounds = 20'000;
     std::thread releaser([&] {
         for (int i = 0; i < rounds; ++i) {
-            while (turn.load() != 2 * i + 1) {
-            }
+            while (turn.load() != 2 * i + 1) std::this_thread::yield();  // there may be few cores
             for (std::atomic<int> wait = i % 500; wait > 0; --wait) {
             }
             memory.release(lent);

@@ -231,7 +231,7 @@ std::string ask_for_many(const Endpoint& host) {
 
 }  // namespace
 
-TEST_CASE("many questions of all sizes between two processes") {
+TEST_CASE("many questions of all sizes between two processes are all answered right") {
     PoolAnswerer answerer;
     PeerServiceOptions options = options_of(0, &answerer);
     const int port = port_of(options.listener);
@@ -244,7 +244,7 @@ TEST_CASE("many questions of all sizes between two processes") {
     require_success(guest.wait());
 }
 
-TEST_CASE("many questions of all sizes between two services of one process") {
+TEST_CASE("many questions of all sizes between two services of one process are all answered right") {
     PoolAnswerer answerer;
     {
         const PeerService host(options_of(0, &answerer));
@@ -255,7 +255,7 @@ TEST_CASE("many questions of all sizes between two services of one process") {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-TEST_CASE("the parser of what peers send, against 10^5 inputs that chance made") {
+TEST_CASE("the parser of what peers send stands 10^5 inputs that chance made") {
     std::mt19937_64 random(4711);
     std::vector<std::uint8_t> input;
     for (int round = 0; round < many; ++round) {

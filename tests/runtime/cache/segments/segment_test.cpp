@@ -238,7 +238,7 @@ TEST_CASE("names of files say what they are") {
         CHECK_FALSE(parse_file_name(wrong));
 }
 
-TEST_CASE("fuzz: bytes of any kind are parsed, and folders with them opened") {
+TEST_CASE("bytes of any kind are parsed, and folders with them opened") {
     std::mt19937_64 random(20240611);
     for (int i = 0; i < 150'000; ++i) {
         Bytes input(1 + random() % 40);

@@ -12,6 +12,7 @@
 
 #include "runtime/cache/cache.hpp"
 #include "tests/runtime/cache/samples.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"
 
 namespace hocket::test {

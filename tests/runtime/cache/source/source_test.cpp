@@ -20,6 +20,7 @@
 #include "runtime/cache/source/source.hpp"
 #include "runtime/error.hpp"
 #include "tests/runtime/cache/io/fifos.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"
 
 namespace fs = std::filesystem;
@@ -399,7 +400,7 @@ TEST_CASE("threads for a source take none of the embedder's signals") {
     std::atomic<int> open = 0, threads = 0;
     const auto self = pthread_self();
     parallel(200, 8, [&](std::size_t) {
-        if (pthread_equal(self, pthread_self())) return void(usleep(100));
+        if (pthread_equal(self, pthread_self())) return void(test::eventually([&] { return threads > 0; }));
         sigset_t mask;
         pthread_sigmask(SIG_SETMASK, nullptr, &mask);
         ++threads;

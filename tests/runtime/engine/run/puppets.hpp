@@ -1,0 +1,85 @@
+// All ranks of a job in one process, without a communicator, moved by hand one step at a time: so the order
+// in which they move is a test's, and none depends on a scheduler.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dsl/planning/compile.hpp"
+#include "runtime/engine/run/execution.hpp"
+#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/startable_plan.hpp"
+#include "tests/runtime/engine/run/post.hpp"
+
+namespace hocket::test {
+
+// What is started, by all ranks alike.
+struct Play {
+    dsl::Collective collective = dsl::Collective::all_reduce;
+    std::string schedule = "ring";
+    std::string hosts = "abc";  // a letter for each rank
+    ReduceOp op = ReduceOp::sum;
+    dsl::Economy economy = dsl::Economy::bytes;
+    bool in_window = false, in_place = false;  // where buffers are; in_place: what is as large as the other
+    dsl::Rank root = 0;
+    engine::ExecutorKind executor = engine::ExecutorKind::interpreter;
+};
+
+// One rank.
+class Puppet {
+  public:
+    Puppet(const Play& play, const dsl::CheckedSchedule& schedule, dsl::Rank rank,
+           std::unique_ptr<engine::Neighbourhood> neighbourhood, Post& post);
+
+    // Start `number`, whose numbers are of that start and rank.
+    void begin(std::uint64_t number, std::uint64_t count, std::uint32_t checksum = 77);
+    // Advances, with so much to spend, and takes one message that has come.
+    bool move(std::uint64_t budget = 1 << 20);
+    bool is_done() const { return !first_ || first_->status_of_all() != Status::in_progress; }
+    // Gives back what was started. "", or what is wrong with the result.
+    std::string end();
+
+    const engine::Run& run() const { return first_->run(); }
+    engine::StartablePlan& plan() { return *plan_; }
+    engine::Neighbourhood* neighbourhood() { return neighbourhood_.get(); }
+    std::size_t tiles() const;
+
+    // Of the start that `begin` would make: what it sends, and what the receive buffer must then hold.
+    std::vector<std::int64_t> input(std::uint64_t number, std::uint64_t count) const;
+    std::vector<std::int64_t> expected(std::uint64_t number, std::uint64_t count) const;
+
+  private:
+    std::int64_t* room(std::vector<std::int64_t>& own, std::uint64_t elements);
+
+    const Play play_;
+    const dsl::Rank rank_, ranks_;
+    std::unique_ptr<engine::Neighbourhood> neighbourhood_;
+    std::shared_ptr<engine::StartablePlan> plan_;
+    PostBox box_;
+    engine::Execution* first_ = nullptr;
+    std::vector<std::int64_t> own_send_, own_recv_;
+    std::vector<void*> blocks_;  // of the window, of this start
+    std::int64_t *send_ = nullptr, *recv_ = nullptr;
+    std::uint64_t number_ = 0, count_ = 0, turns_ = 0;
+};
+
+class Stage {
+  public:
+    explicit Stage(const Play& play, unsigned seed = 1);
+
+    std::vector<std::unique_ptr<Puppet>> puppets;
+    Post post;
+
+    Puppet& operator[](std::size_t rank) { return *puppets[rank]; }
+    std::size_t size() const { return puppets.size(); }
+
+    // Every rank does these starts, one after another, each as fast as it can or is drawn. "", or what was
+    // wrong.
+    std::string play(const std::vector<std::uint64_t>& counts);
+    // Moves those that have begun and are not done, in turns, until nothing moves any more.
+    void settle();
+};
+
+}  // namespace hocket::test
