@@ -1,5 +1,5 @@
-// What most sources of the product include, compiled once for each library. It saves time and nothing else: each source
-// names what it needs itself (b_pch=false shows it).
+// What most sources of the product include, compiled once for each library. It saves time and nothing else:
+// each source names what it needs itself (b_pch=false shows it).
 
 #include <fmt/format.h>
 
