@@ -55,9 +55,9 @@ void take_functions(const hkt_cache_options& given, cache::CacheOptions& options
     if (given.decode != nullptr) {
         if (text_of(given.decoder).empty())
             capi::refuse(
-                "hkt_cache_options.decode is set, but not decoder: say in words what it does, so that "
-                "samples that "
-                "were decoded otherwise are told apart");
+                "hkt_cache_options.decode is set, but not decoder: name in words what it does, so that "
+                "samples "
+                "that another decoder has decoded are not taken for these");
         options.decoder = given.decoder;
         options.decode = [decode = given.decode, context = given.decode_context](
                              std::uint64_t key, std::span<const std::byte> encoded, cache::Value& sample) {
@@ -142,7 +142,8 @@ void* hkt_cache_value_reserve(hkt_cache_value* value, size_t bytes) {
 
 hkt_status hkt_cache_open(const hkt_cache_options* options, hkt_cache** cache) {
     return capi::guarded([&] {
-        if (cache == nullptr) capi::refuse("hkt_cache_open: cache is null; give it a place for the cache");
+        if (cache == nullptr)
+            capi::refuse("hkt_cache_open: cache is null; pass the address of an hkt_cache*");
         *cache = nullptr;
         const hkt_cache_options given = capi::read_options(options);
         const auto make = [&] {
@@ -168,7 +169,8 @@ void hkt_cache_close(hkt_cache* cache) {
 hkt_status hkt_cache_get(hkt_cache* cache, uint64_t key, hkt_sample* sample) {
     return capi::guarded([&] {
         cache::Cache& from = opened(cache, "hkt_cache_get");
-        if (sample == nullptr) capi::refuse("hkt_cache_get: sample is null; give it a place for the sample");
+        if (sample == nullptr)
+            capi::refuse("hkt_cache_get: sample is null; pass the address of an hkt_sample");
         const cache::Lent lent = from.get(key);
         *sample = {lent.data, lent.bytes, lent.key, lent.resident};
         return HKT_SUCCESS;

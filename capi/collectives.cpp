@@ -40,10 +40,11 @@ struct PairPiece {
     if (other.is_received)
         capi::refuse(fmt::format("what is received from rank {} overlaps what is received from rank {}",
                                  received.peer, other.peer));
-    capi::refuse(fmt::format(
-        "what is received from rank {} overlaps what is sent to rank {}, but not as in place: that "
-        "is send == recv, with the same counts and displacements for both",
-        received.peer, other.peer));
+    capi::refuse(
+        fmt::format("what is received from rank {} overlaps what is sent to rank {}, but this is not the "
+                    "in-place form: that "
+                    "is send == recv, with the same counts and displacements for both",
+                    received.peer, other.peer));
 }
 
 // A piece that is received may overlap nothing else.
@@ -144,7 +145,8 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
     const std::uintptr_t in_place = to - skipped(output) + skipped(input);
     if (from != in_place)
         capi::refuse(fmt::format(
-            "send and recv overlap, but not as in place: on rank {} send must be {} then, and is {}",
+            "send and recv overlap, but this is not the in-place form: on rank {} send must then be {}, and "
+            "is {}",
             program.rank, relative_to_recv(in_place, to, element), relative_to_recv(from, to, element)));
 }
 
@@ -341,7 +343,7 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
                            const hkt_plan_options* options, hkt_plan** plan) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_plan_create");
-        if (plan == nullptr) capi::refuse("hkt_plan_create: plan is null; give it a place for the plan");
+        if (plan == nullptr) capi::refuse("hkt_plan_create: plan is null; pass the address of an hkt_plan*");
         *plan = nullptr;
         engine::PlanChoice choice{.collective = capi::collective_of(collective), .type = capi::type_of(type)};
         double factor = 1;

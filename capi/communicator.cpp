@@ -51,8 +51,7 @@ extern "C" {
 
 hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm) {
     return capi::guarded([&] {
-        if (comm == nullptr)
-            capi::refuse("hkt_comm_create: comm is null; give it a place for the communicator");
+        if (comm == nullptr) capi::refuse("hkt_comm_create: comm is null; pass the address of an hkt_comm*");
         *comm = nullptr;
         auto made = std::make_unique<hkt_comm>();
         made->engine = engine::Communicator::create(engine::resolve(choices_of(capi::read_options(options))));
@@ -106,8 +105,7 @@ const char* hkt_comm_last_error(const hkt_comm* comm) {
 hkt_status hkt_premul_sum_create(double factor, hkt_comm* comm, hkt_op* op) {
     return capi::guarded(comm, [&] {
         if (comm == nullptr) capi::refuse("hkt_premul_sum_create: comm is null");
-        if (op == nullptr)
-            capi::refuse("hkt_premul_sum_create: op is null; give it a place for the operator");
+        if (op == nullptr) capi::refuse("hkt_premul_sum_create: op is null; pass the address of an hkt_op");
         *op = comm->operators.make(ReduceOp::premul_sum, factor);
         return HKT_SUCCESS;
     });

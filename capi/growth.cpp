@@ -25,7 +25,8 @@ void check_size(std::size_t size, std::size_t first, const char* name, const cha
 }
 
 void check_place(const void* to, const char* name) {
-    if (to == nullptr) refuse(fmt::format("{} is given, but the place for it is null", name));
+    if (to == nullptr)
+        refuse(fmt::format("the size {} is given, but the pointer to the struct is null", name));
 }
 
 void take(void* options, std::size_t known, const void* given, std::size_t size, const char* name) {
@@ -33,11 +34,11 @@ void take(void* options, std::size_t known, const void* given, std::size_t size,
     std::memcpy(options, bytes, std::min(size, known));
     if (size <= known) return;
     if (std::any_of(bytes + known, bytes + size, [](unsigned char byte) { return byte != 0; }))
-        refuse(
-            fmt::format("{} is {}, of which this library, version {}, knows {} bytes, and what lies behind "
-                        "them is not 0: the program was compiled with a newer hocket.h, and asks for an "
-                        "option that this library does not have",
-                        name, size, HOCKET_VERSION, known));
+        refuse(fmt::format(
+            "{} is {}, this library (version {}) knows {} bytes of that struct, and the bytes after "
+            "those are not 0: the program was compiled with a newer hocket.h, and asks for an "
+            "option that this library does not have",
+            name, size, HOCKET_VERSION, known));
 }
 
 void give(void* to, std::size_t size, const void* answer, std::size_t known) {

@@ -17,7 +17,7 @@ extern "C" {
 hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory) {
     return capi::guarded(comm, [&] {
         check(comm, "hkt_mem_alloc");
-        if (memory == nullptr) capi::refuse("hkt_mem_alloc: memory is null; give it a place for the pointer");
+        if (memory == nullptr) capi::refuse("hkt_mem_alloc: memory is null; pass the address of a pointer");
         *memory = nullptr;
         if (bytes > 0) *memory = comm->engine->window().allocate(bytes);
         return HKT_SUCCESS;

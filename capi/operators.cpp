@@ -23,8 +23,9 @@ int draw_number(ReduceOp op) {
 
 [[noreturn]] void refuse_unknown(int number) {
     if (number < first_made)
-        refuse(
-            fmt::format("the operator is {}, a constant, and none that hkt_premul_sum_create made", number));
+        refuse(fmt::format(
+            "the operator is {}, a constant: only operators that hkt_premul_sum_create made can be destroyed",
+            number));
     refuse(fmt::format(
         "there is no operator {} of this communicator: it was made for another one, or destroyed; "
         "make one with hkt_premul_sum_create, and pass it until hkt_op_destroy",

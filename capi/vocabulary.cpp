@@ -77,7 +77,7 @@ template <std::size_t size, typename Constant>
 hkt_status find_in(const Name<Constant> (&names)[size], const char* what, const char* text, Constant* found) {
     return capi::guarded([&] {
         if (text == nullptr || found == nullptr)
-            capi::refuse(fmt::format("the name of {} is looked for, but {} is null", what,
+            capi::refuse(fmt::format("{} cannot be looked up by name: {} is null", what,
                                      text == nullptr ? "the name" : "the place for what is found"));
         std::vector<std::string_view> all;
         for (const auto& name : names) {

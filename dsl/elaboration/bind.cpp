@@ -26,10 +26,9 @@ std::string text_of(const Value& value) {
 std::string bind_parameters(const std::string& name, const std::vector<ast::Parameter>& parameters,
                             const ast::Expression& reference, Scope& scope) {
     if (reference.args.size() > parameters.size())
-        throw DiagnosticError(
-            reference.span,
-            fmt::format("{} takes at most {} argument{}, here are {}", name, parameters.size(),
-                        parameters.size() == 1 ? "" : "s", reference.args.size()));
+        throw DiagnosticError(reference.span,
+                              fmt::format("{} takes at most {} argument{}, not {}", name, parameters.size(),
+                                          parameters.size() == 1 ? "" : "s", reference.args.size()));
     const Evaluator evaluator(scope, nullptr);
     std::string text;
     for (std::size_t i = 0; i < parameters.size(); ++i) {

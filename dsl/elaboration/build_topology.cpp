@@ -96,7 +96,7 @@ class Builder {
             if (++rounds_ > round_limit)
                 throw DiagnosticError(
                     loop.binding.range.span,
-                    fmt::format("this topology makes more than {} loop rounds", round_limit));
+                    fmt::format("this topology makes more than {} loop iterations", round_limit));
             const std::size_t mark = scope_.size();
             scope_.add(loop.binding.name.text, std::move(value));
             run(loop.body);

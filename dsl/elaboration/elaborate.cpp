@@ -59,9 +59,9 @@ void check_root(Collective collective, bool has_root, Span header) {
     const std::string_view name = name_of(collective);
     if (has_root)
         throw DiagnosticError(header, fmt::format("{} has no root", name),
-                              fmt::format("its header names the buffer alone: {}(x)", name));
+                              fmt::format("its header must name the buffer alone: {}(x)", name));
     throw DiagnosticError(header, fmt::format("{} needs a root", name),
-                          fmt::format("its header names the buffer and the root: {}(x, root)", name));
+                          fmt::format("its header must name the buffer and the root: {}(x, root)", name));
 }
 
 // Checks what a composition needs of its buffer, and what it says about its root.

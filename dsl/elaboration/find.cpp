@@ -101,9 +101,9 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
         if (algorithm) return {nullptr, algorithm, {}, algorithm->name.text};
         const std::string all =
             schedules.empty() ? names_for(reference.file->algorithms, collective) : schedules;
-        throw NotFoundError(fmt::format("{} has not exactly one schedule for {}: name it, as {}:NAME{}",
-                                        reference.path, name_of(collective), reference.path,
-                                        all.empty() ? "" : "; there are: " + all));
+        throw NotFoundError(fmt::format(
+            "{} does not have exactly one schedule for {}: name one, as {}:NAME{}", reference.path,
+            name_of(collective), reference.path, all.empty() ? "" : "; there are: " + all));
     }
     const auto* schedule = reference.file ? named(reference.file->schedules, reference.call.text, collective)
                                           : library.find_schedule(reference.call.text, collective);

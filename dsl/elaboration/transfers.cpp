@@ -134,7 +134,7 @@ void Transfers::check_alike(const ast::Transfer& transfer, std::uint32_t region,
                        "the other",
                        text_of(from), text_of(to), is_by_rank ? "the ranks' pieces" : "it"),
                    is_by_rank ? "move whole pieces, or the same part of each"
-                              : "only where x is divided by rank can a piece come to another's place");
+                              : "a piece can only come to another piece's place if x is divided by rank");
 }
 
 // Runs one `each`: all its iterations, or those that can concern the wanted rank.
@@ -281,7 +281,7 @@ void Transfers::count_work(Span span, std::size_t work) {
     work_ += work;
     if (work_ > work_limit)
         throw DiagnosticError(
-            span, fmt::format("this schedule makes more than {} steps and loop rounds", work_limit));
+            span, fmt::format("this schedule makes more than {} steps and loop iterations", work_limit));
     if (work_ - looked_ < work_of_a_look) return;
     looked_ = work_;
     deadline_.check("laying out " + location_of(span));

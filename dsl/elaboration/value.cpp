@@ -234,7 +234,7 @@ std::int64_t Evaluator::call(const Expression& expression) const {
     const auto arguments = [&](std::size_t count) {
         if (expression.args.size() != count)
             throw DiagnosticError(expression.span,
-                                  fmt::format("{} takes {} argument{}, here are {}", expression.text, count,
+                                  fmt::format("{} takes {} argument{}, not {}", expression.text, count,
                                               count == 1 ? "" : "s", expression.args.size()));
     };
     const auto argument = [&](std::size_t i) { return integer(expression.args[i]); };

@@ -138,9 +138,9 @@ class Choices::ForGroups {
             if (chosen) found.algorithm = algorithm;
         }
         found.text.back() = ' ';
-        found.text += fmt::format("({}estimates at {})",
-                                  by_peers ? "of those within 12 % the one with the fewest peers; " : "",
-                                  text_of_size(bytes));
+        found.text +=
+            fmt::format("({}estimates at {})", by_peers ? "the fewest peers of those within 12 %; " : "",
+                        text_of_size(bytes));
         return found;
     }
 
@@ -362,8 +362,7 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
                                           only_direct ? "direct " : "", name_of(collective), topology_.name),
                               library_.where_looked());
     chosen.why.back() = ' ';
-    chosen.why += by_link ? "(of those within 12 % the one with the least on its busiest link; estimates)"
-                          : "(estimates)";
+    chosen.why += by_link ? "(the least on the busiest link of those within 12 %; estimates)" : "(estimates)";
     return field.chosen.emplace(std::pair(bytes, only_direct), std::move(chosen)).first->second;
 }
 

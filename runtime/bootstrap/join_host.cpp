@@ -207,7 +207,7 @@ Error decode_abort(std::string_view payload) {
     PayloadReader reader(payload);
     const std::uint32_t number = reader.u32();
     if (number < 1 || number > static_cast<std::uint32_t>(-static_cast<int>(Status::limit)))
-        throw ProtocolError("it gave up for a reason that does not exist");
+        throw ProtocolError("it gave up and sent an unknown reason");
     return {static_cast<Status>(-static_cast<int>(number)), std::string(reader.rest())};
 }
 

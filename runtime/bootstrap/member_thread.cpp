@@ -25,9 +25,9 @@ std::string reason_of_end(const Link& link, Link::State state, Clock::duration s
                             : state == Link::State::reset ? "its connection was reset"
                                                           : "its connection failed: " + link.failure();
     if (silence > timeout)
-        return fmt::format("no heartbeat for {:.1f} s, then {} (its host was down, or the link to it away)",
+        return fmt::format("no heartbeat for {:.1f} s, then {} (its host was down, or the link to it down)",
                            std::chrono::duration<double>(silence).count(), end);
-    return end + (state == Link::State::failed ? " (its host is down, or the link to it is away)"
+    return end + (state == Link::State::failed ? " (its host is down, or the link to it is down)"
                                                : " (the process ended)");
 }
 

@@ -25,7 +25,7 @@ std::optional<std::string> Silence::verdict(Clock::time_point now, const Answers
     const bool host_answers = !answers.are_missing && answers.last_answer < times.timeout;
     return fmt::format("no heartbeat for {:.1f} s ({})", std::chrono::duration<double>(silence).count(),
                        host_answers ? "its host answers, but its process is stopped or hangs"
-                                    : "its host is down, or the link to it is away");
+                                    : "its host is down, or the link to it is down");
 }
 
 // TCP's intervals double, and the kernel's timers may be late by an eighth. The peer may have sent what was

@@ -63,7 +63,7 @@ void compare(const std::vector<Json>& cards, const char* key) {
     std::string text = fmt::format("the ranks differ in {}:", key);
     for (const auto& [value, ranks] : ranks_by_value)
         text += fmt::format("\n  \"{}\" on {}", value, name_ranks(ranks));
-    text += "\n  hint: give it to all ranks alike (hocket-run passes its environment on to all)";
+    text += "\n  hint: give all ranks the same value (hocket-run passes its environment on to all)";
     throw Error(Status::mismatch, text);
 }
 

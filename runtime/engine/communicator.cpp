@@ -250,7 +250,7 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
         if (request.only_direct && error.status() == Status::schedule) return nullptr;
         if (rank() == 0 && !warned_.exchange(true))
             log_line(
-                "hocket: warning: {} is not run by {} as the tuning table {} says: {}\n"
+                "hocket: warning: {} cannot be run by {}, as the tuning table {} says: {}\n"
                 "  hint: run hocket-tune again, or set HOCKET_TUNING=off",
                 dsl::name_of(request.collective), tuned->schedule, agreement_.tuning_file, error.what());
         return nullptr;

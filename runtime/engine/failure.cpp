@@ -59,7 +59,7 @@ std::string region(const Execution& execution, const dsl::Op& op) {
 
 std::string action(const Execution& execution, const dsl::Op& op) {
     if (const auto rank = execution.run().awaited_at_start())
-        return fmt::format("waiting for rank {} to come to it", *rank);
+        return fmt::format("waiting for rank {} to start it", *rank);
     switch (op.kind) {
         case dsl::Op::Kind::send:
             return fmt::format("sending {} to rank {}", region(execution, op), op.peer);
@@ -227,7 +227,7 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
                       InFlight in_flight) {
     return make(Status::transport, fmt::format("the fabric ({}) failed: {}", provider, reason),
                 provider == "tcp"
-                    ? "see whether that rank's host is up, and what stands between the two"
+                    ? "see whether that rank's host is up, and whether a firewall stands between the two"
                     : "try Hocket's own transport (HOCKET_PROVIDER=tcp), or FI_LOG_LEVEL=warn for "
                       "libfabric's words",
                 this_rank, in_flight);
@@ -236,7 +236,7 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight) {
     return make(status, fmt::format("rank {} cannot go on: {}", this_rank, reason),
                 status == Status::timeout    ? ""  // the reason has one
-                : status == Status::mismatch ? "compare what is given to that call as counts"
+                : status == Status::mismatch ? "compare the counts that are given to that call"
                                              : "see what that process may still use of memory and open files "
                                                "(ulimit -a), and what it may read",
                 this_rank, in_flight);

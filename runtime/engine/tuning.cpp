@@ -103,7 +103,7 @@ Json json_of(const std::vector<TunedRange>& ranges) {
 void warn(const std::string& file, const std::string& why) {
     log_line(
         "hocket: warning: the tuning table {} is ignored: {}\n"
-        "  hint: take it away and run hocket-tune for a new one, or set HOCKET_TUNING=off",
+        "  hint: remove it and run hocket-tune for a new one, or set HOCKET_TUNING=off",
         file, why);
 }
 

@@ -272,10 +272,9 @@ bool is_shortage(int error) {
 
 Error poll_error(int error, std::size_t entries) {
     if (error != EINVAL) return {Status::transport, fmt::format("poll(2) failed: {}", error_text(error))};
-    return {Status::transport,
-            fmt::format("{} connections are more than may be waited for with a limit of {} "
-                        "open files: raise it (ulimit -n)",
-                        entries, most_descriptors())};
+    return {Status::transport, fmt::format("cannot wait for {} connections with a limit of {} open files: "
+                                           "raise it (ulimit -n)",
+                                           entries, most_descriptors())};
 }
 
 int poll_until(std::span<pollfd> set, Clock::time_point deadline) {

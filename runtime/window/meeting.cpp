@@ -90,8 +90,8 @@ std::optional<WindowOffer> receive_offer(int host) {
     }
     if (size != sizeof answer || std::memcmp(answer.magic, Answer().magic, sizeof answer.magic) != 0)
         throw Error(Status::bootstrap,
-                    "the first rank of this host hands out its memory in a way that is "
-                    "not understood; do all ranks run the same build of Hocket?");
+                    "the first rank of this host sent a message about its memory that this rank "
+                    "does not understand; do all ranks run the same build of Hocket?");
     if (!memory.is_open())
         throw Error(Status::bootstrap,
                     "the descriptor of the memory that this host's ranks share did not "
@@ -167,11 +167,10 @@ class Host {
         std::vector<int> missing;
         for (std::size_t i = 0; i < served_.size(); ++i)
             if (!served_[i]) missing.push_back(static_cast<int>(i));
-        throw Error(
-            Status::timeout,
-            fmt::format("of the {} ranks of this host, counted from 0, {} did not come for the memory "
-                        "that they share",
-                        served_.size(), ranks_text(missing)));
+        throw Error(Status::timeout,
+                    fmt::format("of the {} ranks of this host, counted from 0, {} did not fetch the memory "
+                                "that they share",
+                                served_.size(), ranks_text(missing)));
     }
 
     const int listener_;

@@ -262,7 +262,7 @@ TEST_CASE("wrong arguments of counts by pair are refused, with words that name t
     refused(call(x.data(), &four, nullptr, y.data(), &four, &far), "in recv the piece from rank 0 begins");
     refused(call(x.data(), &four, nullptr, x.data() + 1, &four, nullptr),
             "what is received from rank 0 overlaps what is sent to rank 0");
-    refused(call(x.data(), &four, nullptr, x.data(), &four, &one), "but not as in place");
+    refused(call(x.data(), &four, nullptr, x.data(), &four, &one), "but this is not the in-place form");
     CHECK(hkt_all_to_all_v(x.data(), &four, nullptr, y.data(), &four, nullptr, HKT_INT32, nullptr, nullptr) ==
           HKT_ERROR_INVALID_ARGUMENT);
     CHECK(hkt_comm_status(comm.get()) == HKT_SUCCESS);

@@ -35,7 +35,7 @@ TEST_CASE("what does not exist is named, with what does") {
     CHECK_THAT(error(Collective::all_reduce, "flat(ring, ring, ring)"),
                Contains("flat takes at most 2 arguments"));
     CHECK_THAT(error(Collective::broadcast, std::string(HOCKET_SCHEDULES_DIR) + "/ring.sched"),
-               Contains("not exactly one schedule for broadcast"));
+               Contains("not have exactly one schedule for broadcast"));
     CHECK_THAT(
         test::error_of([] { dsl::check_schedule(test::request(Collective::broadcast, "", "4", 4, 4)); }),
         Contains("no root 4"));
@@ -182,7 +182,7 @@ TEST_CASE("transfers are checked where they stand") {
                Contains("an each holds transfers and let only"));
     CHECK_THAT(algorithm("for s in 0 ..< 9000000 x[0] : 0 -> 1"), Contains("this loop has more than"));
     CHECK_THAT(algorithm("for s in 0 ..< 4000000 for t in 0 ..< 4000000 let u = 1"),
-               Contains("steps and loop rounds"));
+               Contains("steps and loop iterations"));
     CHECK_THAT(algorithm("all_gather x over g"), Contains("an algorithm consists of transfers"));
     CHECK_THAT(algorithm("each r in g, q in 0 ..< r x[r] : r -> q"), Contains("depends on its variable 'r'"));
     CHECK_THAT(algorithm("let a = x.part(0 of 2**20) let b = a.part(0 of 2**20) b : 0 -> 1"),
@@ -294,7 +294,8 @@ TEST_CASE("topologies are bounded, and their figures are figures") {
     CHECK_THAT(topology("level a[4] {} level b[4611686018427387904] {}"),
                Contains("a level of 4611686018427387904 ranks"));
     CHECK_THAT(topology("for i in 0 ..< 4000000 level a[1] {}"), Contains("more than 64 levels"));
-    CHECK_THAT(topology("for i in 0 ..< 4000000 for j in 0 ..< 0 level a[1] {}"), Contains("loop rounds"));
+    CHECK_THAT(topology("for i in 0 ..< 4000000 for j in 0 ..< 0 level a[1] {}"),
+               Contains("loop iterations"));
     CHECK_THAT(topology("level a[2] { latency -3us }"), Contains("a latency is a time of 0 or more"));
     CHECK_THAT(topology("level a[2] { bandwidth infB/s }"), Contains("a bandwidth is a rate of more than 0"));
     CHECK_THAT(topology("level a[2] { shared by nobody }"), Contains("there is no level 'nobody'"));

@@ -110,7 +110,7 @@ TEST_CASE("no other collective has a second buffer, and a schedule has one alone
     CHECK_THAT(check_error("algorithm a all_gather(x, y) over g { }", Collective::all_gather),
                Contains("all_gather has no root"));
     CHECK_THAT(check_error("schedule s all_to_all(x, y) { }", Collective::all_to_all),
-               Contains("its header names the buffer alone: all_to_all(x)"));
+               Contains("its header must name the buffer alone: all_to_all(x)"));
     CHECK_THAT(check_error("algorithm a all_to_all(x, x) over g { }", Collective::all_to_all),
                Contains("there is a 'x' here already"));
 }

@@ -89,7 +89,7 @@ TEST_CASE("a damaged table is a warning to later jobs, and hocket-tune leaves it
     CHECK_THAT(later.err, !Contains("[1] "));
     const auto again = tune({});
     CHECK(again.exit_code == 1);
-    CHECK_THAT(again.err, Contains("is no tuning table to add to"));
+    CHECK_THAT(again.err, Contains("is not a tuning table to add to"));
     CHECK(std::filesystem::file_size(table) == 28);
 }
 

@@ -55,7 +55,7 @@ std::string names_of_subjects() {
 const CLI::Validator is_subject(
     [](std::string& text) -> std::string {
         if (find_subject(text)) return "";
-        return fmt::format("'{}' is nothing that can be measured: there are {}", text, names_of_subjects());
+        return fmt::format("'{}' cannot be measured; choose one of {}", text, names_of_subjects());
     },
     "NAME");
 
@@ -85,7 +85,7 @@ std::size_t parse_bytes(const std::string& text) {
                                               {"G", 0x1p30}, {"GiB", 0x1p30}};
     const auto unit = units.find(suffix);
     if (!(value >= 0) || unit == units.end() || value * unit->second > 0x1p50)
-        throw std::invalid_argument("'" + text + "' is no size: write bytes, or a number with K, M or G");
+        throw std::invalid_argument("'" + text + "' is not a size: write bytes, or a number with K, M or G");
     return static_cast<std::size_t>(value * unit->second);
 }
 

@@ -34,7 +34,7 @@ std::string refuse_negative(std::string& text) {
 }
 
 std::string refuse_zero(std::string& text) {
-    return text == "0" ? "a limit of 0 bytes has no room; leave it away for the default" : "";
+    return text == "0" ? "a limit of 0 bytes has no room; leave it out for the default" : "";
 }
 
 class Parser {

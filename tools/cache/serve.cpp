@@ -45,7 +45,7 @@ int serve(const Options& options, Signals& signals) {
     const char* secret = std::getenv("HOCKET_SECRET");
     if (secret == nullptr || *secret == '\0')
         throw std::runtime_error(
-            "HOCKET_SECRET is not set: clients prove with it that they may ask. Set it to the same text here "
+            "HOCKET_SECRET is not set: clients prove by it that they may ask. Set it to the same text here "
             "and for them, say with: export HOCKET_SECRET=$(head -c 24 /dev/urandom | base64)");
     const Cache cache = open_cache(options);
     std::int32_t port = options.port;

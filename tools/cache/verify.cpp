@@ -120,7 +120,7 @@ class Verifier {
                 continue;
             }
             ++findings_.replaced_samples;
-            findings_.add(bad.text + "; it lies elsewhere, too, and is right there");
+            findings_.add(bad.text + "; another segment has it too, and there it is right");
         }
         findings_.samples = findings_.bad_samples;
         for (const auto& [dataset, keys] : right_keys_) findings_.samples += keys.size();

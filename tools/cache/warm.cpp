@@ -167,8 +167,8 @@ void complain_of_failures(const Loading& loading, const hkt_cache_stats& stats) 
 void complain_of_disk(const Loading& loading, const hkt_cache_stats& stats) {
     if (has_refused(stats))
         complain(
-            fmt::format("the disk takes no more: {}. Mend that (--disk sets the limit, too), and start it "
-                        "again for the rest",
+            fmt::format("the disk takes no more: {}. Make room (or raise --disk), and start this "
+                        "command again for the rest",
                         stats.trouble));
     else if (loading.failed() == 0)
         complain(fmt::format("{} not on the disk: it was slower than the source; start it again for the rest",

@@ -51,7 +51,7 @@ int print_choices(const PlanRequest& request) {
         fmt::print("{:>8}  {:<20} {:>12}\n", text_of_size(double(bytes)), chosen.name,
                    text_of_time(chosen.seconds));
     }
-    fmt::print("--bytes SIZE says what was thought of the others\n");
+    fmt::print("--bytes SIZE explains why the others were not chosen\n");
     return 0;
 }
 

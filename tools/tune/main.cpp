@@ -193,7 +193,7 @@ engine::TuningTable table_in(const std::string& file) {
         return engine::read_tuning(file).value_or(engine::TuningTable());
     } catch (const std::exception& error) {
         throw std::runtime_error(
-            fmt::format("{} is no tuning table to add to: {}; take it away, or name another file with -o",
+            fmt::format("{} is not a tuning table to add to: {}; remove it, or name another file with -o",
                         file, error.what()));
     }
 }

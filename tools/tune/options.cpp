@@ -43,7 +43,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     app.add_option("-f,--stepfactor", options.factor, "multiply by this from size to size")
         ->check(CLI::Range(2, 1 << 20))
         ->capture_default_str();
-    app.add_option("--seconds", options.seconds, "measure for about so long; plans are made besides")
+    app.add_option("--seconds", options.seconds, "how long to measure, about; making plans takes more time")
         ->check(CLI::Range(0.1, 86400.0))
         ->capture_default_str();
     try {

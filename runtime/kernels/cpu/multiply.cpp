@@ -79,7 +79,7 @@ std::optional<std::string> why_no_factor(DataType type, double factor) {
         using Limits = std::numeric_limits<Worked>;
         if constexpr (std::is_floating_point_v<Worked>) {
             if (!std::isfinite(factor) || std::abs(factor) <= Limits::max()) return std::nullopt;
-            return fmt::format("is beyond the range of what {} is calculated in", name_of(t));
+            return fmt::format("is beyond the range in which {} is calculated", name_of(t));
         } else {
             // The number after the largest one: a power of two, so it is a double even if the largest itself
             // is not.

@@ -83,7 +83,7 @@ TEST_CASE("silence is judged by what the peer's host answers") {
     SECTION("no answer: the first repetition after the timeout decides") {
         CHECK(verdict_after(10600ms, unanswered(10s, 4s)) == "");
         CHECK(verdict_after(12600ms, unanswered(12s, 100ms)) == "");
-        CHECK_THAT(verdict_after(13100ms, unanswered(13s, 600ms)), Contains("the link to it is away"));
+        CHECK_THAT(verdict_after(13100ms, unanswered(13s, 600ms)), Contains("the link to it is down"));
     }
     SECTION("answers are back: the peer has time for its own repetition, and that is bounded") {
         CHECK(verdict_after(5s, unanswered(5s, 1s)) == "");

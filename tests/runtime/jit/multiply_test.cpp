@@ -114,7 +114,7 @@ TEST_CASE("a factor must be a number of what the type is calculated in") {
     for (const DataType type : {DataType::float32, DataType::float16, DataType::bfloat16}) {
         CHECK_FALSE(why_no_factor(type, -1e38));
         CHECK(why_no_factor(type, 1e39) ==
-              "is beyond the range of what " + std::string(name_of(type)) + " is calculated in");
+              "is beyond the range in which " + std::string(name_of(type)) + " is calculated");
     }
     CHECK_FALSE(why_no_factor(DataType::int8, -128));
     CHECK(why_no_factor(DataType::int8, 128) ==

@@ -130,7 +130,7 @@ TEST_CASE("a member that does not come is named at the deadline") {
         return fmt::format("{:.3f} {}", now() - start, error);
     });
     CHECK_THAT(outcomes[0].text, Catch::Contains("status -7: of the 4 ranks of this host") &&
-                                     Catch::Contains("rank 2 did not come"));
+                                     Catch::Contains("rank 2 did not fetch"));
     CHECK(std::stod(outcomes[0].text) >= 1.499);
     CHECK_THAT(outcomes[1].text, Catch::EndsWith("no error"));
     CHECK_THAT(outcomes[3].text, Catch::EndsWith("no error"));
@@ -176,7 +176,7 @@ TEST_CASE("strangers who connect all the time put no deadline off") {
     });
     done = true;
     stranger.join();
-    CHECK_THAT(error, Catch::Contains("rank 1 did not come"));
+    CHECK_THAT(error, Catch::Contains("rank 1 did not fetch"));
     CHECK(now() - start < 2);
     CHECK(connections > 100);
 }
@@ -203,7 +203,7 @@ TEST_CASE("the descriptor is given to members of this user alone") {
     const std::string error = error_of([&] {
         hand_out(first, names, first.listener(), 1, {in_seconds(1.5), {}});
     });
-    CHECK_THAT(error, Catch::Contains("rank 1 did not come"));
+    CHECK_THAT(error, Catch::Contains("rank 1 did not fetch"));
     for (const Outcome& outcome : processes.wait()) CHECK(outcome.text == "0");
 
     try_as(0, greeting);  // and here it is
