@@ -145,7 +145,7 @@ void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
     const std::uintptr_t in_place = to - skipped(output) + skipped(input);
     if (from != in_place)
         capi::refuse(fmt::format(
-            "send and recv overlap, but this is not the in-place form: on rank {} send must then be {}, and "
+            "send and recv overlap, but this is not the in-place form: on rank {} send must be {} then, and "
             "is {}",
             program.rank, relative_to_recv(in_place, to, element), relative_to_recv(from, to, element)));
 }

@@ -69,7 +69,7 @@ TEST_CASE("an algorithm beside several schedules is not taken for them") {
         "schedule other all_reduce(x) { reduce_scatter x over world all_gather x over world }");
     CHECK_THAT(
         test::error_of([&] { dsl::check_schedule(test::request(Collective::all_reduce, file.path(), "3")); }),
-        Contains("has not exactly one schedule for all_reduce") && Contains("there are: one, other"));
+        Contains("does not have exactly one schedule for all_reduce") && Contains("there are: one, other"));
 }
 
 TEST_CASE("a broken file in a folder of schedules is only named when something is missing") {
@@ -124,7 +124,7 @@ TEST_CASE("headers name a root where the collective has one") {
                           has_none = "error: " + name + " has no root";
         CHECK((alone.find(needs) != std::string::npos) == has_root);
         CHECK((with_root.find(has_none) != std::string::npos) == !has_root);
-        CHECK_THAT(has_root ? alone : with_root, Contains("hint: its header names the buffer") &&
+        CHECK_THAT(has_root ? alone : with_root, Contains("hint: its header must name the buffer") &&
                                                      Contains(has_root ? name + "(x, root)" : name + "(x)"));
     }
 }

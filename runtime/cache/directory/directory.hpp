@@ -1,16 +1,14 @@
 // The disk level: a folder of segments that several processes share. It says where a payload lies, and where
 // a new one may be put. The caller moves the bytes.
 //
-//   FOLDER/lock              flock: held while files are created, adopted, evicted. It counts the segments
-//   that
-//                            were created: those who look for what others write look there first
+//   FOLDER/lock              flock: held while files are created, adopted, evicted. It counts the created
+//                            segments: those who look for what others write look there first
 //   FOLDER/flights.N         one byte for each key that is being loaded, locked (OFD lock) by its loader
 //   FOLDER/<identity>.making a segment that is being created, under the lock
 //   FOLDER/<identity>.open   a segment that a process is writing; it holds its flock, which the kernel drops
 //                            when the last process with the descriptor ends (children of fork have it, too)
-//   FOLDER/<identity>.seg    sealed: complete, never written again, except for holes where it is damaged;
-//   those who
-//                            have it open hold a shared flock
+//   FOLDER/<identity>.seg    sealed: complete, never written again, except for holes where it is damaged.
+//                            A process that has it open holds a shared flock
 //
 // Each process writes into segments of its own (one for small payloads, one for larger ones), and reads those
 // of all processes, the open ones as far as they have entries. A segment that a dead process left open is

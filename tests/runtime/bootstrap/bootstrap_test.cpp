@@ -106,8 +106,8 @@ TEST_CASE("a goodbye is seen and is no loss, but all_gather cannot do without th
 }
 
 TEST_CASE("a goodbye that comes in one piece with the end of joining is heard at once") {
-    // Who is not answered leaves after 450 ms; the machine may make any one round as slow.
-    double fastest = 10;
+    // A rank that is not answered leaves after 450 ms. The machine may make a few rounds as slow.
+    int slow = 0;
     for (int round = 0; round < 10; ++round) {
         const auto outcomes = run_job(3, [](Rank rank) {
             const double start = now();
@@ -119,9 +119,9 @@ TEST_CASE("a goodbye that comes in one piece with the end of joining is heard at
         require_success(outcomes);
         double slowest = 0;
         for (const Outcome& outcome : outcomes) slowest = std::max(slowest, std::stod(outcome.text));
-        fastest = std::min(fastest, slowest);
+        slow += slowest >= 0.4;
     }
-    CHECK(fastest < 0.4);
+    CHECK(slow < 5);
 }
 
 TEST_CASE("ranks that leave together are all seen to have left") {
@@ -190,7 +190,10 @@ TEST_CASE("a stopped rank is found by its silence") {
         if (r == victim) continue;
         INFO(outcomes[r].text);
         CHECK(outcomes[r].exit_code == 0);
-        CHECK_THAT(outcomes[r].text, Contains(fmt::format("rank {}: no heartbeat for ", victim)));
+        const std::string words = fmt::format("rank {}: no heartbeat for ", victim);
+        REQUIRE_THAT(outcomes[r].text, Contains(words));
+        // What is set, not what is usual: 10 s.
+        CHECK(std::stod(outcomes[r].text.substr(outcomes[r].text.find(words) + words.size())) < 8);
     }
 }
 
