@@ -33,8 +33,8 @@ inline Wide combined(Combination combination, Wide a, Wide b) {
     switch (combination) {
         case Combination::sum:
             return a + b;
-        case Combination::product:
-            return a * b;
+        case Combination::product:  // its lower bits are all that counts
+            return static_cast<Wide>(static_cast<unsigned __int128>(a) * static_cast<unsigned __int128>(b));
         case Combination::max:
             return a < b ? b : a;
         case Combination::min:

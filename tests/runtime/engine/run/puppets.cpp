@@ -74,6 +74,10 @@ Puppet::Puppet(const Play& play, const dsl::CheckedSchedule& schedule, dsl::Rank
       plan_(engine::StartablePlan::make(schedule.project(rank), DataType::int64, play.op, play.executor)),
       box_(post, rank) {}
 
+Puppet::~Puppet() {
+    if (first_) engine::give_back(*first_);
+}
+
 std::vector<std::int64_t> Puppet::input(std::uint64_t number, std::uint64_t count) const {
     std::vector<std::int64_t> values(Extents(play_.collective, play_.root, rank_, ranks_, count).sent);
     for (std::uint64_t i = 0; i < values.size(); ++i) values[i] = number_of(rank_, number, i);

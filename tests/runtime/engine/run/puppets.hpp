@@ -32,6 +32,7 @@ class Puppet {
   public:
     Puppet(const Play& play, const dsl::CheckedSchedule& schedule, dsl::Rank rank,
            std::unique_ptr<engine::Neighbourhood> neighbourhood, Post& post);
+    ~Puppet();  // what was started and not ended is given back
 
     // Start `number`, whose numbers are of that start and rank.
     void begin(std::uint64_t number, std::uint64_t count, std::uint32_t checksum = 77);
