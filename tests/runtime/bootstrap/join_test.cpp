@@ -285,6 +285,12 @@ TEST_CASE("a rank that cannot become a member tells the others why") {
 }
 
 TEST_CASE("a name server that does not answer holds nobody beyond the deadline") {
+#ifdef __SANITIZE_THREAD__
+    WARN(
+        "the thread sanitizer ends a process in which the C library's resolver has its own thread: not "
+        "tested");
+    return;
+#endif
     const int rank = GENERATE(0, 1);
     const Listener listener;
     Processes processes;
@@ -403,6 +409,12 @@ TEST_CASE("a rank that dies while others still join ends the joining") {
 }
 
 TEST_CASE("ranks find rank 0 by port, host name and in any order; an unreachable one is explained") {
+#ifdef __SANITIZE_THREAD__
+    WARN(
+        "the thread sanitizer ends a process in which the C library's resolver has its own thread: not "
+        "tested");
+    return;
+#endif
     Listener listener;
     listener.close();
     Processes ranks;

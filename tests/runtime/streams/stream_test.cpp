@@ -246,6 +246,10 @@ class Wallpaper {
 }  // namespace
 
 TEST_CASE("a message of more than 4 GiB arrives whole") {
+#ifdef __SANITIZE_THREAD__
+    WARN("the thread sanitizer takes several times these 4 GiB beside them: not tested");
+    return;
+#endif
     constexpr std::size_t bytes = (std::size_t{4} << 30) + 12345;
     constexpr std::size_t period = (64 << 20) + 4096;  // 4 GiB are no multiple of it
     const Wallpaper from(bytes, period), to(bytes, period);
