@@ -17,6 +17,12 @@
 namespace hocket::test {
 namespace {
 
+#ifdef __SANITIZE_THREAD__
+constexpr unsigned slowness = 5;  // about what it costs
+#else
+constexpr unsigned slowness = 1;
+#endif
+
 [[noreturn]] void run_child(const std::function<std::string()>& body, int output) {
     int code = 0;
     std::string text;
@@ -55,11 +61,7 @@ int Processes::start(const std::function<std::string()>& body) {
     REQUIRE(pid >= 0);
     if (pid == 0) {
         ::signal(SIGALRM, SIG_DFL);
-#ifdef __SANITIZE_THREAD__
-        alarm(5 * deadline_seconds_);  // under it all takes several times as long
-#else
-        alarm(deadline_seconds_);
-#endif
+        alarm(slowness * deadline_seconds_);
         close(ends[0]);
         run_child(body, ends[1]);
     }

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "runtime/engine/agreement.hpp"
+#include "runtime/engine/notice.hpp"
 #include "tests/runtime/engine/failures.hpp"
 #include "tests/runtime/engine/programs.hpp"
 #include "tests/support/tally.hpp"
@@ -102,6 +103,42 @@ struct Station {
     }
     // Nobody leaves while others still need its messages.
     void meet() { bootstrap->all_gather("", 20s); }
+};
+
+// Everybody has left; and what rank 1 reported before it left becomes known only while somebody asks whether
+// it has, after the time that a goodbye is given.
+class LateReport : public transport::Bootstrap {
+  public:
+    explicit LateReport(transport::Bootstrap& real) : real_(real) {
+        expect(pipe(event_) == 0 && write(event_[1], "x", 1) == 1, "a descriptor that is readable");
+    }
+    ~LateReport() override { close(event_[0]), close(event_[1]); }
+
+    int rank() const override { return real_.rank(); }
+    int world_size() const override { return real_.world_size(); }
+    std::vector<std::string> all_gather(std::string_view, std::chrono::milliseconds) override { return {}; }
+    std::optional<transport::Loss> loss() const override { return std::nullopt; }
+    bool has_left(int) const override {
+        const double now = test::now_ms();
+        if (first_asked_ < 0) first_asked_ = now;
+        is_known_ = now - first_asked_ >= 200;
+        return true;
+    }
+    void report(std::string_view) override {}
+    std::optional<transport::Report> reported() const override {
+        if (!is_known_) return std::nullopt;
+        return transport::Report{1,
+                                 engine::encode({Status::mismatch, 0, "all_reduce #0", "the counts differ"})};
+    }
+    std::optional<transport::Report> reported_by(int) const override { return reported(); }
+    int event_fd() const override { return event_[0]; }
+    void leave() override {}
+
+  private:
+    transport::Bootstrap& real_;
+    int event_[2] = {-1, -1};
+    mutable double first_asked_ = -1;
+    mutable bool is_known_ = false;
 };
 
 std::vector<std::int64_t> numbers(std::uint64_t count, int rank) {
@@ -411,6 +448,25 @@ TEST_CASE(
         CHECK(outcomes[2].signal == SIGKILL);
         for (const int survivor : {0, 1, 3}) CHECK(outcomes[survivor].text == "");
     }
+}
+
+TEST_CASE("a rank that reported before it left is not taken for one that only left") {
+    const test::Tally told;
+    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}}}, [&](int rank) {
+        Station station;
+        if (rank == 1) return told.await(1);
+        LateReport bootstrap(*station.bootstrap);
+        auto values = numbers(1000, rank);
+        std::string text;
+        {
+            engine::Progress progress(bootstrap, nullptr, station.fabric.get(), 15s);
+            text = failure_of(
+                [&] { progress.wait(progress.start(station.ring(), 1000, values.data(), values.data())); });
+        }
+        told.add();
+        expect_contains(text, {"-8:", "rank 1 reported: the counts differ"});
+    });
+    CHECK(test::problems(outcomes) == "");
 }
 
 TEST_CASE("a rank that has left is an error for whoever needs it") {

@@ -247,7 +247,7 @@ class Wallpaper {
 
 TEST_CASE("a message of more than 4 GiB arrives whole") {
 #ifdef __SANITIZE_THREAD__
-    WARN("the thread sanitizer takes several times these 4 GiB beside them: not tested");
+    WARN("the thread sanitizer needs several times these 4 GiB for itself: not tested");
     return;
 #endif
     constexpr std::size_t bytes = (std::size_t{4} << 30) + 12345;
