@@ -75,10 +75,10 @@ std::string UsageHistory::growth() const {
         std::int64_t Usage::*figure;
         std::int64_t allowed;
     };
-    // Own and shared memory hold also the free pieces between the used ones. Their number settles slowly.
+    // Own memory also holds the free pieces between the used ones of the heap. Their number settles slowly.
     constexpr Judged all[] = {{"own memory", &Usage::own, 8 * mebibyte},
                               {"heap", &Usage::heap, 256 * kibibyte},
-                              {"shared memory", &Usage::shared, 8 * mebibyte},
+                              {"shared memory", &Usage::shared, 4 * mebibyte},
                               {"descriptors", &Usage::descriptors, 0},
                               {"threads", &Usage::threads, 0}};
     std::string text;
