@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <new>
 #include <optional>
 #include <utility>
+
+#include "runtime/caught.hpp"
 
 namespace hocket::cache {
 
@@ -23,13 +24,8 @@ Task<> LoadRunner::run(Load load) {
     bool has_ended = false;
     try {
         co_await serve(load, has_ended);
-    } catch (const Error& thrown) {
-        error = thrown;
-    } catch (const std::bad_alloc&) {
-        error.emplace(Status::out_of_memory, "out of memory while a sample was loaded");
     } catch (const std::exception& thrown) {
-        error.emplace(Status::internal,
-                      fmt::format("a defect in Hocket, please report it: {}", thrown.what()));
+        error = error_of(thrown);
     }
     if (has_ended) co_return;
     if (error) {

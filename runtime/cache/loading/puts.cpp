@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "runtime/cache/directory/key_flight.hpp"
+#include "runtime/caught.hpp"
 
 namespace hocket::cache {
 namespace {
@@ -34,10 +35,8 @@ Task<> Puts::put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, boo
             co_await put_on_disk(key, encoded, bytes);
         else
             co_await put_in_memory(key, encoded, bytes);
-    } catch (const Error& thrown) {
-        error = thrown;
     } catch (const std::exception& thrown) {
-        error.emplace(Status::internal, thrown.what());
+        error = error_of(thrown);
     }
     encoded = ArenaBlock();
     done(error);
