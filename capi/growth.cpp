@@ -25,8 +25,7 @@ void check_size(std::size_t size, std::size_t first, const char* name, const cha
 }
 
 void check_place(const void* to, const char* name) {
-    if (to == nullptr)
-        refuse(fmt::format("the size {} is given, but the pointer to the struct is null", name));
+    if (to == nullptr) refuse(fmt::format("{} is given, but the pointer to the struct is null", name));
 }
 
 void take(void* options, std::size_t known, const void* given, std::size_t size, const char* name) {
@@ -35,7 +34,7 @@ void take(void* options, std::size_t known, const void* given, std::size_t size,
     if (size <= known) return;
     if (std::any_of(bytes + known, bytes + size, [](unsigned char byte) { return byte != 0; }))
         refuse(fmt::format(
-            "{} is {}, this library (version {}) knows {} bytes of that struct, and the bytes after "
+            "{} is {}; this library (version {}) knows only {} bytes of that struct, and the bytes after "
             "those are not 0: the program was compiled with a newer hocket.h, and asks for an "
             "option that this library does not have",
             name, size, HOCKET_VERSION, known));
