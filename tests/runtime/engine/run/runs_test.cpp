@@ -290,14 +290,18 @@ const std::vector<Piece>& small_pieces() {
     return pieces;
 }
 
+Play small_play(const Piece& piece) {
+    return {.collective = piece.collective,
+            .schedule = piece.schedule,
+            .hosts = "aaa",
+            .economy = Economy::waits};
+}
+
 }  // namespace
 
 TEST_CASE("a small run is done at once where all have come, and else has done nothing that shows") {
     for (const Piece& piece : small_pieces()) {
-        const Play play{.collective = piece.collective,
-                        .schedule = piece.schedule,
-                        .hosts = "aaa",
-                        .economy = Economy::waits};
+        const Play play = small_play(piece);
         INFO(text_of(play));
         Stage stage(play);
         std::vector<std::int64_t> out;
@@ -320,10 +324,7 @@ TEST_CASE("a small run is done at once where all have come, and else has done no
 
 TEST_CASE("a rank in a small run meets ranks that take the general way") {
     for (const Piece& piece : small_pieces()) {
-        const Play play{.collective = piece.collective,
-                        .schedule = piece.schedule,
-                        .hosts = "aaa",
-                        .economy = Economy::waits};
+        const Play play = small_play(piece);
         INFO(text_of(play));
         Stage stage(play);
         std::vector<std::int64_t> out;
