@@ -34,7 +34,7 @@ void take(void* options, std::size_t known, const void* given, std::size_t size,
     if (size <= known) return;
     if (std::any_of(bytes + known, bytes + size, [](unsigned char byte) { return byte != 0; }))
         refuse(fmt::format(
-            "{} is {}; this library (version {}) knows only {} bytes of that struct, and the bytes after "
+            "{} is {}; this library (version {}) knows {} bytes of that struct, and the bytes after "
             "those are not 0: the program was compiled with a newer hocket.h, and asks for an "
             "option that this library does not have",
             name, size, HOCKET_VERSION, known));
