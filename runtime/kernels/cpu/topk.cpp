@@ -1,0 +1,116 @@
+#include "runtime/kernels/cpu/topk.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <memory>
+
+#include "runtime/kernels/cpu/feedback.hpp"
+#include "runtime/kernels/cpu/paper_topk.hpp"
+#include "runtime/kernels/cpu/parallel.hpp"
+#include "runtime/kernels/cpu/select.hpp"
+
+namespace hocket::kernels {
+namespace {
+
+template <typename Word>
+std::size_t select(const Elements<Word>& elements, DataType type, std::size_t k, const TopkOptions& options,
+                   const Destination<Word>& to) {
+    Selector<Word> selector(elements, options.threads);
+    if (options.rounds == 0 || k == 0 || k >= elements.count) return selector.select(k, options.draw, to);
+    selector.calculate_all();
+    return select_by_thresholds(selector, elements, type, k, options, to);
+}
+
+template <typename Word>
+Selected topk_of(DataType type, const std::byte* elements, std::size_t count, std::size_t k,
+                 const TopkOptions& options, std::byte* values, std::uint32_t* indices) {
+    const Elements<Word> from{reinterpret_cast<const Word*>(elements), count, nullptr};
+    const Destination<Word> to{reinterpret_cast<Word*>(values), indices};
+    Selected selected{select(from, type, k, options, to)};
+    const Word least = infinity_of<Word>(type);
+    for (std::size_t i = 0; i < selected.count; ++i)
+        selected.non_finite = selected.non_finite || magnitude(to.words[i]) >= least;
+    return selected;
+}
+
+// The elements with their residual, a strip at a time.
+class Accumulation {
+  public:
+    Accumulation(DataType type, const std::byte* elements, const Feedback& feedback)
+        : type_(type), elements_(elements), feedback_(feedback) {}
+
+    void calculate(std::size_t first, std::size_t n, float* to) const {
+        accumulate(type_, elements_ + first * element_size(type_), feedback_.residual + first, n,
+                   feedback_.decay, feedback_.scale, to);
+    }
+
+    bool any_non_finite(std::size_t count, unsigned threads) const {
+        std::atomic<bool> found{false};
+        in_parallel(threads, [&](unsigned part) {
+            constexpr std::size_t strip = 2048;
+            float numbers[strip];
+            const std::size_t end = part_begin(count, strip, part + 1, threads);
+            for (std::size_t first = part_begin(count, strip, part, threads); first < end && !found;
+                 first += strip) {
+                const std::size_t length = std::min(strip, end - first);
+                calculate(first, length, numbers);
+                if (kernels::any_non_finite(numbers, length)) found = true;
+            }
+        });
+        return found;
+    }
+
+  private:
+    const DataType type_;
+    const std::byte* elements_;
+    const Feedback& feedback_;
+};
+
+void write_as(DataType type, float value, std::byte* values, std::size_t i) {
+    with_type(type, [&]<DataType t>(TypeConstant<t>) {
+        using Stored = typename ElementOf<t>::Stored;
+        reinterpret_cast<Stored*>(values)[i] = static_cast<Stored>(value);
+    });
+}
+
+// Sends what was selected, and keeps the rest. Returns whether something is not finite.
+bool settle(const float* selected, const std::uint32_t* indices, std::size_t count, const Feedback& feedback,
+            std::byte* values) {
+    bool non_finite = false;
+    for (std::size_t i = 0; i < count; ++i) {
+        const Split parts = split(selected[i], feedback.sent_as);
+        non_finite = non_finite || any_non_finite(&selected[i], 1);
+        write_as(feedback.sent_as, parts.sent, values, i);
+        feedback.residual[indices[i]] = parts.left;
+    }
+    return non_finite;
+}
+
+}  // namespace
+
+Selected topk(DataType type, const std::byte* elements, std::size_t count, std::size_t k,
+              const TopkOptions& options, std::byte* values, std::uint32_t* indices) {
+    return element_size(type) == 2
+               ? topk_of<std::uint16_t>(type, elements, count, k, options, values, indices)
+               : topk_of<std::uint32_t>(type, elements, count, k, options, values, indices);
+}
+
+Selected topk_with_feedback(DataType type, const std::byte* elements, std::size_t count, std::size_t k,
+                            const TopkOptions& options, const Feedback& feedback, std::byte* values,
+                            std::uint32_t* indices) {
+    const Accumulation accumulation(type, elements, feedback);
+    if (feedback.skip_non_finite && accumulation.any_non_finite(count, options.threads)) return {0, true};
+    // The residual holds the sums from here on.
+    const Elements<std::uint32_t> from{reinterpret_cast<const std::uint32_t*>(feedback.residual), count,
+                                       [&](std::size_t first, std::size_t n, std::uint32_t* to) {
+                                           accumulation.calculate(first, n, reinterpret_cast<float*>(to));
+                                       }};
+    const auto sums = std::make_unique_for_overwrite<float[]>(std::min(k, count));
+    const Destination<std::uint32_t> to{reinterpret_cast<std::uint32_t*>(sums.get()), indices};
+    Selected selected{select(from, DataType::float32, k, options, to)};
+    selected.non_finite = settle(sums.get(), indices, selected.count, feedback, values);
+    return selected;
+}
+
+}  // namespace hocket::kernels
