@@ -38,7 +38,8 @@ struct Range {
 void check_range_of(const char* function, const Range& range) {
     if (range.count == 0) return;
     if (range.begin == nullptr)
-        capi::refuse(fmt::format("{}: {} is null; it has {} elements", function, range.name, range.count));
+        capi::refuse(fmt::format("{}: {} is null; it has {} element{}", function, range.name, range.count,
+                                 range.count == 1 ? "" : "s"));
     if (range.count > (SIZE_MAX - range.first()) / range.size)
         capi::refuse(fmt::format("{}: {} has {} elements of {} B, which is more than memory has", function,
                                  range.name, range.count, range.size));
