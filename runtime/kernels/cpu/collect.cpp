@@ -89,6 +89,9 @@ __attribute__((target("avx2"))) void collect_avx2(const std::uint16_t* words, st
 
 #define HOCKET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,popcnt")))
 
+// GCC 12 takes the conversions without a mask for a use of what was never set.
+constexpr __mmask16 all = 0xffff;
+
 // Numbers are pressed together in a register: some processors take hundreds of cycles to do so in memory.
 HOCKET_AVX512 inline void append_pressed(__m512i numbers, __mmask16 hits, __m512i indices,
                                          Collection<std::uint32_t>& to) {
@@ -100,7 +103,7 @@ HOCKET_AVX512 inline void append_pressed(__m512i numbers, __mmask16 hits, __m512
 HOCKET_AVX512 inline void append_pressed(__m512i numbers, __mmask16 hits, __m512i indices,
                                          Collection<std::uint16_t>& to) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to.words + to.count),
-                        _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(hits, numbers)));
+                        _mm512_maskz_cvtepi32_epi16(all, _mm512_maskz_compress_epi32(hits, numbers)));
     _mm512_storeu_si512(to.indices + to.count, _mm512_maskz_compress_epi32(hits, indices));
     to.count += static_cast<std::size_t>(_mm_popcnt_u32(hits));
 }
@@ -158,8 +161,8 @@ HOCKET_AVX512 void collect_avx512(const std::uint16_t* words, std::size_t count,
             for (const unsigned half : {0u, 16u}) {
                 const std::size_t at = blocks[b].first + half;
                 const __m256i numbers = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words + at));
-                append_pressed(_mm512_cvtepu16_epi32(numbers), static_cast<__mmask16>(blocks[b].hits >> half),
-                               indices_from(first + at), to);
+                append_pressed(_mm512_maskz_cvtepu16_epi32(all, numbers),
+                               static_cast<__mmask16>(blocks[b].hits >> half), indices_from(first + at), to);
             }
         words += length, first += static_cast<std::uint32_t>(length), count -= length;
     }
