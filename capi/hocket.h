@@ -253,7 +253,7 @@ HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
  * else differs, and each rank may have its buffers in either kind of memory. All four functions are local:
  * they don't wait for other ranks. The memory belongs to comm and is gone when comm is destroyed. */
 
-/* bytes of page-aligned memory, its contents undefined; null for 0 bytes. Errors: INVALID_ARGUMENT,
+/* bytes of page-aligned memory, its contents undefined; null for 0 bytes. Errors: INVALID_ARGUMENT
  * OUT_OF_MEMORY (a rank's part of the host's shared memory is as large as the machine's memory, if limits on
  * address space allow; the text tells what is left). Thread-safe. */
 HKT_API hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory);
@@ -302,7 +302,7 @@ HKT_API hkt_status hkt_op_destroy(hkt_op op, hkt_comm* comm);
 /* Each looks its plan up in the communicator's cache and makes it at first use (see hkt_plan_create), then
  * starts it. With a non-null request it returns at once; the buffers belong to Hocket until the request is
  * complete (hkt_wait or hkt_test). With request == NULL it waits. send and recv may be null when the count is
- * 0, and where they are ignored; otherwise they are aligned to their elements. Errors: INVALID_ARGUMENT,
+ * 0, and where they are ignored; otherwise they are aligned to their elements. Errors: INVALID_ARGUMENT
  * SCHEDULE, NOT_FOUND, OUT_OF_MEMORY, IO, and those of hkt_wait. */
 
 /* recv[i] = op over all ranks of send[i], i in 0 .. count - 1, on every rank. */
@@ -473,56 +473,64 @@ HKT_API void hkt_plan_destroy(hkt_plan* plan);
  * hkt_last_error(). Results do not depend on the number of threads. Thread-safe, for calls that write
  * different memory. */
 
-/* Everything has a default: start from HKT_TOPK_OPTIONS_INIT and change what you need. */
+/* Everything has a default: start from HKT_TOPK_OPTIONS_INIT and change what you need. decay, scale and
+ * select_non_finite are for a residual alone. */
 typedef struct hkt_topk_options {
-    size_t size;         /* sizeof(hkt_topk_options) */
-    uint64_t seed;       /* these three numbers decide which of the elements that tie for the last places */
-    uint64_t step;       /* are selected: the same numbers, the same elements. Let `step` change with each */
-    uint64_t shard;      /* step of a training, and let ranks with different elements have different shards */
-    float* residual;     /* error feedback: `count` floats, 0 at first; null: none. Elements are selected from
-                            decay * residual + scale * x, and the residual becomes what was not sent */
-    float decay;         /* 1 */
-    float scale;         /* 1 */
-    hkt_type value_type; /* float32: the type of `values`, with a residual. Without one it is that of x */
-    int32_t rounds;      /* 0: exact. Else the number of thresholds that the paper's algorithm tries (Shi et
-                            al. 2021, Algorithm 1), up to 1000; it may miss some of the largest elements */
-    int32_t select_non_finite; /* with a residual, if an infinity or a NaN is in what would be selected from:
-                                  0: nothing is selected, and the residual stays as it was. 1: it is selected,
-                                  and leaves a residual of 0 */
-    int32_t threads;           /* 0: HOCKET_KERNEL_THREADS, else 1. The calling thread is one of them */
+    size_t size;        /* sizeof(hkt_topk_options) */
+    uint64_t seed;      /* these three numbers decide which of the elements that tie for the last places */
+    uint64_t step;      /* are selected: the same numbers, the same elements. Let `step` change with each */
+    uint64_t shard;     /* step of a training, and let ranks with different elements have different shards */
+    float* residual;    /* error feedback: `count` floats, 0 at first; null: none. Elements are selected from
+                           decay * residual + scale * x, and the residual becomes what was not sent */
+    float decay;        /* 1. How much of the residual counts */
+    float scale;        /* 1. Not 0 */
+    int32_t value_type; /* -1. The hkt_type of `values`: float32, float16 or bfloat16; -1: that of x, as it
+                           must be without a residual */
+    int32_t thresholds; /* 0: exact. Else the number of thresholds that the paper's algorithm tries (Shi et
+                           al. 2021, Algorithm 1), up to 1000; it may miss some of the largest elements */
+    int32_t select_non_finite; /* if an infinity or a NaN is anywhere in what would be selected from: 0:
+                                  nothing is selected, and the residual stays as it was. 1: it is selected if
+                                  k allows, and leaves a residual of 0 in any case */
+    int32_t threads;           /* up to 256; 0: HOCKET_KERNEL_THREADS, read at each call, else 1. The calling
+                                  thread is one of them */
 } hkt_topk_options;
 
 #define HKT_TOPK_OPTIONS_INIT \
-    { sizeof(hkt_topk_options), 0, 0, 0, NULL, 1, 1, HKT_FLOAT32, 0, 0, 0 }
+    { sizeof(hkt_topk_options), 0, 0, 0, NULL, 1, 1, -1, 0, 0, 0 }
 
-/* How many of `count` elements the density (0 to 1) stands for: density * count, rounded down, but at least 1
- * of any element if the density is above 0. Errors: INVALID_ARGUMENT. */
+/* How many of `count` elements the density (0 to 1) stands for: the product as a double, rounded down, but at
+ * least 1 of any element if the density is above 0. Errors: INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_topk_count(size_t count, double density, size_t* k);
 
 /* Selects the min(k, count) elements of x with the largest magnitude. Their values go to `values`, their
- * indices, ascending, to `indices`; both have room for min(k, count). *selected is how many there are: that
- * number, or 0 if the step was skipped (options.select_non_finite). *non_finite (may be null) is 1 if that
- * is so or an infinity or NaN was selected, else 0. NaNs count as the largest, then come infinities.
- * x: `count` elements, up to 2^32, of float32, float16 or bfloat16; it is not changed. No two of x, values,
- * indices and the residual may overlap. options may be null. With a residual, value + residual is what was
- * selected from, bit for bit, at each index that was selected. Memory: about 24 bytes * k for each thread.
- * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. After an error nothing has been written, but for OUT_OF_MEMORY. */
+ * indices, ascending, to `indices`; both have room for min(k, count), `values` of options.value_type.
+ * *selected is how many there are: that number, or 0 if the step was skipped, which only a call with a
+ * residual does (options.select_non_finite); then the buffers are as they were. *non_finite (may be null) is
+ * 1 if there was an infinity or a NaN to select from, else 0. NaNs count as the largest, then come
+ * infinities. Zeros are selected, too, where there is nothing else. x: `count` elements, up to 2^32, of
+ * float32, float16 or bfloat16; it is not changed. No two of x, values, indices and the residual may overlap.
+ * options may be null. With a residual, value + residual is what was selected from, bit for bit, at each
+ * index that was selected. Memory: up to 24 bytes * k and 1 MiB for each thread. Errors: INVALID_ARGUMENT
+ * (nothing has been written then), OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_topk(const void* x, size_t count, hkt_type type, size_t k,
                             const hkt_topk_options* options, void* values, uint32_t* indices,
                             size_t* selected, int32_t* non_finite);
 
 /* dense[indices[i]] += values[i] for i = 0 .. k - 1, one after another, so the result is always the same. An
- * index may come more than once. dense: `count` elements; dense and values: of any type that has a sum.
- * 16-bit floats are rounded after each addition. dense must not overlap the others. threads: as in
+ * index may come more than once. dense: `count` elements of `type`, any type that has a sum; values: k of
+ * value_type, the same type or, where both are floating-point types, another one. Sums are calculated as
+ * hkt_type says, and rounded to `type` one by one. dense must not overlap the others. threads: as in
  * hkt_topk_options; ascending indices without repetition are needed for more than one to be used.
- * Errors: INVALID_ARGUMENT (an index that is not below `count`: nothing has been added then). */
+ * Errors: INVALID_ARGUMENT (an index that is not below `count`, among others), and nothing has been added. */
 HKT_API hkt_status hkt_scatter_add(void* dense, size_t count, hkt_type type, const void* values,
-                                   const uint32_t* indices, size_t k, int32_t threads);
+                                   hkt_type value_type, const uint32_t* indices, size_t k, int32_t threads);
 
 /* norms[t] = the square root of the sum of the squares of tensor t, which has counts[t] elements of float32,
- * float16 or bfloat16, for t = 0 .. tensor_count - 1. Sums have a fixed order: chunks of 65,536 elements as
- * float32, then their sums as float64. A tensor with an element above 1.8e19 has an infinite norm. `norms`
- * must not overlap a tensor. threads: as in hkt_topk_options. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * float16 or bfloat16, for t = 0 .. tensor_count - 1. Squares, and their sums over 65,536 elements at a time,
+ * are float32, in a fixed order; these sums are added as float64. So a norm is infinite where the squares of
+ * 65,536 elements add up to more than 3.4e38 (all of them 7e16, say), and squares below 1e-45 count as 0.
+ * `norms` must not overlap a tensor. threads: as in hkt_topk_options. Errors: INVALID_ARGUMENT
+ * OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_norms(const void* const* tensors, const size_t* counts, size_t tensor_count,
                              hkt_type type, float* norms, int32_t threads);
 

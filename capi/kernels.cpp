@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ using namespace hocket;
 
 namespace {
 
-constexpr std::int64_t most_threads = 256, most_rounds = 1000;
+constexpr std::int64_t most_threads = 256, most_thresholds = 1000;
 
 // Memory that a caller passes: `count` elements of `size` bytes.
 struct Range {
@@ -38,8 +39,8 @@ struct Range {
 void check_range_of(const char* function, const Range& range) {
     if (range.count == 0) return;
     if (range.begin == nullptr)
-        capi::refuse(fmt::format("{}: {} is null; it has {} element{}", function, range.name, range.count,
-                                 range.count == 1 ? "" : "s"));
+        capi::refuse(fmt::format("{}: {} is null, but has to have {} element{}", function, range.name,
+                                 range.count, range.count == 1 ? "" : "s"));
     if (range.count > (SIZE_MAX - range.first()) / range.size)
         capi::refuse(fmt::format("{}: {} has {} elements of {} B, which is more than memory has", function,
                                  range.name, range.count, range.size));
@@ -79,27 +80,44 @@ DataType check_type(const char* function, const char* name, const hkt_type& give
 
 unsigned check_threads(const char* function, std::int32_t threads) {
     const std::string name = fmt::format("{}: threads", function);
-    if (threads != 0) return static_cast<unsigned>(check_range(name, threads, 1, most_threads));
+    if (threads != 0) return static_cast<unsigned>(check_range(name, threads, 0, most_threads));
     const Environment environment = process_environment();
     return static_cast<unsigned>(
         EnvironmentReader(environment).number("HOCKET_KERNEL_THREADS", 1, most_threads).value_or(1));
 }
 
-void check_factor(const char* name, float factor) {
-    if (!std::isfinite(factor))
-        capi::refuse(fmt::format("hkt_topk: {} is {}; it must be finite", name, factor));
+void check_factors(const hkt_topk_options& options) {
+    if (!std::isfinite(options.decay))
+        capi::refuse(fmt::format("hkt_topk: decay is {}; it must be finite", options.decay));
+    if (!std::isfinite(options.scale) || options.scale == 0)
+        capi::refuse(
+            fmt::format("hkt_topk: scale is {}; it must be finite, and not 0, or nothing of x would "
+                        "count: start from HKT_TOPK_OPTIONS_INIT",
+                        options.scale));
+}
+
+DataType value_type_of(DataType type, const hkt_topk_options& options) {
+    if (options.value_type == -1) return type;
+    hkt_type given;
+    std::memcpy(&given, &options.value_type, sizeof given);
+    const DataType value_type = check_type("hkt_topk", "value_type", given, kernels::can_select);
+    if (options.residual == nullptr && value_type != type)
+        capi::refuse(
+            fmt::format("hkt_topk: value_type is {}, and there is no residual: then values have the type "
+                        "of x, {}. Give a residual, or leave value_type at -1",
+                        name_of(value_type), name_of(type)));
+    return value_type;
 }
 
 void topk(const void* x, std::size_t count, DataType type, std::size_t k, const hkt_topk_options& options,
           void* values, std::uint32_t* indices, kernels::Selected& selected) {
     const char* const function = "hkt_topk";
-    const kernels::TopkOptions how{
-        static_cast<std::uint32_t>(check_range("hkt_topk: rounds", options.rounds, 0, most_rounds)),
-        {options.seed, options.step, options.shard},
-        check_threads(function, options.threads)};
+    const kernels::TopkOptions how{static_cast<std::uint32_t>(check_range(
+                                       "hkt_topk: thresholds", options.thresholds, 0, most_thresholds)),
+                                   {options.seed, options.step, options.shard},
+                                   check_threads(function, options.threads)};
     const bool with_residual = options.residual != nullptr;
-    const DataType value_type =
-        with_residual ? check_type(function, "value_type", options.value_type, kernels::can_select) : type;
+    const DataType value_type = value_type_of(type, options);
     if (count > kernels::most_selectable)
         capi::refuse(
             fmt::format("{}: x has {} elements; it can be selected from up to 2^32 at once: divide them",
@@ -109,8 +127,7 @@ void topk(const void* x, std::size_t count, DataType type, std::size_t k, const 
                                   {"indices", indices, most, sizeof *indices}};
     if (with_residual) written.push_back({"the residual", options.residual, count, sizeof(float)});
     check_ranges(function, written, {{"x", x, count, element_size(type)}});
-    check_factor("decay", options.decay);
-    check_factor("scale", options.scale);
+    if (with_residual) check_factors(options);
     const auto* elements = static_cast<const std::byte*>(x);
     auto* to = static_cast<std::byte*>(values);
     selected = with_residual ? kernels::topk_with_feedback(type, elements, count, k, how,
@@ -148,22 +165,23 @@ hkt_status hkt_topk(const void* x, size_t count, hkt_type type, size_t k, const 
     });
 }
 
-hkt_status hkt_scatter_add(void* dense, size_t count, hkt_type type, const void* values,
+hkt_status hkt_scatter_add(void* dense, size_t count, hkt_type type, const void* values, hkt_type value_type,
                            const uint32_t* indices, size_t k, int32_t threads) {
     return capi::guarded([&] {
         const char* const function = "hkt_scatter_add";
         const DataType checked =
             check_type(function, "type", type, [](DataType each) { return supports(ReduceOp::sum, each); });
+        const DataType added = check_type(function, "value_type", value_type,
+                                          [&](DataType each) { return kernels::can_add(checked, each); });
         const unsigned parts = check_threads(function, threads);
-        check_ranges(
-            function, {{"dense", dense, count, element_size(checked)}},
-            {{"values", values, k, element_size(checked)}, {"indices", indices, k, sizeof *indices}});
+        check_ranges(function, {{"dense", dense, count, element_size(checked)}},
+                     {{"values", values, k, element_size(added)}, {"indices", indices, k, sizeof *indices}});
         const kernels::IndexCheck check = kernels::check_indices(indices, k, count);
         if (check.wrong)
-            capi::refuse(fmt::format("{}: indices[{}] is {}; dense has {} elements", function, *check.wrong,
-                                     indices[*check.wrong], count));
-        kernels::scatter_add(checked, static_cast<std::byte*>(dense), static_cast<const std::byte*>(values),
-                             indices, k, check.ascending ? parts : 1);
+            capi::refuse(fmt::format("{}: indices[{}] is {}; dense has {} elements. Nothing was added",
+                                     function, *check.wrong, indices[*check.wrong], count));
+        kernels::scatter_add(checked, static_cast<std::byte*>(dense), added,
+                             static_cast<const std::byte*>(values), indices, k, check.ascending ? parts : 1);
         return HKT_SUCCESS;
     });
 }

@@ -87,7 +87,17 @@ TEST_CASE("hkt_topk keeps what it does not send") {
     CHECK(skipped.count == 0);
     CHECK(skipped.non_finite == 1);
     CHECK(residual == std::vector<float>{2.25f, 4, 0, 0});
+    // What does not fit into k is dropped, so that it does not stop all steps to come.
     options.select_non_finite = 1;
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const auto one = select({nan, nan, -std::numeric_limits<float>::infinity(), 0}, 1, &options);
+    CHECK(one.count == 1);
+    CHECK(one.non_finite == 1);
+    CHECK(residual == std::vector<float>{0, 0, 0, 0});
+    const auto none = select({nan, 0, 0, 0}, 0, &options);
+    CHECK(none.count == 0);
+    CHECK(none.non_finite == 1);
+    CHECK(residual == std::vector<float>{0, 0, 0, 0});
     const auto sent = select({1, std::numeric_limits<float>::infinity(), 0, 0}, 2, &options);
     CHECK(sent.count == 2);
     CHECK(sent.non_finite == 1);
@@ -136,8 +146,9 @@ TEST_CASE("hkt_topk refuses what it cannot do, before it writes anything") {
                           const hkt_topk_options* options = nullptr) {
         return hkt_topk(from, count, type, 4, options, to, at, &selected, nullptr);
     };
-    refused(topk(nullptr, 8, HKT_FLOAT32, values, indices), "hkt_topk: x is null; it has 8 elements");
-    refused(topk(x, 8, HKT_FLOAT32, nullptr, indices), "values is null; it has 4 elements");
+    refused(topk(nullptr, 8, HKT_FLOAT32, values, indices),
+            "hkt_topk: x is null, but has to have 8 elements");
+    refused(topk(x, 8, HKT_FLOAT32, nullptr, indices), "values is null, but has to have 4 elements");
     refused(topk(x, 8, HKT_FLOAT32, values, nullptr), "indices is null");
     refused(topk(reinterpret_cast<char*>(x) + 2, 7, HKT_FLOAT32, values, indices), "is not a multiple of 4");
     refused(topk(x, 8, HKT_INT32, values, indices),
@@ -153,15 +164,23 @@ TEST_CASE("hkt_topk refuses what it cannot do, before it writes anything") {
     options.residual = residual;
     options.value_type = HKT_INT8;
     refused(topk(x, 8, HKT_FLOAT32, values, indices, &options), "value_type is int8");
+    options.residual = nullptr;
+    options.value_type = HKT_BFLOAT16;
+    refused(topk(x, 8, HKT_FLOAT32, values, indices, &options),
+            "value_type is bfloat16, and there is no residual: then values have the type of x, float32");
+    options.residual = residual;
     options.value_type = HKT_FLOAT32;
+    options.scale = 0;
+    refused(topk(x, 8, HKT_FLOAT32, values, indices, &options), "scale is 0; it must be finite, and not 0");
+    options.scale = 1;
     options.decay = std::numeric_limits<float>::infinity();
     refused(topk(x, 8, HKT_FLOAT32, values, indices, &options), "decay is inf");
     options.decay = 1;
     options.residual = x;
     refused(topk(x, 8, HKT_FLOAT32, values, indices, &options), "the residual (32 B from");
     options = HKT_TOPK_OPTIONS_INIT;
-    options.rounds = -1;
-    refused(topk(x, 8, HKT_FLOAT32, values, indices, &options), "hkt_topk: rounds is -1");
+    options.thresholds = -1;
+    refused(topk(x, 8, HKT_FLOAT32, values, indices, &options), "hkt_topk: thresholds is -1");
     options.size = 8;
     refused(topk(x, 8, HKT_FLOAT32, values, indices, &options), "start from HKT_TOPK_OPTIONS_INIT");
     CHECK(selected == 99);
@@ -173,16 +192,18 @@ TEST_CASE("hkt_scatter_add adds values in order, and nothing if an index is out 
     float dense[4] = {1, 2, 3, 4};
     const float values[3] = {10, 20, 30};
     const std::uint32_t indices[3] = {2, 0, 2}, wrong[3] = {0, 4, 1};
-    REQUIRE(hkt_scatter_add(dense, 4, HKT_FLOAT32, values, indices, 3, 2) == HKT_SUCCESS);
+    REQUIRE(hkt_scatter_add(dense, 4, HKT_FLOAT32, values, HKT_FLOAT32, indices, 3, 2) == HKT_SUCCESS);
     CHECK(std::vector<float>(dense, dense + 4) == std::vector<float>{21, 2, 43, 4});
-    refused(hkt_scatter_add(dense, 4, HKT_FLOAT32, values, wrong, 3, 0),
+    refused(hkt_scatter_add(dense, 4, HKT_FLOAT32, values, HKT_FLOAT32, wrong, 3, 0),
             "hkt_scatter_add: indices[1] is 4; dense has 4 elements");
     CHECK(dense[0] == 21);
-    refused(hkt_scatter_add(dense, 4, HKT_BOOL, values, indices, 3, 0), "type is bool");
-    refused(hkt_scatter_add(dense, 4, HKT_FLOAT32, dense + 1, indices, 3, 0), "overlap");
-    refused(hkt_scatter_add(nullptr, 4, HKT_FLOAT32, values, indices, 3, 0), "dense is null");
-    refused(hkt_scatter_add(dense, 4, HKT_FLOAT32, values, nullptr, 3, 0), "indices is null");
-    CHECK(hkt_scatter_add(nullptr, 0, HKT_FLOAT32, nullptr, nullptr, 0, 0) == HKT_SUCCESS);
+    refused(hkt_scatter_add(dense, 4, HKT_BOOL, values, HKT_FLOAT32, indices, 3, 0), "type is bool");
+    refused(hkt_scatter_add(dense, 4, HKT_FLOAT32, values, HKT_INT32, indices, 3, 0),
+            "value_type is int32; it must be one of float32, float64, float16, bfloat16");
+    refused(hkt_scatter_add(dense, 4, HKT_FLOAT32, dense + 1, HKT_FLOAT32, indices, 3, 0), "overlap");
+    refused(hkt_scatter_add(nullptr, 4, HKT_FLOAT32, values, HKT_FLOAT32, indices, 3, 0), "dense is null");
+    refused(hkt_scatter_add(dense, 4, HKT_FLOAT32, values, HKT_FLOAT32, nullptr, 3, 0), "indices is null");
+    CHECK(hkt_scatter_add(nullptr, 0, HKT_FLOAT32, nullptr, HKT_FLOAT32, nullptr, 0, 0) == HKT_SUCCESS);
 }
 
 TEST_CASE("hkt_norms gives each tensor's norm") {
@@ -197,7 +218,8 @@ TEST_CASE("hkt_norms gives each tensor's norm") {
     const std::size_t one[2] = {2, 1};
     refused(hkt_norms(bad, one, 2, HKT_FLOAT32, norms, 0), "hkt_norms: tensor 1 is");
     const void* const null[2] = {a, nullptr};
-    refused(hkt_norms(null, one, 2, HKT_FLOAT32, norms, 0), "hkt_norms: tensor 1 is null; it has 1 element");
+    refused(hkt_norms(null, one, 2, HKT_FLOAT32, norms, 0),
+            "hkt_norms: tensor 1 is null, but has to have 1 element");
     const void* const own[1] = {norms};
     refused(hkt_norms(own, one, 1, HKT_FLOAT32, norms, 0), "norms (4 B from");
     refused(hkt_norms(tensors, counts, 3, HKT_INT8, norms, 0), "type is int8");

@@ -38,7 +38,8 @@ std::optional<KernelOptions> parse_kernel_options(int argc, char** argv, int& ex
     KernelOptions options;
     std::string kernel, type = "float32";
     app.add_option("KERNEL", kernel, "topk, scatter_add or norms")->required()->check(CLI::IsMember(kernels));
-    app.add_option("--elements", options.elements, "of the dense tensor")
+    app.add_option("--elements", options.elements, "of the dense tensor; with K or M, thousands or millions")
+        ->transform(CLI::AsNumberWithUnit(std::map<std::string, std::size_t>{{"K", 1000}, {"M", 1'000'000}}))
         ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 32))
         ->capture_default_str();
     app.add_option("--density", options.density, "how many of them are selected, or added")

@@ -55,7 +55,10 @@ std::string names_of_subjects() {
 const CLI::Validator is_subject(
     [](std::string& text) -> std::string {
         if (find_subject(text)) return "";
-        return fmt::format("'{}' cannot be measured; choose one of {}", text, names_of_subjects());
+        return fmt::format(
+            "'{}' cannot be measured; choose one of {}; or, before all options, a kernel: topk, scatter_add, "
+            "norms",
+            text, names_of_subjects());
     },
     "NAME");
 

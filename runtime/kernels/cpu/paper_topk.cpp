@@ -125,7 +125,7 @@ std::size_t select_by_thresholds(Selector<Word>& selector, const Elements<Word>&
     const double low = above_mean ? mean : 0, high = above_mean ? statistics.largest : mean;
     Word sure = above_mean ? infinity_of<Word>(type) : at_mean, perhaps = above_mean ? at_mean : Word{0};
     double left = 0, right = 1;
-    for (std::uint32_t round = 0; round < options.rounds; ++round) {
+    for (std::uint32_t round = 0; round < options.thresholds; ++round) {
         const double ratio = left + (right - left) / 2;
         const Word threshold = at_least<Word>(low + ratio * (high - low), type);
         const std::size_t reached = passes.count_at_least(threshold);

@@ -14,9 +14,9 @@ constexpr Word infinity_of(DataType type) {
                                                          : 0x7f80);
 }
 
-// Algorithm 1 (MSTopK) with N = options.rounds: bisects between the mean and the maximum of the magnitudes,
-// counting the elements above each threshold, and selects all above the lowest threshold that at most k
-// reach, and the rest from those above the highest that more reach. 0 < k < count; all elements are
+// Algorithm 1 (MSTopK) with N = options.thresholds: bisects between the mean and the maximum of the
+// magnitudes, counting the elements above each threshold, and selects all above the lowest threshold that at
+// most k reach, and the rest from those above the highest that more reach. 0 < k < count; all elements are
 // calculated. The paper leaves open what follows:
 // - If at most k elements reach the mean, the search goes on between 0 and the mean.
 // - Until a threshold has been reached by at most k elements, none is sure: an initial threshold of 0 would

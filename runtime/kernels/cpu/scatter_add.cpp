@@ -1,6 +1,7 @@
 #include "runtime/kernels/cpu/scatter_add.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "runtime/kernels/cpu/apply.hpp"
 #include "runtime/kernels/cpu/parallel.hpp"
@@ -10,11 +11,18 @@ namespace {
 
 constexpr std::size_t least_for_a_thread = 32 * 1024;  // values; with fewer, starting it takes longer
 
-template <typename Stored, typename Worked>
-void add_each(Stored* dense, const Stored* values, const std::uint32_t* indices, std::size_t k) {
-    for (std::size_t i = 0; i < k; ++i)
-        dense[indices[i]] =
-            static_cast<Stored>(sum(static_cast<Worked>(dense[indices[i]]), static_cast<Worked>(values[i])));
+template <DataType type, DataType value_type>
+void add_each(std::byte* dense, const std::byte* values, const std::uint32_t* indices, std::size_t begin,
+              std::size_t end) {
+    using Stored = typename ElementOf<type>::Stored;
+    using Worked = typename ElementOf<type>::Worked;
+    using Value = ElementOf<value_type>;
+    auto* to = reinterpret_cast<Stored*>(dense);
+    const auto* from = reinterpret_cast<const typename Value::Stored*>(values);
+    for (std::size_t i = begin; i < end; ++i) {
+        const auto value = static_cast<Worked>(static_cast<typename Value::Worked>(from[i]));
+        to[indices[i]] = static_cast<Stored>(sum(static_cast<Worked>(to[indices[i]]), value));
+    }
 }
 
 }  // namespace
@@ -28,17 +36,18 @@ IndexCheck check_indices(const std::uint32_t* indices, std::size_t k, std::size_
     return check;
 }
 
-void scatter_add(DataType type, std::byte* dense, const std::byte* values, const std::uint32_t* indices,
-                 std::size_t k, unsigned threads) {
+void scatter_add(DataType type, std::byte* dense, DataType value_type, const std::byte* values,
+                 const std::uint32_t* indices, std::size_t k, unsigned threads) {
     const auto parts = static_cast<unsigned>(std::clamp<std::size_t>(k / least_for_a_thread, 1, threads));
-    with_pair(ReduceOp::sum, type, [&]<ReduceOp o, DataType t>(OpConstant<o>, TypeConstant<t>) {
-        using Stored = typename ElementOf<t>::Stored;
-        using Worked = typename ElementOf<t>::Worked;
-        in_parallel(parts, [&](unsigned part) {
-            const std::size_t begin = part_begin(k, 1, part, parts), end = part_begin(k, 1, part + 1, parts);
-            add_each<Stored, Worked>(reinterpret_cast<Stored*>(dense),
-                                     reinterpret_cast<const Stored*>(values) + begin, indices + begin,
-                                     end - begin);
+    with_type(type, [&]<DataType t>(TypeConstant<t>) {
+        with_type(value_type, [&]<DataType v>(TypeConstant<v>) {
+            if constexpr (can_add(t, v))
+                in_parallel(parts, [&](unsigned part) {
+                    add_each<t, v>(dense, values, indices, part_begin(k, 1, part, parts),
+                                   part_begin(k, 1, part + 1, parts));
+                });
+            else
+                throw std::logic_error("these types cannot be added");
         });
     });
 }

@@ -14,7 +14,7 @@ constexpr std::size_t least_for_a_pass = 8 * 1024;     // with fewer, waking it 
 constexpr std::size_t samples_of_top = 256;  // wanted among the k largest
 
 constexpr int digits_of_bin = 11;
-constexpr std::size_t bins = std::size_t{1} << digits_of_bin;
+constexpr std::size_t bins = std::size_t{1} << digits_of_bin, tables = 2;
 template <typename Word>
 constexpr unsigned digits_of_fraction = sizeof(Word) == 4 ? 23 : 14;
 
@@ -24,8 +24,7 @@ constexpr unsigned digits_of_fraction = sizeof(Word) == 4 ? 23 : 14;
 template <typename Word>
 void count_sizes(const View<Word>& view, std::uint64_t low, std::uint64_t high, unsigned shift,
                  std::vector<std::uint32_t>& counts) {
-    constexpr std::size_t tables = 2;
-    counts.assign(tables * bins, 0);
+    std::fill(counts.begin(), counts.end(), 0);
     const auto width = static_cast<Word>(high - low - 1);
     for (std::size_t i = 0; i < view.count; ++i) {
         const auto distance = static_cast<Word>(magnitude(view.words[i]) - low);
@@ -48,7 +47,8 @@ Selector<Word>::Selector(const Elements<Word>& elements, Team& team)
       team_(team),
       parts_(team.parts()),
       calculated_(!elements.calculate),
-      kept_(parts_) {
+      kept_(parts_),
+      counts_(parts_, std::vector<std::uint32_t>(tables * bins)) {
     for (unsigned part = 0; part < parts_; ++part)
         views_.push_back({elements_.words + begin(part), nullptr, static_cast<std::uint32_t>(begin(part)),
                           begin(part + 1) - begin(part)});
@@ -200,9 +200,8 @@ void Selector<Word>::take_out_part(unsigned part, Word floor, std::size_t room) 
 // The boundary within one bin of 2^shift magnitudes.
 template <typename Word>
 Boundary<Word> Selector<Word>::narrowed(const Boundary<Word>& boundary, unsigned shift, std::size_t k) const {
-    std::vector<std::vector<std::uint32_t>> counts(parts_);
     for_parts(
-        [&](unsigned part) { count_sizes(views_[part], boundary.low, boundary.high, shift, counts[part]); });
+        [&](unsigned part) { count_sizes(views_[part], boundary.low, boundary.high, shift, counts_[part]); });
     Boundary<Word> next = boundary;
     next.all.at = 0;
     for (auto& of_part : next.of_part) of_part.at = 0;
@@ -212,7 +211,7 @@ Boundary<Word> Selector<Word>::narrowed(const Boundary<Word>& boundary, unsigned
         for (unsigned part = 0; part < parts_; ++part) {
             auto& of_part = next.of_part[part];
             of_part.above += of_part.at;
-            of_part.at = counts[part][bin];
+            of_part.at = counts_[part][bin];
             next.all.at += of_part.at;
         }
         if (next.all.above + next.all.at < k) continue;

@@ -109,6 +109,7 @@ class Selector {
     bool calculated_;
     std::unique_ptr<std::byte[]> room_;  // for what all parts take out, allocated together
     std::vector<Kept> kept_;
+    mutable std::vector<std::vector<std::uint32_t>> counts_;  // of each part: threads must not allocate
     std::vector<View<Word>> views_;  // what is left to select from, one for each part
 };
 

@@ -17,7 +17,7 @@ template <typename Word>
 std::size_t select(const Elements<Word>& elements, Team& team, DataType type, std::size_t k,
                    const TopkOptions& options, const Destination<Word>& to) {
     Selector<Word> selector(elements, team);
-    if (options.rounds == 0 || k == 0 || k >= elements.count) return selector.select(k, options.draw, to);
+    if (options.thresholds == 0 || k == 0 || k >= elements.count) return selector.select(k, options.draw, to);
     selector.calculate_all();
     return select_by_thresholds(selector, elements, team, type, k, options, to);
 }
@@ -92,6 +92,17 @@ bool settle(const float* selected, const std::uint32_t* indices, std::size_t cou
     return non_finite;
 }
 
+// What was not selected of infinities and NaNs must not stay: it would come back in every step to come.
+bool drop_non_finite(float* residual, std::size_t count, Team& team) {
+    std::atomic<bool> found{false};
+    team.run([&](unsigned part) {
+        const std::size_t end = part_begin(count, 64, part + 1, team.parts());
+        for (std::size_t i = part_begin(count, 64, part, team.parts()); i < end; ++i)
+            if (any_non_finite(&residual[i], 1)) residual[i] = 0, found = true;
+    });
+    return found;
+}
+
 }  // namespace
 
 Selected topk(DataType type, const std::byte* elements, std::size_t count, std::size_t k,
@@ -116,6 +127,8 @@ Selected topk_with_feedback(DataType type, const std::byte* elements, std::size_
     const Destination<std::uint32_t> to{reinterpret_cast<std::uint32_t*>(sums.get()), indices};
     Selected selected{select(from, team, DataType::float32, k, options, to)};
     selected.non_finite = settle(sums.get(), indices, selected.count, feedback, team, values);
+    if (selected.non_finite || (k == 0 && !feedback.skip_non_finite))
+        selected.non_finite |= drop_non_finite(feedback.residual, count, team);
     return selected;
 }
 

@@ -19,14 +19,14 @@ constexpr std::size_t most_selectable = std::size_t{1} << 32;  // elements
 struct TopkOptions {
     // 0: exact. Else how many thresholds are tried, N of the paper's Algorithm 1; what is selected may then
     // miss some of the largest elements.
-    std::uint32_t rounds = 0;
+    std::uint32_t thresholds = 0;
     Draw draw = {};
     unsigned threads = 1;  // the caller's is one of them
 };
 
 struct Selected {
     std::size_t count = 0;
-    bool non_finite = false;  // there are infinities or NaNs among the elements selected
+    bool non_finite = false;  // there were infinities or NaNs to select from
 };
 
 // Selects exactly min(k, count) of the elements, and writes them to `values`, and their indices, in ascending
@@ -48,8 +48,8 @@ struct Feedback {
 
 // The same with acc = decay * residual + scale * elements to select from. `values` get those selected as
 // `sent_as`; the residual becomes acc where nothing was selected, and what rounding left where something was:
-// value + residual is acc, bit for bit, also where a value is too large for `sent_as`. What is selected of
-// infinities and NaNs leaves a residual of 0.
+// value + residual is acc, bit for bit, also where a value is too large for `sent_as`. Infinities
+// and NaNs leave a residual of 0, selected or not.
 // skip_non_finite: if an infinity or NaN is anywhere in acc, nothing is selected, the residual is left as it
 // was, and `non_finite` is set. This takes a pass more over elements and residual.
 Selected topk_with_feedback(DataType type, const std::byte* elements, std::size_t count, std::size_t k,

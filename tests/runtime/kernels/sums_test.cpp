@@ -105,7 +105,7 @@ TEST_CASE("values are added where their indices say, one after another, for ever
             for (int i = 0; i < 10; ++i) dense.push_back(number(i));
             const std::vector<Stored> values = {number(10), number(20), number(30)};
             const std::vector<std::uint32_t> indices = {3, 9, 3};
-            kernels::scatter_add(type, reinterpret_cast<std::byte*>(dense.data()), bytes(values),
+            kernels::scatter_add(type, reinterpret_cast<std::byte*>(dense.data()), type, bytes(values),
                                  indices.data(), 3, 1);
             for (int i = 0; i < 10; ++i) {
                 const Stored right = number(i == 3 ? 43 : i == 9 ? 29 : i);
@@ -116,6 +116,24 @@ TEST_CASE("values are added where their indices say, one after another, for ever
     }
 }
 
+TEST_CASE("values of 16 bits are added to float32 without rounding, and the other way round with it") {
+    std::vector<float> dense = {1, 2, 3};
+    const std::vector<BFloat16> values = {BFloat16(0x1p-20f), BFloat16(4.f)};
+    const std::vector<std::uint32_t> indices = {0, 2};
+    kernels::scatter_add(DataType::float32, reinterpret_cast<std::byte*>(dense.data()), DataType::bfloat16,
+                         bytes(values), indices.data(), 2, 1);
+    CHECK(dense == std::vector<float>{1 + 0x1p-20f, 2, 7});
+    std::vector<Float16> halves = {Float16(1.f), Float16(2048.f)};
+    const std::vector<double> added = {0.25, 3.};
+    const std::vector<std::uint32_t> both = {0, 1};
+    kernels::scatter_add(DataType::float16, reinterpret_cast<std::byte*>(halves.data()), DataType::float64,
+                         bytes(added), both.data(), 2, 1);
+    CHECK(static_cast<float>(halves[0]) == 1.25f);
+    CHECK(static_cast<float>(halves[1]) == 2052.f);  // 2051 lies between two; this one is even
+    CHECK_FALSE(kernels::can_add(DataType::float32, DataType::int32));
+    CHECK_FALSE(kernels::can_add(DataType::boolean, DataType::boolean));
+}
+
 TEST_CASE("many values are added by several threads as by one") {
     std::mt19937_64 random(4);
     std::vector<std::uint32_t> indices;
@@ -124,8 +142,8 @@ TEST_CASE("many values are added by several threads as by one") {
     const auto values = tensor_of<float>(indices.size(), 5);
     auto one = tensor_of<float>(1'000'000, 6), several = one;
     const auto add = [&](std::vector<float>& dense, unsigned threads) {
-        kernels::scatter_add(DataType::float32, reinterpret_cast<std::byte*>(dense.data()), bytes(values),
-                             indices.data(), indices.size(), threads);
+        kernels::scatter_add(DataType::float32, reinterpret_cast<std::byte*>(dense.data()), DataType::float32,
+                             bytes(values), indices.data(), indices.size(), threads);
     };
     const auto before = one;
     add(one, 1);

@@ -168,7 +168,7 @@ TEST_CASE("30 thresholds of the paper find nearly all of the largest elements") 
     for (std::size_t d = 0; d < smooth_distributions; ++d)
         for (const std::size_t k : {200, 2'000}) {
             const auto words = words_of<float, std::uint32_t>(numbers_of(all[d], 200'000, d));
-            const auto found = kernel_topk(DataType::float32, words, k, {.rounds = 30, .threads = 2});
+            const auto found = kernel_topk(DataType::float32, words, k, {.thresholds = 30, .threads = 2});
             const auto right = plain_topk(words, k, {}, infinity_of<std::uint32_t>(DataType::float32));
             std::vector<std::uint32_t> both;
             std::set_intersection(found.indices.begin(), found.indices.end(), right.indices.begin(),
@@ -191,7 +191,7 @@ TEST_CASE("the paper's thresholds select k elements, whatever the numbers") {
                         INFO(distribution.name << ", " << name_of(type) << ", " << rounds << " rounds, k "
                                                << k);
                         const auto sparse =
-                            kernel_topk(type, words, k, {.rounds = rounds, .draw = {k, count, rounds}});
+                            kernel_topk(type, words, k, {.thresholds = rounds, .draw = {k, count, rounds}});
                         REQUIRE(sparse.indices.size() == std::min(k, count));
                         bool right = true;
                         for (std::size_t i = 0; i < sparse.indices.size(); ++i)
