@@ -1,0 +1,4 @@
+// The device's kernels, compiled for the processor.
+#include "tests/support/simt.hpp"
+
+#include "runtime/kernels/cuda/topk.cu"
