@@ -15,6 +15,9 @@ namespace hocket::kernels::cuda {
 template <typename Type>
 using Shared = Type;
 #define HOCKET_SHARED(type, name) __shared__ ::hocket::kernels::cuda::Shared<type> name
+// Before a loop.
+#define HOCKET_PRAGMA(text) _Pragma(#text)
+#define HOCKET_UNROLL(times) HOCKET_PRAGMA(unroll times)
 
 template <typename... Parameters>
 void launch(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, void* stream,
@@ -46,6 +49,8 @@ __device__ inline void store_release(std::uint64_t* to, std::uint64_t value) {
 
 namespace hocket::kernels::cuda {
 
+constexpr int ok = 0, invalid_value = 1;  // of cudaError_t
+
 constexpr unsigned warp_lanes = 32, block_threads = 256, block_warps = block_threads / warp_lanes;
 constexpr unsigned all_lanes = 0xffffffff;
 constexpr unsigned most_blocks = 1024;  // of a kernel whose blocks go on until nothing is left to do
@@ -71,6 +76,22 @@ __device__ inline unsigned bits_of(unsigned mask) {
 // How many lanes below the calling one are in the mask.
 __device__ inline unsigned lanes_below(unsigned mask) {
     return bits_of(mask & ((1u << lane()) - 1));
+}
+
+// Calls use(i, load(i)) for each i below count, each in one of the grid's threads. Several loads are under
+// way before the first value is used.
+template <typename Load, typename Use>
+__device__ void for_each_of_grid(std::uint64_t count, const Load& load, const Use& use) {
+    constexpr unsigned steps = 8;
+    const std::uint64_t of_block = block_threads * steps;
+    for (std::uint64_t first = blockIdx.x * of_block + threadIdx.x; first < count;
+         first += gridDim.x * of_block) {
+        decltype(load(first)) values[steps];
+        for (unsigned step = 0; step < steps; ++step)
+            if (first + step * block_threads < count) values[step] = load(first + step * block_threads);
+        for (unsigned step = 0; step < steps; ++step)
+            if (first + step * block_threads < count) use(first + step * block_threads, values[step]);
+    }
 }
 
 // The sum of the values of this lane and those below it. All lanes of a warp call it.

@@ -20,12 +20,12 @@ struct PlainElements {
 
     const Word* words;
 
-    __device__ Word peek(std::uint64_t i) const { return words[i]; }
     __device__ Word load(std::uint64_t i) const { return words[i]; }
+    __device__ void keep(std::uint64_t, Word) const {}
 };
 
-// decay * residual + scale * element, each product and the sum rounded. `load` leaves the sum in the
-// residual, so it is called once for each element.
+// decay * residual + scale * element, each product and the sum rounded. `keep` leaves the sum in the
+// residual, which it was calculated from: it is not loaded again then.
 template <typename Stored>
 struct Sums {
     using Word = std::uint32_t;
@@ -35,15 +35,12 @@ struct Sums {
     float* residual;
     float decay, scale;
 
-    __device__ float sum(std::uint64_t i) const {
-        return __fadd_rn(__fmul_rn(decay, residual[i]), __fmul_rn(scale, static_cast<float>(elements[i])));
-    }
-    __device__ Word peek(std::uint64_t i) const { return std::bit_cast<Word>(sum(i)); }
     __device__ Word load(std::uint64_t i) const {
-        const float value = sum(i);
-        residual[i] = value;
-        return std::bit_cast<Word>(value);
+        const float sum =
+            __fadd_rn(__fmul_rn(decay, residual[i]), __fmul_rn(scale, static_cast<float>(elements[i])));
+        return std::bit_cast<Word>(sum);
     }
+    __device__ void keep(std::uint64_t i, Word sum) const { residual[i] = std::bit_cast<float>(sum); }
 };
 
 __device__ inline bool is_finite(float value) {

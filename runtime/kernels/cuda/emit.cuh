@@ -76,6 +76,9 @@ __global__ void __launch_bounds__(block_threads)
         for (unsigned step = 0; step < emit_steps; ++step) {
             const std::uint64_t i = first + step * warp_lanes;
             words[step] = i < view.count ? view.words[i] : Word{0};
+        }
+        for (unsigned step = 0; step < emit_steps; ++step) {
+            const std::uint64_t i = first + step * warp_lanes;
             const bool reaches = i < view.count && magnitude(words[step]) >= boundary.low;
             const bool is_above = reaches && magnitude(words[step]) >= boundary.high;
             above[step] = __ballot_sync(all_lanes, is_above);

@@ -14,11 +14,12 @@ __device__ void count_digits(const View<Word>& view, std::uint32_t low, unsigned
     const std::uint32_t width = level == 0 ? ~0u : (1u << shift_of<Word>(level - 1)) - 1;
     for (unsigned bin = threadIdx.x; bin < bins; bin += block_threads) of_block[bin] = 0;
     __syncthreads();
-    for (std::uint64_t i = blockIdx.x * std::uint64_t{block_threads} + threadIdx.x; i < view.count;
-         i += gridDim.x * std::uint64_t{block_threads}) {
-        const std::uint32_t distance = magnitude(view.words[i]) - low;
-        if (distance <= width) atomicAdd(of_block + (distance >> shift), 1u);  // not what is below `low`, too
-    }
+    for_each_of_grid(
+        view.count, [&](std::uint64_t i) { return view.words[i]; },
+        [&](std::uint64_t, Word word) {
+            const std::uint32_t distance = magnitude(word) - low;
+            if (distance <= width) atomicAdd(of_block + (distance >> shift), 1u);  // not what is below `low`
+        });
     __syncthreads();
     for (unsigned bin = threadIdx.x; bin < bins; bin += block_threads)
         if (of_block[bin] > 0) atomicAdd(counts + bin, Counter{of_block[bin]});

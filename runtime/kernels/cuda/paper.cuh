@@ -129,9 +129,9 @@ __global__ void __launch_bounds__(block_threads)
     if (state->skip || state->bisection.done) return;
     const std::uint32_t threshold = state->bisection.threshold;
     Counter reached = 0;
-    for (std::uint64_t i = blockIdx.x * std::uint64_t{block_threads} + threadIdx.x; i < count;
-         i += gridDim.x * std::uint64_t{block_threads})
-        reached += magnitude(words[i]) >= threshold;
+    for_each_of_grid(
+        count, [&](std::uint64_t i) { return words[i]; },
+        [&](std::uint64_t, WordOf<Stored> word) { reached += magnitude(word) >= threshold; });
     reached = sum_of_warp(reached);
     if (lane() == 0) atomicAdd(&state->bisection.reached, reached);
     if (!is_last_block(&state->bisected_blocks) || threadIdx.x != 0) return;

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(block_threads)
         if (number >= plan.sampled) break;
         // Spread evenly: multiples of the golden ratio.
         const std::uint64_t fraction = number * 0x9e3779b97f4a7c15 >> 32, line = fraction * plan.lines >> 32;
-        const unsigned bin = magnitude(elements.peek(line * warp_lanes + lane())) >> shift;
+        const unsigned bin = magnitude(elements.load(line * warp_lanes + lane())) >> shift;
         const unsigned same = __match_any_sync(all_lanes, bin);
         if (lanes_below(same) == 0) atomicAdd(state->sampled + bin, bits_of(same));
     }

@@ -11,9 +11,9 @@ template <typename Elements>
 __global__ void __launch_bounds__(block_threads)
     look_for_non_finite(Elements elements, std::uint64_t count, State* state, std::uint32_t* non_finite) {
     bool found = false;
-    for (std::uint64_t i = blockIdx.x * std::uint64_t{block_threads} + threadIdx.x; i < count;
-         i += gridDim.x * std::uint64_t{block_threads})
-        found = found || !is_finite(elements.sum(i));
+    for_each_of_grid(
+        count, [&](std::uint64_t i) { return elements.load(i); },
+        [&](std::uint64_t, std::uint32_t word) { found |= !is_finite(std::bit_cast<float>(word)); });
     if (!__any_sync(all_lanes, found) || lane() != 0) return;
     atomicOr(&state->skip, 1u);
     atomicOr(non_finite, 1u);
@@ -22,9 +22,9 @@ __global__ void __launch_bounds__(block_threads)
 // Calculates all sums without taking anything out.
 template <typename Elements>
 __device__ void calculate_all(const Elements& elements, std::uint64_t count) {
-    for (std::uint64_t i = blockIdx.x * std::uint64_t{block_threads} + threadIdx.x; i < count;
-         i += gridDim.x * std::uint64_t{block_threads})
-        elements.load(i);
+    for_each_of_grid(
+        count, [&](std::uint64_t i) { return elements.load(i); },
+        [&](std::uint64_t i, std::uint32_t word) { elements.keep(i, word); });
 }
 
 template <typename Elements>
@@ -55,6 +55,10 @@ __global__ void __launch_bounds__(block_threads)
         for (unsigned step = 0; step < take_out_steps; ++step) {
             const std::uint64_t i = first + step * warp_lanes;
             words[step] = i < to.count ? elements.load(i) : Word{0};
+        }
+        for (unsigned step = 0; step < take_out_steps; ++step) {
+            const std::uint64_t i = first + step * warp_lanes;
+            if (i < to.count) elements.keep(i, words[step]);
         }
         std::uint64_t at[1] = {0};
         for (unsigned step = 0; step < take_out_steps; ++step) {

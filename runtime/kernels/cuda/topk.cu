@@ -12,8 +12,6 @@
 namespace hocket::kernels::cuda {
 namespace {
 
-constexpr int ok = 0, invalid_value = 1;  // of cudaError_t
-
 constexpr std::uint64_t tiles_of(std::uint64_t count, std::uint64_t tile) {
     return (count + tile - 1) / tile;
 }
@@ -75,7 +73,7 @@ class Launches {
         if (const int error = clear(memory_, layout_.cleared, stream_)) return error;
         if constexpr (Elements::calculates)
             if (skip_non_finite)
-                launch(look_for_non_finite<Elements>, blocks_for(count_, 16 * block_threads), block_threads,
+                launch(look_for_non_finite<Elements>, blocks_for(count_, 8 * block_threads), block_threads,
                        stream_, elements_, count_, state_, &selection_.selected->non_finite);
         if (k_ == 0 || k_ == count_ || selection_.rounds > 0)
             calculate();
@@ -93,7 +91,7 @@ class Launches {
 
     void calculate() {
         if constexpr (Elements::calculates)
-            launch(calculate_sums<Elements>, blocks_for(count_, 16 * block_threads), block_threads, stream_,
+            launch(calculate_sums<Elements>, blocks_for(count_, 8 * block_threads), block_threads, stream_,
                    elements_, count_, state_);
     }
 
@@ -118,7 +116,7 @@ class Launches {
 
     void find_boundary() {
         for (unsigned level = 0; level < levels<Word>; ++level) {
-            launch(narrow<Word>, blocks_for(count_, 4 * block_threads), block_threads, stream_, candidates_,
+            launch(narrow<Word>, blocks_for(count_, 8 * block_threads), block_threads, stream_, candidates_,
                    k_, level, state_);
             if (level == 0 && selection_.rounds == 0)
                 launch(take_out<PlainElements<Word>>, blocks_for(count_, take_out_tile), block_threads,
@@ -138,7 +136,7 @@ class Launches {
                count_, infinity, sums, state_);
         launch(find_mean<Stored>, 1, warp_lanes, stream_, sums, count_, k_, infinity, state_);
         for (std::uint64_t round = 0; round <= selection_.rounds; ++round)
-            launch(bisect<Stored>, blocks_for(count_, 16 * block_threads), block_threads, stream_,
+            launch(bisect<Stored>, blocks_for(count_, 8 * block_threads), block_threads, stream_,
                    candidates_.all, count_, k_, round == 0, infinity, state_);
     }
 
