@@ -59,7 +59,6 @@ struct Index {
 }  // namespace hocket::simt
 
 #define HOCKET_SHARED(type, name) auto& name = ::hocket::simt::shared_variable<type>([] {})
-#define HOCKET_UNROLL(times)
 
 inline hocket::simt::Index threadIdx, blockIdx, blockDim, gridDim;
 

@@ -15,10 +15,6 @@ namespace hocket::kernels::cuda {
 template <typename Type>
 using Shared = Type;
 #define HOCKET_SHARED(type, name) __shared__ ::hocket::kernels::cuda::Shared<type> name
-// Before a loop.
-#define HOCKET_PRAGMA(text) _Pragma(#text)
-#define HOCKET_UNROLL(times) HOCKET_PRAGMA(unroll times)
-
 template <typename... Parameters>
 void launch(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, void* stream,
             std::type_identity_t<Parameters>... arguments) {

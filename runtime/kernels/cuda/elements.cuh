@@ -7,7 +7,7 @@
 
 #include "runtime/half.hpp"
 #include "runtime/kernels/cpu/feedback.hpp"
-#include "runtime/kernels/cuda/device.cuh"
+#include "runtime/kernels/cuda/widen.cuh"
 #include "runtime/kernels/selection.hpp"
 #include "runtime/types.hpp"
 
@@ -36,8 +36,7 @@ struct Sums {
     float decay, scale;
 
     __device__ Word load(std::uint64_t i) const {
-        const float sum =
-            __fadd_rn(__fmul_rn(decay, residual[i]), __fmul_rn(scale, static_cast<float>(elements[i])));
+        const float sum = __fadd_rn(__fmul_rn(decay, residual[i]), __fmul_rn(scale, widened(elements[i])));
         return std::bit_cast<Word>(sum);
     }
     __device__ void keep(std::uint64_t i, Word sum) const { residual[i] = std::bit_cast<float>(sum); }
@@ -54,7 +53,7 @@ __device__ inline float with_sign_of(float value, float sign) {
 // The number of the type that is nearest to the value, the largest one if that is out of range.
 template <typename Stored>
 __device__ float nearest(float value) {
-    const auto narrow = static_cast<float>(static_cast<Stored>(value));
+    const float narrow = widened(static_cast<Stored>(value));
     if (is_finite(narrow)) return narrow;
     using Limits = std::numeric_limits<Stored>;
     constexpr unsigned exponent = 127 + Limits::max_exponent - 1, digits = Limits::digits - 1;

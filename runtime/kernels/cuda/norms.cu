@@ -1,10 +1,10 @@
 // Sums over chunks of tensors, in the order of kernels/chunk_order.hpp.
 #include <algorithm>
 
-#include "runtime/half.hpp"
 #include "runtime/kernels/chunk_order.hpp"
 #include "runtime/kernels/cuda/device.cuh"
 #include "runtime/kernels/cuda/kernels.hpp"
+#include "runtime/kernels/cuda/widen.cuh"
 
 namespace hocket::kernels::cuda {
 namespace {
@@ -50,12 +50,18 @@ __global__ void __launch_bounds__(block_threads) sum_listed_chunks(const PairLis
     const auto* b = static_cast<const Stored*>(pair.b);
     const std::uint64_t begin = (blockIdx.x - pair.first_chunk) * chunk_elements;
     const std::uint64_t end = begin + chunk_elements < pair.count ? begin + chunk_elements : pair.count;
-    const bool is_square = pair.a == pair.b;
+    constexpr unsigned steps = 8;  // loads that are under way at a time
     float sum = 0;
-    HOCKET_UNROLL(8)
-    for (std::uint64_t i = begin + threadIdx.x; i < end; i += chunk_lanes) {
-        const auto x = static_cast<float>(a[i]);
-        sum = __fadd_rn(sum, __fmul_rn(x, is_square ? x : static_cast<float>(b[i])));
+    for (std::uint64_t first = begin + threadIdx.x; first < end; first += steps * chunk_lanes) {
+        Stored x[steps], y[steps];
+        for (unsigned step = 0; step < steps; ++step)
+            if (first + step * chunk_lanes < end) y[step] = x[step] = a[first + step * chunk_lanes];
+        if (a != b)
+            for (unsigned step = 0; step < steps; ++step)
+                if (first + step * chunk_lanes < end) y[step] = b[first + step * chunk_lanes];
+        for (unsigned step = 0; step < steps; ++step)
+            if (first + step * chunk_lanes < end)
+                sum = __fadd_rn(sum, __fmul_rn(widened(x[step]), widened(y[step])));
     }
     lanes[threadIdx.x] = sum;
     for (unsigned width = chunk_lanes / 2; width >= warp_lanes; width /= 2) {

@@ -13,7 +13,7 @@ template <typename Stored>
 using WordOf = std::conditional_t<sizeof(Stored) == 4, std::uint32_t, std::uint16_t>;
 template <typename Stored>
 __device__ float value_of(WordOf<Stored> bits) {
-    return static_cast<float>(std::bit_cast<Stored>(bits));
+    return widened(std::bit_cast<Stored>(bits));
 }
 
 // The least magnitude that is not below the number.
@@ -45,13 +45,19 @@ __global__ void __launch_bounds__(block_threads)
         double sum = 0;
         float largest = 0;
         Counter finite = 0;
-        for (std::uint64_t i = begin; i < end; i += paper_lanes) {
-            const auto size = magnitude(words[i]);
-            if (size >= infinity) continue;
-            const float value = value_of<Stored>(size);
-            sum = __dadd_rn(sum, value);
-            largest = value > largest ? value : largest;
-            ++finite;
+        constexpr unsigned steps = 8;  // loads that are under way at a time
+        for (std::uint64_t first = begin; first < end; first += steps * paper_lanes) {
+            WordOf<Stored> sizes[steps];
+            for (unsigned step = 0; step < steps; ++step) {
+                const std::uint64_t i = first + step * paper_lanes;
+                sizes[step] = i < end ? magnitude(words[i]) : static_cast<WordOf<Stored>>(infinity);
+            }
+            for (const auto size : sizes) {
+                const float value = size < infinity ? value_of<Stored>(size) : 0;  // 0 leaves a sum as it is
+                sum = __dadd_rn(sum, value);
+                largest = value > largest ? value : largest;
+                finite += size < infinity;
+            }
         }
         for (unsigned width = paper_lanes / 2; width > 0; width /= 2) {
             const double other = __shfl_down_sync(all_lanes, sum, width);

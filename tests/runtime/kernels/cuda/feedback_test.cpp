@@ -1,5 +1,5 @@
 // The device's selection with error feedback against the processor's, bit for bit, and what must always hold.
-#include "tests/support/test.hpp"
+#include "tests/runtime/kernels/cuda/check.hpp"
 
 #include "runtime/kernels/cpu/feedback.hpp"
 #include "runtime/kernels/cuda/kernels.hpp"

@@ -24,7 +24,7 @@ inline void check(cudaError_t error) {
 }
 inline std::byte* allocate(std::size_t bytes) {
     void* memory = nullptr;
-    check(cudaMalloc(&memory, bytes));
+    check(cudaMalloc(&memory, bytes > 0 ? bytes : 1));
     return static_cast<std::byte*>(memory);
 }
 inline void release(std::byte* memory) {

@@ -1,5 +1,5 @@
 // The device's sums over tensors and its additions of sparse ones against the processor's, bit for bit.
-#include "tests/support/test.hpp"
+#include "tests/runtime/kernels/cuda/check.hpp"
 
 #include "runtime/kernels/cpu/norms.hpp"
 #include "runtime/kernels/cpu/scatter_add.hpp"

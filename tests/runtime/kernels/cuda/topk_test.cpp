@@ -1,7 +1,5 @@
 // The device's selection against the processor's, bit for bit.
-#include "tests/support/test.hpp"
-
-#include <fmt/format.h>
+#include "tests/runtime/kernels/cuda/check.hpp"
 
 #include <set>
 
