@@ -76,6 +76,7 @@ class Place {
 
 HKT_ENDS_WITH(hkt_comm_options, timeout_ms);
 HKT_ENDS_WITH(hkt_plan_options, executor);
+HKT_ENDS_WITH(hkt_topk_options, threads);
 HKT_ENDS_WITH(hkt_cache_options, timeout_ms);
 HKT_ENDS_WITH(hkt_cache_stats, damage);
 HKT_ENDS_WITH(hkt_cache_verification, findings);
@@ -94,6 +95,14 @@ struct Published<hkt_plan_options> {
     static constexpr const char* cure = "start from HKT_PLAN_OPTIONS_INIT";
     static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_plan_options, executor);
     static constexpr hkt_plan_options defaults = HKT_PLAN_OPTIONS_INIT;
+};
+
+template <>
+struct Published<hkt_topk_options> {
+    static constexpr const char* name = "hkt_topk_options.size";
+    static constexpr const char* cure = "start from HKT_TOPK_OPTIONS_INIT";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_topk_options, threads);
+    static constexpr hkt_topk_options defaults = HKT_TOPK_OPTIONS_INIT;
 };
 
 template <>

@@ -467,6 +467,65 @@ HKT_API const char* hkt_plan_schedule(hkt_plan* plan, size_t count);
 /* Frees the plan; its started requests must be complete. Null is a no-op. */
 HKT_API void hkt_plan_destroy(hkt_plan* plan);
 
+/* ---- Kernels ---------------------------------------------------------------------------------- */
+/* The arithmetic of sparse collectives by itself, for frameworks that move the data on their own. There is no
+ * communicator; all memory is the process's own (not a device's). The text of an error is in
+ * hkt_last_error(). Results do not depend on the number of threads. Thread-safe, for calls that write
+ * different memory. */
+
+/* Everything has a default: start from HKT_TOPK_OPTIONS_INIT and change what you need. */
+typedef struct hkt_topk_options {
+    size_t size;         /* sizeof(hkt_topk_options) */
+    uint64_t seed;       /* these three numbers decide which of the elements that tie for the last places */
+    uint64_t step;       /* are selected: the same numbers, the same elements. Let `step` change with each */
+    uint64_t shard;      /* step of a training, and let ranks with different elements have different shards */
+    float* residual;     /* error feedback: `count` floats, 0 at first; null: none. Elements are selected from
+                            decay * residual + scale * x, and the residual becomes what was not sent */
+    float decay;         /* 1 */
+    float scale;         /* 1 */
+    hkt_type value_type; /* float32: the type of `values`, with a residual. Without one it is that of x */
+    int32_t rounds;      /* 0: exact. Else the number of thresholds that the paper's algorithm tries (Shi et
+                            al. 2021, Algorithm 1), up to 1000; it may miss some of the largest elements */
+    int32_t select_non_finite; /* with a residual, if an infinity or a NaN is in what would be selected from:
+                                  0: nothing is selected, and the residual stays as it was. 1: it is selected,
+                                  and leaves a residual of 0 */
+    int32_t threads;           /* 0: HOCKET_KERNEL_THREADS, else 1. The calling thread is one of them */
+} hkt_topk_options;
+
+#define HKT_TOPK_OPTIONS_INIT \
+    { sizeof(hkt_topk_options), 0, 0, 0, NULL, 1, 1, HKT_FLOAT32, 0, 0, 0 }
+
+/* How many of `count` elements the density (0 to 1) stands for: density * count, rounded down, but at least 1
+ * of any element if the density is above 0. Errors: INVALID_ARGUMENT. */
+HKT_API hkt_status hkt_topk_count(size_t count, double density, size_t* k);
+
+/* Selects the min(k, count) elements of x with the largest magnitude. Their values go to `values`, their
+ * indices, ascending, to `indices`; both have room for min(k, count). *selected is how many there are: that
+ * number, or 0 if the step was skipped (options.select_non_finite). *non_finite (may be null) is 1 if that
+ * is so or an infinity or NaN was selected, else 0. NaNs count as the largest, then come infinities.
+ * x: `count` elements, up to 2^32, of float32, float16 or bfloat16; it is not changed. No two of x, values,
+ * indices and the residual may overlap. options may be null. With a residual, value + residual is what was
+ * selected from, bit for bit, at each index that was selected. Memory: about 24 bytes * k for each thread.
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. After an error nothing has been written, but for OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_topk(const void* x, size_t count, hkt_type type, size_t k,
+                            const hkt_topk_options* options, void* values, uint32_t* indices,
+                            size_t* selected, int32_t* non_finite);
+
+/* dense[indices[i]] += values[i] for i = 0 .. k - 1, one after another, so the result is always the same. An
+ * index may come more than once. dense: `count` elements; dense and values: of any type that has a sum.
+ * 16-bit floats are rounded after each addition. dense must not overlap the others. threads: as in
+ * hkt_topk_options; ascending indices without repetition are needed for more than one to be used.
+ * Errors: INVALID_ARGUMENT (an index that is not below `count`: nothing has been added then). */
+HKT_API hkt_status hkt_scatter_add(void* dense, size_t count, hkt_type type, const void* values,
+                                   const uint32_t* indices, size_t k, int32_t threads);
+
+/* norms[t] = the square root of the sum of the squares of tensor t, which has counts[t] elements of float32,
+ * float16 or bfloat16, for t = 0 .. tensor_count - 1. Sums have a fixed order: chunks of 65,536 elements as
+ * float32, then their sums as float64. A tensor with an element above 1.8e19 has an infinite norm. `norms`
+ * must not overlap a tensor. threads: as in hkt_topk_options. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_norms(const void* const* tensors, const size_t* counts, size_t tensor_count,
+                             hkt_type type, float* norms, int32_t threads);
+
 /* ---- Data cache ------------------------------------------------------------------------------- */
 /* Reads training samples from slow storage once, and from memory ever after (Shi et al. 2021, section 4.1).
  * A sample is bytes with a number, its key. A get looks for it, in this order, in

@@ -253,6 +253,15 @@ TEST_CASE("the library reads all options by the rule") {
     });
     hkt_comm_destroy(comm);
 
+    const hkt_topk_options exact = HKT_TOPK_OPTIONS_INIT;
+    follows_the_rule(exact, 64, [](const hkt_topk_options* options) {
+        const float x = 1;
+        float value;
+        std::uint32_t index;
+        std::size_t selected;
+        return hkt_topk(&x, 1, HKT_FLOAT32, 1, options, &value, &index, &selected, nullptr);
+    });
+
     follows_the_rule(empty_cache(), 144, [](const hkt_cache_options* options) {
         hkt_cache* cache = nullptr;
         const hkt_status status = hkt_cache_open(options, &cache);

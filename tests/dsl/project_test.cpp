@@ -69,15 +69,16 @@ std::vector<std::vector<int>> placements(dsl::Rank ranks) {
 TEST_CASE("ranks that share memory do what their collective promises, in any order of events") {
     for (const test::Case& item : test::cases())
         for (const char* topology : item.topologies) {
+            dsl::Planner planner;
             auto request = test::request(item.collective, item.schedule, topology);
-            const dsl::Rank ranks = dsl::check_schedule(request)->levels().ranks();
+            const dsl::Rank ranks = planner.check(request)->levels().ranks();
             const bool by_rank = contract_of(item.collective).is_by_rank();
             for (const auto& hosts : placements(ranks))
                 for (const auto economy : {dsl::Economy::bytes, dsl::Economy::waits}) {
                     request.root = contract_of(item.collective).has_root() ? ranks / 2 : 0;
                     request.hosts = hosts;
                     request.economy = economy;
-                    const auto checked = dsl::check_schedule(request);
+                    const auto checked = planner.check(request);
                     const auto programs = programs_of(*checked);
                     INFO(name_of(item.collective)
                          << " by " << checked->name() << " on " << topology << ", hosts "
@@ -114,8 +115,9 @@ TEST_CASE("each rank finds its own piece in the last of the buffers that data ha
 TEST_CASE("memory, messages and both combine the same values in the same order") {
     for (const test::Case& item : test::cases())
         for (const char* topology : item.topologies) {
+            dsl::Planner planner;
             auto request = test::request(item.collective, item.schedule, topology);
-            const dsl::Rank ranks = dsl::check_schedule(request)->levels().ranks();
+            const dsl::Rank ranks = planner.check(request)->levels().ranks();
             request.root = contract_of(item.collective).has_root() ? ranks - 1 : 0;
             constexpr std::uint64_t count = 13;
             const bool by_rank = contract_of(item.collective).is_by_rank();
@@ -127,12 +129,12 @@ TEST_CASE("memory, messages and both combine the same values in the same order")
                 CHECK(test::simulate(programs, options) == "");
                 return result;
             };
-            const auto by_messages = folded(programs_of(*dsl::check_schedule(request)), false);
+            const auto by_messages = folded(programs_of(*planner.check(request)), false);
             for (const auto& hosts : placements(ranks))
                 for (const auto economy : {dsl::Economy::bytes, dsl::Economy::waits}) {
                     request.hosts = hosts;
                     request.economy = economy;
-                    const auto programs = programs_of(*dsl::check_schedule(request));
+                    const auto programs = programs_of(*planner.check(request));
                     for (const bool in_place : {false, true}) {
                         INFO(name_of(item.collective)
                              << " by '" << item.schedule << "' on " << topology << ", hosts "
@@ -212,10 +214,11 @@ std::vector<std::string> steps_of(const dsl::StepGraph& graph, dsl::Rank rank) {
 TEST_CASE("one rank's elaboration holds exactly its steps of the whole") {
     for (const test::Case& item : test::cases())
         for (const char* topology : item.topologies) {
+            dsl::Planner planner;
             auto request = test::request(item.collective, item.schedule, topology);
             if (contract_of(item.collective).has_root())
-                request.root = dsl::check_schedule(request)->levels().ranks() - 1;
-            const auto checked = dsl::check_schedule(request);
+                request.root = planner.check(request)->levels().ranks() - 1;
+            const auto checked = planner.check(request);
             const dsl::StepGraph& whole = checked->graph();
             dsl::Library library({HOCKET_SCHEDULES_DIR});
             const dsl::Runnable runnable = dsl::find_runnable(library, checked->name(), item.collective);
@@ -276,8 +279,8 @@ TEST_CASE("fingerprints are equal exactly where all ranks do the same") {
 }
 
 TEST_CASE("every rank knows whether any share memory, and the most messages that one has then") {
-    const auto check = [](const dsl::PlanRequest& request, bool is_shared) {
-        const auto programs = programs_of(*dsl::check_schedule(request));
+    const auto check = [](dsl::Planner& planner, const dsl::PlanRequest& request, bool is_shared) {
+        const auto programs = programs_of(*planner.check(request));
         std::uint64_t most = 0;
         for (const dsl::RankProgram& program : programs) {
             const auto is_message = [](const dsl::Op& op) {
@@ -297,15 +300,17 @@ TEST_CASE("every rank knows whether any share memory, and the most messages that
     for (const auto& [hosts, is_shared] :
          {std::pair(std::vector<int>{}, false), {{0, 1, 2}, false}, {{0, 0, 1}, true}}) {
         request.hosts = hosts;
-        check(request, is_shared);
+        dsl::Planner planner;
+        check(planner, request, is_shared);
     }
     for (const test::Case& item : test::cases())
         for (const char* topology : item.topologies) {
+            dsl::Planner planner;
             request = test::request(item.collective, item.schedule, topology);
-            const dsl::Rank ranks = dsl::check_schedule(request)->levels().ranks();
+            const dsl::Rank ranks = planner.check(request)->levels().ranks();
             for (const auto& hosts : placements(ranks)) {
                 request.hosts = hosts;
-                check(request, std::set(hosts.begin(), hosts.end()).size() < hosts.size());
+                check(planner, request, std::set(hosts.begin(), hosts.end()).size() < hosts.size());
             }
         }
 }

@@ -215,3 +215,32 @@ TEST_CASE("a wrong flag is refused once, before anything starts") {
     CHECK(upside_down.exit_code == 2);
     CHECK(upside_down.err.find("above --maxbytes 1K") != std::string::npos);
 }
+
+// A kernel is measured by one process, beside a read and the standard library.
+TEST_CASE("a kernel is measured beside what else there is, and its result is checked") {
+    const std::string json_file = std::string(HOCKET_TEST_FOLDER) + "/bench_kernel.json";
+    for (const std::string kernel : {"topk", "scatter_add", "norms"})
+        for (const std::string type : {"float32", "float16", "bfloat16"}) {
+            CAPTURE(kernel, type);
+            const auto result =
+                hocket::test::run({HOCKET_BENCH, kernel, "--elements", "300000", "--density", "0.001", "-d",
+                                   type, "--threads", "2", "-n", "3", "--json", json_file},
+                                  110s);
+            INFO(result.out << result.err);
+            REQUIRE(result.exit_code == 0);
+            CHECK(result.out.find("one read of the elements") != std::string::npos);
+            std::ifstream stream(json_file);
+            const auto json = nlohmann::json::parse(stream);
+            CHECK(json["kernel"] == kernel);
+            CHECK(json["elements"] == 300000);
+            CHECK(json["k"] == 300);
+            CHECK(json["wrong"] == 0);
+            CHECK(json["ms"] > 0);
+            CHECK(json["read_ms"] > 0);
+            CHECK(json["nth_element_ms"].is_null() == (kernel != "topk"));
+            CHECK((json["torch_ms"].is_null() || json["torch_ms"] > 0));
+        }
+    const auto wrong = hocket::test::run({HOCKET_BENCH, "norms", "--residual"}, 20s);
+    CHECK(wrong.exit_code == 2);
+    CHECK(wrong.err.find("--residual and --thresholds are for topk") != std::string::npos);
+}

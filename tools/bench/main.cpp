@@ -16,6 +16,8 @@
 #include "capi/hocket.h"
 #include "tools/bench/comm.hpp"
 #include "tools/bench/data.hpp"
+#include "tools/bench/kernel_bench.hpp"
+#include "tools/bench/kernel_options.hpp"
 #include "tools/bench/options.hpp"
 #include "tools/bench/report.hpp"
 #include "tools/bench/runner.hpp"
@@ -205,6 +207,10 @@ int main(int argc, char** argv) {
     const bool quiet = rank != nullptr && std::atoi(rank) != 0;
     return hocket::tools::run_tool("hocket-bench", [&] {
         int exit_code = 0;
+        if (argc > 1 && hocket::bench::find_kernel(argv[1])) {
+            const auto options = hocket::bench::parse_kernel_options(argc, argv, exit_code);
+            return options ? hocket::bench::run_kernel_bench(*options) : exit_code;
+        }
         const auto options = hocket::bench::parse_options(argc, argv, quiet, exit_code);
         return options ? hocket::bench::run(*options) : exit_code;
     });

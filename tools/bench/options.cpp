@@ -103,7 +103,8 @@ std::vector<std::size_t> sizes_of(const Options& options) {
 
 std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code) {
     CLI::App app{
-        "Measures and checks a collective, or messages between two ranks. Start it with hocket-run -n N.",
+        "Measures and checks a collective, or messages between two ranks. Start it with hocket-run -n N. "
+        "hocket-bench topk, scatter_add or norms measures a kernel by itself (hocket-bench topk --help).",
         "hocket-bench"};
     std::string collective, min = "8", max = "4M", step = "0", type = "float32", op = "sum",
                             executor = "default", memory = "shared";

@@ -8,8 +8,9 @@
 
 namespace hocket::kernels {
 
-// Integers wrap around. They are calculated without sign, where C++ defines that, and at least as wide as
-// unsigned, so that nothing is promoted to a type with sign.
+// Which NaN a floating-point sum or product of several NaNs gives is not defined. Integers wrap around. They
+// are calculated without sign, where C++ defines that, and at least as wide as unsigned, so that nothing is
+// promoted to a type with sign.
 template <typename T>
 using Wrapping = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
 
@@ -29,7 +30,8 @@ T product(T a, T b) {
         return a * b;
 }
 
-// With a the result so far and b the next operand. a != a: NaN.
+// With a the result so far and b the next operand. a != a: NaN. So if any operand is NaN the result is the
+// first NaN with its bits unchanged, and of two zeros the later one is taken.
 template <typename T>
 T max(T a, T b) {
     return a != a ? a : a > b ? a : b;

@@ -1,5 +1,6 @@
 #include "runtime/kernels/cpu/collect.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "runtime/kernels/selection.hpp"
@@ -88,6 +89,9 @@ __attribute__((target("avx2"))) void collect_avx2(const std::uint16_t* words, st
 
 #define HOCKET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,popcnt")))
 
+// GCC 12 takes the conversions without a mask for a use of what was never set.
+constexpr __mmask16 all = 0xffff;
+
 // Numbers are pressed together in a register: some processors take hundreds of cycles to do so in memory.
 HOCKET_AVX512 inline void append_pressed(__m512i numbers, __mmask16 hits, __m512i indices,
                                          Collection<std::uint32_t>& to) {
@@ -99,7 +103,7 @@ HOCKET_AVX512 inline void append_pressed(__m512i numbers, __mmask16 hits, __m512
 HOCKET_AVX512 inline void append_pressed(__m512i numbers, __mmask16 hits, __m512i indices,
                                          Collection<std::uint16_t>& to) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to.words + to.count),
-                        _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(hits, numbers)));
+                        _mm512_maskz_cvtepi32_epi16(all, _mm512_maskz_compress_epi32(hits, numbers)));
     _mm512_storeu_si512(to.indices + to.count, _mm512_maskz_compress_epi32(hits, indices));
     to.count += static_cast<std::size_t>(_mm_popcnt_u32(hits));
 }
@@ -109,38 +113,60 @@ HOCKET_AVX512 inline __m512i indices_from(std::size_t index) {
     return _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(index)), steps);
 }
 
-// Without a branch: where one element of a hundred is a hit, a processor guesses too many wrong.
+// Where elements are large enough: which of a vector's.
+template <typename Hits>
+struct Block {
+    std::uint16_t first;
+    Hits hits;
+};
+constexpr std::size_t stretch = 2048;
+
+// First all vectors with a hit are listed, then they are taken apart: neither has a branch that a processor
+// would often guess wrong, as it would where one element of a hundred is a hit.
 HOCKET_AVX512 void collect_avx512(const std::uint32_t* words, std::size_t count, std::uint32_t first,
                                   std::uint32_t floor, Collection<std::uint32_t>& to) {
     const __m512i sizes = _mm512_set1_epi32(0x7fffffff), least = _mm512_set1_epi32(static_cast<int>(floor));
-    const __m512i step = _mm512_set1_epi32(16);
-    __m512i indices = indices_from(first);
-    Collection<std::uint32_t> collected = to;
-    std::size_t i = 0;
-    for (; i + 16 <= count; i += 16) {
-        const __m512i numbers = _mm512_loadu_si512(words + i);
-        const __mmask16 hits = _mm512_cmpge_epu32_mask(_mm512_and_si512(numbers, sizes), least);
-        append_pressed(numbers, hits, indices, collected);
-        indices = _mm512_add_epi32(indices, step);
+    Block<__mmask16> blocks[stretch / 16 + 1];
+    for (; count >= 16;) {
+        const std::size_t length = std::min(count, stretch) / 16 * 16;
+        std::size_t found = 0;
+        for (std::size_t i = 0; i < length; i += 16) {
+            const __m512i numbers = _mm512_loadu_si512(words + i);
+            const __mmask16 hits = _mm512_cmpge_epu32_mask(_mm512_and_si512(numbers, sizes), least);
+            blocks[found] = {static_cast<std::uint16_t>(i), hits};
+            found += hits != 0;
+        }
+        for (std::size_t b = 0; b < found; ++b)
+            append_pressed(_mm512_loadu_si512(words + blocks[b].first), blocks[b].hits,
+                           indices_from(first + blocks[b].first), to);
+        words += length, first += static_cast<std::uint32_t>(length), count -= length;
     }
-    to = collected;
-    collect_portable(words + i, count - i, first + static_cast<std::uint32_t>(i), floor, to);
+    collect_portable(words, count, first, floor, to);
 }
 
 HOCKET_AVX512 void collect_avx512(const std::uint16_t* words, std::size_t count, std::uint32_t first,
                                   std::uint16_t floor, Collection<std::uint16_t>& to) {
     const __m512i sizes = _mm512_set1_epi16(0x7fff), least = _mm512_set1_epi16(static_cast<short>(floor));
-    std::size_t i = 0;
-    for (; i + 32 <= count; i += 32) {
-        const __m512i numbers = _mm512_loadu_si512(words + i);
-        const __mmask32 hits = _mm512_cmpge_epu16_mask(_mm512_and_si512(numbers, sizes), least);
-        if (hits == 0) continue;
-        const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(numbers));
-        const __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(numbers, 1));
-        append_pressed(low, static_cast<__mmask16>(hits), indices_from(first + i), to);
-        append_pressed(high, static_cast<__mmask16>(hits >> 16), indices_from(first + i + 16), to);
+    Block<__mmask32> blocks[stretch / 32 + 1];
+    for (; count >= 32;) {
+        const std::size_t length = std::min(count, stretch) / 32 * 32;
+        std::size_t found = 0;
+        for (std::size_t i = 0; i < length; i += 32) {
+            const __m512i numbers = _mm512_loadu_si512(words + i);
+            const __mmask32 hits = _mm512_cmpge_epu16_mask(_mm512_and_si512(numbers, sizes), least);
+            blocks[found] = {static_cast<std::uint16_t>(i), hits};
+            found += hits != 0;
+        }
+        for (std::size_t b = 0; b < found; ++b)
+            for (const unsigned half : {0u, 16u}) {
+                const std::size_t at = blocks[b].first + half;
+                const __m256i numbers = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words + at));
+                append_pressed(_mm512_maskz_cvtepu16_epi32(all, numbers),
+                               static_cast<__mmask16>(blocks[b].hits >> half), indices_from(first + at), to);
+            }
+        words += length, first += static_cast<std::uint32_t>(length), count -= length;
     }
-    collect_portable(words + i, count - i, first + static_cast<std::uint32_t>(i), floor, to);
+    collect_portable(words, count, first, floor, to);
 }
 
 #undef HOCKET_AVX512

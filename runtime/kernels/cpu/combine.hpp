@@ -17,12 +17,8 @@ namespace hocket::kernels {
 // part. Thread-safe.
 //
 // Values are combined in the type's Worked type (types.hpp), and the result is rounded once to the stored
-// type. Integer sums and products wrap around. With a the result so far and b the next operand,
-//   max is  a if a is NaN, else a if a > b, else b
-//   min is  a if a is NaN, else a if a < b, else b
-// so if any operand is NaN the result is the first NaN with its bits unchanged, and of two zeros the later
-// one is taken. Which NaN a floating-point sum or product of several NaNs gives is not defined.
-// Last, the result is divided by the divisor, integers towards 0.
+// type. apply.hpp says what each operator makes of two values. Last, the result is divided by the divisor,
+// integers towards 0.
 void combine(DataType type, ReduceOp op, std::span<std::byte* const> destinations,
              std::span<const std::byte* const> operands, std::size_t count, std::uint32_t divisor = 1);
 

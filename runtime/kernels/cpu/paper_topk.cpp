@@ -67,12 +67,12 @@ Statistics statistics_of(const Word* words, std::size_t count, DataType type) {
 template <typename Word>
 class Passes {
   public:
-    Passes(const Elements<Word>& elements, DataType type, unsigned threads)
-        : elements_(elements), type_(type), threads_(threads) {}
+    Passes(const Elements<Word>& elements, Team& team, DataType type)
+        : elements_(elements), team_(team), type_(type) {}
 
     Statistics statistics() const {
         std::vector<Statistics> of_chunk((elements_.count + chunk - 1) / chunk);
-        in_parallel(threads_, [&](unsigned part) {
+        team_.run([&](unsigned part) {
             for (std::size_t first = begin(part); first < begin(part + 1); first += chunk)
                 of_chunk[first / chunk] =
                     statistics_of(elements_.words + first, std::min(chunk, elements_.count - first), type_);
@@ -87,8 +87,8 @@ class Passes {
     }
 
     std::size_t count_at_least(Word floor) const {
-        std::vector<std::size_t> counts(threads_);
-        in_parallel(threads_, [&](unsigned part) {
+        std::vector<std::size_t> counts(team_.parts());
+        team_.run([&](unsigned part) {
             for (std::size_t first = begin(part); first < begin(part + 1); first += chunk) {
                 const Word* words = elements_.words + first;
                 std::uint32_t reached = 0;
@@ -103,19 +103,20 @@ class Passes {
     }
 
   private:
-    std::size_t begin(unsigned part) const { return part_begin(elements_.count, chunk, part, threads_); }
+    std::size_t begin(unsigned part) const { return part_begin(elements_.count, chunk, part, team_.parts()); }
 
     const Elements<Word>& elements_;
+    Team& team_;
     const DataType type_;
-    const unsigned threads_;
 };
 
 }  // namespace
 
 template <typename Word>
-std::size_t select_by_thresholds(Selector<Word>& selector, const Elements<Word>& elements, DataType type,
-                                 std::size_t k, const TopkOptions& options, const Destination<Word>& to) {
-    const Passes<Word> passes(elements, type, options.threads);
+std::size_t select_by_thresholds(Selector<Word>& selector, const Elements<Word>& elements, Team& team,
+                                 DataType type, std::size_t k, const TopkOptions& options,
+                                 const Destination<Word>& to) {
+    const Passes<Word> passes(elements, team, type);
     const Statistics statistics = passes.statistics();
     if (elements.count - statistics.finite >= k) return selector.select(k, options.draw, to);
     const double mean = statistics.sum / static_cast<double>(statistics.finite);
@@ -141,9 +142,11 @@ std::size_t select_by_thresholds(Selector<Word>& selector, const Elements<Word>&
     return k;
 }
 
-template std::size_t select_by_thresholds(Selector<std::uint16_t>&, const Elements<std::uint16_t>&, DataType,
-                                          std::size_t, const TopkOptions&, const Destination<std::uint16_t>&);
-template std::size_t select_by_thresholds(Selector<std::uint32_t>&, const Elements<std::uint32_t>&, DataType,
-                                          std::size_t, const TopkOptions&, const Destination<std::uint32_t>&);
+template std::size_t select_by_thresholds(Selector<std::uint16_t>&, const Elements<std::uint16_t>&, Team&,
+                                          DataType, std::size_t, const TopkOptions&,
+                                          const Destination<std::uint16_t>&);
+template std::size_t select_by_thresholds(Selector<std::uint32_t>&, const Elements<std::uint32_t>&, Team&,
+                                          DataType, std::size_t, const TopkOptions&,
+                                          const Destination<std::uint32_t>&);
 
 }  // namespace hocket::kernels

@@ -24,7 +24,8 @@ constexpr Word infinity_of(DataType type) {
 // - Infinities and NaNs are selected first, and have no part in mean and maximum. If there are k of them or
 //   more, the selection is exact.
 template <typename Word>
-std::size_t select_by_thresholds(Selector<Word>& selector, const Elements<Word>& elements, DataType type,
-                                 std::size_t k, const TopkOptions& options, const Destination<Word>& to);
+std::size_t select_by_thresholds(Selector<Word>& selector, const Elements<Word>& elements, Team& team,
+                                 DataType type, std::size_t k, const TopkOptions& options,
+                                 const Destination<Word>& to);
 
 }  // namespace hocket::kernels

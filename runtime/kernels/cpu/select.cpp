@@ -4,17 +4,14 @@
 #include <bit>
 #include <cmath>
 
-#include "runtime/kernels/cpu/parallel.hpp"
-
 namespace hocket::kernels {
 namespace {
 
 constexpr std::size_t strip = 2048;                    // elements; fits the first cache
 constexpr std::size_t least_for_a_thread = 64 * 1024;  // with fewer elements, starting it takes longer
+constexpr std::size_t least_for_a_pass = 8 * 1024;     // with fewer, waking it takes longer
 
-unsigned parts_for(std::size_t count, unsigned threads) {
-    return static_cast<unsigned>(std::clamp<std::size_t>(count / least_for_a_thread, 1, threads));
-}
+constexpr std::size_t samples_of_top = 256;  // wanted among the k largest
 
 constexpr int digits_of_bin = 11;
 constexpr std::size_t bins = std::size_t{1} << digits_of_bin;
@@ -27,7 +24,7 @@ constexpr unsigned digits_of_fraction = sizeof(Word) == 4 ? 23 : 14;
 template <typename Word>
 void count_sizes(const View<Word>& view, std::uint64_t low, std::uint64_t high, unsigned shift,
                  std::vector<std::uint32_t>& counts) {
-    constexpr std::size_t tables = 4;
+    constexpr std::size_t tables = 2;
     counts.assign(tables * bins, 0);
     const auto width = static_cast<Word>(high - low - 1);
     for (std::size_t i = 0; i < view.count; ++i) {
@@ -41,10 +38,15 @@ void count_sizes(const View<Word>& view, std::uint64_t low, std::uint64_t high, 
 
 }  // namespace
 
+unsigned parts_for(std::size_t count, unsigned threads) {
+    return static_cast<unsigned>(std::clamp<std::size_t>(count / least_for_a_thread, 1, threads));
+}
+
 template <typename Word>
-Selector<Word>::Selector(const Elements<Word>& elements, unsigned threads)
+Selector<Word>::Selector(const Elements<Word>& elements, Team& team)
     : elements_(elements),
-      parts_(parts_for(elements.count, threads)),
+      team_(team),
+      parts_(team.parts()),
       calculated_(!elements.calculate),
       kept_(parts_) {
     for (unsigned part = 0; part < parts_; ++part)
@@ -57,19 +59,19 @@ std::size_t Selector<Word>::begin(unsigned part) const {
     return part_begin(elements_.count, strip, part, parts_);
 }
 
-// What is left to select from may be too little to start threads for it.
+// What is left to select from may be too little for several threads.
 template <typename Word>
 void Selector<Word>::for_parts(const std::function<void(unsigned)>& work) const {
     std::size_t left = 0;
     for (const View<Word>& view : views_) left += view.count;
-    if (left >= parts_ * least_for_a_thread) return in_parallel(parts_, work);
+    if (left >= parts_ * least_for_a_pass) return team_.run(work);
     for (unsigned part = 0; part < parts_; ++part) work(part);
 }
 
 // For the elements that one part takes out: all of k may lie in one.
 template <typename Word>
 std::size_t Selector<Word>::room_for(std::size_t k) const {
-    return std::min(3 * k + 64 * 1024, elements_.count) + strip + collect_slack;
+    return (std::min(3 * k + 64 * 1024, elements_.count) + strip + collect_slack) / 8 * 8;
 }
 
 template <typename Word>
@@ -117,7 +119,7 @@ void Selector<Word>::select_between(std::size_t k, Word sure, Word perhaps, cons
 template <typename Word>
 void Selector<Word>::calculate_all() {
     if (calculated_) return;
-    in_parallel(parts_, [&](unsigned part) {
+    team_.run([&](unsigned part) {
         for (std::size_t first = begin(part); first < begin(part + 1); first += strip)
             elements_.calculate(first, std::min(strip, begin(part + 1) - first),
                                 const_cast<Word*>(elements_.words) + first);
@@ -132,18 +134,16 @@ Word Selector<Word>::sampled_floor(std::size_t k) const {
     constexpr std::size_t line = 64 / sizeof(Word);
     constexpr unsigned digits = std::numeric_limits<Word>::digits - 1, shift = digits > 16 ? digits - 16 : 0;
     const std::size_t lines = elements_.count / line;
-    const std::size_t wanted = std::clamp<std::size_t>(512 * (elements_.count / k), 8192, 1 << 18) / line;
+    const std::size_t wanted =
+        std::clamp<std::size_t>(samples_of_top * (elements_.count / k), 8192, 1 << 18) / line;
     if (lines < 8 * wanted) return 0;
     std::vector<std::uint32_t> counts(std::size_t{1} << (digits - shift));
     Word calculated[line];
     for (std::size_t s = 0; s < wanted; ++s) {
-        const auto line_of = [&](std::size_t number) {  // spread evenly: multiples of the golden ratio
-            const std::uint64_t fraction = number * 0x9e3779b97f4a7c15 >> 32;
-            return static_cast<std::size_t>(fraction * lines >> 32) * line;
-        };
-        const Word* words = elements_.words + line_of(s);
-        __builtin_prefetch(elements_.words + line_of(s + 16));
-        if (!calculated_) elements_.calculate(line_of(s), line, calculated), words = calculated;
+        const std::size_t first = sampled_line(s, lines) * line;
+        const Word* words = elements_.words + first;
+        __builtin_prefetch(elements_.words + sampled_line(s + 16, lines) * line);
+        if (!calculated_) elements_.calculate(first, line, calculated), words = calculated;
         for (std::size_t i = 0; i < line; ++i) ++counts[magnitude(words[i]) >> shift];
     }
     const double sampled = static_cast<double>(wanted * line), count = static_cast<double>(elements_.count);
@@ -160,18 +160,25 @@ Word Selector<Word>::sampled_floor(std::size_t k) const {
 template <typename Word>
 bool Selector<Word>::take_out(Word floor, std::size_t k) {
     const std::size_t room = room_for(k);
-    for (Kept& kept : kept_) {
-        kept.indices = std::make_unique_for_overwrite<std::uint32_t[]>(room);
-        kept.words = std::make_unique_for_overwrite<Word[]>(room);
+    // One block of memory: an allocator that has it again keeps it for the next call, without new pages.
+    const std::size_t bytes = room * (sizeof(std::uint32_t) + sizeof(Word));
+    room_ = std::make_unique_for_overwrite<std::byte[]>(parts_ * bytes);
+    for (unsigned part = 0; part < parts_; ++part) {
+        std::byte* own = room_.get() + part * bytes;
+        kept_[part] = {{reinterpret_cast<std::uint32_t*>(own),
+                        reinterpret_cast<Word*>(own + room * sizeof(std::uint32_t)), 0},
+                       true};
     }
-    in_parallel(parts_, [&](unsigned part) { take_out_part(part, floor, room); });
+    team_.run([&](unsigned part) { take_out_part(part, floor, room); });
     calculated_ = true;
     std::size_t found = 0;
     bool all = true;
-    for (const Kept& kept : kept_) found += kept.count, all = all && kept.all;
+    for (const Kept& kept : kept_) found += kept.collection.count, all = all && kept.all;
     if (!all || found < k) return false;
-    for (unsigned part = 0; part < parts_; ++part)
-        views_[part] = {kept_[part].words.get(), kept_[part].indices.get(), 0, kept_[part].count};
+    for (unsigned part = 0; part < parts_; ++part) {
+        const Collection<Word>& kept = kept_[part].collection;
+        views_[part] = {kept.words, kept.indices, 0, kept.count};
+    }
     return true;
 }
 
@@ -179,18 +186,15 @@ template <typename Word>
 void Selector<Word>::take_out_part(unsigned part, Word floor, std::size_t room) {
     Kept& kept = kept_[part];
     const CollectWay way = best_collect_way();
-    Collection<Word> collection{kept.indices.get(), kept.words.get(), 0};
-    kept.all = true;
     const std::size_t end = begin(part + 1);
     for (std::size_t first = begin(part); first < end; first += strip) {
         const std::size_t length = std::min(strip, end - first);
         const Word* words = elements_.words + first;
         if (!calculated_) elements_.calculate(first, length, const_cast<Word*>(words));
-        kept.all = kept.all && collection.count + length + collect_slack <= room;
-        if (kept.all) collect(way, words, length, static_cast<std::uint32_t>(first), floor, collection);
+        kept.all = kept.all && kept.collection.count + length + collect_slack <= room;
+        if (kept.all) collect(way, words, length, static_cast<std::uint32_t>(first), floor, kept.collection);
         if (!kept.all && calculated_) return;
     }
-    kept.count = collection.count;
 }
 
 // The boundary within one bin of 2^shift magnitudes.
@@ -224,20 +228,26 @@ template <typename Word>
 void Selector<Word>::emit(std::size_t k, const Boundary<Word>& boundary, const Draw& draw,
                           const Destination<Word>& to) const {
     const std::size_t needed = k - boundary.all.above, from = first_of_ties(draw, boundary.all.at, needed);
-    for_parts([&](unsigned part) {
-        std::size_t tie = 0, at = 0;
+    // How many elements the parts before this one write.
+    const auto written_before = [&](unsigned part) {
+        std::size_t above = 0, ties = 0;
         for (unsigned before = 0; before < part; ++before)
-            at += boundary.of_part[before].above, tie += boundary.of_part[before].at;
-        at += std::min(tie > from ? tie - from : 0, needed);
+            above += boundary.of_part[before].above, ties += boundary.of_part[before].at;
+        return above + std::min(ties > from ? ties - from : 0, needed);
+    };
+    for_parts([&](unsigned part) {
+        std::size_t tie = 0;  // of all parts
+        for (unsigned before = 0; before < part; ++before) tie += boundary.of_part[before].at;
         const View<Word>& view = views_[part];
-        for (std::size_t i = 0; i < view.count; ++i) {
+        // Each element is written where the next one that is selected belongs: without a branch, which a
+        // processor would often guess wrong.
+        const std::size_t end = written_before(part + 1);
+        for (std::size_t at = written_before(part), i = 0; at < end; ++i) {
             const Word size = magnitude(view.words[i]);
-            if (size < boundary.low) continue;
-            const bool is_tie = size < boundary.high;
-            if (!is_tie || (tie >= from && tie - from < needed)) {
-                to.words[at] = view.words[i];
-                to.indices[at++] = view.index(i);
-            }
+            const bool is_above = size >= boundary.high, is_tie = !is_above & (size >= boundary.low);
+            to.words[at] = view.words[i];
+            to.indices[at] = view.index(i);
+            at += is_above | (is_tie & (tie - from < needed));  // wraps around below `from`
             tie += is_tie;
         }
     });

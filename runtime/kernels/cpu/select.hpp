@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/kernels/cpu/collect.hpp"
+#include "runtime/kernels/cpu/parallel.hpp"
 #include "runtime/kernels/selection.hpp"
 
 namespace hocket::kernels {
@@ -56,14 +57,20 @@ struct Boundary {
     Counts all;
 };
 
+// Which cache lines are sampled, of `lines`: multiples of the golden ratio are spread evenly.
+constexpr std::size_t sampled_line(std::size_t number, std::size_t lines) {
+    const std::uint64_t fraction = number * 0x9e3779b97f4a7c15 >> 32;
+    return static_cast<std::size_t>(fraction * lines >> 32);
+}
+
 // Usually reads the elements once: a sample gives a floor that a few more than k elements reach, and these
 // are taken out. Where the sample misleads, or does not pay, the elements are counted by their magnitudes
 // until few enough are left.
 template <typename Word>
 class Selector {
   public:
-    // threads: at least 1; the caller's is one of them.
-    Selector(const Elements<Word>& elements, unsigned threads);
+    // Both must live as long as the selector.
+    Selector(const Elements<Word>& elements, Team& team);
 
     // Writes exactly min(k, count) elements, in ascending order of their indices, with their bits as they
     // are: those of largest magnitude, and of those that tie for the last places as many as are needed, from
@@ -79,11 +86,10 @@ class Selector {
     void calculate_all();
 
   private:
+    // What a part has taken out.
     struct Kept {
-        std::unique_ptr<std::uint32_t[]> indices;
-        std::unique_ptr<Word[]> words;
-        std::size_t count = 0;
-        bool all = true;  // none was left out for want of room
+        Collection<Word> collection;
+        bool all;  // none was left out for want of room
     };
 
     Word sampled_floor(std::size_t k) const;
@@ -98,11 +104,16 @@ class Selector {
     std::size_t room_for(std::size_t k) const;
 
     const Elements<Word>& elements_;
+    Team& team_;
     const unsigned parts_;
     bool calculated_;
+    std::unique_ptr<std::byte[]> room_;  // for what all parts take out, allocated together
     std::vector<Kept> kept_;
     std::vector<View<Word>> views_;  // what is left to select from, one for each part
 };
+
+// How many threads are worth starting to select from so many elements.
+unsigned parts_for(std::size_t count, unsigned threads);
 
 extern template class Selector<std::uint16_t>;
 extern template class Selector<std::uint32_t>;

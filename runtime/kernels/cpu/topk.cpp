@@ -14,12 +14,12 @@ namespace hocket::kernels {
 namespace {
 
 template <typename Word>
-std::size_t select(const Elements<Word>& elements, DataType type, std::size_t k, const TopkOptions& options,
-                   const Destination<Word>& to) {
-    Selector<Word> selector(elements, options.threads);
+std::size_t select(const Elements<Word>& elements, Team& team, DataType type, std::size_t k,
+                   const TopkOptions& options, const Destination<Word>& to) {
+    Selector<Word> selector(elements, team);
     if (options.rounds == 0 || k == 0 || k >= elements.count) return selector.select(k, options.draw, to);
     selector.calculate_all();
-    return select_by_thresholds(selector, elements, type, k, options, to);
+    return select_by_thresholds(selector, elements, team, type, k, options, to);
 }
 
 template <typename Word>
@@ -27,10 +27,12 @@ Selected topk_of(DataType type, const std::byte* elements, std::size_t count, st
                  const TopkOptions& options, std::byte* values, std::uint32_t* indices) {
     const Elements<Word> from{reinterpret_cast<const Word*>(elements), count, nullptr};
     const Destination<Word> to{reinterpret_cast<Word*>(values), indices};
-    Selected selected{select(from, type, k, options, to)};
+    Team team(parts_for(count, options.threads));
+    Selected selected{select(from, team, type, k, options, to)};
     const Word least = infinity_of<Word>(type);
-    for (std::size_t i = 0; i < selected.count; ++i)
-        selected.non_finite = selected.non_finite || magnitude(to.words[i]) >= least;
+    Word largest = 0;
+    for (std::size_t i = 0; i < selected.count; ++i) largest = std::max(largest, magnitude(to.words[i]));
+    selected.non_finite = largest >= least;
     return selected;
 }
 
@@ -45,13 +47,13 @@ class Accumulation {
                    feedback_.decay, feedback_.scale, to);
     }
 
-    bool any_non_finite(std::size_t count, unsigned threads) const {
+    bool any_non_finite(std::size_t count, Team& team) const {
         std::atomic<bool> found{false};
-        in_parallel(threads, [&](unsigned part) {
+        team.run([&](unsigned part) {
             constexpr std::size_t strip = 2048;
             float numbers[strip];
-            const std::size_t end = part_begin(count, strip, part + 1, threads);
-            for (std::size_t first = part_begin(count, strip, part, threads); first < end && !found;
+            const std::size_t end = part_begin(count, strip, part + 1, team.parts());
+            for (std::size_t first = part_begin(count, strip, part, team.parts()); first < end && !found;
                  first += strip) {
                 const std::size_t length = std::min(strip, end - first);
                 calculate(first, length, numbers);
@@ -76,14 +78,17 @@ void write_as(DataType type, float value, std::byte* values, std::size_t i) {
 
 // Sends what was selected, and keeps the rest. Returns whether something is not finite.
 bool settle(const float* selected, const std::uint32_t* indices, std::size_t count, const Feedback& feedback,
-            std::byte* values) {
-    bool non_finite = false;
-    for (std::size_t i = 0; i < count; ++i) {
-        const Split parts = split(selected[i], feedback.sent_as);
-        non_finite = non_finite || any_non_finite(&selected[i], 1);
-        write_as(feedback.sent_as, parts.sent, values, i);
-        feedback.residual[indices[i]] = parts.left;
-    }
+            Team& team, std::byte* values) {
+    std::atomic<bool> non_finite{false};
+    team.run([&](unsigned part) {
+        const std::size_t end = part_begin(count, 64, part + 1, team.parts());
+        for (std::size_t i = part_begin(count, 64, part, team.parts()); i < end; ++i) {
+            const Split parts = split(selected[i], feedback.sent_as);
+            if (any_non_finite(&selected[i], 1)) non_finite = true;
+            write_as(feedback.sent_as, parts.sent, values, i);
+            feedback.residual[indices[i]] = parts.left;
+        }
+    });
     return non_finite;
 }
 
@@ -100,7 +105,8 @@ Selected topk_with_feedback(DataType type, const std::byte* elements, std::size_
                             const TopkOptions& options, const Feedback& feedback, std::byte* values,
                             std::uint32_t* indices) {
     const Accumulation accumulation(type, elements, feedback);
-    if (feedback.skip_non_finite && accumulation.any_non_finite(count, options.threads)) return {0, true};
+    Team team(parts_for(count, options.threads));
+    if (feedback.skip_non_finite && accumulation.any_non_finite(count, team)) return {0, true};
     // The residual holds the sums from here on.
     const Elements<std::uint32_t> from{reinterpret_cast<const std::uint32_t*>(feedback.residual), count,
                                        [&](std::size_t first, std::size_t n, std::uint32_t* to) {
@@ -108,8 +114,8 @@ Selected topk_with_feedback(DataType type, const std::byte* elements, std::size_
                                        }};
     const auto sums = std::make_unique_for_overwrite<float[]>(std::min(k, count));
     const Destination<std::uint32_t> to{reinterpret_cast<std::uint32_t*>(sums.get()), indices};
-    Selected selected{select(from, DataType::float32, k, options, to)};
-    selected.non_finite = settle(sums.get(), indices, selected.count, feedback, values);
+    Selected selected{select(from, team, DataType::float32, k, options, to)};
+    selected.non_finite = settle(sums.get(), indices, selected.count, feedback, team, values);
     return selected;
 }
 

@@ -20,7 +20,7 @@ struct TopkOptions {
     // 0: exact. Else how many thresholds are tried, N of the paper's Algorithm 1; what is selected may then
     // miss some of the largest elements.
     std::uint32_t rounds = 0;
-    Draw draw;
+    Draw draw = {};
     unsigned threads = 1;  // the caller's is one of them
 };
 

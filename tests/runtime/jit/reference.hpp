@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <random>
 #include <span>
 #include <type_traits>
@@ -49,14 +50,48 @@ inline Wide combined(Combination combination, Wide a, Wide b) {
     std::abort();
 }
 
+// Whether an operator's result is one of its operands. Then it is so with all of its bits, also if it is NaN.
+inline bool chooses(ReduceOp op) {
+    switch (row_of(op).combination) {
+        case Combination::max:
+        case Combination::min:
+            return true;
+        case Combination::sum:
+        case Combination::product:
+        case Combination::band:
+        case Combination::bor:
+        case Combination::bxor:
+            return false;
+    }
+    std::abort();
+}
+
+// The greater of two floats, or the lesser.
 template <typename T>
-T combined_floats(Combination combination, T a, T b) {
-    if (combination == Combination::sum) return a + b;
-    if (combination == Combination::product) return a * b;
+T chosen_float(bool greater, T a, T b) {
     if (std::isnan(a)) return a;  // the first of several
     if (std::isnan(b)) return b;
     if (a == b) return b;  // the later one of two zeros
-    return (a > b) == (combination == Combination::max) ? a : b;
+    return (a > b) == greater ? a : b;
+}
+
+template <typename T>
+T combined_floats(Combination combination, T a, T b) {
+    switch (combination) {
+        case Combination::sum:
+            return a + b;
+        case Combination::product:
+            return a * b;
+        case Combination::max:
+            return chosen_float(true, a, b);
+        case Combination::min:
+            return chosen_float(false, a, b);
+        case Combination::band:
+        case Combination::bor:
+        case Combination::bxor:
+            break;  // not for floats
+    }
+    std::abort();
 }
 
 // A number of 16 bits by its fields.
@@ -121,17 +156,17 @@ bool is_right(ReduceOp op, std::span<const typename ElementOf<type>::Stored> ope
             else
                 return element;
         };
-        const bool chooses = combination == Combination::max || combination == Combination::min;
+        const bool keeps_bits = chooses(op);
         Worked result = worked(operands[0]);
         Stored chosen = operands[0];
         for (const Stored next : operands.subspan(1)) {
             const Worked before = result;
             result = combined_floats(combination, result, worked(next));
-            if (chooses && !std::isnan(before) && std::memcmp(&result, &before, sizeof result) != 0)
+            if (keeps_bits && !std::isnan(before) && std::memcmp(&result, &before, sizeof result) != 0)
                 chosen = next;
         }
         if (divisor != 1) result /= static_cast<Worked>(divisor);
-        if (chooses && divisor == 1) {
+        if (keeps_bits && divisor == 1) {
             // Bits are kept; of 16 bits a NaN becomes quiet.
             if (std::memcmp(&actual, &chosen, sizeof actual) == 0) return true;
             return sizeof(Stored) == 2 && std::isnan(result) && std::isnan(worked(actual));

@@ -6,10 +6,19 @@
 #include "runtime/kernels/cpu/parallel.hpp"
 #include "tests/runtime/kernels/cuda/check.hpp"
 
+namespace hocket::kernels {
+
 // The processor's kernels run in this one thread: their own threads need libraries that may not be here.
-void hocket::kernels::in_parallel(unsigned parts, const std::function<void(unsigned)>& work) {
-    for (unsigned part = 0; part < parts; ++part) work(part);
+Team::Team(unsigned parts) : parts_(parts) {}
+Team::~Team() = default;
+void Team::run(const std::function<void(unsigned)>& work) {
+    for (unsigned part = 0; part < parts_; ++part) work(part);
 }
+void in_parallel(unsigned parts, const std::function<void(unsigned)>& work) {
+    Team(parts).run(work);
+}
+
+}  // namespace hocket::kernels
 
 int main(int argc, char** argv) {
     int ran = 0, failed = 0;

@@ -1,98 +1,59 @@
 // Elements to select from, and to calculate with.
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "runtime/half.hpp"
 #include "runtime/types.hpp"
+#include "tests/runtime/kernels/distributions.hpp"
 
 namespace hocket::test {
 
 using Random = std::mt19937_64;
 
-// Kinds of numbers, as float32.
-enum class Kind : std::uint8_t {
-    normal,
-    laplace,
-    student_t3,
-    lognormal,
-    pareto,
-    all_equal,
-    all_zero,
-    few_non_zero,
-    ascending,
-    descending,
-    few_values,
-    mixed,       // NaN, infinities, -0 and denormals among normal ones
-    mostly_odd,  // most are not finite
-    end,
-};
-inline std::vector<Kind> all_kinds() {
-    std::vector<Kind> kinds;
-    for (int kind = 0; kind < static_cast<int>(Kind::end); ++kind) kinds.push_back(static_cast<Kind>(kind));
-    return kinds;
+// NaNs, infinities, both zeros, denormal and very large numbers: one of `every` numbers, among normal ones.
+inline Distribution odd_ones(unsigned every) {
+    return {"odd ones", [every](Random& random, std::size_t) {
+                using Limits = std::numeric_limits<float>;
+                const float odd[] = {Limits::quiet_NaN(),
+                                     -Limits::quiet_NaN(),
+                                     Limits::infinity(),
+                                     -Limits::infinity(),
+                                     -0.f,
+                                     0.f,
+                                     1e-40f,
+                                     -3e-42f,
+                                     6e-8f,
+                                     -65504.f,
+                                     3e38f};
+                if (random() % every == 0) return odd[random() % std::size(odd)];
+                return std::normal_distribution<float>()(random);
+            }};
 }
 
-inline float odd_number(Random& random) {
-    using Limits = std::numeric_limits<float>;
-    const float numbers[] = {Limits::quiet_NaN(),
-                             -Limits::quiet_NaN(),
-                             Limits::infinity(),
-                             -Limits::infinity(),
-                             -0.f,
-                             0.f,
-                             1e-40f,
-                             -3e-42f,
-                             6e-8f,
-                             -65504.f,
-                             3e38f};
-    return numbers[random() % std::size(numbers)];
+// Those of all kernels' tests, and these.
+inline std::vector<Distribution> all_distributions() {
+    std::vector<Distribution> all = distributions();
+    all.push_back(odd_ones(60));
+    all.push_back(odd_ones(2));
+    return all;
+}
+inline Distribution distribution(const std::string& name) {
+    for (const Distribution& one : distributions())
+        if (one.name == name) return one;
+    throw std::invalid_argument("no distribution " + name);
 }
 
-inline float number_of(Kind kind, std::size_t i, std::size_t count, Random& random) {
-    std::normal_distribution<float> normal;
-    std::uniform_real_distribution<float> uniform(1e-6f, 1);
-    const float sign = random() % 2 == 0 ? 1.f : -1.f, place = static_cast<float>(i);
-    switch (kind) {
-        case Kind::laplace:
-            return -sign * std::log(uniform(random));
-        case Kind::student_t3:
-            return std::student_t_distribution<float>(3)(random);
-        case Kind::lognormal:
-            return sign * std::lognormal_distribution<float>(0, 2)(random);
-        case Kind::pareto:
-            return sign * std::pow(uniform(random), -1 / 1.5f);
-        case Kind::all_equal:
-            return -1.5f;
-        case Kind::all_zero:
-            return 0 * sign;
-        case Kind::few_non_zero:
-            return random() % 97 == 0 ? normal(random) : 0;
-        case Kind::ascending:
-            return place / 64;
-        case Kind::descending:
-            return static_cast<float>(count) / 64 - place / 64;
-        case Kind::few_values:
-            return sign * static_cast<float>(random() % 4);
-        case Kind::mixed:
-            return random() % 61 == 0 ? odd_number(random) : normal(random);
-        case Kind::mostly_odd:
-            return random() % 3 == 0 ? normal(random) : odd_number(random);
-        default:
-            return normal(random);
-    }
-}
-
-inline std::vector<float> numbers_of(Kind kind, std::size_t count, Random& random) {
-    std::vector<float> numbers(count);
-    for (std::size_t i = 0; i < count; ++i) numbers[i] = number_of(kind, i, count, random);
-    return numbers;
+template <typename Value>
+const Value& one_of(const std::vector<Value>& values, Random& random) {
+    return values[random() % values.size()];
 }
 
 // The numbers as elements of the type.
@@ -106,6 +67,6 @@ inline std::vector<std::byte> as_type(DataType type, const std::vector<float>& n
     return bytes;
 }
 
-constexpr DataType selectable[] = {DataType::float32, DataType::float16, DataType::bfloat16};
+inline const std::vector<DataType> selectable = {DataType::float32, DataType::float16, DataType::bfloat16};
 
 }  // namespace hocket::test

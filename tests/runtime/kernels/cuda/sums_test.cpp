@@ -20,11 +20,11 @@ struct Tensors {
     std::vector<std::byte> elements, others;  // others: what they are multiplied by
     OnDevice<std::byte> on_device, others_on_device;
 
-    Tensors(DataType of, const std::vector<std::size_t>& sizes, Kind kind, Random& random)
+    Tensors(DataType of, const std::vector<std::size_t>& sizes, const Distribution& kind, Random& random)
         : type(of),
           counts(sizes),
-          elements(as_type(of, numbers_of(kind, total(), random))),
-          others(as_type(of, numbers_of(kind, total(), random))),
+          elements(as_type(of, numbers_of(kind, total(), random()))),
+          others(as_type(of, numbers_of(kind, total(), random()))),
           on_device(elements),
           others_on_device(others) {}
 
@@ -92,7 +92,8 @@ void compare_norms(Tensors& tensors) {
 TEST_CASE("sums over chunks on the device: the processor's bits, for any part of the chunks") {
     Random random(1);
     for (const DataType type : selectable) {
-        Tensors tensors(type, {1, 0, 65'536, 65'537, 0, 0, 255, 140'000, 257, 0}, Kind::normal, random);
+        Tensors tensors(type, {1, 0, 65'536, 65'537, 0, 0, 255, 140'000, 257, 0}, distribution("normal"),
+                        random);
         const std::size_t all = tensors.chunks();
         seed_order(random());
         compare_sums(tensors, 0, all);
@@ -110,7 +111,7 @@ TEST_CASE("norms on the device: the processor's bits, for many tensors") {
         for (int i = 0; i < 250; ++i) counts.push_back(random() % 7 == 0 ? 0 : random() % 700);
         counts[111] = 2'300'000;  // more chunks than a warp has lanes
         if (type != DataType::bfloat16) counts[111] = 66'000;
-        Tensors tensors(type, counts, Kind::laplace, random);
+        Tensors tensors(type, counts, distribution("Laplace"), random);
         seed_order(random());
         compare_norms(tensors);
         compare_sums(tensors, 40, 130);
@@ -120,11 +121,11 @@ TEST_CASE("norms on the device: the processor's bits, for many tensors") {
 
 TEST_CASE("norms on the device: infinite, zero and no tensors") {
     Random random(3);
-    Tensors zeros(DataType::float32, {5, 0, 70'000}, Kind::all_zero, random);
+    Tensors zeros(DataType::float32, {5, 0, 70'000}, distribution("all 0, of both signs"), random);
     compare_norms(zeros);
-    Tensors none(DataType::float16, {}, Kind::normal, random);
+    Tensors none(DataType::float16, {}, distribution("normal"), random);
     compare_norms(none);
-    Tensors large(DataType::float32, {400, 3}, Kind::ascending, random);
+    Tensors large(DataType::float32, {400, 3}, distribution("ascending"), random);
     std::fill(large.elements.begin(), large.elements.begin() + 400, std::byte{0x7e});  // 8e37
     copy_bytes(large.on_device.get(), large.elements.data(), large.elements.size());
     compare_norms(large);
@@ -138,9 +139,10 @@ TEST_CASE("sparse values are added on the device as on the processor") {
             std::vector<std::uint32_t> indices;
             for (std::uint32_t i = 0; i < count; ++i)
                 if (random() % 3 == 0) indices.push_back(i);
-            std::vector<std::byte> dense = as_type(type, numbers_of(Kind::lognormal, count, random));
+            std::vector<std::byte> dense =
+                as_type(type, numbers_of(distribution("lognormal"), count, random()));
             const std::vector<std::byte> values =
-                as_type(type, numbers_of(Kind::student_t3, indices.size(), random));
+                as_type(type, numbers_of(distribution("Student-t3"), indices.size(), random()));
             OnDevice<std::byte> on_device(dense), values_on_device(values);
             OnDevice<std::uint32_t> indices_on_device(indices);
             scatter_add(type, dense.data(), values.data(), indices.data(), indices.size(), 1);

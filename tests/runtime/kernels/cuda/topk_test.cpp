@@ -84,11 +84,11 @@ std::vector<bool> sampled_lines(std::size_t lines, std::size_t sampled) {
 
 TEST_CASE("the device selects the same elements as the processor: every kind of numbers") {
     Random random(1);
-    for (const Kind kind : all_kinds())
+    for (const Distribution& kind : all_distributions())
         for (const DataType type : selectable) {
             const std::size_t count = 3000 + random() % 3000;
-            const std::vector<float> numbers = numbers_of(kind, count, random);
-            INFO("kind " << static_cast<int>(kind));
+            const std::vector<float> numbers = numbers_of(kind, count, random());
+            INFO(kind.name);
             for (const std::size_t k : some_k(count, random)) compare(type, numbers, k, 0, random());
         }
 }
@@ -96,18 +96,18 @@ TEST_CASE("the device selects the same elements as the processor: every kind of 
 TEST_CASE("the device selects the same elements as the processor: every small number of elements") {
     Random random(2);
     for (const std::size_t count : {0, 1, 2, 31, 32, 33, 255, 256, 257, 2047, 2048, 2049, 4095, 4096, 4097})
-        for (const Kind kind : {Kind::mixed, Kind::few_values})
+        for (const Distribution& kind : {odd_ones(20), distribution("few different")})
             for (const std::size_t k : some_k(count, random))
-                compare(selectable[random() % 3], numbers_of(kind, count, random), k, 0, random());
+                compare(one_of(selectable, random), numbers_of(kind, count, random()), k, 0, random());
 }
 
 TEST_CASE("the device selects the same elements as the processor: enough of them for a sample") {
     Random random(3);
-    for (const Kind kind : all_kinds()) {
-        INFO("kind " << static_cast<int>(kind));
-        const DataType type = selectable[random() % 3];
+    for (const Distribution& kind : all_distributions()) {
+        INFO(kind.name);
+        const DataType type = one_of(selectable, random);
         const std::size_t count = 66'000 + random() % 40'000;
-        compare(type, numbers_of(kind, count, random), 1 + random() % (count / 50), 0, random());
+        compare(type, numbers_of(kind, count, random()), 1 + random() % (count / 50), 0, random());
     }
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("the device selects the same elements as the processor: the sample mis
     std::vector<float> few(count), many(count);
     for (std::size_t i = 0; i < count; ++i) {
         const bool in_sample = i / line < sampled.size() && sampled[i / line];
-        const float normal = number_of(Kind::normal, i, count, random);
+        const float normal = std::normal_distribution<float>()(random);
         few[i] = in_sample && random() % 8 == 0 ? 100 + normal : normal;
         many[i] = in_sample ? normal : 100 + normal;
     }
@@ -132,22 +132,22 @@ TEST_CASE("the device selects the same elements as the processor: random sizes, 
     Random random(5);
     for (int i = 0; i < 60; ++i) {
         const std::size_t count = random() % (std::size_t{1} << (1 + random() % 14));
-        const Kind kind = static_cast<Kind>(random() % static_cast<unsigned>(Kind::end));
-        compare(selectable[random() % 3], numbers_of(kind, count, random), random() % (count + 2), 0,
+        const Distribution kind = one_of(all_distributions(), random);
+        compare(one_of(selectable, random), numbers_of(kind, count, random()), random() % (count + 2), 0,
                 random());
     }
 }
 
 TEST_CASE("the device's thresholds are those of the paper, as the processor's") {
     Random random(6);
-    for (const Kind kind : all_kinds())
+    for (const Distribution& kind : all_distributions())
         for (const std::uint32_t rounds : {1, 5, 30}) {
-            INFO("kind " << static_cast<int>(kind));
+            INFO(kind.name);
             const std::size_t count = 1 + random() % 12'000;
-            compare(selectable[random() % 3], numbers_of(kind, count, random), random() % (count + 2), rounds,
-                    random());
+            compare(one_of(selectable, random), numbers_of(kind, count, random()), random() % (count + 2),
+                    rounds, random());
         }
-    compare(DataType::float32, numbers_of(Kind::lognormal, 140'000, random), 1400, 10, 1);
+    compare(DataType::float32, numbers_of(distribution("lognormal"), 140'000, random()), 1400, 10, 1);
 }
 
 TEST_CASE("the device selects what the draw decides among ties") {

@@ -34,11 +34,12 @@ cuda::State state_after(DataType type, const std::vector<float>& numbers, std::s
 
 TEST_CASE("the device takes few elements out by a sampled floor") {
     Random random(1);
-    for (const Kind kind : {Kind::normal, Kind::laplace, Kind::pareto, Kind::ascending, Kind::descending})
+    for (const char* kind : {"normal", "Laplace", "Pareto(1.5)", "ascending"})
         for (const DataType type : {DataType::float32, DataType::bfloat16}) {
-            INFO("kind " << static_cast<int>(kind));
+            INFO(kind);
             seed_order(1);
-            const cuda::State state = state_after(type, numbers_of(kind, 100'000, random), 1000);
+            const cuda::State state =
+                state_after(type, numbers_of(distribution(kind), 100'000, random()), 1000);
             CHECK(state.floor > 0);
             CHECK(state.few == 1);
             CHECK(state.exact_floor == 0);
@@ -49,7 +50,7 @@ TEST_CASE("the device takes few elements out by a sampled floor") {
 
 TEST_CASE("the device counts all elements if the sample misleads, and takes few out then") {
     Random random(2);
-    std::vector<float> numbers = numbers_of(Kind::normal, 200'000, random);
+    std::vector<float> numbers = numbers_of(distribution("normal"), 200'000, random());
     for (std::size_t i = 0; i < 8192 / 32; ++i) {  // the lines that are sampled
         const std::size_t line = (i * 0x9e3779b97f4a7c15 >> 32) * (numbers.size() / 32) >> 32;
         for (std::size_t j = 0; j < 32; j += 8) numbers[line * 32 + j] = 100;

@@ -1,0 +1,247 @@
+#include "tools/bench/kernel_bench.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "runtime/half.hpp"
+#include "runtime/kernels/cpu/parallel.hpp"
+#include "tools/bench/statistics.hpp"
+#include "tools/bench/torch_peer.hpp"
+#include "tools/tool.hpp"
+
+namespace hocket::bench {
+namespace {
+
+void check(hkt_status status) {
+    if (status != HKT_SUCCESS) throw std::runtime_error(hkt_last_error());
+}
+
+double time_ms(const std::function<void()>& work) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Elements of a normal distribution, in any of the types.
+class Tensor {
+  public:
+    Tensor(std::size_t count, hkt_type type) : type_(type), bytes_(count * hkt_type_size(type)) {
+        std::mt19937_64 random(1);
+        std::normal_distribution<float> normal;
+        for (std::size_t i = 0; i < count; ++i) put(i, normal(random));
+    }
+    void* data() { return bytes_.data(); }
+    std::size_t size() const { return bytes_.size() / hkt_type_size(type_); }
+    const std::vector<std::byte>& bytes() const { return bytes_; }
+
+    float at(std::size_t i) const {
+        const std::byte* from = bytes_.data() + i * hkt_type_size(type_);
+        return type_ == HKT_FLOAT32   ? take<float>(from)
+               : type_ == HKT_FLOAT16 ? static_cast<float>(take<Float16>(from))
+                                      : static_cast<float>(take<BFloat16>(from));
+    }
+
+  private:
+    template <typename Stored>
+    static Stored take(const std::byte* from) {
+        Stored stored;
+        std::memcpy(&stored, from, sizeof stored);
+        return stored;
+    }
+    void put(std::size_t i, float number) {
+        std::byte* to = bytes_.data() + i * hkt_type_size(type_);
+        const auto write = [&](const auto& stored) { std::memcpy(to, &stored, sizeof stored); };
+        if (type_ == HKT_FLOAT32) return write(number);
+        if (type_ == HKT_FLOAT16) return write(Float16(number));
+        write(BFloat16(number));
+    }
+
+    hkt_type type_;
+    std::vector<std::byte> bytes_;
+};
+
+// The limit: reads all bytes once, with as many threads.
+void read_once(const std::vector<std::byte>& bytes, unsigned threads) {
+    std::atomic<std::uint64_t> seen{0};
+    kernels::in_parallel(threads, [&](unsigned part) {
+        constexpr std::size_t unit = 256;
+        const std::size_t end = kernels::part_begin(bytes.size(), unit, part + 1, threads) / unit * unit;
+        std::uint64_t all[unit / 8] = {}, now[unit / 8];
+        for (std::size_t i = kernels::part_begin(bytes.size(), unit, part, threads); i < end; i += unit) {
+            std::memcpy(now, bytes.data() + i, unit);
+            for (std::size_t w = 0; w < unit / 8; ++w) all[w] |= now[w];
+        }
+        for (const std::uint64_t word : all) seen |= word;
+    });
+}
+
+// What the kernels work on, and how they are called.
+class Subject {
+  public:
+    Subject(const KernelOptions& options, std::size_t k)
+        : options_(options),
+          k_(k),
+          x_(options.elements, options.type),
+          values_(k, options.type),
+          indices_(k) {
+        if (options.residual) residual_.resize(options.elements);
+        for (std::size_t i = 0; i < k; ++i)
+            indices_[i] =
+                static_cast<std::uint32_t>(static_cast<unsigned __int128>(i) * options.elements / k);
+    }
+
+    const std::vector<std::byte>& bytes() const { return x_.bytes(); }
+
+    void run() {
+        switch (options_.kernel) {
+            case Kernel::topk:
+                return select();
+            case Kernel::scatter_add:
+                return check(hkt_scatter_add(x_.data(), x_.size(), options_.type, values_.data(),
+                                             indices_.data(), k_, options_.threads));
+            case Kernel::norms:
+                const void* const tensor = x_.data();
+                const std::size_t count = x_.size();
+                return check(hkt_norms(&tensor, &count, 1, options_.type, &norm_, options_.threads));
+        }
+    }
+
+    // The k-th largest magnitude, as a program would find it with the standard library; only the ordering is
+    // timed.
+    double nth_element_ms() {
+        std::vector<std::pair<float, std::uint32_t>> pairs(x_.size());
+        for (std::size_t i = 0; i < pairs.size(); ++i)
+            pairs[i] = {std::abs(x_.at(i)), static_cast<std::uint32_t>(i)};
+        const auto place = pairs.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(k_, 1) - 1);
+        const double ms =
+            time_ms([&] { std::nth_element(pairs.begin(), place, pairs.end(), std::greater<>()); });
+        pivot_ = place->first;
+        return ms;
+    }
+
+    // Selected values that are too small, of a selection that nth_element was asked about, too.
+    std::size_t wrong() const {
+        if (options_.kernel != Kernel::topk || options_.residual || options_.thresholds != 0) return 0;
+        std::size_t wrong = selected_ == k_ ? 0 : 1;
+        for (std::size_t i = 0; i < selected_; ++i) wrong += std::abs(values_.at(i)) < pivot_;
+        return wrong;
+    }
+
+  private:
+    void select() {
+        hkt_topk_options how = HKT_TOPK_OPTIONS_INIT;
+        how.threads = options_.threads;
+        how.rounds = options_.thresholds;
+        how.value_type = options_.type;
+        how.step = ++step_;
+        if (options_.residual) how.residual = residual_.data();
+        check(hkt_topk(x_.data(), x_.size(), options_.type, k_, &how, values_.data(), indices_.data(),
+                       &selected_, nullptr));
+    }
+
+    const KernelOptions& options_;
+    const std::size_t k_;
+    Tensor x_, values_;
+    std::vector<std::uint32_t> indices_;
+    std::vector<float> residual_;
+    std::size_t selected_ = 0;
+    std::uint64_t step_ = 0;
+    float norm_ = 0, pivot_ = 0;
+};
+
+struct Times {
+    std::vector<double> kernel, read, nth_element, torch;
+};
+
+void print(const KernelOptions& options, std::size_t k, const Times& times, const std::string& torch) {
+    const double ms = median(times.kernel);
+    const std::string of_k = options.kernel == Kernel::norms ? "" : fmt::format("{} of ", k);
+    fmt::print("# hocket-bench {}: {}{} {}, {} thread{}; medians of {} rounds in turn\n",
+               name_of(options.kernel), of_k, options.elements, hkt_type_name(options.type), options.threads,
+               options.threads == 1 ? "" : "s", options.iterations);
+    fmt::print("{:<34}{:>10}  {:>8}\n", "", "ms", "ratio");
+    const auto row = [&](const std::string& what, const std::vector<double>& other) {
+        if (!other.empty())
+            fmt::print("{:<34}{:>10.3f}  {:>8.2f}\n", what, median(other), median(other) / ms);
+    };
+    row(fmt::format("Hocket{}{}", options.residual ? ", with a residual" : "",
+                    options.thresholds != 0 ? fmt::format(", {} thresholds", options.thresholds) : ""),
+        times.kernel);
+    row("one read of the elements", times.read);
+    row("std::nth_element on pairs", times.nth_element);
+    row(torch, times.torch);
+    if (times.torch.empty()) fmt::print("# {}\n", torch);
+    tools::flush_output();
+}
+
+void write_json(std::ostream& stream, const KernelOptions& options, std::size_t k, const Times& times,
+                const std::string& torch, std::size_t wrong) {
+    const auto of = [](const std::vector<double>& all) {
+        return all.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(median(all));
+    };
+    stream << nlohmann::ordered_json{{"version", hkt_version()},
+                                     {"kernel", name_of(options.kernel)},
+                                     {"elements", options.elements},
+                                     {"type", hkt_type_name(options.type)},
+                                     {"density", options.density},
+                                     {"k", k},
+                                     {"threads", options.threads},
+                                     {"thresholds", options.thresholds},
+                                     {"residual", options.residual},
+                                     {"rounds", options.iterations},
+                                     {"ms", of(times.kernel)},
+                                     {"read_ms", of(times.read)},
+                                     {"nth_element_ms", of(times.nth_element)},
+                                     {"torch_ms", of(times.torch)},
+                                     {"torch", torch},
+                                     {"wrong", wrong}}
+                  .dump(2)
+           << "\n";
+    if (!stream.flush()) throw std::runtime_error("'" + options.json_file + "' could not be written whole");
+}
+
+}  // namespace
+
+int run_kernel_bench(const KernelOptions& options) {
+    std::ofstream json;
+    if (!options.json_file.empty()) {
+        json.open(options.json_file);
+        if (!json)
+            throw std::runtime_error(
+                fmt::format("cannot write '{}': {}", options.json_file, std::strerror(errno)));
+    }
+    std::size_t k = 0;
+    check(hkt_topk_count(options.elements, options.density, &k));
+    Subject subject(options, k);
+    TorchPeer torch(options, k);
+    const std::string torch_is = torch.description();
+    Times times;
+    subject.run();  // its memory has pages now
+    for (int round = 0; round < options.iterations; ++round) {
+        times.read.push_back(
+            time_ms([&] { read_once(subject.bytes(), static_cast<unsigned>(options.threads)); }));
+        times.kernel.push_back(time_ms([&] { subject.run(); }));
+        if (options.kernel == Kernel::topk) times.nth_element.push_back(subject.nth_element_ms());
+        if (const auto ms = torch.measure()) times.torch.push_back(*ms);
+    }
+    const std::size_t wrong = subject.wrong();
+    print(options, k, times, torch_is);
+    if (json.is_open()) write_json(json, options, k, times, torch_is, wrong);
+    if (wrong > 0) tools::say("hocket-bench: {} of the values selected are wrong", wrong);
+    return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace hocket::bench
