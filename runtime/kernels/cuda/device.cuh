@@ -1,0 +1,164 @@
+// What all kernels of the device are made of. They compile with nvcc, and, for the tests, as C++ with
+// tests/support/simt.hpp, which then is included first and defines what the device has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#if defined(__CUDACC__)
+#include <cuda_runtime.h>
+
+namespace hocket::kernels::cuda {
+
+// A variable that the threads of a block share. The type may be an array.
+template <typename Type>
+using Shared = Type;
+#define HOCKET_SHARED(type, name) __shared__ ::hocket::kernels::cuda::Shared<type> name
+template <typename... Parameters>
+void launch(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, void* stream,
+            std::type_identity_t<Parameters>... arguments) {
+    kernel<<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(arguments...);
+}
+// Both return a cudaError_t.
+inline int clear(void* memory, std::size_t bytes, void* stream) {
+    return cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(stream));
+}
+inline int launch_error() {
+    return cudaGetLastError();
+}
+
+// A word by which blocks tell each other something: what was written before the one is seen after the other.
+__device__ inline std::uint64_t load_acquire(const std::uint64_t* from) {
+    std::uint64_t value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    return value;
+}
+__device__ inline void store_release(std::uint64_t* to, std::uint64_t value) {
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" : : "l"(to), "l"(value) : "memory");
+}
+
+}  // namespace hocket::kernels::cuda
+#elif !defined(HOCKET_SIMT)
+#error "compile this with nvcc, or include tests/support/simt.hpp first"
+#endif
+
+namespace hocket::kernels::cuda {
+
+constexpr int ok = 0, invalid_value = 1;  // of cudaError_t
+
+constexpr unsigned warp_lanes = 32, block_threads = 256, block_warps = block_threads / warp_lanes;
+constexpr unsigned all_lanes = 0xffffffff;
+constexpr unsigned most_blocks = 1024;  // of a kernel whose blocks go on until nothing is left to do
+
+// atomicAdd exists for this type of 64 bits.
+using Counter = unsigned long long;
+static_assert(sizeof(Counter) == sizeof(std::uint64_t));
+
+constexpr unsigned blocks_for(std::uint64_t count, std::uint64_t of_block) {
+    const std::uint64_t blocks = (count + of_block - 1) / of_block;
+    return static_cast<unsigned>(blocks < most_blocks ? (blocks > 0 ? blocks : 1) : most_blocks);
+}
+
+__device__ inline unsigned lane() {
+    return threadIdx.x % warp_lanes;
+}
+__device__ inline unsigned warp() {
+    return threadIdx.x / warp_lanes;
+}
+__device__ inline unsigned bits_of(unsigned mask) {
+    return static_cast<unsigned>(__popc(mask));
+}
+// How many lanes below the calling one are in the mask.
+__device__ inline unsigned lanes_below(unsigned mask) {
+    return bits_of(mask & ((1u << lane()) - 1));
+}
+
+// Calls use(i, load(i)) for each i below count, each in one of the grid's threads. Several loads are under
+// way before the first value is used.
+template <typename Load, typename Use>
+__device__ void for_each_of_grid(std::uint64_t count, const Load& load, const Use& use) {
+    constexpr unsigned steps = 8;
+    const std::uint64_t of_block = block_threads * steps;
+    for (std::uint64_t first = blockIdx.x * of_block + threadIdx.x; first < count;
+         first += gridDim.x * of_block) {
+        decltype(load(first)) values[steps];
+        for (unsigned step = 0; step < steps; ++step)
+            if (first + step * block_threads < count) values[step] = load(first + step * block_threads);
+        for (unsigned step = 0; step < steps; ++step)
+            if (first + step * block_threads < count) use(first + step * block_threads, values[step]);
+    }
+}
+
+// The sum of the values of this lane and those below it. All lanes of a warp call it.
+template <typename Value>
+__device__ Value sum_up_to_lane(Value value) {
+    for (unsigned distance = 1; distance < warp_lanes; distance *= 2) {
+        const Value below = __shfl_up_sync(all_lanes, value, distance);
+        if (lane() >= distance) value += below;
+    }
+    return value;
+}
+template <typename Value>
+__device__ Value sum_of_warp(Value value) {
+    return __shfl_sync(all_lanes, sum_up_to_lane(value), warp_lanes - 1);
+}
+
+// Whether the calling block is the last of the grid to come here. It then sees what all others wrote before.
+// All threads of a block call it.
+__device__ inline bool is_last_block(unsigned* arrived) {
+    HOCKET_SHARED(bool, last);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(arrived, 1u) == gridDim.x - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    return last;
+}
+
+// The next piece of work for the block, in the order in which blocks ask: who waits for the pieces before its
+// own waits for blocks that run. All threads of a block call it; it is a barrier for them.
+__device__ inline std::uint64_t next_ticket(Counter* tickets) {
+    HOCKET_SHARED(std::uint64_t, ticket);
+    __syncthreads();
+    if (threadIdx.x == 0) ticket = atomicAdd(tickets, Counter{1});
+    __syncthreads();
+    return ticket;
+}
+
+// Where in a table of counts a rank lies, counted from the highest bin.
+struct Found {
+    std::uint32_t bin;
+    std::uint64_t above, at;  // in higher bins; in this one
+};
+
+// The highest bin with which at least `wanted` are reached; 0 if there are fewer. bins is a multiple of
+// block_threads, which is the number of threads of a block; all of them call it.
+template <typename Count>
+__device__ Found find_from_top(const Count* counts, unsigned bins, std::uint64_t wanted) {
+    HOCKET_SHARED(std::uint64_t[block_warps], of_warp);
+    HOCKET_SHARED(Found, found);
+    const unsigned each = bins / block_threads, top = bins - each * threadIdx.x;
+    std::uint64_t own = 0;
+    for (unsigned i = 1; i <= each; ++i) own += __ldcg(counts + top - i);
+    std::uint64_t above = sum_up_to_lane(own) - own;
+    if (lane() == warp_lanes - 1) of_warp[warp()] = above + own;
+    __syncthreads();
+    for (unsigned other = 0; other < warp(); ++other) above += of_warp[other];
+    const bool is_last = threadIdx.x == block_threads - 1;
+    if (above < wanted && (above + own >= wanted || is_last)) {
+        unsigned bin = top - 1;
+        std::uint64_t at = __ldcg(counts + bin);
+        while (bin > top - each && above + at < wanted) {
+            above += at;
+            at = __ldcg(counts + --bin);
+        }
+        found = {bin, above, at};
+    }
+    __syncthreads();
+    return found;
+}
+
+}  // namespace hocket::kernels::cuda

@@ -1,0 +1,71 @@
+// The kernels of CUDA devices, as a library of their own (libhocket_cuda.so) that only nvcc builds. They give
+// the same bits as the processor's kernels in runtime/kernels/cpu, whose headers say what each one does. One
+// exception: the bits of a NaN that a calculation gives are the device's own.
+//
+// Pointers are to memory that the device reaches, unless something else is said. Calls enqueue work on the
+// stream (a cudaStream_t; null: the default one) of the current device and return: they allocate nothing,
+// wait for nothing, and can be captured in a graph. What is enqueued depends only on what is passed by value.
+// They return 0 or a number of cudaError_t: cudaErrorInvalidValue (1) for a type without the operation or too
+// small a workspace. Thread-safe; calls that share memory must be ordered by the caller, on one stream or by
+// events.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/kernels/cpu/norms.hpp"
+#include "runtime/kernels/cpu/topk.hpp"
+
+#define HOCKET_CUDA_API extern "C" __attribute__((visibility("default")))
+
+namespace hocket::kernels::cuda {
+
+// What was selected; written by the device. As Selected of kernels/cpu/topk.hpp.
+struct DeviceSelected {
+    std::uint64_t count;
+    std::uint32_t non_finite;  // 0 or 1
+    std::uint32_t unused;
+};
+
+struct Selection {
+    DataType type;  // of the elements; can_select(type)
+    const void* elements;
+    std::uint64_t count;  // up to most_selectable
+    std::uint64_t k;
+    std::uint32_t rounds;  // 0: exact; else N of the paper's Algorithm 1, and as many passes
+    Draw draw;
+    void* values;            // min(k, count), of the elements' type, or as feedback says
+    std::uint32_t* indices;  // min(k, count)
+    DeviceSelected* selected;
+};
+
+// Memory that a selection needs while it runs, aligned to 256 bytes: what cudaMalloc returns is. Its content
+// is of no meaning before and after.
+struct Workspace {
+    void* memory;
+    std::uint64_t bytes;  // at least hocket_cuda_topk_workspace()
+};
+
+HOCKET_CUDA_API std::uint64_t hocket_cuda_topk_workspace(DataType type, std::uint64_t count, std::uint64_t k);
+
+HOCKET_CUDA_API int hocket_cuda_topk(const Selection* selection, const Workspace* workspace, void* stream);
+
+// feedback itself lies in the host's memory, its residual in the device's. The workspace is that of float32.
+HOCKET_CUDA_API int hocket_cuda_topk_with_feedback(const Selection* selection, const Feedback* feedback,
+                                                   const Workspace* workspace, void* stream);
+
+// dense[indices[i]] += values[i], for i in 0 .. k - 1. No index occurs twice; all are in range.
+HOCKET_CUDA_API int hocket_cuda_scatter_add(DataType type, void* dense, const void* values,
+                                            const std::uint32_t* indices, std::uint64_t k, void* stream);
+
+// As sum_chunks() of kernels/cpu/norms.hpp: the sums of `chunks` chunks, from number `first` on. `pairs` lie
+// in the host's memory and are read before the call returns.
+HOCKET_CUDA_API int hocket_cuda_sum_chunks(DataType type, const Factors* pairs, std::uint64_t n_pairs,
+                                           std::uint64_t first, std::uint64_t chunks, float* sums,
+                                           void* stream);
+
+// As norms() of kernels/cpu/norms.hpp. `tensors` lie in the host's memory and are read before the call
+// returns. sums: room for as many numbers as all tensors have chunks.
+HOCKET_CUDA_API int hocket_cuda_norms(DataType type, const Tensor* tensors, std::uint64_t n_tensors,
+                                      float* sums, float* norms, void* stream);
+
+}  // namespace hocket::kernels::cuda

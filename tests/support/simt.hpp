@@ -1,0 +1,198 @@
+// Runs the device's kernels as C++ on the processor, so that tests need no device: include this before a .cu
+// file. Each thread of a block is a fiber. Fibers switch at barriers, warp operations and atomics, in a
+// random order that `seed` fixes. Blocks start in a random order, few at a time, and a block that has started
+// runs on, which is all that a device promises. What a device leaves undefined ends a launch with an Error: a
+// barrier or a warp operation that some of its threads do not reach, or a wait that nothing can end.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <source_location>
+#include <stdexcept>
+#include <type_traits>
+
+#define HOCKET_SIMT 1
+#define __global__
+#define __device__
+#define __host__
+#define __launch_bounds__(...)
+
+namespace hocket::simt {
+
+struct Error : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+using Place = std::source_location;
+
+// The order of blocks and threads in the launches that follow.
+void seed(std::uint64_t number);
+
+// Runs the kernel with so many blocks of so many threads to its end. Launches are made from one thread.
+void launch(unsigned blocks, unsigned threads, const std::function<void()>& kernel);
+
+// What the kernel calls; see the operations below.
+enum class Operation : std::uint8_t { sync, shuffle, ballot, match };
+void wait_for_block(Place place);
+std::uint64_t wait_for_warp(Operation operation, unsigned mask, std::uint64_t value, unsigned argument,
+                            Place place);
+void let_others_run(bool always);
+void note_progress();
+std::byte* shared_memory(const void* variable, std::size_t bytes);
+
+// A variable of the block: one for each place in the source, filled with rubbish at first.
+template <typename Type, typename UniquePlace>
+Type& shared_variable(UniquePlace) {
+    static_assert(std::is_trivial_v<Type>);
+    static const char variable = 0;
+    return *reinterpret_cast<Type*>(shared_memory(&variable, sizeof(Type)));
+}
+
+struct Index {
+    unsigned x;
+};
+
+}  // namespace hocket::simt
+
+#define HOCKET_SHARED(type, name) auto& name = ::hocket::simt::shared_variable<type>([] {})
+
+inline hocket::simt::Index threadIdx, blockIdx, blockDim, gridDim;
+
+inline void __syncthreads(hocket::simt::Place place = hocket::simt::Place::current()) {
+    hocket::simt::wait_for_block(place);
+}
+inline void __syncwarp(unsigned mask = ~0u, hocket::simt::Place place = hocket::simt::Place::current()) {
+    hocket::simt::wait_for_warp(hocket::simt::Operation::sync, mask, 0, 0, place);
+}
+inline unsigned __ballot_sync(unsigned mask, bool predicate,
+                              hocket::simt::Place place = hocket::simt::Place::current()) {
+    return static_cast<unsigned>(
+        hocket::simt::wait_for_warp(hocket::simt::Operation::ballot, mask, predicate, 0, place));
+}
+inline bool __any_sync(unsigned mask, bool predicate,
+                       hocket::simt::Place place = hocket::simt::Place::current()) {
+    return __ballot_sync(mask, predicate, place) != 0;
+}
+inline bool __all_sync(unsigned mask, bool predicate,
+                       hocket::simt::Place place = hocket::simt::Place::current()) {
+    return __ballot_sync(mask, predicate, place) == mask;
+}
+inline unsigned __match_any_sync(unsigned mask, std::uint32_t value,
+                                 hocket::simt::Place place = hocket::simt::Place::current()) {
+    return static_cast<unsigned>(
+        hocket::simt::wait_for_warp(hocket::simt::Operation::match, mask, value, 0, place));
+}
+
+// A lane without a lane at that distance gets its own value.
+template <typename Value>
+Value __shfl_sync(unsigned mask, Value value, unsigned source,
+                  hocket::simt::Place place = hocket::simt::Place::current()) {
+    static_assert(sizeof(Value) <= 8 && std::is_trivially_copyable_v<Value>);
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    bits = hocket::simt::wait_for_warp(hocket::simt::Operation::shuffle, mask, bits, source % 32, place);
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+template <typename Value>
+Value __shfl_up_sync(unsigned mask, Value value, unsigned distance,
+                     hocket::simt::Place place = hocket::simt::Place::current()) {
+    const unsigned lane = threadIdx.x % 32;
+    return __shfl_sync(mask, value, lane >= distance ? lane - distance : lane, place);
+}
+template <typename Value>
+Value __shfl_down_sync(unsigned mask, Value value, unsigned distance,
+                       hocket::simt::Place place = hocket::simt::Place::current()) {
+    const unsigned lane = threadIdx.x % 32;
+    return __shfl_sync(mask, value, lane + distance < 32 ? lane + distance : lane, place);
+}
+
+template <typename Value>
+Value atomicAdd(Value* to, std::type_identity_t<Value> value) {
+    hocket::simt::let_others_run(false);
+    hocket::simt::note_progress();
+    const Value before = *to;
+    *to = static_cast<Value>(before + value);
+    return before;
+}
+template <typename Value>
+Value atomicMax(Value* to, std::type_identity_t<Value> value) {
+    hocket::simt::let_others_run(false);
+    hocket::simt::note_progress();
+    const Value before = *to;
+    *to = std::max(before, value);
+    return before;
+}
+template <typename Value>
+Value atomicOr(Value* to, std::type_identity_t<Value> value) {
+    hocket::simt::let_others_run(false);
+    hocket::simt::note_progress();
+    const Value before = *to;
+    *to = before | value;
+    return before;
+}
+
+inline void __threadfence() {}
+template <typename Value>
+Value __ldcg(const Value* from) {
+    return *from;
+}
+inline int __popc(unsigned bits) {
+    return std::popcount(bits);
+}
+inline int __ffs(unsigned bits) {
+    return bits == 0 ? 0 : std::countr_zero(bits) + 1;
+}
+
+// Not inlined: a compiler could otherwise make one rounding of a product and a sum.
+[[gnu::noinline]] inline float __fmul_rn(float a, float b) {
+    return a * b;
+}
+[[gnu::noinline]] inline float __fadd_rn(float a, float b) {
+    return a + b;
+}
+[[gnu::noinline]] inline float __fsub_rn(float a, float b) {
+    return a - b;
+}
+[[gnu::noinline]] inline double __dmul_rn(double a, double b) {
+    return a * b;
+}
+[[gnu::noinline]] inline double __dadd_rn(double a, double b) {
+    return a + b;
+}
+[[gnu::noinline]] inline double __dsub_rn(double a, double b) {
+    return a - b;
+}
+
+// What runtime/kernels/cuda/device.cuh defines for a device.
+namespace hocket::kernels::cuda {
+
+template <typename... Parameters>
+void launch(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, void*,
+            std::type_identity_t<Parameters>... arguments) {
+    simt::launch(blocks, threads, [=] { kernel(arguments...); });
+}
+inline int clear(void* memory, std::size_t bytes, void*) {
+    std::memset(memory, 0, bytes);
+    return 0;
+}
+inline int launch_error() {
+    return 0;
+}
+
+// Those that wait for a word let others run.
+inline std::uint64_t load_acquire(const std::uint64_t* from) {
+    simt::let_others_run(true);
+    return *from;
+}
+inline void store_release(std::uint64_t* to, std::uint64_t value) {
+    simt::let_others_run(false);
+    simt::note_progress();
+    *to = value;
+}
+
+}  // namespace hocket::kernels::cuda
