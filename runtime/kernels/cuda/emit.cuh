@@ -103,4 +103,20 @@ __global__ void __launch_bounds__(block_threads)
     if (__any_sync(all_lanes, !all_finite) && lane() == 0) atomicOr(&selected->non_finite, 1u);
 }
 
+// What was not selected of infinities and NaNs must not stay in the residual. Those that were selected have
+// set `non_finite`; without a selection (`look`) it is set here.
+static __global__ void __launch_bounds__(block_threads)
+    drop_non_finite(float* residual, std::uint64_t count, bool look, std::uint32_t* non_finite) {
+    if (!look && *non_finite == 0) return;
+    bool found = false;
+    for_each_of_grid(
+        count, [&](std::uint64_t i) { return residual[i]; },
+        [&](std::uint64_t i, float sum) {
+            if (is_finite(sum)) return;
+            residual[i] = 0;
+            found = true;
+        });
+    if (__any_sync(all_lanes, found) && lane() == 0) atomicOr(non_finite, 1u);
+}
+
 }  // namespace hocket::kernels::cuda

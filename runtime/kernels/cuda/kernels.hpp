@@ -31,7 +31,7 @@ struct Selection {
     const void* elements;
     std::uint64_t count;  // up to most_selectable
     std::uint64_t k;
-    std::uint32_t rounds;  // 0: exact; else N of the paper's Algorithm 1, and as many passes
+    std::uint32_t thresholds;  // 0: exact; else N of the paper's Algorithm 1, and as many passes
     Draw draw;
     void* values;            // min(k, count), of the elements' type, or as feedback says
     std::uint32_t* indices;  // min(k, count)

@@ -75,11 +75,15 @@ class Launches {
             if (skip_non_finite)
                 launch(look_for_non_finite<Elements>, blocks_for(count_, 8 * block_threads), block_threads,
                        stream_, elements_, count_, state_, &selection_.selected->non_finite);
-        if (k_ == 0 || k_ == count_ || selection_.rounds > 0)
+        if (k_ == 0 || k_ == count_ || selection_.thresholds > 0)
             calculate();
         else
             take_out_few();
         if (k_ > 0) select();
+        if constexpr (Elements::calculates)
+            if (!skip_non_finite)
+                launch(drop_non_finite, blocks_for(count_, 8 * block_threads), block_threads, stream_,
+                       output_.residual, count_, k_ == 0, &selection_.selected->non_finite);
         return launch_error();
     }
 
@@ -107,7 +111,7 @@ class Launches {
         if (k_ == count_) {
             launch(select_all, 1, warp_lanes, stream_, count_, state_);
         } else {
-            if (selection_.rounds > 0) bisect_thresholds();
+            if (selection_.thresholds > 0) bisect_thresholds();
             find_boundary();
         }
         launch(emit<Word, Output>, blocks_for(count_, emit_tile), block_threads, stream_, candidates_, k_,
@@ -118,7 +122,7 @@ class Launches {
         for (unsigned level = 0; level < levels<Word>; ++level) {
             launch(narrow<Word>, blocks_for(count_, 8 * block_threads), block_threads, stream_, candidates_,
                    k_, level, state_);
-            if (level == 0 && selection_.rounds == 0)
+            if (level == 0 && selection_.thresholds == 0)
                 launch(take_out<PlainElements<Word>>, blocks_for(count_, take_out_tile), block_threads,
                        stream_, PlainElements<Word>{candidates_.all}, candidates_, k_, true,
                        at<std::uint64_t>(layout_.take_out_again), state_);
@@ -135,7 +139,7 @@ class Launches {
         launch(sum_magnitudes<Stored>, blocks_for(count_, of_block), block_threads, stream_, candidates_.all,
                count_, infinity, sums, state_);
         launch(find_mean<Stored>, 1, warp_lanes, stream_, sums, count_, k_, infinity, state_);
-        for (std::uint64_t round = 0; round <= selection_.rounds; ++round)
+        for (std::uint64_t round = 0; round <= selection_.thresholds; ++round)
             launch(bisect<Stored>, blocks_for(count_, 8 * block_threads), block_threads, stream_,
                    candidates_.all, count_, k_, round == 0, infinity, state_);
     }

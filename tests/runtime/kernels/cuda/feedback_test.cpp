@@ -16,7 +16,7 @@ struct Case {
     DataType type = DataType::float32, sent_as = DataType::float32;
     std::vector<float> numbers, residual;
     std::size_t k = 0;
-    std::uint32_t rounds = 0;
+    std::uint32_t thresholds = 0;
     float decay = 1, scale = 1;
     bool skip = true;
     std::uint64_t seed = 0;
@@ -43,7 +43,7 @@ Outcome on_processor(const Case& test) {
     Outcome outcome{0, false, std::vector<std::byte>(most * element_size(test.sent_as)),
                     std::vector<std::uint32_t>(most), test.residual};
     TopkOptions options;
-    options.rounds = test.rounds;
+    options.thresholds = test.thresholds;
     options.draw = draw_of(test);
     const Selected selected = topk_with_feedback(test.type, elements.data(), count, test.k, options,
                                                  feedback_of(test, outcome.residual.data()),
@@ -62,8 +62,9 @@ Outcome on_device(const Case& test) {
     const std::size_t bytes = cuda::hocket_cuda_topk_workspace(DataType::float32, count, test.k);
     OnDevice<std::byte> memory(bytes);
     const cuda::Workspace workspace{memory.get(), bytes};
-    const cuda::Selection selection{test.type,     elements.get(), count,         test.k,      test.rounds,
-                                    draw_of(test), values.get(),   indices.get(), result.get()};
+    const cuda::Selection selection{test.type,    elements.get(),  count,
+                                    test.k,       test.thresholds, draw_of(test),
+                                    values.get(), indices.get(),   result.get()};
     const Feedback feedback = feedback_of(test, residual.get());
     seed_order(test.seed);
     REQUIRE(cuda::hocket_cuda_topk_with_feedback(&selection, &feedback, &workspace, nullptr) == 0);
@@ -104,7 +105,7 @@ void check_sums(const Case& test, const Outcome& outcome) {
 void compare(const Case& test) {
     const Outcome expected = on_processor(test), found = on_device(test);
     INFO(name_of(test.type) << " sent as " << name_of(test.sent_as) << ", " << test.numbers.size()
-                            << " elements, k = " << test.k << ", rounds " << test.rounds << ", skip "
+                            << " elements, k = " << test.k << ", thresholds " << test.thresholds << ", skip "
                             << test.skip << ", seed " << test.seed);
     REQUIRE(found.count == expected.count);
     REQUIRE(found.non_finite == expected.non_finite);
@@ -164,7 +165,7 @@ TEST_CASE("error feedback on the device: the paper's thresholds") {
     Random random(3);
     for (int i = 0; i < 30; ++i) {
         Case test = random_case(6'000, random);
-        test.rounds = 1 + static_cast<std::uint32_t>(random() % 20);
+        test.thresholds = 1 + static_cast<std::uint32_t>(random() % 20);
         compare(test);
     }
 }

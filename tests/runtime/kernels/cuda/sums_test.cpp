@@ -145,7 +145,7 @@ TEST_CASE("sparse values are added on the device as on the processor") {
                 as_type(type, numbers_of(distribution("Student-t3"), indices.size(), random()));
             OnDevice<std::byte> on_device(dense), values_on_device(values);
             OnDevice<std::uint32_t> indices_on_device(indices);
-            scatter_add(type, dense.data(), values.data(), indices.data(), indices.size(), 1);
+            scatter_add(type, dense.data(), type, values.data(), indices.data(), indices.size(), 1);
             REQUIRE(cuda::hocket_cuda_scatter_add(type, on_device.get(), values_on_device.get(),
                                                   indices_on_device.get(), indices.size(), nullptr) == 0);
             REQUIRE(on_device.read() == dense);

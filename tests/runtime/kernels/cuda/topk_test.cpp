@@ -41,23 +41,24 @@ Outcome on_device(DataType type, const std::vector<std::byte>& elements, std::si
     OnDevice<cuda::DeviceSelected> result(1);
     OnDevice<std::byte> memory(cuda::hocket_cuda_topk_workspace(type, count, k));
     const cuda::Workspace workspace{memory.get(), cuda::hocket_cuda_topk_workspace(type, count, k)};
-    const cuda::Selection selection{type,         from.get(),   count,         k,           options.rounds,
-                                    options.draw, values.get(), indices.get(), result.get()};
+    const cuda::Selection selection{
+        type,         from.get(),   count,         k,           options.thresholds,
+        options.draw, values.get(), indices.get(), result.get()};
     REQUIRE(cuda::hocket_cuda_topk(&selection, &workspace, nullptr) == 0);
     const cuda::DeviceSelected what = result.read()[0];
     return {what.count, what.non_finite != 0, values.read(), indices.read()};
 }
 
-void compare(DataType type, const std::vector<float>& numbers, std::size_t k, std::uint32_t rounds,
+void compare(DataType type, const std::vector<float>& numbers, std::size_t k, std::uint32_t thresholds,
              std::uint64_t seed) {
     const std::vector<std::byte> elements = as_type(type, numbers);
     TopkOptions options;
-    options.rounds = rounds;
+    options.thresholds = thresholds;
     options.draw = {seed, 3, seed % 5};
     seed_order(seed);
     const Outcome expected = on_processor(type, elements, k, options);
     const Outcome found = on_device(type, elements, k, options);
-    INFO(name_of(type) << ", " << numbers.size() << " elements, k = " << k << ", rounds " << rounds
+    INFO(name_of(type) << ", " << numbers.size() << " elements, k = " << k << ", thresholds " << thresholds
                        << ", seed " << seed);
     REQUIRE(found.count == expected.count);
     REQUIRE(found.indices == expected.indices);
@@ -141,11 +142,11 @@ TEST_CASE("the device selects the same elements as the processor: random sizes, 
 TEST_CASE("the device's thresholds are those of the paper, as the processor's") {
     Random random(6);
     for (const Distribution& kind : all_distributions())
-        for (const std::uint32_t rounds : {1, 5, 30}) {
+        for (const std::uint32_t thresholds : {1, 5, 30}) {
             INFO(kind.name);
             const std::size_t count = 1 + random() % 12'000;
             compare(one_of(selectable, random), numbers_of(kind, count, random()), random() % (count + 2),
-                    rounds, random());
+                    thresholds, random());
         }
     compare(DataType::float32, numbers_of(distribution("lognormal"), 140'000, random()), 1400, 10, 1);
 }
