@@ -2,7 +2,10 @@
 // select the same elements, bit for bit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+
+#include "runtime/types.hpp"
 
 #if defined(__CUDACC__)
 #define HOCKET_ON_BOTH __host__ __device__
@@ -42,6 +45,28 @@ HOCKET_ON_BOTH constexpr std::uint64_t first_of_ties(const Draw& draw, std::uint
     number = mixed(number + draw.shard + golden);
     const std::uint64_t choices = ties - needed + 1;
     return (number >> 32) * choices >> 32;
+}
+
+// Selections exist for these types.
+constexpr bool can_select(DataType type) {
+    return row_of(type).kind == kind::floating && element_size(type) <= 4;
+}
+constexpr std::size_t most_selectable = std::size_t{1} << 32;  // elements
+
+struct TopkOptions {
+    // 0: exact. Else how many thresholds are tried, N of the paper's Algorithm 1; what is selected may then
+    // miss some of the largest elements.
+    std::uint32_t thresholds = 0;
+    Draw draw = {};
+    unsigned threads = 1;  // on the processor; the caller's is one of them
+};
+
+// The bits of the type's infinity.
+template <typename Word>
+HOCKET_ON_BOTH constexpr Word infinity_of(DataType type) {
+    return static_cast<Word>(type == DataType::float32   ? 0x7f800000
+                             : type == DataType::float16 ? 0x7c00
+                                                         : 0x7f80);
 }
 
 }  // namespace hocket::kernels

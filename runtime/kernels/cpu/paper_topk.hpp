@@ -2,17 +2,8 @@
 #pragma once
 
 #include "runtime/kernels/cpu/select.hpp"
-#include "runtime/kernels/cpu/topk.hpp"
 
 namespace hocket::kernels {
-
-// The bits of the type's infinity.
-template <typename Word>
-constexpr Word infinity_of(DataType type) {
-    return static_cast<Word>(type == DataType::float32   ? 0x7f800000
-                             : type == DataType::float16 ? 0x7c00
-                                                         : 0x7f80);
-}
 
 // Algorithm 1 (MSTopK) with N = options.thresholds: bisects between the mean and the maximum of the
 // magnitudes, counting the elements above each threshold, and selects all above the lowest threshold that at

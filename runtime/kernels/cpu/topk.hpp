@@ -10,20 +10,6 @@
 
 namespace hocket::kernels {
 
-// Selections exist for these types.
-constexpr bool can_select(DataType type) {
-    return row_of(type).kind == kind::floating && element_size(type) <= 4;
-}
-constexpr std::size_t most_selectable = std::size_t{1} << 32;  // elements
-
-struct TopkOptions {
-    // 0: exact. Else how many thresholds are tried, N of the paper's Algorithm 1; what is selected may then
-    // miss some of the largest elements.
-    std::uint32_t thresholds = 0;
-    Draw draw = {};
-    unsigned threads = 1;  // the caller's is one of them
-};
-
 struct Selected {
     std::size_t count = 0;
     bool non_finite = false;  // there were infinities or NaNs to select from
