@@ -510,8 +510,9 @@ HKT_API hkt_status hkt_topk_count(size_t count, double density, size_t* k);
  * infinities. Zeros are selected, too, where there is nothing else. x: `count` elements, up to 2^32, of
  * float32, float16 or bfloat16; it is not changed. No two of x, values, indices and the residual may overlap.
  * options may be null. With a residual, value + residual is what was selected from, bit for bit, at each
- * index that was selected. Memory: up to 24 bytes * k and 1 MiB for each thread. Errors: INVALID_ARGUMENT
- * (nothing has been written then), OUT_OF_MEMORY. */
+ * index that was selected. Memory: up to 24 bytes * k and 1 MiB for each thread.
+ * Errors: INVALID_ARGUMENT: nothing has been written. OUT_OF_MEMORY: the residual may already be what was to
+ * be selected from, so do not take the step again. */
 HKT_API hkt_status hkt_topk(const void* x, size_t count, hkt_type type, size_t k,
                             const hkt_topk_options* options, void* values, uint32_t* indices,
                             size_t* selected, int32_t* non_finite);

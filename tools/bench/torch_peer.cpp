@@ -19,7 +19,8 @@ namespace {
 
 // For each line that it gets it does one round, and answers with its time.
 constexpr const char* script = R"(
-import sys, time
+import os, sys, time
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # its threads must not spin while others are measured
 kernel, elements, k, threads, dtype = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
 try:
     import torch
@@ -37,7 +38,7 @@ try:
             "norms": lambda: torch.linalg.vector_norm(x)}[kernel]
     work()
 except Exception as error:
-    print("PyTorch", torch.__version__, "cannot:", str(error).splitlines()[0], flush=True)
+    print("PyTorch", torch.__version__, "cannot:", repr(error), flush=True)
     sys.exit()
 print("PyTorch", torch.__version__, flush=True)
 for line in sys.stdin:

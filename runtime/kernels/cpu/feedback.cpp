@@ -117,7 +117,8 @@ Split split(float value, DataType sent_as) {
     // The sign of the 0 that is left is the value's: -0 + 0 would be 0.
     if (!std::isfinite(value)) return {value, 0};
     const float sent = nearest(value, sent_as), left = value - sent;
-    if (sent + left != value) return {std::copysign(0.f, value), value};  // far out of the type's range
+    // So far out of the type's range that the rest is no float32: all of it stays.
+    if (double{value} - double{sent} != double{left}) return {std::copysign(0.f, value), value};
     return {sent, left == 0 ? std::copysign(0.f, value) : left};
 }
 

@@ -20,8 +20,8 @@ void accumulate(DataType type, const std::byte* elements, const float* residual,
 struct Split {
     float sent, left;
 };
-// sent is a number of the type, the nearest one if it is in range, else the largest. Of infinities and NaNs
-// nothing is left.
+// sent is a number of the type: the nearest one if it is in range, else the largest, or 0 where the rest
+// would not be a float32 (float16: from about 5e8). Of infinities and NaNs nothing is left.
 Split split(float value, DataType sent_as);
 
 // Whether an infinity or a NaN is among the numbers.

@@ -1,6 +1,7 @@
 #include "runtime/kernels/cpu/parallel.hpp"
 
-#include "runtime/error.hpp"
+#include <exception>
+
 #include "runtime/thread.hpp"
 
 namespace hocket::kernels {
@@ -10,7 +11,7 @@ Team::Team(unsigned parts) : parts_(parts) {
     try {
         for (unsigned part = 1; part < parts; ++part)
             threads_.push_back(start_thread("hocket-kernel", [this, part] { serve(part); }));
-    } catch (const Error&) {  // no more threads
+    } catch (const std::exception&) {  // no more threads, or no memory for one
     }
 }
 

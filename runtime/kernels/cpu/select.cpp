@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <stdexcept>
 
 namespace hocket::kernels {
 namespace {
@@ -31,8 +32,6 @@ void count_sizes(const View<Word>& view, std::uint64_t low, std::uint64_t high, 
         if (distance > width) continue;  // also what is below `low`
         ++counts[i % tables * bins + std::min<std::size_t>(distance >> shift, bins - 1)];
     }
-    for (std::size_t bin = 0; bin < bins; ++bin)
-        for (std::size_t table = 1; table < tables; ++table) counts[bin] += counts[table * bins + bin];
 }
 
 }  // namespace
@@ -71,12 +70,13 @@ void Selector<Word>::for_parts(const std::function<void(unsigned)>& work) const 
 // For the elements that one part takes out: all of k may lie in one.
 template <typename Word>
 std::size_t Selector<Word>::room_for(std::size_t k) const {
-    return (std::min(3 * k + 64 * 1024, elements_.count) + strip + collect_slack) / 8 * 8;
+    const std::size_t largest_part = elements_.count / parts_ + strip;
+    return (std::min(3 * k + 64 * 1024, largest_part) + strip + collect_slack) / 8 * 8;
 }
 
 template <typename Word>
 std::size_t Selector<Word>::select(std::size_t k, const Draw& draw, const Destination<Word>& to) {
-    k = std::min(k, elements_.count);
+    if (k >= elements_.count) return select_all(draw, to);
     const Word floor = k > 0 ? sampled_floor(k) : 0;
     bool few = floor > 0 && take_out(floor, k);
     if (!few) calculate_all();
@@ -90,11 +90,20 @@ std::size_t Selector<Word>::select(std::size_t k, const Draw& draw, const Destin
     while (boundary.high - boundary.low > 1) {
         const int width = std::bit_width(boundary.high - boundary.low - 1);
         boundary = narrowed(boundary, static_cast<unsigned>(std::max(width - digits_of_bin, 0)), k);
-        if (!few && boundary.all.above + boundary.all.at + strip <= room_for(k))
+        if (!few && boundary.all.above + boundary.all.at + strip + collect_slack <= room_for(k))
             few = take_out(static_cast<Word>(boundary.low), k);
     }
     emit(k, boundary, draw, to);
     return k;
+}
+
+template <typename Word>
+std::size_t Selector<Word>::select_all(const Draw& draw, const Destination<Word>& to) {
+    calculate_all();
+    Boundary<Word> all{0, 0, std::vector<typename Boundary<Word>::Counts>(parts_), {elements_.count, 0}};
+    for (unsigned part = 0; part < parts_; ++part) all.of_part[part].above = views_[part].count;
+    emit(elements_.count, all, draw, to);
+    return elements_.count;
 }
 
 template <typename Word>
@@ -162,6 +171,7 @@ bool Selector<Word>::take_out(Word floor, std::size_t k) {
     const std::size_t room = room_for(k);
     // One block of memory: an allocator that has it again keeps it for the next call, without new pages.
     const std::size_t bytes = room * (sizeof(std::uint32_t) + sizeof(Word));
+    room_.reset();
     room_ = std::make_unique_for_overwrite<std::byte[]>(parts_ * bytes);
     for (unsigned part = 0; part < parts_; ++part) {
         std::byte* own = room_.get() + part * bytes;
@@ -211,7 +221,7 @@ Boundary<Word> Selector<Word>::narrowed(const Boundary<Word>& boundary, unsigned
         for (unsigned part = 0; part < parts_; ++part) {
             auto& of_part = next.of_part[part];
             of_part.above += of_part.at;
-            of_part.at = counts_[part][bin];
+            of_part.at = std::size_t{counts_[part][bin]} + counts_[part][bins + bin];  // of both tables
             next.all.at += of_part.at;
         }
         if (next.all.above + next.all.at < k) continue;
@@ -219,7 +229,7 @@ Boundary<Word> Selector<Word>::narrowed(const Boundary<Word>& boundary, unsigned
         if (bin + 1 < bins) next.high = std::min(boundary.high, next.low + (std::uint64_t{1} << shift));
         return next;
     }
-    return next;  // not reached: at least k elements are above `low`
+    throw std::logic_error("fewer elements than were counted before");
 }
 
 // Writes all elements above the boundary, and of those at it as many as are needed.

@@ -92,6 +92,7 @@ class Selector {
         bool all;  // none was left out for want of room
     };
 
+    std::size_t select_all(const Draw& draw, const Destination<Word>& to);
     Word sampled_floor(std::size_t k) const;
     bool take_out(Word floor, std::size_t k);
     void take_out_part(unsigned part, Word floor, std::size_t room);

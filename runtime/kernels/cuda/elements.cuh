@@ -68,7 +68,7 @@ __device__ inline Split split_on_device(float value, DataType sent_as) {
                        : sent_as == DataType::bfloat16 ? nearest<BFloat16>(value)
                                                        : value;
     const float left = __fsub_rn(value, sent);
-    if (__fadd_rn(sent, left) != value) return {with_sign_of(0, value), value};
+    if (double{value} - double{sent} != double{left}) return {with_sign_of(0, value), value};
     return {sent, left == 0 ? with_sign_of(0, value) : left};
 }
 

@@ -83,6 +83,32 @@ TEST_CASE("a selection with feedback is that of the sums, and the residual is th
                 }
 }
 
+TEST_CASE("the paper's thresholds do the same with a residual, and with any number of threads") {
+    constexpr std::size_t count = 300'000, k = 3000;
+    for (const Distribution& distribution : distributions()) {
+        INFO(distribution.name);
+        const auto numbers = numbers_of(distribution, count, 4);
+        const auto words = words_of<float, std::uint32_t>(numbers);
+        const kernels::TopkOptions alone{.thresholds = 12, .draw = {1, 2, 3}};
+        const auto right = kernel_topk(DataType::float32, words, k, alone);
+        REQUIRE(right.indices.size() == k);
+        for (const unsigned threads : {1, 2, 4}) {
+            kernels::TopkOptions options = alone;
+            options.threads = threads;
+            REQUIRE((kernel_topk(DataType::float32, words, k, options) == right));
+            std::vector<float> residual(count, 0), values(k);
+            std::vector<std::uint32_t> indices(k);
+            kernels::topk_with_feedback(DataType::float32, reinterpret_cast<const std::byte*>(words.data()),
+                                        count, k, options,
+                                        {.residual = residual.data(), .skip_non_finite = false},
+                                        reinterpret_cast<std::byte*>(values.data()), indices.data());
+            REQUIRE(indices == right.indices);
+            for (std::size_t i = 0; i < k; ++i)
+                if (residual[indices[i]] != 0) FAIL("something is left at " << indices[i]);
+        }
+    }
+}
+
 TEST_CASE("a step with an infinity or a NaN is skipped, and leaves the residual alone") {
     const float infinity = std::numeric_limits<float>::infinity();
     for (const float bad : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()})

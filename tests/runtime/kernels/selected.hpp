@@ -73,7 +73,7 @@ Sparse<Word> kernel_topk(DataType type, const std::vector<Word>& elements, std::
     };
     if (selected.count != room || !untouched(sparse.words, Word{0x5a5a}) ||
         !untouched(sparse.indices, 0x5a5a5a5au))
-        return {};  // equals no selection
+        return {{}, {0}};  // equals no selection
     sparse.words.resize(room);
     sparse.indices.resize(room);
     sparse.non_finite = selected.non_finite;

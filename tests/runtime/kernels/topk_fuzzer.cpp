@@ -33,7 +33,7 @@ template <typename Word>
 void check_exact(DataType type, FuzzInput& input, std::size_t count, std::size_t k) {
     const auto words = take_words<Word>(input, count);
     const kernels::Draw draw{k, count, 5};
-    require(kernel_topk(type, words, k, {.draw = draw, .threads = 2}) ==
+    require(kernel_topk(type, words, k, {.draw = draw}) ==
             plain_topk(words, k, draw, infinity_of<Word>(type)));
     const auto by_thresholds = kernel_topk(type, words, k, {.thresholds = 4, .draw = draw});
     require(by_thresholds.indices.size() == std::min(k, count));
@@ -50,7 +50,7 @@ void check_feedback(DataType type, DataType sent_as, FuzzInput& input, std::size
     accumulate_plainly(type, elements.data(), residual, 0.5f, 2, sums);
     const bool skips = input.below(2) == 0;
     const auto selected = kernels::topk_with_feedback(
-        type, elements.data(), count, k, {.threads = 2},
+        type, elements.data(), count, k, {},
         {reinterpret_cast<float*>(after.data()), 0.5f, 2, sent_as, skips}, values.data(), indices.data());
     const auto right = plain_topk(sums, k, {}, infinity_of<std::uint32_t>(DataType::float32));
     if (skips && any_non_finite(sums)) {
