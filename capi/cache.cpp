@@ -56,8 +56,7 @@ void take_functions(const hkt_cache_options& given, cache::CacheOptions& options
         if (text_of(given.decoder).empty())
             capi::refuse(
                 "hkt_cache_options.decode is set, but decoder is not: say there in words what it does, so "
-                "that "
-                "samples of another decoder are not taken for its own");
+                "that samples of another decoder are not taken for its own");
         options.decoder = given.decoder;
         options.decode = [decode = given.decode, context = given.decode_context](
                              std::uint64_t key, std::span<const std::byte> encoded, cache::Value& sample) {

@@ -253,7 +253,7 @@ HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
  * else differs, and each rank may have its buffers in either kind of memory. All four functions are local:
  * they don't wait for other ranks. The memory belongs to comm and is gone when comm is destroyed. */
 
-/* bytes of page-aligned memory, its contents undefined; null for 0 bytes. Errors: INVALID_ARGUMENT
+/* bytes of page-aligned memory, its contents undefined; null for 0 bytes. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY (a rank's part of the host's shared memory is as large as the machine's memory, if limits on
  * address space allow; the text tells what is left). Thread-safe. */
 HKT_API hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory);
@@ -302,7 +302,7 @@ HKT_API hkt_status hkt_op_destroy(hkt_op op, hkt_comm* comm);
 /* Each looks its plan up in the communicator's cache and makes it at first use (see hkt_plan_create), then
  * starts it. With a non-null request it returns at once; the buffers belong to Hocket until the request is
  * complete (hkt_wait or hkt_test). With request == NULL it waits. send and recv may be null when the count is
- * 0, and where they are ignored; otherwise they are aligned to their elements. Errors: INVALID_ARGUMENT
+ * 0, and where they are ignored; otherwise they are aligned to their elements. Errors: INVALID_ARGUMENT,
  * SCHEDULE, NOT_FOUND, OUT_OF_MEMORY, IO, and those of hkt_wait. */
 
 /* recv[i] = op over all ranks of send[i], i in 0 .. count - 1, on every rank. */
@@ -530,7 +530,7 @@ HKT_API hkt_status hkt_scatter_add(void* dense, size_t count, hkt_type type, con
  * float16 or bfloat16, for t = 0 .. tensor_count - 1. Squares, and their sums over 65,536 elements at a time,
  * are float32, in a fixed order; these sums are added as float64. So a norm is infinite where the squares of
  * 65,536 elements add up to more than 3.4e38 (all of them 7e16, say), and squares below 1e-45 count as 0.
- * `norms` must not overlap a tensor. threads: as in hkt_topk_options. Errors: INVALID_ARGUMENT
+ * `norms` must not overlap a tensor. threads: as in hkt_topk_options. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_norms(const void* const* tensors, const size_t* counts, size_t tensor_count,
                              hkt_type type, float* norms, int32_t threads);

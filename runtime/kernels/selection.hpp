@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <stdexcept>
 
 #include "runtime/types.hpp"
 
@@ -61,12 +63,17 @@ struct TopkOptions {
     unsigned threads = 1;  // on the processor; the caller's is one of them
 };
 
-// The bits of the type's infinity.
+// The bits of the infinity of a type that can_select, of as many bits as the word: an exponent of ones.
 template <typename Word>
-HOCKET_ON_BOTH constexpr Word infinity_of(DataType type) {
-    return static_cast<Word>(type == DataType::float32   ? 0x7f800000
-                             : type == DataType::float16 ? 0x7c00
-                                                         : 0x7f80);
+constexpr Word infinity_of(DataType type) {
+    return with_type(type, []<DataType t>(TypeConstant<t>) -> Word {
+        using Stored = typename ElementOf<t>::Stored;
+        if constexpr (can_select(t) && sizeof(Stored) == sizeof(Word))
+            return static_cast<Word>((Word{1} << (std::numeric_limits<Word>::digits - 1)) -
+                                     (Word{1} << (std::numeric_limits<Stored>::digits - 1)));
+        else
+            throw std::logic_error("this type has no infinity of that size");
+    });
 }
 
 }  // namespace hocket::kernels

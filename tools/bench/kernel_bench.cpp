@@ -1,7 +1,6 @@
 #include "tools/bench/kernel_bench.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,8 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/half.hpp"
+#include "capi/vocabulary.hpp"
 #include "runtime/kernels/cpu/parallel.hpp"
+#include "runtime/types.hpp"
 #include "tools/bench/statistics.hpp"
 #include "tools/bench/torch_peer.hpp"
 #include "tools/tool.hpp"
@@ -49,25 +49,19 @@ class Tensor {
     const std::vector<std::byte>& bytes() const { return bytes_; }
 
     float at(std::size_t i) const {
-        const std::byte* from = bytes_.data() + i * hkt_type_size(type_);
-        return type_ == HKT_FLOAT32   ? take<float>(from)
-               : type_ == HKT_FLOAT16 ? static_cast<float>(take<Float16>(from))
-                                      : static_cast<float>(take<BFloat16>(from));
+        return with_type(*capi::find_type(type_), [&]<DataType t>(TypeConstant<t>) {
+            typename ElementOf<t>::Stored stored;
+            std::memcpy(&stored, bytes_.data() + i * sizeof stored, sizeof stored);
+            return static_cast<float>(stored);
+        });
     }
 
   private:
-    template <typename Stored>
-    static Stored take(const std::byte* from) {
-        Stored stored;
-        std::memcpy(&stored, from, sizeof stored);
-        return stored;
-    }
     void put(std::size_t i, float number) {
-        std::byte* to = bytes_.data() + i * hkt_type_size(type_);
-        const auto write = [&](const auto& stored) { std::memcpy(to, &stored, sizeof stored); };
-        if (type_ == HKT_FLOAT32) return write(number);
-        if (type_ == HKT_FLOAT16) return write(Float16(number));
-        write(BFloat16(number));
+        with_type(*capi::find_type(type_), [&]<DataType t>(TypeConstant<t>) {
+            const auto stored = static_cast<typename ElementOf<t>::Stored>(number);
+            std::memcpy(bytes_.data() + i * sizeof stored, &stored, sizeof stored);
+        });
     }
 
     hkt_type type_;

@@ -92,7 +92,8 @@ __attribute__((target("avx2"))) void collect_avx2(const std::uint16_t* words, st
 // GCC 12 takes the conversions without a mask for a use of what was never set.
 constexpr __mmask16 all = 0xffff;
 
-// Numbers are pressed together in a register: some processors take hundreds of cycles to do so in memory.
+// Numbers are pressed together in a register: some processors take a hundred cycles and more to do so in
+// memory.
 HOCKET_AVX512 inline void append_pressed(__m512i numbers, __mmask16 hits, __m512i indices,
                                          Collection<std::uint32_t>& to) {
     _mm512_storeu_si512(to.words + to.count, _mm512_maskz_compress_epi32(hits, numbers));

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 #include "runtime/half.hpp"
 
@@ -93,6 +94,7 @@ float nearest(float value, DataType type) {
 
 void widen(DataType type, const std::byte* elements, std::size_t count, float* to) {
     if (type == DataType::bfloat16) return widen_each(reinterpret_cast<const BFloat16*>(elements), count, to);
+    if (type != DataType::float16) throw std::logic_error("only floats of 16 bits are widened");
     const auto* from = reinterpret_cast<const Float16*>(elements);
 #if defined(__x86_64__)
     static const bool converts = __builtin_cpu_supports("f16c") != 0;
