@@ -111,10 +111,29 @@ hkt_status hkt_premul_sum_create(double factor, hkt_comm* comm, hkt_op* op) {
     });
 }
 
+hkt_status hkt_op_create(hkt_comm* comm, const char* name, hkt_op* op) {
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse("hkt_op_create: comm is null");
+        if (name == nullptr || *name == '\0')
+            capi::refuse("hkt_op_create: name is null or empty; pass \"NAME\", or \"FILE.sched:NAME\"");
+        if (op == nullptr) capi::refuse("hkt_op_create: op is null; pass the address of an hkt_op");
+        *op = comm->operators.make(comm->engine->find_operator(name));
+        return HKT_SUCCESS;
+    });
+}
+
 hkt_status hkt_op_destroy(hkt_op op, hkt_comm* comm) {
     return capi::guarded(comm, [&] {
         if (comm == nullptr) capi::refuse("hkt_op_destroy: comm is null");
         comm->operators.destroy(op);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_comm_set_stream(hkt_comm* comm, void* stream) {
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse("hkt_comm_set_stream: comm is null");
+        comm->engine->set_stream(static_cast<device::Stream>(stream));
         return HKT_SUCCESS;
     });
 }

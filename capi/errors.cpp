@@ -67,6 +67,7 @@ SAME(HKT_ERROR_OUT_OF_MEMORY, Status::out_of_memory);
 SAME(HKT_ERROR_INTERNAL, Status::internal);
 SAME(HKT_ERROR_IO, Status::io);
 SAME(HKT_ERROR_LIMIT, Status::limit);
+SAME(HKT_ERROR_DEVICE, Status::device);
 #undef SAME
 
 extern "C" {
@@ -101,6 +102,8 @@ const char* hkt_error_string(hkt_status status) {
             return "input/output failed";
         case HKT_ERROR_LIMIT:
             return "limit exceeded";
+        case HKT_ERROR_DEVICE:
+            return "device failed";
     }
     return "unknown status";
 }

@@ -75,8 +75,11 @@ class Place {
     static_assert(sizeof(Struct) <= largest_struct)
 
 HKT_ENDS_WITH(hkt_comm_options, timeout_ms);
-HKT_ENDS_WITH(hkt_plan_options, executor);
+HKT_ENDS_WITH(hkt_plan_options, tensors);
+HKT_ENDS_WITH(hkt_start_options, buffer_count);
 HKT_ENDS_WITH(hkt_topk_options, threads);
+HKT_ENDS_WITH(hkt_lars_options, threads);
+HKT_ENDS_WITH(hkt_lamb_options, threads);
 HKT_ENDS_WITH(hkt_cache_options, timeout_ms);
 HKT_ENDS_WITH(hkt_cache_stats, damage);
 HKT_ENDS_WITH(hkt_cache_verification, findings);
@@ -98,11 +101,35 @@ struct Published<hkt_plan_options> {
 };
 
 template <>
+struct Published<hkt_start_options> {
+    static constexpr const char* name = "hkt_start_options.size";
+    static constexpr const char* cure = "start from HKT_START_OPTIONS_INIT";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_start_options, buffer_count);
+    static constexpr hkt_start_options defaults = HKT_START_OPTIONS_INIT;
+};
+
+template <>
 struct Published<hkt_topk_options> {
     static constexpr const char* name = "hkt_topk_options.size";
     static constexpr const char* cure = "start from HKT_TOPK_OPTIONS_INIT";
     static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_topk_options, threads);
     static constexpr hkt_topk_options defaults = HKT_TOPK_OPTIONS_INIT;
+};
+
+template <>
+struct Published<hkt_lars_options> {
+    static constexpr const char* name = "hkt_lars_options.size";
+    static constexpr const char* cure = "start from HKT_LARS_OPTIONS_INIT";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_lars_options, threads);
+    static constexpr hkt_lars_options defaults = HKT_LARS_OPTIONS_INIT;
+};
+
+template <>
+struct Published<hkt_lamb_options> {
+    static constexpr const char* name = "hkt_lamb_options.size";
+    static constexpr const char* cure = "start from HKT_LAMB_OPTIONS_INIT";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_lamb_options, threads);
+    static constexpr hkt_lamb_options defaults = HKT_LAMB_OPTIONS_INIT;
 };
 
 template <>

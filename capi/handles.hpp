@@ -2,8 +2,10 @@
 // or MessageRequest, a cache::Batch), so a start allocates nothing.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "capi/errors.hpp"
@@ -25,6 +27,8 @@ struct hkt_plan {
     std::unique_ptr<hocket::engine::SizedPlans> plans;
     std::once_flag explained;
     std::string explanation;
+    std::mutex state_mutex;
+    std::optional<std::uint64_t> state_count = std::nullopt;  // of the starts of a plan that keeps a state
 };
 
 struct hkt_cache {

@@ -26,7 +26,7 @@
  *               with HKT_ERROR_MISMATCH on all ranks (hkt_barrier always does; hkt_comm_destroy says so on
  *               stderr).
  *   Failures    What one rank notices (a lost rank, a mismatch, a deadline that passed, a failure of the
- *               fabric), and what it alone cannot do (OUT_OF_MEMORY, IO, no descriptors), ends the
+ *               fabric), and what it alone cannot do (OUT_OF_MEMORY, IO, DEVICE, no descriptors), ends the
  *               operations of all ranks with the same status. The others' text begins with "rank R
  *               reported:" and goes on with where they were themselves. INVALID_ARGUMENT, SCHEDULE and
  *               NOT_FOUND are assumed to be the same on all ranks: a rank does not tell them to the
@@ -87,7 +87,9 @@ typedef enum hkt_status {
     HKT_ERROR_INTERNAL = -10, /* a defect in Hocket: please report it */
     HKT_ERROR_IO = -11, /* a folder of schedules or the source of a cache cannot be read, for a reason of this
                            process or its disk; or the source has changed. The text has the file */
-    HKT_ERROR_LIMIT = -12 /* a sample, or a batch, is larger than the memory that a cache may use */
+    HKT_ERROR_LIMIT = -12, /* a sample, or a batch, is larger than the memory that a cache may use */
+    HKT_ERROR_DEVICE = -13 /* the CUDA driver reported a failure, or cannot be loaded. The text names its
+                              function, its error and the buffer */
 } hkt_status;
 
 /* float16 is IEEE 754's binary16, bfloat16 the upper half of a float32. Numbers of 16 bits are combined as
@@ -111,8 +113,8 @@ typedef enum hkt_type {
 
 /* Integer sums and products wrap around. An average's sum wraps around before it is divided: the average of
  * 200, 200 and 200 as uint8 is 29, a third of 88. Floating-point max and min are NaN if any operand is NaN. A
- * function that takes an hkt_op takes one of these constants, or an operator that hkt_premul_sum_create made
- * for its communicator. */
+ * function that takes an hkt_op takes one of these constants, or an operator that hkt_premul_sum_create or
+ * hkt_op_create made for its communicator. */
 typedef enum hkt_op {
     HKT_SUM = 0,
     HKT_MAX = 1,
@@ -273,7 +275,36 @@ HKT_API hkt_status hkt_mem_register(hkt_comm* comm, void* memory, size_t bytes);
  * INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
 
-/* ---- Operators with a factor ------------------------------------------------------------------ */
+/* ---- Memory of devices -------------------------------------------------------------------------- */
+/* send and recv of every collective and of hkt_plan_start, and the buffer of hkt_send and hkt_recv, may be
+ * memory of a CUDA device (of cudaMalloc and cudaMallocAsync, and managed memory): Hocket asks the driver
+ * what a pointer is. One of them may be on a device and the other on the host, and ranks may differ in it.
+ * Data go by way of pinned host memory, in pieces; Hocket keeps this memory for the next start, and frees it
+ * with comm. Alignment, count and the in-place forms are as for memory of the host. The kernels
+ * (hkt_topk and those below it) and further buffers of hkt_plan_start_with are memory of the host only:
+ * INVALID_ARGUMENT names the argument.
+ *
+ * Order: a start reads its buffers behind all work that was on its stream when the function was called. When
+ * a blocking call, hkt_wait or hkt_test has returned HKT_SUCCESS, the copies to recv may still be under way,
+ * but work that is enqueued on the stream from then on comes behind them; so the host has to synchronise with
+ * the stream before it reads recv by other means. From start to end, the buffers must not be used by any
+ * stream. Memory of the host, pinned memory too, is in no such order: it is read and written during the
+ * calls.
+ *
+ * libcuda.so.1 is never loaded by Hocket, and is found once the process has loaded it. A process that creates
+ * comm before it uses CUDA calls hkt_comm_set_stream before it passes memory of a device for the first time.
+ * docs/device-buffers.md says more. */
+
+/* Names the stream of what the calling thread starts on comm from now on; other threads have their own.
+ * stream: a CUstream or cudaStream_t, of any context; NULL, which holds before the first call: the default
+ * stream of the device that the memory is on. The stream remains the caller's. It must live until what was
+ * started with it has ended (hkt_wait, hkt_test); later, hkt_comm_set_stream with another one is enough. A
+ * start keeps the stream that it began with, whichever thread waits for it. A stream that is being captured
+ * into a graph is refused when something is started on it. Local, never waits, thread-safe. Errors:
+ * INVALID_ARGUMENT (a stream, but no CUDA driver in this process), DEVICE. */
+HKT_API hkt_status hkt_comm_set_stream(hkt_comm* comm, void* stream);
+
+/* ---- Operators with a factor, and of schedule files ------------------------------------------- */
 
 /* Makes *op a premul_sum with this rank's factor, to be passed wherever a function takes an hkt_op: recv[i] =
  * the sum over all ranks of the rank's factor times its send[i]. The factors may differ by rank and are not
@@ -294,6 +325,26 @@ HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
  * Thread-safe, also while other threads start operations. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_premul_sum_create(double factor, hkt_comm* comm, hkt_op* op);
 
+/* Makes *op the operator that a schedule file defines (docs/language.md, "Operators"), to be passed wherever
+ * a function takes an hkt_op. name: "absmax", looked up in the folders of the communicator's schedule_path,
+ * or "my.sched:absmax", or "my.sched" if that file has one operator. For float32, float64, float16 and
+ * bfloat16, in all collectives that combine, and in plans; other types give INVALID_ARGUMENT. It is
+ * calculated in double for float64, else in float; each step of a schedule combines all that it has and
+ * rounds once to the type.
+ *
+ * A schedule may reorder operands only if the definition says `commutative`, and regroup them only if it says
+ * `associative`. One that was named and needs more than that gives SCHEDULE; where none was named, such ones
+ * are passed over. An operator that is neither is folded in the order of ranks: ((0, 1), 2), 3. That the
+ * words are true is not checked. All ranks must use operators that calculate the same, or get MISMATCH.
+ *
+ * Local: doesn't wait for other ranks; a file that is named is read now. The operator is valid for comm only,
+ * and may be destroyed while what was started with it is in flight; a plan keeps what it was created with.
+ * hkt_op_name gives "user-defined" for it, and hkt_op_supports 1 for the four types: both know it by its
+ * number alone, also after it was destroyed. Thread-safe, also while other threads start operations. Errors:
+ * NOT_FOUND (no such file or operator; the text lists those that there are), SCHEDULE (the definition is
+ * wrong; the text has the line), INVALID_ARGUMENT (a null or empty name), IO, OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_op_create(hkt_comm* comm, const char* name, hkt_op* op);
+
 /* Destroys the operator. Those that are left when comm is destroyed go with it. Thread-safe. Errors:
  * INVALID_ARGUMENT (a constant, an operator that was destroyed before, or another communicator's). */
 HKT_API hkt_status hkt_op_destroy(hkt_op op, hkt_comm* comm);
@@ -302,8 +353,9 @@ HKT_API hkt_status hkt_op_destroy(hkt_op op, hkt_comm* comm);
 /* Each looks its plan up in the communicator's cache and makes it at first use (see hkt_plan_create), then
  * starts it. With a non-null request it returns at once; the buffers belong to Hocket until the request is
  * complete (hkt_wait or hkt_test). With request == NULL it waits. send and recv may be null when the count is
- * 0, and where they are ignored; otherwise they are aligned to their elements. Errors: INVALID_ARGUMENT,
- * SCHEDULE, NOT_FOUND, OUT_OF_MEMORY, IO, and those of hkt_wait. */
+ * 0, and where they are ignored; otherwise they are aligned to their elements. They may be memory of a
+ * device (see above). Errors: INVALID_ARGUMENT, SCHEDULE, NOT_FOUND, OUT_OF_MEMORY, IO, DEVICE, and those of
+ * hkt_wait. */
 
 /* recv[i] = op over all ranks of send[i], i in 0 .. count - 1, on every rank. */
 HKT_API hkt_status hkt_all_reduce(const void* send, void* recv, size_t count, hkt_type type, hkt_op op,
@@ -416,8 +468,9 @@ HKT_API hkt_status hkt_recv(void* buffer, size_t count, hkt_type type, int32_t p
 /* ---- Requests --------------------------------------------------------------------------------- */
 
 /* Waits until the operation is complete, frees the request, and returns the operation's status. Spins
- * briefly, then sleeps. Errors: PEER_LOST, TIMEOUT, MISMATCH, TRANSPORT, and what another rank could not do
- * (OUT_OF_MEMORY, IO); recv is then undefined and the communicator is broken (hkt_comm_status). */
+ * briefly, then sleeps. Errors: PEER_LOST, TIMEOUT, MISMATCH, TRANSPORT, DEVICE, and what another rank could
+ * not do (OUT_OF_MEMORY, IO, DEVICE); recv is then undefined and the communicator is broken
+ * (hkt_comm_status). */
 HKT_API hkt_status hkt_wait(hkt_request* request);
 
 /* Returns HKT_IN_PROGRESS, and the request stays valid; or the operation's status, and frees the request. */
@@ -427,17 +480,21 @@ HKT_API hkt_status hkt_test(hkt_request* request);
 
 /* Options of a plan; start from HKT_PLAN_OPTIONS_INIT. */
 typedef struct hkt_plan_options {
-    size_t size;          /* sizeof(hkt_plan_options) */
-    const char* schedule; /* null: the communicator's choice. Else it must exist for this very
-                             collective, or making the plan fails with NOT_FOUND. A name in the library
-                             ("blueconnect"), one with arguments ("flat(ring, doubling)"), a file with one
-                             schedule of the collective ("my.sched"), or "FILE:NAME(ARGS)" */
-    int32_t root;         /* if the collective has one */
-    int32_t executor;     /* hkt_executor */
+    size_t size;                 /* sizeof(hkt_plan_options) */
+    const char* schedule;        /* null: the communicator's choice. Else it must exist for this very
+                                    collective, or making the plan fails with NOT_FOUND. A name in the library
+                                    ("blueconnect"), one with arguments ("flat(ring, doubling)"), a file with one
+                                    schedule of the collective ("my.sched"), or "FILE:NAME(ARGS)" */
+    int32_t root;                /* if the collective has one */
+    int32_t executor;            /* hkt_executor */
+    const size_t* tensor_counts; /* for a schedule that calculates for each tensor, as lars does: x is a list
+                                    of tensors, one after another, and this has the elements of each; their
+                                    sum is the count of every start. Null: x is one tensor. Copied */
+    size_t tensors;              /* how many numbers tensor_counts has */
 } hkt_plan_options;
 
 #define HKT_PLAN_OPTIONS_INIT \
-    { sizeof(hkt_plan_options), NULL, 0, 0 }
+    { sizeof(hkt_plan_options), NULL, 0, 0, NULL, 0 }
 
 /* Reads the schedule, verifies it against the communicator's topology, projects it onto this rank and
  * compiles it for the type and operator (op is ignored by collectives that combine nothing, those whose
@@ -455,6 +512,57 @@ HKT_API hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hk
 HKT_API hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t count,
                                   hkt_request** request);
 
+/* What a schedule that computes is given at each start. Start from HKT_START_OPTIONS_INIT. */
+typedef struct hkt_start_options {
+    size_t size;              /* sizeof(hkt_start_options) */
+    const double* parameters; /* the parameters that the schedule's header names without a default, in its
+                                 order; the same on all ranks. Copied */
+    size_t parameter_count;
+    const void* const* buffers; /* the further buffers that the header names after `with`, in its order: each
+                                   has as many elements as x, of float32 (of float64 if x is of that), the
+                                   same on all ranks. They are read until the operation is complete */
+    size_t buffer_count;
+} hkt_start_options;
+
+#define HKT_START_OPTIONS_INIT \
+    { sizeof(hkt_start_options), NULL, 0, NULL, 0 }
+
+/* hkt_plan_start with what the schedule asks for; options may be null. Errors: as hkt_plan_start;
+ * INVALID_ARGUMENT also for more or fewer parameters or buffers than the schedule takes, and for a null
+ * buffer. Parameters that differ between ranks are a MISMATCH. */
+HKT_API hkt_status hkt_plan_start_with(hkt_plan* plan, const void* send, void* recv, size_t count,
+                                       const hkt_start_options* options, hkt_request** request);
+
+/* The name of a parameter of each start, counted from 0; null if there is no such one. Valid until the plan
+ * is destroyed. */
+HKT_API const char* hkt_plan_parameter(hkt_plan* plan, size_t index);
+
+/* States
+ *   A schedule may keep values from one start to the next, as hitopk keeps what it has not sent. They belong
+ * to the plan, and are 0 at first. Such a plan has one count, that of its first start, until its state is
+ * reset: make a plan for each tensor. Its starts take turns. A collective's own function (hkt_all_reduce)
+ * refuses a schedule with states: it has no plan of its own to keep them. After a start that failed the state
+ * is of no step: load an older one, or reset it. The states of all ranks of a job can be loaded by a job of
+ * any number of ranks with the same schedule; its arguments may differ. With as many ranks and the same
+ * topology each rank gets its own back, bit for bit. Otherwise what the old ranks kept of an element is added
+ * up, in the order of the ranks, and goes to the lowest of the new ranks that keep that element: nothing that
+ * was not sent yet is lost. But where the proof has found that all ranks keep the same of an element, as a
+ * momentum of complete sums, one of these values goes to all new ranks that keep it. */
+
+/* Writes this rank's state to memory, and its size to *bytes. If `room` is smaller than that, or memory is
+ * null, only *bytes is set, and the call succeeds. Not while a start is in flight. Errors: INVALID_ARGUMENT
+ * (the schedule has no state, the plan has never been started, its last start failed). */
+HKT_API hkt_status hkt_plan_save_state(hkt_plan* plan, void* memory, size_t room, size_t* bytes);
+
+/* Replaces this rank's state by what a job's ranks have saved: all of them, in any order, count of them; the
+ * same on all ranks of this job. Errors: INVALID_ARGUMENT (what is wrong with which of them); the state is
+ * then as it was. OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const size_t* bytes,
+                                       size_t count);
+
+/* All zeros again; the next start may have another count. To be called on all ranks alike. */
+HKT_API hkt_status hkt_plan_reset_state(hkt_plan* plan);
+
 /* The plan in words, as it is for 1 MiB: this rank's steps with their source lines. Valid until the plan is
  * destroyed. */
 HKT_API const char* hkt_plan_explain(hkt_plan* plan);
@@ -468,9 +576,9 @@ HKT_API const char* hkt_plan_schedule(hkt_plan* plan, size_t count);
 HKT_API void hkt_plan_destroy(hkt_plan* plan);
 
 /* ---- Kernels ---------------------------------------------------------------------------------- */
-/* The arithmetic of sparse collectives by itself, for frameworks that move the data on their own. There is no
- * communicator; all memory is the process's own (not a device's). The text of an error is in
- * hkt_last_error(). Results do not depend on the number of threads. Thread-safe, for calls that write
+/* The arithmetic of sparse collectives and of optimizers by itself, for frameworks that move the data on
+ * their own. There is no communicator; all memory is the process's own (not a device's). The text of an error
+ * is in hkt_last_error(). Results do not depend on the number of threads. Thread-safe, for calls that write
  * different memory. */
 
 /* Everything has a default: start from HKT_TOPK_OPTIONS_INIT and change what you need. decay, scale and
@@ -534,6 +642,71 @@ HKT_API hkt_status hkt_scatter_add(void* dense, size_t count, hkt_type type, con
  * OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_norms(const void* const* tensors, const size_t* counts, size_t tensor_count,
                              hkt_type type, float* norms, int32_t threads);
+
+/* Optimizers for large batches, which give each tensor a rate of its own, the rate times the tensor's ratio.
+ * hkt_lars and hkt_lamb take one step of a list of tensors, t = 0 .. tensor_count - 1. weights[t] and its
+ * states are counts[t] numbers of float32, gradients[t] as many of gradient_type: float32, float16 or
+ * bfloat16. All is the caller's. The step changes weights and states, which start as zeros; it reads
+ * gradients. What is calculated for an element is float32, each result rounded; norms are those of hkt_norms.
+ *
+ * A tensor of which one of the two norms is 0 has the ratio 1, as in the reference implementations. If a norm
+ * or a tensor's rate is infinite or NaN, no tensor is changed, *skipped becomes 1, and the call succeeds;
+ * else it becomes 0. Ranks that have the same numbers all skip, or none does. Biases and the parameters of
+ * normalizations are usually taken apart, in a call with adaptive = 0 and weight_decay = 0.
+ *
+ * No two of all tensors may overlap, apart from gradients. Thread-safe, for calls of different tensors.
+ * Errors: INVALID_ARGUMENT (with the name and the number of the tensor), OUT_OF_MEMORY: nothing has been
+ * changed. Memory: 8 bytes for 65,536 elements, and up to 300 bytes for a tensor. */
+
+/* Everything has a default: start from HKT_LARS_OPTIONS_INIT and change what you need. */
+typedef struct hkt_lars_options {
+    size_t size;         /* sizeof(hkt_lars_options) */
+    double momentum;     /* 0.9. From 0 to below 1 */
+    double weight_decay; /* 0.0005. Not below 0, like all that follow */
+    double trust;        /* 0.001 */
+    double epsilon;      /* 0. Added to what the norm of the weights is divided by */
+    int32_t adaptive;    /* 1. 0: all ratios are 1, which is SGD with momentum */
+    int32_t threads;     /* as in hkt_topk_options */
+} hkt_lars_options;
+
+#define HKT_LARS_OPTIONS_INIT \
+    { sizeof(hkt_lars_options), 0.9, 0.0005, 0.001, 0, 1, 0 }
+
+/* LARS (You, Gitman, Ginsburg 2017, Algorithm 1). With weights w, gradient g and momentum v of a tensor:
+ *   ratio = trust * |w| / (|g| + weight_decay * |w| + epsilon)
+ *   v = momentum * v + rate * ratio * (g + weight_decay * w)
+ *   w = w - v
+ * rate: of this step, not below 0. options may be null, skipped may not. */
+HKT_API hkt_status hkt_lars(float* const* weights, const void* const* gradients, float* const* momenta,
+                            const size_t* counts, size_t tensor_count, hkt_type gradient_type, double rate,
+                            const hkt_lars_options* options, int32_t* skipped);
+
+/* Everything has a default: start from HKT_LAMB_OPTIONS_INIT and change what you need. */
+typedef struct hkt_lamb_options {
+    size_t size;         /* sizeof(hkt_lamb_options) */
+    double beta1;        /* 0.9. From 0 to below 1, like beta2 */
+    double beta2;        /* 0.999 */
+    double epsilon;      /* 1e-6. Not below 0, like all that follow */
+    double weight_decay; /* 0.01 */
+    int32_t adaptive;    /* 1. 0: all ratios are 1, which is Adam with decoupled weight decay */
+    int32_t threads;     /* as in hkt_topk_options */
+} hkt_lamb_options;
+
+#define HKT_LAMB_OPTIONS_INIT \
+    { sizeof(hkt_lamb_options), 0.9, 0.999, 1e-6, 0.01, 1, 0 }
+
+/* LAMB (You et al. 2020, Algorithm 2, with phi(x) = x). With weights w, gradient g, first moment m and second
+ * moment v of a tensor:
+ *   m = beta1 * m + (1 - beta1) * g
+ *   v = beta2 * v + (1 - beta2) * g^2
+ *   u = (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon) + weight_decay * w
+ *   w = w - rate * (|w| / |u|) * u
+ * rate: of this step, not below 0. step: its number; the first is 1. One that was skipped does not count.
+ * options may be null, skipped may not. */
+HKT_API hkt_status hkt_lamb(float* const* weights, const void* const* gradients, float* const* first_moments,
+                            float* const* second_moments, const size_t* counts, size_t tensor_count,
+                            hkt_type gradient_type, double rate, uint64_t step,
+                            const hkt_lamb_options* options, int32_t* skipped);
 
 /* ---- Data cache ------------------------------------------------------------------------------- */
 /* Reads training samples from slow storage once, and from memory ever after (Shi et al. 2021, section 4.1).

@@ -6,65 +6,27 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "capi/errors.hpp"
 #include "capi/growth.hpp"
+#include "capi/ranges.hpp"
 #include "capi/vocabulary.hpp"
 #include "runtime/environment.hpp"
 #include "runtime/kernels/cpu/norms.hpp"
+#include "runtime/kernels/cpu/optimizers/step.hpp"
 #include "runtime/kernels/cpu/scatter_add.hpp"
 #include "runtime/kernels/cpu/topk.hpp"
 
 using namespace hocket;
+using capi::check_ranges;
+using capi::Range;
 
 namespace {
 
 constexpr std::int64_t most_threads = 256, most_thresholds = 1000;
-
-// Memory that a caller passes: `count` elements of `size` bytes.
-struct Range {
-    std::string name;
-    const void* begin;
-    std::size_t count, size;
-
-    std::uintptr_t first() const { return reinterpret_cast<std::uintptr_t>(begin); }
-    std::uintptr_t end() const { return first() + count * size; }
-    bool overlaps(const Range& other) const {
-        return count > 0 && other.count > 0 && first() < other.end() && other.first() < end();
-    }
-};
-
-void check_range_of(const char* function, const Range& range) {
-    if (range.count == 0) return;
-    if (range.begin == nullptr)
-        capi::refuse(fmt::format("{}: {} is null, but has to have {} element{}", function, range.name,
-                                 range.count, range.count == 1 ? "" : "s"));
-    if (range.count > (SIZE_MAX - range.first()) / range.size)
-        capi::refuse(fmt::format("{}: {} has {} elements of {} B, which is more than memory has", function,
-                                 range.name, range.count, range.size));
-    if (range.first() % range.size != 0)
-        capi::refuse(fmt::format("{}: {} is {}, which is not a multiple of {}, the bytes of an element",
-                                 function, range.name, range.begin, range.size));
-}
-
-// Checks each, and that nothing that is written overlaps anything else.
-void check_ranges(const char* function, const std::vector<Range>& written, const std::vector<Range>& read) {
-    for (const auto* ranges : {&written, &read})
-        for (const Range& range : *ranges) check_range_of(function, range);
-    for (std::size_t w = 0; w < written.size(); ++w) {
-        const auto check = [&](const Range& other) {
-            if (written[w].overlaps(other))
-                capi::refuse(fmt::format("{}: {} ({} B from {}) and {} ({} B from {}) overlap", function,
-                                         written[w].name, written[w].count * written[w].size,
-                                         written[w].begin, other.name, other.count * other.size,
-                                         other.begin));
-        };
-        std::for_each(written.begin() + static_cast<std::ptrdiff_t>(w) + 1, written.end(), check);
-        std::for_each(read.begin(), read.end(), check);
-    }
-}
 
 template <typename Exists>
 DataType check_type(const char* function, const char* name, const hkt_type& given, Exists exists) {
@@ -137,6 +99,74 @@ void topk(const void* x, std::size_t count, DataType type, std::size_t k, const 
                              : kernels::topk(type, elements, count, k, how, to, indices);
 }
 
+// What a step multiplies with or adds, as float32.
+void check_number(const char* function, const char* name, double value) {
+    constexpr double most = std::numeric_limits<float>::max();
+    if (!(value >= 0 && value <= most))
+        capi::refuse(fmt::format("{}: {} is {}; it must be from 0 to {:.8g}", function, name, value, most));
+}
+// How much of an average stays.
+void check_share(const char* function, const char* name, double value) {
+    if (!(value >= 0 && value < 1))
+        capi::refuse(fmt::format("{}: {} is {}; it must be at least 0, and below 1", function, name, value));
+}
+
+// What a step of an optimizer is for, as the caller lists it.
+template <unsigned n>
+struct TensorLists {
+    float* const* weights;
+    const void* const* gradients;
+    struct States {
+        const char* name;
+        float* const* pointers;
+    } states[n];
+    const std::size_t* counts;
+    std::size_t tensor_count;
+};
+
+template <unsigned n>
+std::vector<kernels::OptimizedTensor<n>> check_tensors(const char* function, const TensorLists<n>& lists,
+                                                       DataType gradients, std::int32_t* skipped) {
+    if (skipped == nullptr)
+        capi::refuse(fmt::format("{}: skipped is null; pass the address of an int32_t", function));
+    std::vector<Range> written, read;
+    written.reserve(1 + (1 + n) * lists.tensor_count);
+    read.reserve(3 + n + lists.tensor_count);
+    written = {{"skipped", skipped, 1, sizeof *skipped}};
+    read = {{"weights", lists.weights, lists.tensor_count, sizeof *lists.weights},
+            {"gradients", lists.gradients, lists.tensor_count, sizeof *lists.gradients},
+            {"counts", lists.counts, lists.tensor_count, sizeof *lists.counts}};
+    for (const auto& [name, pointers] : lists.states)
+        read.push_back({name, pointers, lists.tensor_count, sizeof *pointers});
+    check_ranges(function, written, read);
+
+    std::vector<kernels::OptimizedTensor<n>> tensors;
+    tensors.reserve(lists.tensor_count);
+    for (std::size_t t = 0; t < lists.tensor_count; ++t) {
+        const std::size_t count = lists.counts[t];
+        kernels::OptimizedTensor<n> tensor{
+            lists.weights[t], static_cast<const std::byte*>(lists.gradients[t]), {}, count};
+        written.push_back({"weights", tensor.weights, count, sizeof(float), t});
+        read.push_back({"gradients", tensor.gradient, count, element_size(gradients), t});
+        for (unsigned s = 0; s < n; ++s) {
+            tensor.states[s] = lists.states[s].pointers[t];
+            written.push_back({lists.states[s].name, tensor.states[s], count, sizeof(float), t});
+        }
+        tensors.push_back(tensor);
+    }
+    check_ranges(function, written, read);
+    return tensors;
+}
+
+template <typename Step>
+void take_step(const char* function, const Step& step, const TensorLists<Step::states>& lists, hkt_type type,
+               std::int32_t threads, std::int32_t* skipped) {
+    const DataType gradients = check_type(function, "gradient_type", type, kernels::has_norm);
+    const unsigned parts = check_threads(function, threads);
+    const auto tensors = check_tensors(function, lists, gradients, skipped);
+    *skipped = kernels::take_step<Step>(step, gradients, tensors, parts) ? 0 : 1;
+}
+
 }  // namespace
 
 extern "C" {
@@ -146,8 +176,7 @@ hkt_status hkt_topk_count(size_t count, double density, size_t* k) {
         if (k == nullptr) capi::refuse("hkt_topk_count: k is null; pass the address of a size_t");
         if (!(density >= 0 && density <= 1))
             capi::refuse(fmt::format("hkt_topk_count: the density is {}; it must be from 0 to 1", density));
-        *k = density == 1 ? count : static_cast<std::size_t>(density * static_cast<double>(count));
-        if (density > 0 && count > 0) *k = std::clamp<std::size_t>(*k, 1, count);
+        *k = kernels::selected_of(count, density);
         return HKT_SUCCESS;
     });
 }
@@ -198,11 +227,56 @@ hkt_status hkt_norms(const void* const* tensors, const size_t* counts, size_t te
         std::vector<Range> read;
         std::vector<kernels::Tensor> list;
         for (std::size_t t = 0; t < tensor_count; ++t) {
-            read.push_back({fmt::format("tensor {}", t), tensors[t], counts[t], element_size(checked)});
+            read.push_back({"tensors", tensors[t], counts[t], element_size(checked), t});
             list.push_back({static_cast<const std::byte*>(tensors[t]), counts[t]});
         }
         check_ranges(function, {{"norms", norms, tensor_count, sizeof *norms}}, read);
         kernels::norms(checked, list, parts, norms);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_lars(float* const* weights, const void* const* gradients, float* const* momenta,
+                    const size_t* counts, size_t tensor_count, hkt_type gradient_type, double rate,
+                    const hkt_lars_options* options, int32_t* skipped) {
+    return capi::guarded([&] {
+        const char* const function = "hkt_lars";
+        const hkt_lars_options how = capi::read_options(options);
+        check_number(function, "rate", rate);
+        check_share(function, "momentum", how.momentum);
+        check_number(function, "weight_decay", how.weight_decay);
+        check_number(function, "trust", how.trust);
+        check_number(function, "epsilon", how.epsilon);
+        const kernels::LarsStep step(
+            {rate, how.momentum, how.weight_decay, how.trust, how.epsilon, how.adaptive != 0});
+        take_step(function, step, {weights, gradients, {{"momenta", momenta}}, counts, tensor_count},
+                  gradient_type, how.threads, skipped);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_lamb(float* const* weights, const void* const* gradients, float* const* first_moments,
+                    float* const* second_moments, const size_t* counts, size_t tensor_count,
+                    hkt_type gradient_type, double rate, uint64_t step, const hkt_lamb_options* options,
+                    int32_t* skipped) {
+    return capi::guarded([&] {
+        const char* const function = "hkt_lamb";
+        const hkt_lamb_options how = capi::read_options(options);
+        check_number(function, "rate", rate);
+        check_share(function, "beta1", how.beta1);
+        check_share(function, "beta2", how.beta2);
+        check_number(function, "epsilon", how.epsilon);
+        check_number(function, "weight_decay", how.weight_decay);
+        if (step == 0) capi::refuse("hkt_lamb: step is 0; the first one is 1, and each adds 1");
+        const kernels::LambStep now(
+            {rate, how.beta1, how.beta2, how.epsilon, how.weight_decay, step, how.adaptive != 0});
+        take_step(function, now,
+                  {weights,
+                   gradients,
+                   {{"first_moments", first_moments}, {"second_moments", second_moments}},
+                   counts,
+                   tensor_count},
+                  gradient_type, how.threads, skipped);
         return HKT_SUCCESS;
     });
 }

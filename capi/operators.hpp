@@ -1,11 +1,14 @@
-// Operators that are made for a communicator, each with its factor; and what a call's hkt_op stands for.
+// Operators that are made for a communicator: with a factor, or as a schedule file defines them; and what a
+// call's hkt_op stands for.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "capi/hocket.h"
 #include "capi/vocabulary.hpp"
+#include "runtime/engine/compute/reduction.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::capi {
@@ -14,29 +17,40 @@ namespace hocket::capi {
 // to another communicator, or whose operator was destroyed, is noticed. All functions are thread-safe.
 class MadeOperators {
   public:
-    // op: one that multiplies. Throws Error(out_of_memory).
+    struct Made {
+        double factor = 1;                                       // of one that multiplies
+        std::shared_ptr<const dsl::Operator> defined = nullptr;  // else what the file says
+    };
+
+    // op: one that multiplies. Both throw Error(out_of_memory).
     hkt_op make(ReduceOp op, double factor);
+    hkt_op make(std::shared_ptr<const dsl::Operator> defined);
 
     // Both throw Error(invalid_argument) if there is no operator with that number.
-    double factor_of(const hkt_op& made) const;
+    Made find(const hkt_op& made) const;
     void destroy(const hkt_op& made);
 
   private:
+    hkt_op keep(int constant, Made made);
+
     mutable std::mutex mutex_;
-    std::map<int, double> factors_;  // by number
+    std::map<int, Made> made_;  // by number
 };
 
 struct Operator {
-    ReduceOp op;
-    double factor;  // for an operator that multiplies
+    engine::Reduction op;
+    double factor = 1;  // for an operator that multiplies
 };
 
-// Throws Error(invalid_argument) where op_of (vocabulary.hpp) does; also for an operator that multiplies but
-// was not made for the communicator, and for a factor that the type cannot hold.
+// Both throw Error(invalid_argument) where op_of (vocabulary.hpp) does, and for an operator that was not made
+// for the communicator. Also for a factor that the type cannot hold, and for one that a schedule file defines
+// if the type is no floating-point one.
 Operator multiplying_operator(ReduceOp op, const hkt_op& given, DataType type, const MadeOperators& made);
+Operator defined_operator(const hkt_op& given, DataType type, const MadeOperators& made);
 inline Operator operator_of(const hkt_op& given, DataType type, const MadeOperators& made) {
+    if (is_defined(given)) return defined_operator(given, type, made);
     const ReduceOp op = op_of(given, type);
-    return row_of(op).multiplies ? multiplying_operator(op, given, type, made) : Operator{op, 1};
+    return row_of(op).multiplies ? multiplying_operator(op, given, type, made) : Operator{op};
 }
 
 }  // namespace hocket::capi

@@ -63,7 +63,8 @@ std::string ops_in_c() {
     std::vector<std::string_view> all;
     for (const auto& name : op_names)
         if (!row_of(*capi::find_op(name.constant)).multiplies) all.push_back(name.in_c);
-    return fmt::format("{}, or an operator that hkt_premul_sum_create made", fmt::join(all, ", "));
+    return fmt::format("{}, or an operator that hkt_premul_sum_create or hkt_op_create made",
+                       fmt::join(all, ", "));
 }
 
 template <std::size_t size, typename Constant>
@@ -137,6 +138,7 @@ hkt_status hkt_type_from_name(const char* name, hkt_type* type) {
 }
 
 const char* hkt_op_name(hkt_op op) {
+    if (capi::is_defined(op)) return "user-defined";
     const auto row = capi::find_op(op);
     return row ? name_of(*row).data() : nullptr;
 }
@@ -148,6 +150,7 @@ hkt_status hkt_op_from_name(const char* name, hkt_op* op) {
 int32_t hkt_op_supports(hkt_op op, hkt_type type) {
     const auto op_row = capi::find_op(op);
     const auto type_row = capi::find_type(type);
+    if (capi::is_defined(op)) return type_row && row_of(*type_row).kind == kind::floating ? 1 : 0;
     return op_row && type_row && supports(*op_row, *type_row) ? 1 : 0;
 }
 

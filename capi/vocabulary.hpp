@@ -29,8 +29,13 @@ int number_of(const Enum& value) {
 }
 
 // Operators that are made for a communicator (operators.hpp) have numbers from here on. Such a number modulo
-// this one is the constant of the operator's row.
-inline constexpr int first_made = 256;
+// this one is the constant of the operator's row, or that of operators that schedule files define.
+inline constexpr int first_made = 256, defined_constant = 255;
+
+inline bool is_defined(const hkt_op& given) {
+    const int number = number_of(given);
+    return number >= first_made && number % first_made == defined_constant && number != HKT_OP_LAST;
+}
 
 // The row of a constant, or of an operator that may have been made; nullopt if there is no such row.
 inline std::optional<DataType> find_type(const hkt_type& given) {
@@ -50,7 +55,7 @@ inline std::optional<ReduceOp> find_op(const hkt_op& given) {
     switch (is_made ? number % first_made : number) {
 #define HOCKET_CASE(name, text, constant, combination, kinds, start, end) \
     case constant:                                                        \
-        static_assert(constant < first_made);                             \
+        static_assert(constant < defined_constant);                       \
         if (is_made && start != at_start::multiply) return std::nullopt;  \
         return ReduceOp::name;
         HOCKET_REDUCE_OPS(HOCKET_CASE)

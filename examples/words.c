@@ -7,12 +7,17 @@
  *
  *     hocket-run -n 4 words --schedule blueconnect --topology 2x2
  *
+ * --gradients names a schedule that sends only the largest elements of the gradients (docs/sparse.md). It has
+ * a plan of its own, which keeps what was not sent for the steps that follow:
+ *
+ *     hocket-run -n 4 words --gradients 'hitopk(0.01)' --topology 2x2
+ *
  * The words come through the data cache: each is read and decoded once, by the rank that owns it. The order
  * of the epoch tells the cache which words will be needed next. With HOCKET_CACHE_FOLDER set, the next run
  * reads them from there.
  *
- * Hocket is used in: join(), sum(), the broadcast in main(), prove_equal_weights(), print_cache(), and
- * words_data.c. */
+ * Hocket is used in: join(), plan_sum() to sum_gradient(), the broadcast in main(), prove_equal_weights(),
+ * print_cache(), and words_data.c. */
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE
 #include <getopt.h>
@@ -29,10 +34,11 @@
 #include "examples/words_model.h"
 
 static struct {
-    const char *schedule, *topology, *words;
-    int epochs, steps, batch, hidden, seed, max_words; /* steps, max_words: 0 is no limit */
-    float rate;
-} options = {NULL, NULL, "/usr/share/dict/words", 4, 0, 32, 128, 1, 0, 1.0f};
+    const char *schedule, *topology, *words, *gradients; /* gradients: null is dense */
+    int epochs, steps, batch, hidden, seed, max_words;   /* steps, max_words: 0 is no limit */
+    int warm_up;                                         /* steps in which the density falls from 1 */
+    float rate, density;
+} options = {NULL, NULL, "/usr/share/dict/words", NULL, 4, 0, 32, 128, 1, 0, 0, 1.0f, 0.01f};
 
 static hkt_comm* comm;
 static hkt_cache* cache;
@@ -59,9 +65,9 @@ static void join(void) {
     ranks = hkt_comm_size(comm);
 }
 
-static hkt_plan* plan_sum(hkt_type type) {
+static hkt_plan* plan_sum(hkt_type type, const char* schedule) {
     hkt_plan_options how = HKT_PLAN_OPTIONS_INIT;
-    how.schedule = options.schedule;
+    how.schedule = schedule;
     hkt_plan* plan;
     check(hkt_plan_create(comm, HKT_ALL_REDUCE, type, HKT_SUM, &how, &plan));
     return plan;
@@ -72,6 +78,52 @@ static void sum(hkt_plan* plan, void* values, size_t count) {
     const double start = now();
     check(hkt_plan_start(plan, values, values, count, NULL));
     seconds_communicating += now() - start;
+}
+
+/* The gradient's plan, and one for the loss and the number of lessons: they must not be left out. It is null
+ * where everything is sent; then they go along with the gradient. */
+typedef struct {
+    hkt_plan *gradient, *counts;
+    int takes_density; /* the gradient's schedule is given its density at each start */
+} Sums;
+
+static Sums plan_sums(void) {
+    Sums sums = {plan_sum(HKT_FLOAT32, options.gradients ? options.gradients : options.schedule), NULL, 0};
+    if (options.gradients == NULL) return sums;
+    sums.counts = plan_sum(HKT_FLOAT32, options.schedule);
+    const char* parameter = hkt_plan_parameter(sums.gradient, 0);
+    sums.takes_density = parameter != NULL && strcmp(parameter, "density") == 0;
+    if (parameter != NULL && (!sums.takes_density || hkt_plan_parameter(sums.gradient, 1) != NULL))
+        fail("the schedule of the gradients may take a density at each start, but nothing else");
+    if (options.warm_up > 0 && !sums.takes_density)
+        fail("--warm-up is for a schedule that is given its density at each start, as dgc is");
+    return sums;
+}
+
+static void destroy_sums(Sums sums) {
+    hkt_plan_destroy(sums.gradient);
+    hkt_plan_destroy(sums.counts);
+}
+
+/* Falls exponentially from 1 in the first steps, and stays where it then is. */
+static double density_at(size_t step) {
+    return step < (size_t)options.warm_up ? pow(options.density, (double)step / options.warm_up)
+                                          : options.density;
+}
+
+/* After the gradient lie the loss and the number of lessons. */
+static void sum_gradient(Sums sums, float* gradient, size_t size, size_t step) {
+    if (sums.counts == NULL) {
+        sum(sums.gradient, gradient, size + 2);
+        return;
+    }
+    const double density = density_at(step), start = now();
+    hkt_start_options how = HKT_START_OPTIONS_INIT;
+    how.parameters = &density;
+    how.parameter_count = sums.takes_density;
+    check(hkt_plan_start_with(sums.gradient, gradient, gradient, size, &how, NULL));
+    seconds_communicating += now() - start;
+    sum(sums.counts, gradient + size, 2);
 }
 
 /* Where a rank's part of count things begins; the sizes of parts differ by at most one. */
@@ -90,7 +142,7 @@ static double mean_loss(Model m, const uint64_t* keys, size_t count) {
         total[1] += lessons;
         hkt_cache_release(cache, &word, 1);
     }
-    hkt_plan* plan = plan_sum(HKT_FLOAT64);
+    hkt_plan* plan = plan_sum(HKT_FLOAT64, options.schedule);
     sum(plan, total, 2);
     hkt_plan_destroy(plan);
     return total[0] / total[1];
@@ -138,18 +190,18 @@ static void print_words(Model m, int count, uint64_t seed) {
 }
 
 /* Computes the gradient of this rank's part of a batch; after it come the loss and the number of lessons. */
-static void learn_batch(Model m, Model g, const hkt_sample* words, size_t count, float* sums) {
+static void learn_batch(Model m, Model g, const hkt_sample* words, size_t count, float* counts) {
     for (size_t i = 0; i < count; ++i) {
         size_t lessons;
         const Lesson* lesson = lessons_in(words + i, &lessons);
-        for (size_t k = 0; k < lessons; ++k) sums[0] += learn(m, g, lesson + k);
-        sums[1] += lessons;
+        for (size_t k = 0; k < lessons; ++k) counts[0] += learn(m, g, lesson + k);
+        counts[1] += lessons;
     }
 }
 
 /* Trains for one epoch or until `step` reaches `last`; returns the number of lessons. */
 static double train_epoch(Model m, float* weights, float* gradient, const uint64_t* keys, size_t steps,
-                          int epoch, hkt_plan* plan, size_t* step, size_t last) {
+                          int epoch, Sums sums, size_t* step, size_t last) {
     const size_t size = model_size(options.hidden), first = first_of_part(options.batch, rank),
                  end = first_of_part(options.batch, rank + 1);
     const Model g = model_in(gradient, options.hidden);
@@ -159,7 +211,7 @@ static double train_epoch(Model m, float* weights, float* gradient, const uint64
     for (size_t done = 0; done < steps && *step < last; ++done, ++*step) {
         memset(gradient, 0, (size + 2) * sizeof *gradient);
         learn_batch(m, g, next_batch(&batches), end - first, gradient + size);
-        sum(plan, gradient, size + 2);
+        sum_gradient(sums, gradient, size, *step);
         loss += gradient[size];
         lessons += gradient[size + 1];
         const float rate = options.rate * (1 - 0.9f * *step / last); /* falls to a tenth */
@@ -203,24 +255,26 @@ static int whole_number(const char* text) {
 
 static const char usage[] =
     "options: --schedule S --topology T --words FILE --epochs N --steps N --batch N --hidden N --seed N\n"
-    "         --max-words N --rate R --help";
+    "         --max-words N --rate R --gradients S --density D --warm-up STEPS --help";
 
 static void parse_options(int argc, char** argv) {
-    static const struct option names[] = {
-        {"schedule", 1, 0, 0},  {"topology", 1, 0, 0}, {"words", 1, 0, 0},  {"epochs", 1, 0, 0},
-        {"steps", 1, 0, 0},     {"batch", 1, 0, 0},    {"hidden", 1, 0, 0}, {"seed", 1, 0, 0},
-        {"max-words", 1, 0, 0}, {"rate", 1, 0, 0},     {"help", 0, 0, 'h'}, {0, 0, 0, 0}};
-    const char** texts[] = {&options.schedule, &options.topology, &options.words};
-    int* numbers[] = {&options.epochs, &options.steps, &options.batch,
-                      &options.hidden, &options.seed,  &options.max_words};
+    static const struct option names[] = {{"schedule", 1, 0, 0},  {"topology", 1, 0, 0}, {"words", 1, 0, 0},
+                                          {"gradients", 1, 0, 0}, {"epochs", 1, 0, 0},   {"steps", 1, 0, 0},
+                                          {"batch", 1, 0, 0},     {"hidden", 1, 0, 0},   {"seed", 1, 0, 0},
+                                          {"max-words", 1, 0, 0}, {"warm-up", 1, 0, 0},  {"rate", 1, 0, 0},
+                                          {"density", 1, 0, 0},   {"help", 0, 0, 'h'},   {0, 0, 0, 0}};
+    const char** texts[] = {&options.schedule, &options.topology, &options.words, &options.gradients};
+    int* numbers[] = {&options.epochs, &options.steps,     &options.batch,  &options.hidden,
+                      &options.seed,   &options.max_words, &options.warm_up};
+    float* fractions[] = {&options.rate, &options.density};
     int index = 0, answer;
     while ((answer = getopt_long(argc, argv, "", names, &index)) == 0)
-        if (index < 3)
+        if (index < 4)
             *texts[index] = optarg;
-        else if (index < 9)
-            *numbers[index - 3] = whole_number(optarg);
+        else if (index < 11)
+            *numbers[index - 4] = whole_number(optarg);
         else
-            options.rate = strtof(optarg, NULL);
+            *fractions[index - 11] = strtof(optarg, NULL);
     if (answer == 'h') {
         printf("Trains a small language model, data-parallel.\n    hocket-run -n 4 words OPTIONS\n%s\n",
                usage);
@@ -248,12 +302,14 @@ int main(int argc, char** argv) {
     const Model m = model_in(weights, options.hidden);
     if (rank == 0) initialise(m, options.seed);
     check(hkt_broadcast(weights, weights, size, HKT_FLOAT32, 0, comm, NULL));
-    hkt_plan* plan = plan_sum(HKT_FLOAT32);
+    const Sums sums = plan_sums();
     if (rank == 0)
         printf("words: %zu words, %zu weights, batches of %d on %d rank%s, schedule %s on %s over %s\n",
                count, size, options.batch, ranks, ranks == 1 ? "" : "s",
-               options.schedule ? options.schedule : "(default)", hkt_comm_info(comm, "topology"),
-               hkt_comm_info(comm, "provider"));
+               options.gradients  ? options.gradients
+               : options.schedule ? options.schedule
+                                  : "(default)",
+               hkt_comm_info(comm, "topology"), hkt_comm_info(comm, "provider"));
 
     uint64_t* keys = allocate(count, sizeof *keys);
     const size_t tested = count < 2000 ? count : 2000;
@@ -265,7 +321,7 @@ int main(int argc, char** argv) {
     size_t step = 0;
     double lessons = 0;
     for (int epoch = 1; step < last; ++epoch) {
-        lessons += train_epoch(m, weights, gradient, keys, steps, epoch, plan, &step, last);
+        lessons += train_epoch(m, weights, gradient, keys, steps, epoch, sums, &step, last);
         shuffled(keys, count, options.seed + epoch);
     }
     const double seconds = now() - start, share = seconds_communicating / seconds;
@@ -279,7 +335,7 @@ int main(int argc, char** argv) {
     }
     prove_equal_weights(weights, size);
     if (rank == 0) print_words(m, 12, options.seed);
-    hkt_plan_destroy(plan);
+    destroy_sums(sums);
     hkt_cache_close(cache);
     hkt_comm_destroy(comm);
     free(gradient);

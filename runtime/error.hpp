@@ -23,6 +23,7 @@ enum class Status : int {
     internal = -10,
     io = -11,
     limit = -12,
+    device = -13,
 };
 
 class Error : public std::runtime_error {

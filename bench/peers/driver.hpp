@@ -314,7 +314,8 @@ inline FILE* connect_to(const char* path) {
 
 // Obeys commands until compare-peers closes the channel. If a command takes longer than a minute, the process
 // ends.
-inline void serve(FILE* channel, Driver& driver) {
+template <typename Obeying>
+void serve(FILE* channel, Obeying& driver) {
     char line[256];
     while (std::fgets(line, sizeof line, channel) != nullptr) {
         alarm(60);

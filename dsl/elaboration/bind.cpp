@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "dsl/base/diagnostic.hpp"
 
 namespace hocket::dsl {
@@ -18,6 +20,7 @@ Value argument_value(const ast::Expression& expression, const Evaluator& evaluat
 std::string text_of(const Value& value) {
     if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
     if (const auto* symbol = std::get_if<Symbol>(&value)) return symbol->name;
+    if (const auto* real = std::get_if<double>(&value)) return fmt::format("{}", *real);
     return "?";
 }
 
@@ -25,19 +28,29 @@ std::string text_of(const Value& value) {
 
 std::string bind_parameters(const std::string& name, const std::vector<ast::Parameter>& parameters,
                             const ast::Expression& reference, Scope& scope) {
-    if (reference.args.size() > parameters.size())
+    const auto taken = static_cast<std::size_t>(std::count_if(
+        parameters.begin(), parameters.end(), [](const auto& parameter) { return parameter.value; }));
+    if (reference.args.size() > taken)
         throw DiagnosticError(reference.span,
-                              fmt::format("{} takes at most {} argument{}, not {}", name, parameters.size(),
-                                          parameters.size() == 1 ? "" : "s", reference.args.size()));
+                              fmt::format("{} takes at most {} argument{}, not {}", name, taken,
+                                          taken == 1 ? "" : "s", reference.args.size()));
     const Evaluator evaluator(scope, nullptr);
     std::string text;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-        const ast::Expression& given = i < reference.args.size() ? reference.args[i] : parameters[i].value;
+    std::size_t arguments = 0;
+    std::uint32_t given_at_start = 0;
+    for (const ast::Parameter& parameter : parameters) {
+        if (!parameter.value) {
+            scope.add(parameter.name.text, StartParameter{given_at_start++});
+            continue;
+        }
+        const ast::Expression& given =
+            arguments < reference.args.size() ? reference.args[arguments] : *parameter.value;
+        ++arguments;
         Value value = argument_value(given, evaluator, scope);
-        text += (i == 0 ? "" : ", ") + text_of(value);
-        scope.add(parameters[i].name.text, std::move(value));
+        text += (text.empty() ? "" : ", ") + text_of(value);
+        scope.add(parameter.name.text, std::move(value));
     }
-    return parameters.empty() ? name : name + "(" + text + ")";
+    return taken == 0 ? name : name + "(" + text + ")";
 }
 
 std::vector<Value> values_of(const ast::Range& range, const Evaluator& evaluator) {

@@ -10,7 +10,8 @@
 namespace hocket::dsl {
 
 // Adds the parameters to the scope: the reference's arguments by position, then the defaults. Names without a
-// meaning stand for themselves (Symbol). Returns the name with its arguments: "flat(ring, doubling)".
+// meaning stand for themselves (Symbol). Parameters without a default get their values at each start and take
+// no argument. Returns the name with its arguments: "flat(ring, doubling)".
 std::string bind_parameters(const std::string& name, const std::vector<ast::Parameter>& parameters,
                             const ast::Expression& reference, Scope& scope);
 

@@ -6,6 +6,7 @@
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
+#include "dsl/elaboration/computations.hpp"
 #include "dsl/elaboration/transfers.hpp"
 
 namespace hocket::dsl {
@@ -19,7 +20,8 @@ class Elaborator {
           library_(library),
           topology_(topology),
           options_(options),
-          transfers_(graph_, topology, views_, options.only, options.deadline) {}
+          transfers_(graph_, topology, views_, options.only, options.deadline),
+          computations_(graph_, topology, views_, transfers_, options.only) {}
 
     StepGraph run();
 
@@ -33,6 +35,7 @@ class Elaborator {
     void run_algorithm(const ast::Algorithm& algorithm, const Group& group, ViewId view, Rank root,
                        const std::vector<Rank>& anchors, Span call);
     void own_transfers(const ast::Statement& statement, Scope& scope);
+    bool compute(const ast::Statement& statement, Scope& scope, const Arena* arena);
     const ast::Algorithm& algorithm_for(const ast::Compose& compose, const Group& group, const Scope& scope,
                                         Span span);
     std::vector<Rank> anchors(const Group& group) const;
@@ -44,6 +47,7 @@ class Elaborator {
     StepGraph graph_;
     Views views_;
     Transfers transfers_;
+    Computations computations_;
     std::uint32_t blocks_ = 0;
 };
 
@@ -118,6 +122,10 @@ StepGraph Elaborator::run() {
         Scope scope = runnable_.arguments;
         scope.add(runnable_.schedule->buffer.text, ViewRef{buffer});
         if (runnable_.schedule->root) scope.add(runnable_.schedule->root->text, std::int64_t{options_.root});
+        graph_.approximate = runnable_.schedule->approximate;
+        for (const ast::Parameter& parameter : runnable_.schedule->parameters)
+            if (!parameter.value) graph_.parameters.push_back(parameter.name.text);
+        for (const ast::Name& given : runnable_.schedule->given) computations_.given(given, scope);
         statements(runnable_.schedule->body, scope, nullptr);
         const std::string scattered = views_[buffer].scattered_over(topology_);
         if (!contract.scatters() && !scattered.empty())
@@ -143,6 +151,7 @@ void Elaborator::statements(const std::vector<ast::Statement>& list, Scope& scop
 void Elaborator::statement(const ast::Statement& statement, Scope& scope, Arena* arena) {
     transfers_.count_work(statement.span);
     const auto& node = statement.node;
+    if (compute(statement, scope, arena)) return;
     if (const auto* block = std::get_if<ast::Block>(&node)) return statements(block->body, scope, arena);
     if (const auto* loop = std::get_if<ast::For>(&node)) return for_loop(*loop, scope, arena);
     if (const auto* loop = std::get_if<ast::Parallel>(&node))
@@ -157,6 +166,27 @@ void Elaborator::statement(const ast::Statement& statement, Scope& scope, Arena*
     if (!arena) return own_transfers(statement, scope);
     if (const auto* loop = std::get_if<ast::Each>(&node)) return transfers_.each(*loop, scope, *arena);
     transfers_.transfer(std::get<ast::Transfer>(node), statement.span, scope, *arena);
+}
+
+// False if the statement is none that computes.
+bool Elaborator::compute(const ast::Statement& statement, Scope& scope, const Arena* arena) {
+    const auto& node = statement.node;
+    const auto* let = std::get_if<ast::Let>(&node);
+    const bool can_compute = let || std::holds_alternative<ast::Assign>(node) ||
+                             std::holds_alternative<ast::State>(node) ||
+                             std::holds_alternative<ast::Partition>(node);
+    if (!can_compute) return false;
+    if (let) return !arena && computations_.let(*let, statement.span, scope);
+    if (arena)
+        throw DiagnosticError(statement.span, "an algorithm consists of transfers",
+                              "compute in a schedule, outside of its transfers");
+    if (const auto* assign = std::get_if<ast::Assign>(&node))
+        computations_.assign(*assign, statement.span, scope);
+    else if (const auto* state = std::get_if<ast::State>(&node))
+        computations_.state(*state, statement.span, scope);
+    else
+        computations_.partition(std::get<ast::Partition>(node), statement.span, scope);
+    return true;
 }
 
 // A schedule's own transfers are between all ranks, and use the buffers divided over all levels.
@@ -240,6 +270,7 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
         throw DiagnosticError(compose.region.span,
                               fmt::format("expected a buffer, but this is {}", kind_of(region)),
                               "give a part its name first: let y = x.part(0 of 2)");
+    computations_.check_composition(reference->view, compose.collective, span);
     View& view = views_[reference->view];
     const Group group = evaluate.group(compose.group);
     const std::string over = name_of(topology_, group);

@@ -1,6 +1,7 @@
 #include "dsl/elaboration/find.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -8,6 +9,7 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/build_topology.hpp"
+#include "dsl/elaboration/operators.hpp"
 
 namespace hocket::dsl {
 namespace {
@@ -122,6 +124,30 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
     for (const std::string& name : all) known += (known.empty() ? "" : ", ") + name;
     throw NotFoundError(fmt::format("there is no schedule '{}' for {}; there are: {}; {}",
                                     reference.call.text, name_of(collective), known, library.where_looked()));
+}
+
+Operator find_operator(Library& library, const std::string& text) {
+    const Library::Reference reference = library.resolve(text);
+    if (!reference.call.args.empty())
+        throw DiagnosticError(reference.call.span, "an operator takes no arguments",
+                              fmt::format("write {}", reference.call.text));
+    const std::string& name = reference.call.text;
+    if (!reference.file) {
+        if (const ast::OperatorDefinition* definition = library.find_operator(name))
+            return build_operator(*definition);
+        const std::vector<std::string> names = library.operator_names();
+        throw NotFoundError(fmt::format(
+            "there is no operator '{}'; {}; {}", name,
+            names.empty() ? "no file defines one" : fmt::format("there are: {}", fmt::join(names, ", ")),
+            library.where_looked()));
+    }
+    const std::vector<ast::OperatorDefinition>& defined = reference.file->operators;
+    if (name.empty() && defined.size() != 1)
+        throw NotFoundError(fmt::format("{} has {} operators: name one, as {}:NAME", reference.path,
+                                        defined.size(), reference.path));
+    for (const ast::OperatorDefinition& definition : defined)
+        if (name.empty() || definition.name.text == name) return build_operator(definition);
+    throw NotFoundError(fmt::format("{} defines no operator '{}'", reference.path, name));
 }
 
 void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks) {

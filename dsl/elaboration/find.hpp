@@ -1,4 +1,5 @@
-// What a text names: a topology, or a schedule or algorithm of a collective. (PlanRequest lists the forms.)
+// What a text names: a topology, an operator, or a schedule or algorithm of a collective. (PlanRequest lists
+// the forms.)
 #pragma once
 
 #include <string>
@@ -6,6 +7,7 @@
 
 #include "dsl/elaboration/elaborate.hpp"
 #include "dsl/elaboration/library.hpp"
+#include "dsl/graph/operator.hpp"
 #include "dsl/graph/topology.hpp"
 
 namespace hocket::dsl {
@@ -14,6 +16,8 @@ namespace hocket::dsl {
 // `ranks` 0: as many as the topology has.
 Topology find_topology(Library& library, const std::string& text, Rank ranks);
 Runnable find_runnable(Library& library, const std::string& text, Collective collective);
+// text: "absmax", "my.sched:absmax", or "my.sched" if that file has one operator.
+Operator find_operator(Library& library, const std::string& text);
 
 // Throws like find_topology unless the topology is right for `ranks`. Reads the folders only if it has a
 // name.

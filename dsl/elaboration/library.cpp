@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <set>
 #include <system_error>
 
 #include "dsl/base/diagnostic.hpp"
@@ -100,6 +101,7 @@ void reject_duplicates(const ast::File& tree) {
     for (const ast::Schedule& s : tree.schedules)
         check(fmt::format("s{} {}", int(s.collective), s.name.text), s.name);
     for (const ast::TopologyDefinition& t : tree.topologies) check("t " + t.name.text, t.name);
+    for (const ast::OperatorDefinition& o : tree.operators) check("o " + o.name.text, o.name);
 }
 
 }  // namespace
@@ -159,6 +161,21 @@ const ast::TopologyDefinition* Library::find_topology(const std::string& name) c
         for (const ast::TopologyDefinition& topology : file->tree.topologies)
             if (topology.name.text == name) return &topology;
     return nullptr;
+}
+
+const ast::OperatorDefinition* Library::find_operator(const std::string& name) const {
+    for (const auto& file : files_)
+        for (const ast::OperatorDefinition& definition : file->tree.operators)
+            if (definition.name.text == name) return &definition;
+    return nullptr;
+}
+
+std::vector<std::string> Library::operator_names() const {
+    std::set<std::string> names;
+    for (const auto& file : files_)
+        for (const ast::OperatorDefinition& definition : file->tree.operators)
+            names.insert(definition.name.text);
+    return {names.begin(), names.end()};
 }
 
 std::vector<const ast::Algorithm*> Library::algorithms(Collective collective) const {

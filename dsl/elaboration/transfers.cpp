@@ -31,6 +31,7 @@ ChunkRange Transfers::chunk_range(const ast::Expression& region, const Evaluator
                               fmt::format("expected a buffer here, but this is {}", kind_of(buffer)),
                               "write x, x[chunk], x[first ..< end] or x[block(i, n)]");
     const ViewId view = reference->view;
+    if (!arena.in_algorithm) check_can_move(view, base.span);
     if (!indexed) return {view, 0, size};
     if (region.kind == Kind::slice) {
         const std::int64_t first = evaluator.integer(region.args[1]),
@@ -62,6 +63,14 @@ ChunkRange Transfers::chunk_range(const ast::Expression& region, const Evaluator
     return {view, chunk, chunk + 1};
 }
 
+// A composition has been checked; this is for the schedule's own transfers.
+void Transfers::check_can_move(ViewId view, Span span) const {
+    const ExtraBuffer* extra = graph_.extra_at(views_[view].buffer());
+    if (extra)
+        throw DiagnosticError(span, fmt::format("{} cannot be moved by a transfer", extra->name),
+                              extra->is_like_x() ? "assign it to x, and move x" : "write all_gather");
+}
+
 std::uint32_t Transfers::region_index(Arena& arena, ChunkRange chunks, Span span) {
     const auto [entry, is_new] = arena.regions.emplace(chunks, 0);
     if (is_new) {
@@ -73,7 +82,6 @@ std::uint32_t Transfers::region_index(Arena& arena, ChunkRange chunks, Span span
     return entry->second;
 }
 
-// Returns the region's index in the graph, which holds each region once.
 std::uint32_t Transfers::intern(Region region) {
     static_assert(std::has_unique_object_representations_v<Interval>);
     const std::uint64_t hash = XXH3_64bits(region.data(), region.size() * sizeof(Interval));
@@ -109,6 +117,9 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
                               fmt::format("member {} of a group of {} sends to itself", source_member, size),
                               "exclude it: each ... where a != b");
     if (region != target) check_alike(transfer, region, target);
+    if (region != target && !graph_.extras.empty())
+        throw DiagnosticError(span, "a schedule cannot both move data to other places and compute",
+                              "use two schedules");
     graph_.moves |= region != target;
     graph_.steps.push_back({graph_.phases, region, target, source, destination,
                             origin_index(span, arena.call), strand, transfer.combines});
@@ -272,6 +283,9 @@ void Transfers::transfer(const ast::Transfer& transfer, Span span, const Scope& 
 
 void Transfers::let(const ast::Let& let, Scope& scope, const Arena* arena) {
     Value value = evaluator(scope, arena).evaluate(let.value);
+    if (const auto* part = std::get_if<PartOf>(&value); part && graph_.extra_at(views_[part->view].buffer()))
+        throw DiagnosticError(let.value.span, "only x has parts",
+                              "let y = x.part(0 of 2), and make buffers like y");
     if (const auto* part = std::get_if<PartOf>(&value))
         value = ViewRef{views_.add(views_[part->view].part(part->index, part->parts, let.value.span))};
     scope.add(let.name.text, std::move(value));

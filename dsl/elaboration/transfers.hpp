@@ -52,6 +52,10 @@ class Transfers {
     // mistake.
     void count_work(Span span, std::size_t work = 1);
 
+    // The region's index in the graph, which holds each region once; the same for an origin.
+    std::uint32_t intern(Region region);
+    std::uint32_t origin_index(Span transfer, Span call);
+
     std::uint32_t strand = 0;  // the strand of steps from now on
 
   private:
@@ -61,8 +65,7 @@ class Transfers {
                            const Arena& arena) const;
     void check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target) const;
     std::uint32_t region_index(Arena& arena, ChunkRange chunks, Span span);
-    std::uint32_t intern(Region region);
-    std::uint32_t origin_index(Span transfer, Span call);
+    void check_can_move(ViewId view, Span span) const;
 
     StepGraph& graph_;
     const Topology& topology_;

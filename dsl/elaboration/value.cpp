@@ -53,8 +53,14 @@ std::int64_t positive(const Expression& expression, std::int64_t value) {
 }  // namespace
 
 const char* kind_of(const Value& value) {
-    constexpr const char* kinds[] = {"a number",           "a group", "a list of groups", "a buffer",
-                                     "a part of a buffer", "a name"};
+    constexpr const char* kinds[] = {"a number",
+                                     "a group",
+                                     "a list of groups",
+                                     "a buffer",
+                                     "a part of a buffer",
+                                     "a name",
+                                     "a number with a fraction",
+                                     "a number that is not known before the start"};
     return kinds[value.index()];
 }
 
@@ -62,9 +68,14 @@ Value Evaluator::evaluate(const Expression& expression) const {
     switch (expression.kind) {
         case Expression::Kind::integer:
             return expression.number;
+        case Expression::Kind::real:
+            return expression.real;
         case Expression::Kind::name:
             return name(expression);
         case Expression::Kind::operation:
+            if (expression.op == Operator::negate)
+                if (const Value value = evaluate(expression.args[0]); std::holds_alternative<double>(value))
+                    return -std::get<double>(value);
             return operation(expression);
         case Expression::Kind::call:
             return call(expression);
@@ -91,7 +102,10 @@ std::int64_t Evaluator::integer(const Expression& expression) const {
             if (const auto* number = std::get_if<std::int64_t>(value)) return *number;
     const Value value = evaluate(expression);
     if (const auto* number = std::get_if<std::int64_t>(&value)) return *number;
-    throw DiagnosticError(expression.span, fmt::format("expected a number, but this is {}", kind_of(value)));
+    const bool is_number =
+        std::holds_alternative<double>(value) || std::holds_alternative<StartParameter>(value);
+    throw DiagnosticError(expression.span, fmt::format("expected a {}number, but this is {}",
+                                                       is_number ? "whole " : "", kind_of(value)));
 }
 
 Group Evaluator::group(const Expression& expression) const {

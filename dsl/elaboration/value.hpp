@@ -26,8 +26,12 @@ struct Symbol {
     std::string name;
 };
 using GroupList = std::vector<Group>;
+// A parameter whose value is given at each start.
+struct StartParameter {
+    std::uint32_t index = 0;
+};
 
-using Value = std::variant<std::int64_t, Group, GroupList, ViewRef, PartOf, Symbol>;
+using Value = std::variant<std::int64_t, Group, GroupList, ViewRef, PartOf, Symbol, double, StartParameter>;
 
 const char* kind_of(const Value& value);  // "a number", "a group", ...
 

@@ -32,9 +32,12 @@ class Atoms {
     }
     // To be called after the last add, and before everything else. If `pieces` is not 0, the pieces of each
     // buffer, that many, are all cut alike.
-    void settle(std::int64_t buffers = 1, std::int64_t pieces = 0) {
+    // alike: where buffers begin that are all cut at the same places.
+    void settle(std::int64_t buffers = 1, std::int64_t pieces = 0,
+                const std::vector<std::int64_t>& alike = {}) {
         for (std::int64_t buffer = 1; buffer <= buffers; ++buffer) boundaries_.push_back(Rational(buffer));
         if (pieces > 0) cut_alike(buffers, pieces);
+        copy_cuts(alike);
         std::sort(boundaries_.begin(), boundaries_.end());
         boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
     }
@@ -57,6 +60,16 @@ class Atoms {
         for (std::int64_t piece = 0; piece < buffers * pieces; ++piece)
             for (const Rational& cut : cuts)
                 boundaries_.push_back((Rational(piece) + cut) * Rational(1, pieces));
+    }
+
+    void copy_cuts(const std::vector<std::int64_t>& begins) {
+        std::set<Rational> cuts;  // positions inside a buffer
+        for (const Rational& boundary : boundaries_)
+            for (const std::int64_t begin : begins)
+                if (Rational(begin) <= boundary && boundary <= Rational(begin + 1))
+                    cuts.insert(boundary - Rational(begin));
+        for (const std::int64_t begin : begins)
+            for (const Rational& cut : cuts) boundaries_.push_back(Rational(begin) + cut);
     }
 
     std::uint32_t index(Rational boundary) const {

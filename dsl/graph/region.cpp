@@ -41,6 +41,20 @@ Region merged(Region intervals) {
     return result;
 }
 
+Region shifted(Region region, std::int64_t buffers) {
+    for (Interval& interval : region)
+        interval = {interval.begin + Rational(buffers), interval.end + Rational(buffers)};
+    return region;
+}
+
+bool contains(const Region& outer, const Region& inner) {
+    return std::all_of(inner.begin(), inner.end(), [&](const Interval& wanted) {
+        return std::any_of(outer.begin(), outer.end(), [&](const Interval& interval) {
+            return interval.begin <= wanted.begin && wanted.end <= interval.end;
+        });
+    });
+}
+
 View View::by_rank(const Topology& topology, bool scattered) {
     View view;
     for (int level = static_cast<int>(topology.levels.size()); level-- > 0;)

@@ -44,6 +44,12 @@ class View {
     // one.
     std::int64_t buffer() const { return buffer_; }
     void advance() { ++buffer_; }
+    // The same part of another buffer.
+    View in(std::int64_t buffer) const {
+        View view = *this;
+        view.buffer_ = buffer;
+        return view;
+    }
 
     // `at` is for the error if the pieces become too small.
     View part(std::int64_t index, std::int64_t parts, Span at) const;
@@ -62,6 +68,7 @@ class View {
     // From now on they are with the members that have the root's coordinates, or with all members.
     void concentrate(const Topology& topology, const Group& group, Rank root);
     void spread(const Group& group);
+    bool is_everywhere() const { return only_at_.empty(); }
 
     // The names of the levels over which it is scattered: "l0, l1".
     std::string scattered_over(const Topology& topology) const;
@@ -89,5 +96,11 @@ class View {
 };
 
 Region merged(Region intervals);
+
+// The region moved on by so many buffers.
+Region shifted(Region region, std::int64_t buffers);
+
+// Whether all of `inner` lies in `outer`.
+bool contains(const Region& outer, const Region& inner);
 
 }  // namespace hocket::dsl

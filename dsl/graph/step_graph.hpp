@@ -1,4 +1,4 @@
-// A schedule laid out on a topology: every transfer that happens, in program order.
+// A schedule laid out on a topology: every transfer and every computation that happens, in program order.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 
 #include "dsl/base/collective.hpp"
 #include "dsl/base/source.hpp"
+#include "dsl/graph/computation.hpp"
 #include "dsl/graph/region.hpp"
 #include "dsl/graph/topology.hpp"
 #include "dsl/syntax/ast.hpp"
@@ -21,6 +22,13 @@ struct Step {
     std::uint32_t origin;      // index into origins
     std::uint32_t strand;      // index into strands
     bool combines;             // else it overwrites
+    // A computation of one rank, which is both source and destination: `region` says where in x, or at the
+    // same places in buffers like it, and `target` what is written.
+    std::uint32_t computation = transfer;  // index into computations, or no computation
+    std::uint32_t held = 0;                // of a computation: index into held
+
+    static constexpr std::uint32_t transfer = ~std::uint32_t{0};
+    bool computes() const { return computation != transfer; }
 };
 
 struct StepOrigin {
@@ -57,14 +65,35 @@ struct StepGraph {
     std::vector<StepOrigin> origins;
     std::vector<Strand> strands{{}};
     std::vector<Choice> choices;
-    Span header;       // of the schedule or algorithm
-    std::string hint;  // the likely cause if the result is wrong; may be empty
+    std::vector<ExtraBuffer> extras;  // the i-th has the positions from first_extra + i * extra_stride on
+    std::vector<Computation> computations;
+    // What a rank holds of a computation's sparse terms and then of its sums: indices into regions.
+    std::vector<std::vector<std::uint32_t>> held;
+    std::vector<std::string> parameters;  // those that are given at each start, by index
+    bool approximate = false;             // what selections leave out may be missing from the result
+    Span header;                          // of the schedule or algorithm
+    std::string hint;                     // the likely cause if the result is wrong; may be empty
     // If x is divided by rank: the piece that is each rank's own. Empty in a graph of one rank's steps only.
     std::vector<Region> owned;
     const Region& owned_by(Rank rank) const { return owned[rank]; }
 
     Interval input() const { return {Rational(0), Rational(1)}; }
     Interval output() const { return {Rational(buffers - 1), Rational(buffers)}; }
+    // Positions are below this.
+    std::int64_t positions() const { return extras.empty() ? buffers : extras.back().begin + 1; }
+    // The extra buffer that has these positions; null for x.
+    const ExtraBuffer* extra_at(std::int64_t buffer) const {
+        return buffer < first_extra || extras.empty() ? nullptr
+                                                      : &extras[(buffer - first_extra) / extra_stride];
+    }
+    // Where x begins, and the buffers like it: all are cut alike. Empty if there is nothing beside x.
+    std::vector<std::int64_t> cut_like_x() const {
+        std::vector<std::int64_t> begins;
+        for (const ExtraBuffer& extra : extras)
+            if (extra.is_like_x()) begins.push_back(extra.begin);
+        if (!begins.empty()) begins.insert(begins.begin(), 0);
+        return begins;
+    }
     // If data change places, every buffer is cut into one piece a rank, and all pieces are cut alike;
     // otherwise 0.
     Rank pieces_alike() const {

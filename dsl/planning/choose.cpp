@@ -170,7 +170,7 @@ class Parts {
         for (const Step& step : graph.steps)
             for (std::size_t i = 0; i < marks_.size(); ++i)
                 if (graph.origins[step.origin].transfer.file == &marks_[i].source)
-                    parts[i] = length_of(graph.regions[step.region]);
+                    parts[i] = share_of(graph, graph.regions[step.region]);
         return parts;
     }
 
@@ -238,8 +238,7 @@ struct Choices::Field {
     };
     Rank root;
     std::vector<Entrant> entrants;
-    std::map<std::pair<std::uint64_t, bool>, Chosen>
-        chosen;  // by bytes, and by whether only direct ones count
+    std::map<std::pair<std::uint64_t, Demands>, Chosen> chosen;  // by bytes
 };
 
 struct Choices::Candidate {
@@ -287,6 +286,8 @@ std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) 
             Candidate candidate{&runnable, chooser(runnable, field.root, bytes, known), 0, 0.0, 0.0};
             const StepGraph own = elaborate(runnable, library_, topology_,
                                             {field.root, field.root, candidate.chooser, {}, deadline_});
+            // A schedule that computes does more than its collective promises: only who names it wants that.
+            if (!own.computations.empty() || !own.extras.empty() || !own.parameters.empty()) continue;
             candidate.detours = own.strands.size() + own.choices.size();
             Algorithms algorithms;
             for (const Choice& choice : own.choices) algorithms.push_back(choice.algorithm);
@@ -329,11 +330,21 @@ std::optional<Proofs::Proof> Choices::proof_if_right(const Candidate& candidate,
     }
 }
 
+// Why a schedule that is right does not do: "not direct"; null if it meets the demands.
+const char* Choices::fault_of(const Proofs::Proof& proof, const Demands& demands) {
+    if (demands.direct && first_detour(*proof.graph)) return "not direct";
+    if (!demands.keeps_order && !demands.keeps_grouping) return nullptr;
+    const OrderNeeds& needs = proofs_.order_needs_of(proof);
+    if (demands.keeps_order && needs.commutative) return "needs a commutative operator";
+    if (demands.keeps_grouping && needs.associative) return "needs an associative operator";
+    return nullptr;
+}
+
 const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t bytes,
-                                std::optional<Proofs::Proof>* proof, bool only_direct) {
+                                std::optional<Proofs::Proof>* proof, const Demands& demands) {
     if (bytes == 0) bytes = usual_bytes;
     Field& field = this->field(collective, root);
-    if (const auto known = field.chosen.find({bytes, only_direct}); known != field.chosen.end())
+    if (const auto known = field.chosen.find({bytes, demands}); known != field.chosen.end())
         return known->second;
     Chosen chosen;
     chosen.why = fmt::format("{} of {} on {} ({} ranks):", name_of(collective), text_of_size(double(bytes)),
@@ -344,12 +355,10 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
     });
     for (const Candidate& candidate : all) {
         auto proved = chosen.name.empty() ? proof_if_right(candidate, root) : std::nullopt;
-        const bool passes_on = proved && only_direct && first_detour(*proved->graph);
-        const bool first = proved && !passes_on;
+        const char* const fault = proved ? fault_of(*proved, demands) : "wrong here";
+        const bool first = proved && !fault;
         chosen.why += fmt::format(" {} {}{},", candidate.runnable->name, text_of_time(candidate.seconds),
-                                  first || !chosen.name.empty() ? ""
-                                  : passes_on                   ? " (not direct)"
-                                                                : " (wrong here)");
+                                  first || !chosen.name.empty() ? "" : fmt::format(" ({})", fault));
         if (first) {
             chosen.name = candidate.runnable->name;
             chosen.seconds = candidate.seconds;
@@ -357,13 +366,17 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
         }
     }
     if (chosen.name.empty())
-        throw DiagnosticError(Span(),
-                              fmt::format("there is no {}schedule for {} that runs on topology {}",
-                                          only_direct ? "direct " : "", name_of(collective), topology_.name),
-                              library_.where_looked());
+        throw DiagnosticError(
+            Span(),
+            fmt::format("there is no {}schedule for {} that runs on topology {}{}",
+                        demands.direct ? "direct " : "", name_of(collective), topology_.name,
+                        demands.keeps_order || demands.keeps_grouping
+                            ? " and needs no more of the operator than it promises"
+                            : ""),
+            library_.where_looked());
     chosen.why.back() = ' ';
     chosen.why += by_link ? "(the least on the busiest link of those within 12 %; estimates)" : "(estimates)";
-    return field.chosen.emplace(std::pair(bytes, only_direct), std::move(chosen)).first->second;
+    return field.chosen.emplace(std::pair(bytes, demands), std::move(chosen)).first->second;
 }
 
 std::vector<std::string> Choices::names(Collective collective, Rank root, std::uint64_t bytes) {

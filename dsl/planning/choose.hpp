@@ -13,6 +13,15 @@
 
 namespace hocket::dsl {
 
+// What a schedule must keep to, beside what its collective promises.
+struct Demands {
+    bool direct = false;          // pieces go straight from sender to receiver (dsl/proof/direct.hpp)
+    bool keeps_order = false;     // no operands change places, as the operator is not commutative,
+    bool keeps_grouping = false;  // or are grouped otherwise, as it is not associative (dsl/proof/order.hpp)
+
+    friend auto operator<=>(const Demands&, const Demands&) = default;
+};
+
 struct Chosen {
     std::string name;      // for PlanRequest::schedule: "direct", "flat(ring, ring)"
     std::string why;       // a line: the candidates and their estimates
@@ -34,9 +43,9 @@ class Choices {
     // parameters' defaults, and all its algorithms over all ranks. Returns the candidate with the lowest
     // estimate for `bytes` of x (0: 1 MiB) that is right. Throws DiagnosticError if there is none. The result
     // is valid until another root is asked about. `proof`, if not null, gets the proof of the choice, unless
-    // the choice is known from before. only_direct: considers direct ones only (dsl/proof/direct.hpp).
+    // the choice is known from before. Considers only those that meet the demands.
     const Chosen& schedule(Collective collective, Rank root, std::uint64_t bytes,
-                           std::optional<Proofs::Proof>* proof = nullptr, bool only_direct = false);
+                           std::optional<Proofs::Proof>* proof = nullptr, const Demands& demands = {});
 
     // The names of all that schedule() chooses among: its choice first, the others by estimate. Only right
     // ones, and one of those that come to the same steps.
@@ -57,6 +66,7 @@ class Choices {
     Chooser chooser(const Runnable& runnable, Rank root, double bytes, std::shared_ptr<Known> known);
     Field& field(Collective collective, Rank root);
     std::vector<Candidate> candidates(Field& field, double bytes);
+    const char* fault_of(const Proofs::Proof& proof, const Demands& demands);
     std::optional<Proofs::Proof> proof_if_right(const Candidate& candidate, Rank root);
 
     Library& library_;

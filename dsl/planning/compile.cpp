@@ -11,6 +11,7 @@
 #include "dsl/planning/choose.hpp"
 #include "dsl/projection/project.hpp"
 #include "dsl/proof/direct.hpp"
+#include "dsl/proof/order.hpp"
 
 namespace hocket::dsl {
 
@@ -48,6 +49,11 @@ struct Planner::Site {
 
 namespace {
 
+Demands demands_of(const PlanRequest& request) {
+    const bool combines = request.op && contract_of(request.collective).combines();
+    return {request.only_direct, combines && !request.op->commutative, combines && !request.op->associative};
+}
+
 class Checked : public CheckedSchedule {
   public:
     Checked(std::shared_ptr<Planner::Site> site, const PlanRequest& request)
@@ -68,8 +74,8 @@ class Checked : public CheckedSchedule {
         std::string schedule = request.schedule;
         std::optional<Proofs::Proof> proof;
         if (schedule.empty()) {
-            const Chosen chosen =
-                site_->choices.schedule(request.collective, root_, request.bytes, &proof, only_direct_);
+            const Chosen chosen = site_->choices.schedule(request.collective, root_, request.bytes, &proof,
+                                                          demands_of(request));
             schedule = chosen.name;
             choices_.push_back(chosen.why);
         }
@@ -79,6 +85,8 @@ class Checked : public CheckedSchedule {
                                         site_->choices.chooser(runnable_, root_, request.bytes));
         proof_ = std::move(*proof);
         if (only_direct_) require_direct(graph(), runnable_.name);
+        if (const Demands demands = demands_of(request); demands.keeps_order || demands.keeps_grouping)
+            require_order(site_->proofs.order_needs_of(proof_), *request.op, graph(), runnable_.name);
         for (const Choice& choice : proof_.choices)
             choices_.push_back(location_of(choice.call) + ": " + choice.text);
     }

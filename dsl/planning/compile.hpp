@@ -12,6 +12,7 @@
 #include "dsl/elaboration/elaborate.hpp"
 #include "dsl/elaboration/find.hpp"
 #include "dsl/elaboration/library.hpp"
+#include "dsl/graph/operator.hpp"
 #include "dsl/graph/step_graph.hpp"
 #include "dsl/projection/explain.hpp"
 #include "dsl/projection/project.hpp"
@@ -40,6 +41,10 @@ struct PlanRequest {
     // Every piece must go straight from its sender to its receiver (dsl/proof/direct.hpp), and receivers copy
     // out of neighbours' inputs. For all_to_all only.
     bool only_direct = false;
+    // What the plan combines with, if a schedule file defines it; it must outlive the check. A schedule that
+    // needs more of an operator than it promises is refused, or passed over. Null: all that is built in may
+    // be reordered and regrouped.
+    const Operator* op = nullptr;
 };
 
 // A schedule that has passed verification on a topology. Immutable, thread-safe.

@@ -171,7 +171,7 @@ class Estimate::Clocks {
 Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from,
                    const Deadline& deadline)
     : topology_(topology), one_for_all_(seen_from) {
-    for (const Region& region : graph.regions) regions_.push_back(length_of(region));
+    for (const Region& region : graph.regions) regions_.push_back(share_of(graph, region));
     const Rank local = ranks_over(topology, [&](int level) { return is_memory(topology.levels[level]); });
     for (int i = 0; i < static_cast<int>(topology.levels.size()); ++i) {
         const Level& level = topology.levels[i];
@@ -328,6 +328,24 @@ double length_of(const Region& region) {
         length += width.value();
     }
     return length;
+}
+
+double share_of(const StepGraph& graph, const Region& region) {
+    double share = 0;
+    for (const Interval& interval : region) {
+        const ExtraBuffer* extra = graph.extra_at(interval.begin.num() / interval.begin.den());
+        const double width = Rational(interval.end - interval.begin).value();
+        if (!extra || extra->is_like_x()) {
+            share += width;
+            continue;
+        }
+        // In a graph of one rank's steps its own region stands for those of all.
+        const auto known = std::find_if(extra->regions.begin(), extra->regions.end(),
+                                        [](std::uint32_t r) { return r != ExtraBuffer::missing; });
+        if (known != extra->regions.end())
+            share += share_of_piece(*extra, length_of(graph.regions[*known])) * width * graph.ranks;
+    }
+    return share;
 }
 
 Topology restricted_to(const Group& group, const Topology& topology, bool all_at_once) {

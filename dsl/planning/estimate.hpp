@@ -82,6 +82,8 @@ Topology restricted_to(const Group& group, const Topology& topology, bool all_at
 
 // The part of x that the region covers.
 double length_of(const Region& region);
+// The bytes of one of the graph's regions, as a part of x's.
+double share_of(const StepGraph& graph, const Region& region);
 
 std::string text_of_size(double bytes);    // "64 KiB"
 std::string text_of_time(double seconds);  // "0.8 us"

@@ -14,6 +14,10 @@ std::string area_text(const RankProgram& program, AreaId area) {
     if (area < program.first_scratch())
         return fmt::format("{} of {}", area_text(program, area % areas_of_a_rank),
                            program.neighbours[area / areas_of_a_rank - 1]);
+    if (area >= program.first_kept())
+        for (const ProgramBuffer& extra : program.extras)
+            if (extra.area >= 0 && program.first_kept() + static_cast<AreaId>(extra.area) == area)
+                return extra.buffer.name;
     const OpId slot = area - program.first_scratch();
     for (const Op& op : program.ops)
         for (std::size_t i = 0; op.kind == Op::Kind::receive && i < op.parts(); ++i)
@@ -59,6 +63,47 @@ std::string areas_text(const RankProgram& program, const Op& op) {
     return is_one ? names[0] : fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::string name_of_buffer(const RankProgram& program, std::int64_t buffer) {
+    return buffer < first_extra ? "x" : program.extra_at(buffer).buffer.name;
+}
+
+std::string formula_text(const RankProgram& program, const Computation& computation) {
+    std::vector<std::string> elements, scalars;
+    for (const std::int64_t buffer : computation.elements)
+        elements.push_back(name_of_buffer(program, buffer));
+    for (const std::int64_t buffer : computation.scalars) scalars.push_back(name_of_buffer(program, buffer));
+    return text_of(computation.formula, elements, scalars, program.parameters);
+}
+
+std::string computation_text(const RankProgram& program, const Op& op) {
+    const Computation& computation = program.computations[op.computation];
+    const std::string region = region_text(program, op), formula = formula_text(program, computation);
+    if (computation.kind == Computation::Kind::total)
+        return fmt::format("compute  {} = total({}) of {}", region, formula,
+                           region_text(program, op.reads[0][0].begin, op.reads[0][0].end));
+    if (computation.kind == Computation::Kind::select) {
+        const ExtraBuffer& selection = program.extra_at(computation.target).buffer;
+        return fmt::format("compute  {} = mstopk({} of {}, {})", region,
+                           region_text(program, op.reads[0][0].begin, op.reads[0][0].end),
+                           area_text(program, op.reads[0][0].area),
+                           selection.parameter < 0
+                               ? fmt::format("{}", selection.density)
+                               : program.parameters[static_cast<std::size_t>(selection.parameter)]);
+    }
+    std::string text = formula;
+    for (std::size_t term = 0; term < computation.sparse.size(); ++term) {
+        const auto& [buffer, use] = computation.sparse[term];
+        const std::size_t pieces = op.reads[computation.elements.size() + term].size();
+        const std::string what =
+            pieces == 1 ? name_of_buffer(program, buffer)
+                        : fmt::format("{} pieces of {}", pieces, name_of_buffer(program, buffer));
+        text += use == Computation::Sparse::Use::add        ? " + " + what
+                : use == Computation::Sparse::Use::subtract ? " - " + what
+                                                            : ", 0 where " + what;
+    }
+    return fmt::format("compute  {} of {} = {}", region, area_text(program, op.area), text);
+}
+
 std::string operation_text(const RankProgram& program, const Op& op) {
     const std::string region = region_text(program, op);
     switch (op.kind) {
@@ -80,12 +125,16 @@ std::string operation_text(const RankProgram& program, const Op& op) {
         case Op::Kind::await:
             return fmt::format("await    signal {} of {}{}", op.message, op.peer,
                                op.guards_buffers ? ", which then is done with this rank's buffers" : "");
+        case Op::Kind::compute:
+            return computation_text(program, op);
         case Op::Kind::combine:
             break;
     }
     std::string operands;
     for (const AreaId operand : op.operands)
         operands += (operands.empty() ? "" : " + ") + operand_text(program, op, operand);
+    if (op.epilogue != Op::no_epilogue)
+        operands += ", then " + formula_text(program, program.computations[op.epilogue]);
     return fmt::format("combine  {} of {} = {}", region, targets_text(program, op), operands);
 }
 
@@ -94,6 +143,9 @@ std::string operation_text(const RankProgram& program, const Op& op) {
 std::string region_text(const RankProgram& program, BoundaryId begin, BoundaryId end) {
     const Rational first = program.boundaries[begin];
     const Rational buffer(first.num() / first.den());
+    if (buffer.num() >= first_extra && !program.extras.empty())
+        return fmt::format("{}[{}, {})", name_of_buffer(program, buffer.num()), (first - buffer).text(),
+                           (program.boundaries[end] - buffer).text());
     return fmt::format("x{}[{}, {})", std::string(static_cast<std::size_t>(buffer.num()), '\''),
                        (first - buffer).text(), (program.boundaries[end] - buffer).text());
 }

@@ -76,10 +76,19 @@ OpBuilder::Touched OpBuilder::touched(Member member, const Op& op, AreaId area) 
     return {shifted.of, {from, from + (op.end - op.begin)}};
 }
 
-void OpBuilder::number_shifted(RankProgram& program) const {
-    for (Op& op : program.ops)
-        for (AreaId& area : op.operands)
-            if (area & is_shifted) area = program.first_shifted() + (area & ~is_shifted);
+void OpBuilder::number_late_areas(RankProgram& program) const {
+    const auto number = [&](AreaId& area) {
+        if (area & is_shifted)
+            area = program.first_shifted() + (area & ~is_shifted);
+        else if (area & is_kept)
+            area = program.first_kept() + (area & ~is_kept);
+    };
+    for (Op& op : program.ops) {
+        number(op.area);
+        for (AreaId& area : op.operands) number(area);
+        for (auto& parts : op.reads)
+            for (MessagePart& part : parts) number(part.area);
+    }
 }
 
 void OpBuilder::after(OpRef ref, OpRef earlier) {
@@ -139,6 +148,20 @@ bool OpBuilder::can_write_too(OpRef op, Memory memory, AtomRange atoms) const {
 void OpBuilder::write_too(OpRef ref, Member owner, AreaId area, AtomRange atoms) {
     members_[ref.member].ops[ref.op].also.push_back(area_for(ref.member, owner, area));
     writes(ref, {owner, area}, atoms);
+}
+
+bool OpBuilder::finish_with(Member member, AreaId area, AtomRange atoms, std::uint32_t computation) {
+    const std::vector<Hazard>& hazards = this->hazards({member, area});
+    const OpRef writer = hazards[atoms.begin].writer;
+    if (writer == no_op || writer.member != member) return false;
+    Op& op = members_[member].ops[writer.op];
+    const bool is_alone = op.kind == Op::Kind::combine && op.begin == atoms.begin && op.end == atoms.end &&
+                          op.area == area && op.also.empty() && op.epilogue == Op::no_epilogue;
+    if (!is_alone) return false;
+    for (std::uint32_t i = atoms.begin; i < atoms.end; ++i)
+        if (!(hazards[i].writer == writer) || !hazards[i].readers.empty()) return false;
+    op.epilogue = computation;
+    return true;
 }
 
 bool OpBuilder::read_since(Memory memory, AtomRange atoms, Stage stage) const {
@@ -337,26 +360,31 @@ void OpBuilder::find_sharing(Member member, RankProgram& program) const {
         }
         for (const auto* areas : {&op.operands, &op.also})
             for (const AreaId area : *areas) use(touched(member, op, area));
+        for (const auto& parts : op.reads)
+            for (const MessagePart& part : parts) use({part.area, {part.begin, part.end}});
     }
     program.shares_output = is_read || !program.output_written.empty();
 }
 
-RankProgram OpBuilder::finish(Member member, std::uint32_t origin) {
+RankProgram OpBuilder::finish(Member member, std::uint32_t origin, std::uint32_t kept) {
     find_signals();
     RankProgram program;
     program.boundaries = division_.boundaries();
     program.scratch = members_[member].slots;
+    program.kept = kept;
     program.shifted = members_[member].shifted;
     for (const Rank rank : ranks_)
         if (rank != ranks_[member]) program.neighbours.push_back(rank);
     for (const MemberOps& other : members_)
         program.signals = std::max(program.signals, static_cast<std::uint32_t>(other.signals.size()));
     Emitter(*this, member, program).run(origin);
-    number_shifted(program);
+    number_late_areas(program);
     for (const Op& op : program.ops) {
         for (std::size_t i = 0; i < op.parts(); ++i) program.uses_work |= op.part(i).area == work_area;
         for (const auto* areas : {&op.operands, &op.also})
             for (const AreaId area : *areas) program.uses_work |= program.memory_of(area) == work_area;
+        for (const auto& parts : op.reads)
+            for (const MessagePart& part : parts) program.uses_work |= part.area == work_area;
     }
     find_sharing(member, program);
     program.uses_work |= program.shares_work;

@@ -26,7 +26,11 @@ struct OpRef {
 };
 inline constexpr OpRef no_op{};
 
-// A memory of one member in which pieces lie: its input, output or work.
+// A kept area of a member; it gets its number once all scratch slots are known.
+inline constexpr AreaId is_kept = AreaId{1} << 30;
+
+// A memory of one member in which pieces lie: its input, output, work or a kept area. Kept areas have
+// positions of their own, so their order is found in the same lists as that of the work area.
 struct Memory {
     Member member;
     AreaId area;
@@ -62,6 +66,10 @@ class OpBuilder {
     bool can_write_too(OpRef op, Memory memory, AtomRange atoms) const;
     void write_too(OpRef op, Member owner, AreaId area, AtomRange atoms);
 
+    // Gives the operation that combined these atoms an epilogue. False if there is none that wrote exactly
+    // them, or if anything has happened to them since.
+    bool finish_with(Member member, AreaId area, AtomRange atoms, std::uint32_t computation);
+
     bool read_since(Memory memory, AtomRange atoms, Stage stage) const;
     OpRef writer(Memory memory, std::uint32_t atom) const { return hazards(memory)[atom].writer; }
     const std::vector<OpRef>& readers(Memory memory, std::uint32_t atom) const {
@@ -69,8 +77,9 @@ class OpBuilder {
     }
 
     // To be called when all members have all their operations: returns one member's operations with its
-    // signals and awaits, boundaries, neighbours and scratch. origin: for the awaits at the end.
-    RankProgram finish(Member member, std::uint32_t origin);
+    // signals and awaits, boundaries, neighbours and scratch. origin: for the awaits at the end. kept: how
+    // many such areas there are.
+    RankProgram finish(Member member, std::uint32_t origin, std::uint32_t kept = 0);
 
   private:
     struct Hazard {
@@ -103,9 +112,12 @@ class OpBuilder {
         Stretch stretch;
     };
     Touched touched(Member member, const Op& op, AreaId area) const;
-    void number_shifted(RankProgram& program) const;
+    void number_late_areas(RankProgram& program) const;
 
-    AreaId apart(AreaId area) const { return area == output_area && !copied_inputs_ ? input_area : area; }
+    AreaId apart(AreaId area) const {
+        if (area >= areas_of_a_rank) return work_area;
+        return area == output_area && !copied_inputs_ ? input_area : area;
+    }
     std::vector<Hazard>& hazards(Memory memory) {
         return members_[memory.member].hazards[apart(memory.area)];
     }

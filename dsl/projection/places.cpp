@@ -26,6 +26,12 @@ void Places::set_initial_places(const StepGraph& graph, Rank rank, Side& side) c
                            : input == Share::own ? side.own
                                                  : AtomRange{};
     std::fill(side.place.begin() + held.begin, side.place.begin() + held.end, input_area);
+    AreaId kept = is_kept;
+    for (const ExtraBuffer& extra : graph.extras) {
+        if (!extra.is_like_x()) continue;
+        const AtomRange all = builder_.atoms_of(Interval{Rational(extra.begin), Rational(extra.begin + 1)});
+        std::fill(side.place.begin() + all.begin, side.place.begin() + all.end, kept++);
+    }
 }
 
 void Places::set_place(Member member, AtomRange atoms, AreaId area) {
@@ -81,6 +87,15 @@ void Places::copy(Member member, AtomRange atoms, AreaId from, AreaId to, std::u
     set_place(member, atoms, to);
 }
 
+void Places::bring_together(Member member, AtomRange atoms, std::uint32_t origin) {
+    std::vector<AtomRange> runs;
+    for_runs(member, atoms, [&](AtomRange run) { runs.push_back(run); });
+    if (runs.size() < 2) return;
+    const AreaId target = home(member, atoms);
+    for (const AtomRange run : runs)
+        if (at(member, run.begin) != target) copy(member, run, at(member, run.begin), target, origin);
+}
+
 // The member's operation that has these values in its registers: it wrote or copied them.
 OpRef Places::extendable(Member member, AtomRange atoms) const {
     const AreaId place = at(member, atoms.begin);
@@ -97,6 +112,7 @@ OpRef Places::extendable(Member member, AtomRange atoms) const {
         return all;
     };
     const OpRef writer = builder_.writer(memory, atoms.begin);
+    if (place >= areas_of_a_rank) return no_op;
     if (is_candidate(writer) &&
         holds_for_all([&](std::uint32_t atom) { return builder_.writer(memory, atom) == writer; }))
         return writer;

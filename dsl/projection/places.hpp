@@ -64,6 +64,8 @@ class Places {
 
     // The operation writes new values, which live in `area` after this phase.
     void write(OpRef op, Member member, AreaId area, AtomRange atoms);
+    // Moves values that do not all live in one area to their home, so that they do afterwards.
+    void bring_together(Member member, AtomRange atoms, std::uint32_t origin);
     // The value is in a slot of the member's. It goes home when nobody reads there any more.
     void write_late(Member member, AtomRange atoms, AreaId slot, OpRef writer, std::uint32_t origin);
     // Moves values at once.

@@ -82,6 +82,11 @@ class Projector {
     void pull(const Overwrite& overwrite);
     void complete_output(Member member);
 
+    void compute(Member member, const HostStep& step);
+    void compute(Member member, const HostStep& step, AtomRange atoms);
+    AtomRange in_buffer(AtomRange atoms, std::int64_t buffer) const;
+    void describe_computations(RankProgram& program) const;
+
     const StepGraph& graph_;
     DeadlineCounter deadline_;
     const Completion& completion_;
@@ -106,12 +111,31 @@ std::vector<HostStep> steps_of(const StepGraph& graph, const std::vector<Rank>& 
     return steps;
 }
 
+// Where a computation's operands lie. Each rank's piece of selections and sums is an atom.
+void add_operands(const StepGraph& graph, const Step& step, std::vector<bool>& used,
+                  std::vector<Region>& regions) {
+    const Computation& computation = graph.computations[step.computation];
+    for (const std::int64_t buffer : computation.elements)
+        regions.push_back(shifted(graph.regions[step.region], buffer));
+    for (std::size_t term = 0; term < graph.held[step.held].size(); ++term) {
+        used[graph.held[step.held][term]] = true;
+        for (const Interval& interval : graph.regions[graph.held[step.held][term]]) {
+            const Rational begin(interval.begin.num() / interval.begin.den());
+            for (Rank rank = 1; rank < graph.ranks; ++rank)
+                if (const Rational cut = begin + Rational(rank, graph.ranks);
+                    interval.begin < cut && cut < interval.end)
+                    regions.push_back({{interval.begin, cut}});
+        }
+    }
+}
+
 Atoms atoms_of(const StepGraph& graph, const std::vector<HostStep>& steps, const std::vector<Rank>& host,
                const Completion& completion) {
     std::vector<bool> used(graph.regions.size(), false);
     std::vector<Region> regions;
     for (const HostStep& step : steps) {
         used[step.region] = used[step.target] = true;
+        if (step.computes()) add_operands(graph, step, used, regions);
         if (step.completes >= Completion::first_part)
             regions.push_back(completion.parts[step.completes - Completion::first_part]);
     }
@@ -119,9 +143,11 @@ Atoms atoms_of(const StepGraph& graph, const std::vector<HostStep>& steps, const
         if (used[i]) regions.push_back(graph.regions[i]);
     if (!graph.owned.empty())
         for (const Rank rank : host) regions.push_back(graph.owned_by(rank));
+    for (const ExtraBuffer& extra : graph.extras)
+        regions.push_back({{Rational(extra.begin), Rational(extra.begin + 1)}});
     Atoms atoms;
     atoms.add(regions);
-    atoms.settle(graph.buffers, graph.pieces_alike());
+    atoms.settle(graph.buffers, graph.pieces_alike(), graph.cut_like_x());
     return atoms;
 }
 
@@ -159,7 +185,11 @@ RankProgram Projector::run(Rank rank) {
     // Operations that complete the output have no source line of their own.
     const auto end_origin = static_cast<std::uint32_t>(graph_.origins.size());
     const Member self = *member_of(rank);
-    RankProgram program = builder_.finish(self, end_origin);
+    const auto kept =
+        static_cast<std::uint32_t>(std::count_if(graph_.extras.begin(), graph_.extras.end(),
+                                                 [](const ExtraBuffer& extra) { return extra.is_like_x(); }));
+    RankProgram program = builder_.finish(self, end_origin, kept);
+    describe_computations(program);
     program.collective = graph_.collective;
     program.rank = rank;
     program.ranks = graph_.ranks;
@@ -193,6 +223,11 @@ void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phas
         }
     };
     builder_.begin_stage(phase_stage_, steps_[begin].phase);
+    if (steps_[begin].computes()) {
+        for (std::size_t i = begin; i < end; ++i) compute(*member_of(steps_[i].source), steps_[i]);
+        places_.end_phase();
+        return;
+    }
     const std::span phase_steps(steps_.data() + begin, end - begin);
     const std::vector<Message> messages = messages_of(graph_, phase_steps, host_, builder_);
     for (const Message& message : messages)
@@ -458,6 +493,98 @@ void Projector::pull(const Overwrite& overwrite) {
         places_.write(op, destination, area, to);
     else
         places_.write_late(destination, to, area, op, origin);
+}
+
+// ---- Computations -------------------------------------------------------------------------------
+
+// The atoms of a buffer like x that correspond to atoms of x.
+AtomRange Projector::in_buffer(AtomRange atoms, std::int64_t buffer) const {
+    const std::uint32_t begin = builder_.atoms_of(Interval{Rational(buffer), Rational(buffer + 1)}).begin;
+    return {atoms.begin + begin, atoms.end + begin};
+}
+
+// Whether it makes of each element of x something that depends on that element alone.
+bool is_epilogue(const Computation& computation) {
+    const auto& items = computation.formula.items;
+    return computation.kind == Computation::Kind::assign && computation.target == 0 &&
+           computation.sparse.empty() && computation.elements == std::vector<std::int64_t>{0} &&
+           std::none_of(items.begin(), items.end(), [](const Formula::Item& item) {
+               return item.op == Formula::Op::parameter || item.op == Formula::Op::scalar;
+           });
+}
+
+void Projector::compute(Member member, const HostStep& step) {
+    const Computation& computation = graph_.computations[step.computation];
+    const bool is_element_wise = computation.kind == Computation::Kind::assign && computation.sparse.empty();
+    for (const Interval& interval : graph_.regions[step.region]) {
+        deadline_.check(projecting);
+        const AtomRange atoms = builder_.atoms_of(interval);
+        const auto same_places = [&](std::uint32_t a, std::uint32_t b) {
+            return std::all_of(computation.elements.begin(), computation.elements.end(),
+                               [&](std::int64_t buffer) {
+                                   const std::uint32_t begin = in_buffer({0, 0}, buffer).begin;
+                                   return places_.at(member, begin + a) == places_.at(member, begin + b);
+                               });
+        };
+        if (!is_element_wise)
+            for (const std::int64_t buffer : computation.elements)
+                places_.bring_together(member, in_buffer(atoms, buffer), step.origin);
+        for_runs(atoms, same_places, [&](AtomRange run) { compute(member, step, run); });
+    }
+}
+
+// atoms: of x, or those of buffers like it. All elements of an operand are in one area.
+void Projector::compute(Member member, const HostStep& step, AtomRange atoms) {
+    const Computation& computation = graph_.computations[step.computation];
+    const bool assigns = computation.kind == Computation::Kind::assign;
+    const AtomRange target = assigns ? in_buffer(atoms, computation.target)
+                                     : builder_.atoms_of(graph_.regions[step.target].front());
+    if (is_epilogue(computation) &&
+        builder_.finish_with(member, places_.at(member, atoms.begin), atoms, step.computation))
+        return;
+    const ExtraBuffer* extra = graph_.extra_at(computation.target);
+    const AreaId area =
+        extra && extra->is_like_x() ? places_.at(member, target.begin) : places_.home(member, target);
+    Op op{.kind = Op::Kind::compute,
+          .begin = target.begin,
+          .end = target.end,
+          .area = area,
+          .computation = step.computation,
+          .origin = step.origin};
+    for (const std::int64_t buffer : computation.elements) {
+        const AtomRange from = in_buffer(atoms, buffer);
+        op.reads.push_back({{from.begin, from.end, places_.at(member, from.begin)}});
+    }
+    for (const std::uint32_t held : graph_.held[step.held]) {
+        std::vector<MessagePart>& pieces = op.reads.emplace_back();
+        for (const Interval& interval : graph_.regions[held]) {
+            const AtomRange range = builder_.atoms_of(interval);
+            for (std::uint32_t atom = range.begin; atom < range.end; ++atom)
+                pieces.push_back({atom, atom + 1, places_.at(member, atom)});
+        }
+    }
+    const std::vector<std::vector<MessagePart>> reads = op.reads;
+    const OpRef ref = builder_.add(member, std::move(op));
+    for (const auto& parts : reads)
+        for (const MessagePart& part : parts)
+            builder_.reads(ref, Memory{member, part.area}, AtomRange{part.begin, part.end});
+    places_.write(ref, member, area, target);
+}
+
+void Projector::describe_computations(RankProgram& program) const {
+    std::int32_t area = 0;
+    for (const ExtraBuffer& extra : graph_.extras) {
+        ProgramBuffer& own = program.extras.emplace_back();
+        own.buffer = extra;
+        own.area = extra.is_like_x() ? area++ : -1;
+        own.is_alike = program.extras.size() <= completion_.is_alike.size() &&
+                       completion_.is_alike[program.extras.size() - 1];
+        for (const std::uint32_t region : extra.regions)
+            own.regions.push_back(graph_.regions[region].front());
+    }
+    program.computations = graph_.computations;
+    program.parameters = graph_.parameters;
+    program.computes_on_parts = completion_.computes_on_parts;
 }
 
 void Projector::complete_output(Member member) {

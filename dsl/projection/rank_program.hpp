@@ -9,6 +9,7 @@
 //   then    three for each of the rank's neighbours (ranks of the same host): its input, output and work,
 //           read and written where they are
 //   then    scratch  one slot a message that is combined or staged: messages land there; private
+//   then    kept     states, which live as long as the plan, and buffers that the caller gives beside x
 //   then    shifted  one of the above, read at another position than the operation writes to
 //
 // Positions are given as *boundaries*: exact fractions of x, shared by all operations. For a count, boundary
@@ -18,6 +19,9 @@
 // runtime keeps a virtual base such that
 //
 //   address(area, boundary) = base[area] + offset(boundary) * element_size
+//
+// A schedule that computes has more buffers, at positions of their own (dsl/graph/computation.hpp): states
+// and given buffers, which have an area each, and in the work area the pieces of selections and sums.
 //
 // An input or output may hold only a part of x (dsl/base/collective.hpp); its virtual base is the
 // caller's pointer less the offset of boundary `input_origin` or `output_origin`. A scratch slot's
@@ -37,12 +41,15 @@
 // empty message is neither sent nor expected.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "dsl/base/collective.hpp"
 #include "dsl/base/rational.hpp"
+#include "dsl/graph/computation.hpp"
+#include "dsl/graph/region.hpp"
 
 namespace hocket::dsl {
 
@@ -72,6 +79,7 @@ struct Op {
         copy,     // area[i] = operands[0][i]; nothing to do if both are one place
         signal,   // tells the neighbours: signal number `message`, counted from 1, has been reached
         await,    // until the neighbour `peer` has reached its signal `message`
+        compute,  // x[begin, end) of `area`, or the rank's piece of a selection or of sums: `computation`
     };
     Kind kind;
     BoundaryId begin, end;
@@ -79,7 +87,15 @@ struct Op {
     std::vector<AreaId> operands = {};      // combine, copy
     std::vector<AreaId> also = {};          // combine, copy: further areas that get the same result
     std::vector<MessagePart> further = {};  // send, receive: the parts after the first, in order
-    Rank peer = -1;                         // send, receive, await
+    // compute: index into computations, and what it reads: a part for each of its elements, then the pieces
+    // that the rank holds of each of its sparse terms, and of each of its sums.
+    std::uint32_t computation = 0;
+    // combine: if not none, the computation that every result goes through before it is written. It reads
+    // nothing but that result, so one pass does both; a result has the same bits as if two did.
+    std::uint32_t epilogue = no_epilogue;
+    static constexpr std::uint32_t no_epilogue = ~std::uint32_t{0};
+    std::vector<std::vector<MessagePart>> reads = {};
+    Rank peer = -1;               // send, receive, await
     std::uint32_t message = 0;    // send, receive: running number of the messages from sender to receiver
     bool completes = false;       // combine: the result holds all ranks' contributions, and is final
     bool guards_buffers = false;  // await: only keeps the caller's buffers lent until `peer` is done with
@@ -109,6 +125,14 @@ struct ShiftedArea {
     AreaId of;
     BoundaryId from, at;
     friend bool operator==(const ShiftedArea&, const ShiftedArea&) = default;
+};
+
+// A buffer beside x, as one rank's program has it.
+struct ProgramBuffer {
+    ExtraBuffer buffer;
+    std::vector<Interval> regions;  // by rank, in x: ExtraBuffer::regions
+    std::int32_t area = -1;         // among the kept ones, or -1
+    bool is_alike = false;          // a state: the same on all ranks that keep an element
 };
 
 // From one boundary to another.
@@ -145,9 +169,28 @@ struct RankProgram {
     // Whether any neighbour reads or writes this rank's input, output or work.
     bool shares_input = false, shares_output = false, shares_work = false;
     std::vector<ScratchSlot> scratch;  // slot i is area first_scratch() + i
+    std::uint32_t kept = 0;            // number of kept areas; the i-th is first_kept() + i
     std::vector<ShiftedArea> shifted;  // the i-th is area first_shifted() + i
+    std::vector<ProgramBuffer> extras;
+    std::vector<Computation> computations;
+    std::vector<std::string> parameters;  // that are given at each start
+    bool computes_on_parts = false;       // as Completion (dsl/proof/verify.hpp): only sums will do
     std::vector<Op> ops;
     std::vector<Origin> origins;
+
+    // It computes, or is given something for that.
+    bool computes() const { return !computations.empty() || !extras.empty() || !parameters.empty(); }
+    bool has_state() const {
+        return std::any_of(extras.begin(), extras.end(), [](const ProgramBuffer& extra) {
+            return extra.buffer.kind == ExtraBuffer::Kind::state;
+        });
+    }
+    // The extra buffer that has these positions.
+    const ProgramBuffer& extra_at(std::int64_t buffer) const {
+        return extras[static_cast<std::size_t>((buffer - first_extra) / extra_stride)];
+    }
+    // Positions are below this.
+    std::int64_t positions() const { return extras.empty() ? buffers : extras.back().buffer.begin + 1; }
 
     // True if no operation reads at another position than it writes to, and input and output have the same
     // positions.
@@ -162,7 +205,8 @@ struct RankProgram {
         return static_cast<AreaId>(areas_of_a_rank * (1 + i)) + area;
     }
     AreaId first_scratch() const { return neighbour_area(neighbours.size(), 0); }
-    AreaId first_shifted() const { return first_scratch() + static_cast<AreaId>(scratch.size()); }
+    AreaId first_kept() const { return first_scratch() + static_cast<AreaId>(scratch.size()); }
+    AreaId first_shifted() const { return first_kept() + kept; }
     std::size_t areas() const { return first_shifted() + shifted.size(); }
     // The area whose memory an area is.
     AreaId memory_of(AreaId area) const {

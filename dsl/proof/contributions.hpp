@@ -20,6 +20,8 @@ class Contributions {
   public:
     static constexpr SetId undefined = 0;  // no value at all
     static constexpr SetId overlap = ~SetId{0};
+    // A value to which no rank's input has contributed: none of the functions below takes it.
+    static constexpr SetId of_none = ~SetId{1};
 
     explicit Contributions(Rank ranks)
         : words_((ranks + 63) / 64), ranks_(ranks), numbers_(0, Hash{*this}, Equal{*this}) {
@@ -50,6 +52,14 @@ class Contributions {
     // The smallest rank that is in both, in `a` but not in `b`; -1 if there is none.
     Rank common(SetId a, SetId b) const { return first(a, b, true); }
     Rank missing(SetId a, SetId b) const { return first(a, b, false); }
+
+    // Of a set that is not empty.
+    Rank lowest(SetId set) const { return common(set, set); }
+    Rank highest(SetId set) const {
+        Rank rank = ranks_ - 1;
+        while (!contains(set, rank)) --rank;
+        return rank;
+    }
 
     // "{0, 2, 3}", with at most eight ranks.
     std::string text(SetId set) const {

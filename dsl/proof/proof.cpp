@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <bit>
 #include <set>
 
 #include "dsl/base/diagnostic.hpp"
@@ -11,6 +12,44 @@ namespace hocket::dsl {
 namespace {
 
 constexpr std::size_t most_kept_steps = 1 << 20;  // about 30 MiB; the last graph is kept whatever its size
+
+}  // namespace
+
+namespace {
+
+void add_computations(const StepGraph& graph, std::vector<std::int64_t>& numbers) {
+    if (graph.extras.empty() && graph.computations.empty()) return;
+    const auto add_size = [&](const auto& list) {
+        numbers.push_back(static_cast<std::int64_t>(list.size()));
+    };
+    add_size(graph.extras);
+    for (const ExtraBuffer& extra : graph.extras) {
+        numbers.insert(numbers.end(), {static_cast<int>(extra.kind),
+                                       std::bit_cast<std::int64_t>(extra.density), extra.parameter});
+        add_size(extra.regions);
+        numbers.insert(numbers.end(), extra.regions.begin(), extra.regions.end());
+    }
+    add_size(graph.computations);
+    for (const Computation& computation : graph.computations) {
+        numbers.insert(numbers.end(), {static_cast<int>(computation.kind), computation.target});
+        add_size(computation.formula.items);
+        for (const Formula::Item& item : computation.formula.items)
+            numbers.insert(numbers.end(),
+                           {static_cast<int>(item.op), item.index, std::bit_cast<std::int64_t>(item.number)});
+        for (const auto* buffers : {&computation.elements, &computation.scalars}) {
+            add_size(*buffers);
+            numbers.insert(numbers.end(), buffers->begin(), buffers->end());
+        }
+        add_size(computation.sparse);
+        for (const auto& [buffer, use] : computation.sparse)
+            numbers.insert(numbers.end(), {buffer, static_cast<int>(use)});
+    }
+    for (const Step& step : graph.steps)
+        if (step.computes()) {
+            numbers.insert(numbers.end(), {step.phase, step.computation});
+            numbers.insert(numbers.end(), graph.held[step.held].begin(), graph.held[step.held].end());
+        }
+}
 
 }  // namespace
 
@@ -29,6 +68,7 @@ std::uint64_t fingerprint(const StepGraph& graph) {
             numbers.insert(numbers.end(), {interval.begin.num(), interval.begin.den(), interval.end.num(),
                                            interval.end.den()});
     }
+    add_computations(graph, numbers);
     return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
 }
 
@@ -88,6 +128,13 @@ Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& 
     known.completion = std::move(completion);
     known.fingerprint = fingerprint(*laid_out);
     return {keep(known, laid_out), known.fingerprint, known.completion, laid_out->choices};
+}
+
+const OrderNeeds& Proofs::order_needs_of(const Proof& proof) {
+    const auto known = order_needs_.find(proof.fingerprint);
+    if (known != order_needs_.end()) return known->second;
+    return order_needs_.emplace(proof.fingerprint, dsl::order_needs_of(*proof.graph, deadline_))
+        .first->second;
 }
 
 std::shared_ptr<const StepGraph> Proofs::keep(Proved& proved, std::shared_ptr<const StepGraph> graph) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dsl/elaboration/elaborate.hpp"
+#include "dsl/proof/order.hpp"
 #include "dsl/proof/verify.hpp"
 
 namespace hocket::dsl {
@@ -43,6 +44,9 @@ class Proofs {
     Proof prove(const Runnable& runnable, Rank root, const Chooser& choose,
                 std::shared_ptr<const StepGraph> laid_out = nullptr);
 
+    // What it needs of an operator. Throws DeadlineError.
+    const OrderNeeds& order_needs_of(const Proof& proof);
+
   private:
     using Algorithms = std::vector<const ast::Algorithm*>;
     using Key = std::tuple<const ast::Schedule*, const ast::Algorithm*, std::string, Rank>;
@@ -65,6 +69,7 @@ class Proofs {
     const Topology& topology_;
     const Deadline& deadline_;
     std::map<Key, std::map<Algorithms, Proved>> proved_;  // by the algorithms chosen
+    std::map<std::uint64_t, OrderNeeds> order_needs_;     // by fingerprint
     std::deque<std::shared_ptr<const StepGraph>> kept_;   // the last ones that there is room for
     std::size_t kept_steps_ = 0;
 };

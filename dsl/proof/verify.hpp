@@ -16,6 +16,12 @@ struct Completion {
     static constexpr std::uint32_t nothing = 0, all = 1, first_part = 2;
     std::vector<std::uint32_t> by_step;  // nothing, all of its target, or first_part + index into parts
     std::vector<Region> parts;
+    // Something is calculated of values that hold several ranks' contributions, but not those of all. What is
+    // linear may be: it is right where contributions are added up, but not for a maximum or a product.
+    bool computes_on_parts = false;
+    // By extra buffer: whether it is a state that is the same on all ranks that keep an element, at each
+    // start.
+    std::vector<bool> is_alike;
 
     std::uint32_t of(std::size_t step) const { return by_step.empty() ? nothing : by_step[step]; }
 };

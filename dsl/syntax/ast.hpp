@@ -35,6 +35,7 @@ enum class Operator : std::uint8_t {
 struct Expression {
     enum class Kind : std::uint8_t {
         integer,    // number
+        real,       // real: a number with a point or an exponent
         name,       // text
         operation,  // op, args (one or two)
         call,       // text(args)
@@ -49,6 +50,7 @@ struct Expression {
     std::uint16_t depth = 1;  // of the tree below; the parser bounds it
     Span span;
     std::int64_t number = 0;
+    double real = 0;
     std::string text;
     std::vector<Expression> args;
 };
@@ -113,14 +115,31 @@ struct Transfer {
     bool combines = false;
 };
 
+// `partition w over world`: each rank has all of w, and works on its own part of it from now on
+struct Partition {
+    Expression region;
+    Expression group;
+};
+// `state e like x`
+struct State {
+    Name name;
+    Expression like;
+};
+// `e = e + x`
+struct Assign {
+    Expression target;
+    Expression value;
+};
+
 struct Statement {
     Span span;
-    std::variant<Block, For, Each, Parallel, Let, Compose, Transfer> node;
+    std::variant<Block, For, Each, Parallel, Let, Compose, Transfer, Partition, State, Assign> node;
 };
 
 struct Parameter {
     Name name;
-    Expression value;  // the default
+    std::optional<Expression>
+        value;  // the default; a schedule's parameter without one is given at each start
 };
 
 struct Algorithm {
@@ -142,6 +161,8 @@ struct Schedule {
     Name buffer;
     std::optional<Name> root;
     std::vector<Parameter> parameters;
+    std::vector<Name> given;   // further buffers, which each rank has all of, alike
+    bool approximate = false;  // it may lose what a selection leaves out
     std::optional<Expression> where;
     std::vector<Statement> body;
 };
@@ -176,7 +197,18 @@ struct TopologyDefinition {
     std::vector<TopologyStatement> body;
 };
 
+// `operator absmax(a, b) commutative associative = select(abs(a) >= abs(b), a, b)`
+struct OperatorDefinition {
+    Span span;  // of the header
+    Name name;
+    Name first, second;        // what it combines, in this order
+    bool commutative = false;  // first and second may change places
+    bool associative = false;  // three may be combined in either grouping
+    Expression value;
+};
+
 struct File {
+    std::vector<OperatorDefinition> operators;
     std::vector<Algorithm> algorithms;
     std::vector<Schedule> schedules;
     std::vector<TopologyDefinition> topologies;

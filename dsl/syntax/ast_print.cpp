@@ -14,6 +14,8 @@ std::string text_of(const Expression& e) {
     switch (e.kind) {
         case Expression::Kind::integer:
             return std::to_string(e.number);
+        case Expression::Kind::real:
+            return fmt::format("{}", e.real);
         case Expression::Kind::name:
             return e.text;
         case Expression::Kind::operation:
@@ -96,6 +98,17 @@ class Printer {
                          text_of(transfer.destination)));
     }
 
+    void print(int depth, Span span, const Partition& partition) {
+        line(depth, span,
+             fmt::format("partition {} over {}", text_of(partition.region), text_of(partition.group)));
+    }
+    void print(int depth, Span span, const State& state) {
+        line(depth, span, fmt::format("state {} like {}", state.name.text, text_of(state.like)));
+    }
+    void print(int depth, Span span, const Assign& assign) {
+        line(depth, span, text_of(assign.target) + " = " + text_of(assign.value));
+    }
+
     void topology(int depth, const std::vector<TopologyStatement>& list) {
         for (const TopologyStatement& statement : list) {
             if (const auto* loop = std::get_if<TopologyFor>(&statement.node)) {
@@ -114,7 +127,8 @@ class Printer {
 std::string text_of(const std::vector<Parameter>& parameters) {
     std::string text;
     for (const Parameter& parameter : parameters)
-        text += (text.empty() ? "" : ", ") + parameter.name.text + " = " + text_of(parameter.value);
+        text += (text.empty() ? "" : ", ") + parameter.name.text +
+                (parameter.value ? " = " + text_of(*parameter.value) : "");
     return text;
 }
 
@@ -126,6 +140,11 @@ std::string_view spelling(Operator op) {
 
 std::string print(const File& file) {
     Printer printer;
+    for (const OperatorDefinition& o : file.operators)
+        printer.line(0, o.span,
+                     fmt::format("operator {}({}, {}){}{} = {}", o.name.text, o.first.text, o.second.text,
+                                 o.commutative ? " commutative" : "", o.associative ? " associative" : "",
+                                 text_of(o.value)));
     for (const Algorithm& a : file.algorithms) {
         printer.line(
             0, a.span,
@@ -138,11 +157,13 @@ std::string print(const File& file) {
     }
     for (const Schedule& s : file.schedules) {
         const std::string parameters = text_of(s.parameters);
+        std::string given;
+        for (const Name& name : s.given) given += (given.empty() ? " with " : ", ") + name.text;
         printer.line(
             0, s.span,
-            fmt::format("schedule {} {}({}{}{}){}", s.name.text, name_of(s.collective), s.buffer.text,
-                        s.root ? ", " + s.root->text : "", parameters.empty() ? "" : "; " + parameters,
-                        s.where ? " where " + text_of(*s.where) : ""));
+            fmt::format("schedule {} {}({}{}{}){}{}{}", s.name.text, name_of(s.collective), s.buffer.text,
+                        s.root ? ", " + s.root->text : "", parameters.empty() ? "" : "; " + parameters, given,
+                        s.approximate ? " approximate" : "", s.where ? " where " + text_of(*s.where) : ""));
         printer.statements(1, s.body);
     }
     for (const TopologyDefinition& t : file.topologies) {

@@ -30,6 +30,13 @@ struct boost::spirit::x3::get_info<boost::spirit::x3::sequence<First, Rest>> {
     std::string operator()(const sequence<First, Rest>& parser) const { return what(parser.left); }
 };
 
+// Names are the only words without a rule of their own (keywords have one).
+template <typename Subject>
+struct boost::spirit::x3::get_info<boost::spirit::x3::lexeme_directive<Subject>> {
+    using result_type = std::string;
+    std::string operator()(const lexeme_directive<Subject>&) const { return "a name"; }
+};
+
 namespace hocket::dsl::grammar {
 
 namespace x3 = boost::spirit::x3;
@@ -194,9 +201,10 @@ struct CollectiveNames : x3::symbols<Collective> {
 struct ReservedWords : x3::symbols<x3::unused_type> {
     ReservedWords() {
         for (const char* word :
-             {"algorithm", "schedule", "topology", "level", "for",      "each",     "in",         "where",
-              "over",      "using",    "from",     "to",    "parallel", "let",      "and",        "or",
-              "not",       "xor",      "mod",      "of",    "state",    "operator", "approximate"})
+             {"algorithm", "schedule",    "topology", "level", "for",      "each",     "in",
+              "where",     "over",        "using",    "from",  "to",       "parallel", "let",
+              "and",       "or",          "not",      "xor",   "mod",      "of",       "state",
+              "operator",  "approximate", "with",     "like",  "partition"})
             add(word);
     }
 } const reserved_words;
@@ -257,6 +265,7 @@ const x3::rule<struct PowerId, Expression> power = "an expression";
 const x3::rule<struct PrefixedId, Expression> prefixed = "an expression";
 const x3::rule<struct PostfixId, Expression> postfix = "an expression";
 const x3::rule<struct NumberId, Expression> number = "a number";
+const x3::rule<struct RealId, Expression> real = "a number";
 const x3::rule<struct NameExpressionId, Expression> named = "a name or a call";
 const x3::rule<struct ParenthesesId, Expression> parentheses = "an expression in parentheses";
 const x3::rule<struct IndexTailId, Expression> index_tail = "[index]";
@@ -290,7 +299,7 @@ const auto sum_def = product[set] >> *(sum_operator > product)[fold_left];
 const auto product_def = prefixed[set] >> *(product_operator > prefixed)[fold_left];
 const auto prefixed_def = (*minus >> power)[fold_prefixes];
 const auto power_def = (postfix % "**")[fold_powers];
-const auto postfix_def = (number[set] | named[set] | parentheses[set]) >>
+const auto postfix_def = (real[set] | number[set] | named[set] | parentheses[set]) >>
                          *(index_tail[apply_tail] | part_tail[apply_tail] | member_tail[apply_tail]);
 const auto set_number = [](auto& context) {
     const auto& digits = x3::_attr(context);
@@ -298,6 +307,19 @@ const auto set_number = [](auto& context) {
     if (std::from_chars(first, last, x3::_val(context).number).ec != std::errc())
         throw DiagnosticError(span_of(context, first, last), "this number is larger than 2^63 - 1");
 };
+const auto set_real = [](auto& context) {
+    const auto& digits = x3::_attr(context);
+    const char *first = &*digits.begin(), *last = first + digits.size();
+    x3::_val(context).kind = Expression::Kind::real;
+    if (std::from_chars(first, last, x3::_val(context).real).ec != std::errc())
+        throw DiagnosticError(span_of(context, first, last), "this number is out of range",
+                              "numbers with a point or an exponent lie between 1e-307 and 1e308");
+};
+// `0..` begins a range.
+const auto fraction = '.' >> +ascii::digit;
+const auto exponent = ascii::char_("eE") >> -ascii::char_("+-") >> +ascii::digit;
+const auto real_def =
+    located(x3::lexeme[x3::raw[+ascii::digit >> ((fraction >> -exponent) | exponent)][set_real] >> word_end]);
 const auto number_def = located(x3::lexeme[x3::raw[+ascii::digit][set_number] >> !(ascii::alpha | '_')]);
 const auto named_def = located(x3::eps[set_kind<Expression::Kind::name>] >> identifier[set_text] >>
                                -('(' > (expression[add_argument] % ',') > x3::lit(')')[finish_call]));
@@ -313,7 +335,8 @@ const auto member_tail_def =
 
 BOOST_SPIRIT_DEFINE(name, collective, comparison_operator, sum_operator, product_operator, minus,
                     negation_word, expression, conjunction, negation, comparison, exclusive, sum, product,
-                    power, prefixed, postfix, number, named, parentheses, index_tail, part_tail, member_tail)
+                    power, prefixed, postfix, real, number, named, parentheses, index_tail, part_tail,
+                    member_tail)
 
 // ---- Statements --------------------------------------------------------------------------------
 
@@ -329,6 +352,9 @@ const x3::rule<struct ParallelId, ast::Parallel> parallel = "parallel";
 const x3::rule<struct LetId, ast::Let> let = "let";
 const x3::rule<struct ComposeId, ast::Compose> compose = "a collective";
 const x3::rule<struct TransferId, ast::Transfer> transfer = "a transfer";
+const x3::rule<struct PartitionId, ast::Partition> partition = "partition";
+const x3::rule<struct StateId, ast::State> state = "state";
+const x3::rule<struct AssignId, ast::Assign> assign = "an assignment";
 const x3::rule<struct ArrowId, bool> arrow = "'->' or '+>'";
 
 template <ast::Range::Kind kind>
@@ -351,7 +377,7 @@ const auto parallel_def =
     keyword("parallel") > binding[to(&ast::Parallel::binding)] > body[to(&ast::Parallel::body)];
 const auto let_def = keyword("let") > name[to(&ast::Let::name)] > '=' > expression[to(&ast::Let::value)];
 // The names of collectives may be used for buffers, parameters and algorithms.
-const auto compose_def = collective[to(&ast::Compose::collective)] >> !x3::char_(":[.") >
+const auto compose_def = collective[to(&ast::Compose::collective)] >> !x3::char_(":[.=") >
                          postfix[to(&ast::Compose::region)] >
                          keyword("over") > postfix[to(&ast::Compose::group)] >
                          -((keyword("from") > expression[to(&ast::Compose::from)]) |
@@ -367,16 +393,24 @@ const auto end_at_target = [](auto& context) {
 const auto transfer_def = postfix[to(&ast::Transfer::region)] > ':' > expression[to(&ast::Transfer::source)] >
                           arrow[to(&ast::Transfer::combines)] > expression[to(&ast::Transfer::destination)] >
                           -(':' > expression[end_at_target]);
-const auto statement_def =
-    located(bare_block[set_node] | for_loop[set_node] | each[set_node] | parallel[set_node] | let[set_node] |
-            compose[set_node] | transfer[set_node]);
+const auto partition_def = keyword("partition") > postfix[to(&ast::Partition::region)] >
+                           keyword("over") > postfix[to(&ast::Partition::group)];
+const auto state_def = keyword("state") > name[to(&ast::State::name)] >
+                       keyword("like") > postfix[to(&ast::State::like)];
+const auto assign_def =
+    named[to(&ast::Assign::target)] >> '=' >> !x3::lit('=') > expression[to(&ast::Assign::value)];
+const auto statement_def = located(
+    bare_block[set_node] | for_loop[set_node] | each[set_node] | parallel[set_node] | let[set_node] |
+    partition[set_node] | state[set_node] | assign[set_node] | compose[set_node] | transfer[set_node]);
 
 BOOST_SPIRIT_DEFINE(range, binding, statement, body, block, bare_block, for_loop, each, parallel, let,
-                    compose, transfer, arrow)
+                    partition, state, assign, compose, transfer, arrow)
 
 // ---- Definitions -------------------------------------------------------------------------------
 
 const x3::rule<struct ParameterId, ast::Parameter> parameter = "'name = default'";
+const x3::rule<struct ScheduleParameterId, ast::Parameter> schedule_parameter = "a parameter";
+const x3::rule<struct ApproximateId, bool> approximate = "approximate";
 const x3::rule<struct AlgorithmHeadId, ast::Algorithm> algorithm_head = "an algorithm";
 const x3::rule<struct AlgorithmId, ast::Algorithm> algorithm = "an algorithm";
 const x3::rule<struct ScheduleHeadId, ast::Schedule> schedule_head = "a schedule";
@@ -391,7 +425,11 @@ const x3::rule<struct TopologyStatementId, ast::TopologyStatement> topology_stat
 const x3::rule<struct TopologyBodyId, std::vector<ast::TopologyStatement>> topology_body = "levels";
 const x3::rule<struct TopologyHeadId, ast::TopologyDefinition> topology_head = "a topology";
 const x3::rule<struct TopologyId, ast::TopologyDefinition> topology = "a topology";
-const x3::rule<struct FileId, ast::File> source_file = "algorithm, schedule or topology";
+const x3::rule<struct CommutativeId, bool> commutative = "commutative";
+const x3::rule<struct AssociativeId, bool> associative = "associative";
+const x3::rule<struct OperatorHeadId, ast::OperatorDefinition> operator_head = "an operator";
+const x3::rule<struct OperatorDefinitionId, ast::OperatorDefinition> operator_definition = "an operator";
+const x3::rule<struct FileId, ast::File> source_file = "algorithm, operator, schedule or topology";
 
 template <ast::Property::Kind kind>
 const auto set_property = [](auto& context) {
@@ -406,6 +444,9 @@ const auto scaled = [](auto& context) {
 };
 
 const auto parameter_def = name[to(&ast::Parameter::name)] > '=' > expression[to(&ast::Parameter::value)];
+const auto schedule_parameter_def = name[to(&ast::Parameter::name)] >
+                                    -('=' > expression[to(&ast::Parameter::value)]);
+const auto approximate_def = keyword("approximate") >> x3::attr(true);
 // The second name of an algorithm's header.
 const auto set_second = [](auto& context) {
     ast::Algorithm& algorithm = x3::_val(context);
@@ -420,7 +461,9 @@ const auto algorithm_def = algorithm_head[set] > block[to(&ast::Algorithm::body)
 const auto schedule_head_def = located(
     keyword("schedule") > name[to(&ast::Schedule::name)] > collective[to(&ast::Schedule::collective)] > '(' >
     name[to(&ast::Schedule::buffer)] > -(',' > name[to(&ast::Schedule::root)]) >
-    -(';' > (parameter[append_to(&ast::Schedule::parameters)] % ',')) > ')' >
+    -(';' > (schedule_parameter[append_to(&ast::Schedule::parameters)] % ',')) > ')' >
+    -(keyword("with") > (name[append_to(&ast::Schedule::given)] % ',')) >
+    -approximate[to(&ast::Schedule::approximate)] >
     -(keyword("where") > expression[to(&ast::Schedule::where)]));
 const auto schedule_def = schedule_head[set] > block[to(&ast::Schedule::body)];
 
@@ -443,12 +486,24 @@ const auto topology_head_def =
             -('(' > (parameter[append_to(&ast::TopologyDefinition::parameters)] % ',') > ')'));
 const auto topology_def =
     topology_head[set] > '{' > *topology_statement[append_to(&ast::TopologyDefinition::body)] > '}';
+const auto commutative_def = keyword("commutative") >> x3::attr(true);
+const auto associative_def = keyword("associative") >> x3::attr(true);
+const auto set_commutative = to(&ast::OperatorDefinition::commutative);
+const auto set_associative = to(&ast::OperatorDefinition::associative);
+const auto operator_head_def =
+    located(keyword("operator") > name[to(&ast::OperatorDefinition::name)] > '(' >
+            name[to(&ast::OperatorDefinition::first)] > ',' > name[to(&ast::OperatorDefinition::second)] >
+            ')' > -((commutative[set_commutative] >> -associative[set_associative]) |
+                    (associative[set_associative] >> -commutative[set_commutative])));
+const auto operator_definition_def =
+    operator_head[set] > '=' > expression[to(&ast::OperatorDefinition::value)];
 const auto source_file_def =
     *(algorithm[append_to(&ast::File::algorithms)] | schedule[append_to(&ast::File::schedules)] |
-      topology[append_to(&ast::File::topologies)]);
+      topology[append_to(&ast::File::topologies)] | operator_definition[append_to(&ast::File::operators)]);
 
-BOOST_SPIRIT_DEFINE(parameter, algorithm_head, algorithm, schedule_head, schedule, property, time_value,
-                    rate_value, level, topology_for, topology_statement, topology_body, topology_head,
-                    topology, source_file)
+BOOST_SPIRIT_DEFINE(parameter, schedule_parameter, approximate, algorithm_head, algorithm, schedule_head,
+                    schedule, property, time_value, rate_value, level, topology_for, topology_statement,
+                    topology_body, topology_head, topology, commutative, associative, operator_head,
+                    operator_definition, source_file)
 
 }  // namespace hocket::dsl::grammar

@@ -70,6 +70,9 @@ class KnownNames {
     void visit(const ast::Let& let) { add(let.name); }
     void visit(const ast::Compose&) {}
     void visit(const ast::Transfer&) {}
+    void visit(const ast::Partition&) {}
+    void visit(const ast::State& state) { add(state.name); }
+    void visit(const ast::Assign&) {}
 
     std::vector<const ast::Name*> names_;
 };
@@ -77,6 +80,11 @@ class KnownNames {
 }  // namespace
 
 void check_names(const ast::File& file) {
+    for (const ast::OperatorDefinition& definition : file.operators) {
+        KnownNames known;
+        known.add(definition.first);
+        known.add(definition.second);
+    }
     for (const ast::Algorithm& algorithm : file.algorithms) {
         KnownNames known;
         known.add(algorithm.buffer);
@@ -90,6 +98,7 @@ void check_names(const ast::File& file) {
         known.add(schedule.buffer);
         known.add(schedule.root);
         known.add(schedule.parameters);
+        for (const ast::Name& given : schedule.given) known.add(given);
         known.block(schedule.body);
     }
     for (const ast::TopologyDefinition& topology : file.topologies) {

@@ -81,7 +81,7 @@ void run(const SourceFile& file, const Rule& rule, Attribute& result, const char
 
 ast::File parse(const SourceFile& file) {
     ast::File result;
-    run(file, source_file, result, "algorithm, schedule or topology");
+    run(file, source_file, result, "algorithm, operator, schedule or topology");
     check_names(result);
     return result;
 }

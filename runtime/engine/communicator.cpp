@@ -108,6 +108,7 @@ std::unique_ptr<Communicator> Communicator::create(const Options& options) {
 
 Communicator::Communicator(const Options& options)
     : options_(options), schedule_path_(joined(options.schedule_path)), executor_(name_of(options.executor)) {
+    device::find_driver();
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
     try {
         meet();
@@ -225,6 +226,14 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
     return own_collectives_->empty() || own_collectives_->contains(collective) ? options_.schedule : "";
 }
 
+std::shared_ptr<const dsl::Operator> Communicator::find_operator(const std::string& text) const {
+    const std::lock_guard lock(planning_);
+    return in_dsl([&] {
+        dsl::Library library = planner_.library(options_.schedule_path);
+        return std::make_shared<const dsl::Operator>(dsl::find_operator(library, text));
+    });
+}
+
 std::unique_ptr<dsl::CheckedSchedule> Communicator::check(dsl::PlanRequest request) const {
     const std::lock_guard lock(planning_);
     request.deadline = dsl::Deadline(options_.timeout);  // other threads' planning does not count
@@ -246,8 +255,9 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
         return checked;
     } catch (const Error& error) {
         if (error.status() != Status::schedule && error.status() != Status::not_found) throw;
-        // The measurement was of all_to_all, so the schedule need not be direct.
-        if (request.only_direct && error.status() == Status::schedule) return nullptr;
+        // The measurement was of all_to_all, so the schedule need not be direct; and of a sum, so it may need
+        // more of an operator.
+        if ((request.only_direct || request.op) && error.status() == Status::schedule) return nullptr;
         if (rank() == 0 && !warned_.exchange(true))
             log_line(
                 "hocket: warning: {} cannot be run by {}, as the tuning table {} says: {}\n"
@@ -260,6 +270,7 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
 // bytes: of x. Sizes for which the schedule comes out the same share a plan.
 SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_t bytes,
                                           const SizedPlans::Made& made) const {
+    device::find_driver();  // small starts don't look
     if (choice.root < 0 || choice.root >= size())
         throw Error(Status::invalid_argument,
                     fmt::format("the root is {}; it must be a rank, 0 to {}", choice.root, size() - 1));
@@ -274,6 +285,7 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
     const bool counts_waits = neighbourhood_ && bytes <= small_bytes;
     request.economy = counts_waits ? dsl::Economy::waits : dsl::Economy::bytes;
     request.bytes = bytes;
+    request.op = choice.op.defined();
     request.only_direct = choice.is_uneven && contract_of(choice.collective).exchanges();
     std::vector<std::string> why;
     std::unique_ptr<dsl::CheckedSchedule> checked;
@@ -288,8 +300,9 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
             sized.plan = plan;
     if (sized.plan) return sized;
     dsl::RankProgram program = in_dsl([&] { return checked->project(rank()); });
-    sized.plan = StartablePlan::make(std::move(program), choice.type, choice.op, executor_of(choice),
-                                     {.is_uneven = choice.is_uneven});
+    sized.plan = StartablePlan::make(
+        std::move(program), choice.type, choice.op, executor_of(choice),
+        {.is_uneven = choice.is_uneven, .compute = {choice.tensors, options_.kernel_threads}});
     return sized;
 }
 
@@ -325,12 +338,12 @@ ExecutorKind Communicator::executor_of(const PlanChoice& choice) const {
 
 SizedPlans& Communicator::cached_plans(const PlanChoice& choice) {
     const ExecutorKind executor = executor_of(choice);
-    const bool is_usual =
-        choice.root == 0 && !choice.schedule && executor == options_.executor && !choice.is_uneven;
+    const bool is_usual = choice.root == 0 && !choice.schedule && executor == options_.executor &&
+                          !choice.is_uneven && !choice.op.defined();
     auto& usual = usual_plans_[(static_cast<std::size_t>(choice.collective) * types +
                                 static_cast<std::size_t>(choice.type)) *
                                    operators +
-                               static_cast<std::size_t>(choice.op)];
+                               static_cast<std::size_t>(choice.op.built_in())];
     if (is_usual)
         if (SizedPlans* known = usual.load(std::memory_order_acquire)) return *known;
     const Key key{choice.collective, choice.type, choice.op,       choice.root,
@@ -348,6 +361,58 @@ void Communicator::check_message(const MessageStart& start) const {
                     fmt::format("the peer is {}; it must be a rank, 0 to {}", start.peer, size() - 1));
     if (start.tag < 0)
         throw Error(Status::invalid_argument, fmt::format("the tag is {}; it must be 0 or more", start.tag));
+}
+
+// ---- Memory of devices --------------------------------------------------------------------------
+
+std::optional<device::Place> Communicator::place_of(const device::Driver& driver, const void* memory,
+                                                    const char* name) const {
+    if (window_->offset_of(memory, 1)) return std::nullopt;
+    return device::place_of(driver, memory, name);
+}
+
+std::optional<device::Buffers> Communicator::buffers_on_device(const Plan& plan, const void* send,
+                                                               const void* recv, Extent extent) {
+    const device::Driver* driver = device::find_driver();
+    if (!driver) return std::nullopt;
+    const bool is_by_pair = plan.is_by_pair();
+    const bool sends = is_by_pair ? extent.uneven->sent().count > 0
+                                  : plan.input() != dsl::Share::none && extent.count > 0,
+               receives = is_by_pair ? extent.uneven->received().count > 0
+                                     : plan.output() != dsl::Share::none && extent.count > 0;
+    std::optional<device::Place> from, to;
+    try {
+        if (sends) from = place_of(*driver, send, "send");
+        if (receives) to = place_of(*driver, recv, "recv");
+    } catch (const std::exception& error) {
+        progress_->cannot_start(error);
+        throw;
+    }
+    if (!from && !to) return std::nullopt;
+    return device::Buffers{*driver, devices_, from, to, devices_.stream()};
+}
+
+std::optional<device::Buffers> Communicator::buffer_on_device(const MessageStart& message) {
+    const device::Driver* driver =
+        message.bytes > most_without_look ? device::find_driver() : device::known_driver();
+    if (!driver || message.bytes == 0) return std::nullopt;
+    try {
+        const auto place = place_of(*driver, message.data, "buffer");
+        if (!place) return std::nullopt;
+        return device::Buffers{*driver, devices_, place, place, devices_.stream()};
+    } catch (const std::exception& error) {
+        progress_->cannot_start(error);
+        throw;
+    }
+}
+
+void Communicator::set_stream(device::Stream stream) {
+    if (stream && !device::find_driver())
+        throw Error(Status::invalid_argument,
+                    "this process has no CUDA driver (libcuda.so.1), so this is no stream of it; if it has "
+                    "one under another name, HOCKET_CUDA_DRIVER must name it");
+    device::find_driver();
+    devices_.set_stream(stream);
 }
 
 // Goes over the fabric, as an all_reduce of one element: no rank has the result before all have given their

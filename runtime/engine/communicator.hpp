@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,8 +13,10 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "dsl/planning/compile.hpp"
+#include "runtime/device/devices.hpp"
 #include "runtime/engine/agreement.hpp"
 #include "runtime/engine/options.hpp"
 #include "runtime/engine/progress.hpp"
@@ -25,11 +28,12 @@ namespace hocket::engine {
 struct PlanChoice {
     dsl::Collective collective = dsl::Collective::all_reduce;
     DataType type = DataType::float32;
-    ReduceOp op = ReduceOp::sum;
+    Reduction op = ReduceOp::sum;
     int root = 0;                                        // if the collective has one
     std::optional<std::string> schedule = std::nullopt;  // none: the communicator's
     ExecutorKind executor = ExecutorKind::automatic;     // automatic: the communicator's
     bool is_uneven = false;                              // for pieces of different counts
+    std::vector<std::uint64_t> tensors = {};             // as in ComputeOptions; not for a cached plan
 };
 
 // All functions are thread-safe and throw hocket::Error. Executions are lent as in Progress.
@@ -50,6 +54,9 @@ class Communicator {
     const std::string& topology() const { return options_.topology; }
     const std::string& schedule_path() const { return schedule_path_; }
     const std::string& executor() const { return executor_; }
+
+    // The operator that schedule files define under this name, or in this file (dsl/elaboration/find.hpp).
+    std::shared_ptr<const dsl::Operator> find_operator(const std::string& text) const;
 
     // The plans of a choice. make_plans makes the first of them at once, so that an error is reported now.
     std::unique_ptr<SizedPlans> make_plans(const PlanChoice& choice) const;
@@ -78,22 +85,32 @@ class Communicator {
     // factor: for this rank's input, if the plan multiplies.
     Execution& start(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv, Extent extent,
                      double factor = 1) {
+        if (may_use_device(extent))
+            if (const auto buffers = buffers_on_device(*plan, send, recv, extent))
+                return progress_->start(plan, extent, send, recv, factor, std::nullopt, &*buffers);
         return progress_->start(plan, extent, send, recv, factor);
     }
     void run(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv, Extent extent,
              double factor = 1) {
+        if (may_use_device(extent))
+            if (const auto buffers = buffers_on_device(*plan, send, recv, extent))
+                return progress_->run(plan, extent, send, recv, factor, &*buffers);
         progress_->run(plan, extent, send, recv, factor);
     }
+    // Calls the action while no other thread works for this communicator.
+    void while_still(const std::function<void()>& action) { progress_->while_still(action); }
     bool test(Execution& execution) { return progress_->test(execution); }
     void wait(Execution& execution) { progress_->wait(execution); }
     void barrier();
     MessageRequest& start(const MessageStart& message) {
         check_message(message);
-        return progress_->start(message);
+        const auto buffers = buffer_on_device(message);
+        return progress_->start(message, buffers ? &*buffers : nullptr);
     }
     void run(const MessageStart& message) {
         check_message(message);
-        progress_->run(message);
+        const auto buffers = buffer_on_device(message);
+        progress_->run(message, buffers ? &*buffers : nullptr);
     }
     bool test(MessageRequest& request) { return progress_->test(request); }
     void wait(MessageRequest& request) { progress_->wait(request); }
@@ -106,11 +123,16 @@ class Communicator {
     // Numeric: the address at which the other ranks reach this one.
     std::string own_address() const;
 
+    // The stream of what the calling thread starts on memory of devices. Throws hocket::Error
+    // (invalid_argument: this process has no driver).
+    void set_stream(device::Stream stream);
+
     // Memory that the ranks of this host share. This rank allocates in its own part.
     transport::Window& window() { return *window_; }
 
   private:
     static constexpr std::uint64_t usual_bytes = 1 << 20;
+    static constexpr std::uint64_t most_without_look = 4096;  // elements
 
     explicit Communicator(const Options& options);
     void meet();
@@ -128,10 +150,19 @@ class Communicator {
     const SizedPlans::Sized& made_for_all(SizedPlans& plans, std::uint64_t bytes) const;
     std::shared_ptr<StartablePlan> make_meeting(const std::string& purpose);
     void check_message(const MessageStart& message) const;
+    // A small start must not pay for a look whether a driver has been loaded.
+    static bool may_use_device(Extent extent) {
+        return device::known_driver() != nullptr || extent.count > most_without_look;
+    }
+    std::optional<device::Buffers> buffers_on_device(const Plan& plan, const void* send, const void* recv,
+                                                     Extent extent);
+    std::optional<device::Buffers> buffer_on_device(const MessageStart& message);
+    std::optional<device::Place> place_of(const device::Driver& driver, const void* memory,
+                                          const char* name) const;
     void say_goodbye();
 
     using Key =
-        std::tuple<dsl::Collective, DataType, ReduceOp, int, std::optional<std::string>, ExecutorKind, bool>;
+        std::tuple<dsl::Collective, DataType, Reduction, int, std::optional<std::string>, ExecutorKind, bool>;
     static constexpr std::size_t collectives = std::size(dsl::all_collectives), types = std::size(all_types),
                                  operators = std::size(all_ops);
 
@@ -146,6 +177,7 @@ class Communicator {
     std::unique_ptr<Neighbourhood> neighbourhood_;
     transport::Window* window_ = nullptr;
     std::unique_ptr<transport::Fabric> fabric_;
+    device::Devices devices_;
     std::unique_ptr<Progress> progress_;
     mutable std::mutex planning_;  // guards the next two
     mutable dsl::Planner planner_;

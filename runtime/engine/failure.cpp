@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "dsl/planning/compile.hpp"
+#include "runtime/device/staging.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -69,6 +70,8 @@ std::string action(const Execution& execution, const dsl::Op& op) {
             return "combining " + region(execution, op);
         case dsl::Op::Kind::copy:
             return "copying " + region(execution, op);
+        case dsl::Op::Kind::compute:
+            return "computing " + region(execution, op);
         case dsl::Op::Kind::signal:
             return "telling the ranks of this host how far this one is";
         case dsl::Op::Kind::await:
@@ -81,6 +84,7 @@ std::string action(const Execution& execution, const dsl::Op& op) {
 }
 
 std::string state_of(const MessageRequest& message) {
+    if (message.staging && message.staging->is_waiting()) return message.staging->awaited();
     if (message.is_matched) return "the other side is there, but not all bytes have moved";
     return message.start.direction == Direction::send
                ? fmt::format("rank {} has not received it", message.start.peer)
@@ -136,6 +140,8 @@ std::string where(int this_rank, InFlight in_flight) {
     const Execution& oldest = *operations.front();
     std::string text = fmt::format("  rank {} was in {}", this_rank, describe(oldest));
     if (const auto op = oldest.run().first_incomplete()) text += ", " + describe(oldest, *op);
+    if (device::Staging* staging = oldest.start().staging; staging && staging->is_waiting())
+        text += "\n  " + staging->awaited();
     if (const auto later = operations.back()->number() - oldest.number(); later > 0)
         text += fmt::format("\n  and {} later operations were in flight", later);
     if (!messages.empty()) text += "\n  beside it a " + messages_in_flight(messages);
@@ -178,7 +184,7 @@ std::string describe(const Execution& execution) {
     if (!plan.purpose().empty())
         return fmt::format("{} #{} ({} ranks)", plan.purpose(), execution.number(), program.ranks);
     std::string type(name_of(plan.type()));
-    if (plan.reduces()) type += fmt::format(" {}", name_of(plan.op()));
+    if (plan.reduces()) type += fmt::format(" {}", plan.op().name());
     const dsl::Contract contract = contract_of(program.collective);
     if (contract.has_root())
         type += fmt::format(" {} rank {}", contract.spreads() ? "from" : "to", program.root);
@@ -235,7 +241,10 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
 
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight) {
     return make(status, fmt::format("rank {} cannot go on: {}", this_rank, reason),
-                status == Status::timeout    ? ""  // the reason has one
+                status == Status::timeout ? ""  // the reason has one
+                : status == Status::device
+                    ? "see what the program did on that device before: a kernel that fails there shows in "
+                      "the calls that follow it (compute-sanitizer finds it)"
                 : status == Status::mismatch ? "compare the counts that are given to that call"
                                              : "see what that process may still use of memory and open files "
                                                "(ulimit -a), and what it may read",
@@ -310,8 +319,9 @@ Failure ranks_disagree(const Execution& execution, Disagreement disagreement, st
                     is_told ? theirs->operation : something_else(execution, agreed, has_counts),
                     describe(execution, id)),
         fmt::format("all ranks must start the same collectives in the same order, with the same count, type, "
-                    "operator, root and schedule text; compare those calls on both ranks{}",
-                    has_counts && !is_told ? ", and compare the counts that each rank passes" : ""),
+                    "operator, root and schedule text; compare those calls on both ranks{}{}",
+                    has_counts && !is_told ? ", and compare the counts that each rank passes" : "",
+                    execution.plan().computer() ? ", also the parameters and tensors that they pass" : ""),
         &execution);
 }
 

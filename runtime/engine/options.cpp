@@ -151,6 +151,8 @@ Options resolve(const Choices& choices, const Environment& environment) {
             check_range("timeout_ms", choices.timeout->count(), 1, longest_timeout_ms));
     else if (const auto ms = reader.number("HOCKET_TIMEOUT_MS", 1, longest_timeout_ms))
         options.timeout = std::chrono::milliseconds(*ms);
+    if (const auto threads = reader.number("HOCKET_KERNEL_THREADS", 1, 256))
+        options.kernel_threads = static_cast<unsigned>(*threads);
     if (const auto ms = reader.number("HOCKET_HEARTBEAT_TIMEOUT_MS", 100, longest_timeout_ms))
         options.heartbeat_timeout = std::chrono::milliseconds(*ms);
     return options;

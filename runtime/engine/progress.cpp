@@ -9,9 +9,12 @@
 #include <fmt/format.h>
 
 #include "runtime/caught.hpp"
+#include "runtime/device/staging.hpp"
+#include "runtime/engine/messages/stage_message.hpp"
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/graph_run.hpp"
 #include "runtime/engine/run/small_run.hpp"
+#include "runtime/engine/run/staged.hpp"
 #include "runtime/engine/run/startable_plan.hpp"
 #include "runtime/engine/run/tiles.hpp"
 
@@ -33,6 +36,7 @@ constexpr auto loss_follows_within = 500ms;  // a broken connection is often the
 constexpr auto mismatch_lingers = 100ms;
 constexpr auto longest_sleep = 1s;
 constexpr auto sleep_after_departure = 20ms;
+constexpr auto sleep_beside_copies = 100us;  // a device rings no bell
 
 [[noreturn]] void refuse_request() {
     throw Error(
@@ -94,20 +98,21 @@ Progress::~Progress() {
 }
 
 Execution& Progress::start(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send,
-                           void* recv, double factor, std::optional<std::chrono::milliseconds> limit) {
+                           void* recv, double factor, std::optional<std::chrono::milliseconds> limit,
+                           const device::Buffers* buffers) {
     Gate::Visit visit(gate_);
     come_in();
-    Execution& execution = begin(plan, extent, send, recv, factor, limit);
+    Execution& execution = begin(plan, extent, send, recv, factor, limit, buffers);
     go_out();
     return execution;
 }
 
 void Progress::run(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
-                   double factor) {
+                   double factor, const device::Buffers* buffers) {
     Gate::Visit visit(gate_);
-    if (is_idle() && !failure_ && run_at_once(*plan, extent, send, recv, factor)) return;
+    if (is_idle() && !failure_ && !buffers && run_at_once(*plan, extent, send, recv, factor)) return;
     come_in();
-    Execution& execution = begin(plan, extent, send, recv, factor, std::nullopt);
+    Execution& execution = begin(plan, extent, send, recv, factor, std::nullopt, buffers);
     wait_for_others(visit, execution);
     go_out();
     finish(execution);
@@ -132,8 +137,10 @@ bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send,
 }
 
 Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send,
-                           void* recv, double factor, std::optional<std::chrono::milliseconds> limit) {
+                           void* recv, double factor, std::optional<std::chrono::milliseconds> limit,
+                           const device::Buffers* buffers) {
     if (failure_) throw Error(failure_->status, failure_->text);
+    if (plan->computer() || extent.arguments) plan->check_arguments(extent.arguments.get(), extent.count);
     const std::uint64_t history = mix(history_, plan->identity(extent));
     Start start{.plan = plan.get(),
                 .count = extent.count,
@@ -141,12 +148,15 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
                 .send = static_cast<const std::byte*>(send),
                 .recv = static_cast<std::byte*>(recv),
                 .factor = factor,
+                .arguments = extent.arguments,
                 .number = started_,
                 .turn = turns_,
                 .checksum = static_cast<std::uint32_t>(history >> 32)};
     Execution* begun = nullptr;
+    std::unique_ptr<device::Staging> staging;
     try {
         divide(start);
+        if (buffers) staging = stage(start, *buffers);
         lent_.reserve(lent_.size() + 1);
         in_flight_.reserve(in_flight_.size() + start.tiles);
         begun = &begin_tiles(*plan, start, plan->program().neighbours.empty() ? nullptr : neighbourhood_);
@@ -156,6 +166,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
         throw;
     }
     Execution& execution = *begun;
+    execution.keep(std::move(staging));
     lent_.push_back(&execution);
     const std::size_t older = in_flight_.size();
     for (Execution* tile = begun; tile; tile = tile->next_tile()) in_flight_.push_back(tile);
@@ -164,15 +175,15 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     ++started_;
     turns_ += start.tiles;
     try {
-        // If this rank is alone, there is nobody to wait for. Otherwise the thread that waits goes on with
-        // it.
+        // If this rank is alone, there is nobody to wait for, except a device. Otherwise the thread that
+        // waits goes on with it.
         do {
             std::uint64_t budget = Execution::local_budget_bytes;
             if (window() > older) execution.advance(fabric_, budget);
-        } while (is_alone() && execution.status() == Status::in_progress);
+        } while (is_alone() && !start.staging && execution.status() == Status::in_progress);
         if (execution.run().disagreement()) fail_mismatch(execution, *execution.run().disagreement());
     } catch (const Error& error) {
-        fail_fabric(error.what(), -1);
+        fail_moving(error);
     } catch (const std::exception& error) {
         fail_here(error);
     }
@@ -185,28 +196,36 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     return execution;
 }
 
-MessageRequest& Progress::start(const MessageStart& message) {
+void Progress::while_still(const std::function<void()>& action) {
+    Gate::Visit visit(gate_);
+    action();
+}
+
+MessageRequest& Progress::start(const MessageStart& message, const device::Buffers* buffers) {
     Gate::Visit visit(gate_);
     come_in();
-    MessageRequest& request = begin(message);
+    MessageRequest& request = begin(message, buffers);
     go_out();
     return request;
 }
 
-void Progress::run(const MessageStart& message) {
+void Progress::run(const MessageStart& message, const device::Buffers* buffers) {
     Gate::Visit visit(gate_);
     come_in();
-    MessageRequest& request = begin(message);
+    MessageRequest& request = begin(message, buffers);
     wait_for_others(visit, request);
     go_out();
     finish(request);
 }
 
-MessageRequest& Progress::begin(const MessageStart& message) {
+MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buffers) {
     if (failure_) throw Error(failure_->status, failure_->text);
     MessageRequest* begun = nullptr;
     try {
+        std::unique_ptr<device::Staging> staging;
+        if (buffers) staging = stage(message, *buffers);
         begun = &messages_.make(message);
+        begun->staging = std::move(staging);
     } catch (const std::exception& error) {
         // The other side will wait for it.
         fail_here(error);
@@ -216,7 +235,7 @@ MessageRequest& Progress::begin(const MessageStart& message) {
         messages_.begin(*begun);
         look_at_messages();
     } catch (const Error& error) {
-        fail_fabric(error.what(), -1);
+        fail_moving(error);
     } catch (const std::exception& caught) {
         // This is a failure even if no other rank waits for the message: a part of it has begun.
         const Error error = error_of(caught);
@@ -299,14 +318,30 @@ void Progress::require_lent(const MessageRequest& request) const {
 void Progress::finish(Execution& execution) {
     const Status status = execution.status_of_all();
     lent_.erase(std::find(lent_.begin(), lent_.end(), &execution));
+    const std::unique_ptr<device::Staging> staging = execution.take_staging();
     give_back(execution);
     if (status != Status::success) throw Error(failure_->status, failure_->text);
+    if (staging) leave_to_device([&] { staging->hand_over(); });
+}
+
+// The last that is done for an operation. If the device refuses it, the operation has failed after all.
+template <typename Call>
+void Progress::leave_to_device(Call hand_over) {
+    try {
+        hand_over();
+    } catch (const Error& error) {
+        fail_moving(error);
+        throw;
+    }
 }
 
 void Progress::finish(MessageRequest& request) {
     const Status status = request.status;
+    const std::unique_ptr<device::Staging> staging = std::move(request.staging);
+    const MessageStart start = request.start;
     messages_.release(request);
     if (status != Status::success) throw Error(failure_->status, failure_->text);
+    if (staging) leave_to_device([&] { hand_over(*staging, start); });
 }
 
 bool Progress::step() {
@@ -323,7 +358,7 @@ bool Progress::step() {
         retire();
         return moved;
     } catch (const Error& error) {
-        fail_fabric(error.what(), -1);
+        fail_moving(error);
         return true;
     } catch (const std::exception& error) {
         fail_here(error);
@@ -443,8 +478,14 @@ bool Progress::spin(Clock::time_point now) {
 
 void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
     Clock::duration at_most = somebody_left_ ? Clock::duration(sleep_after_departure) : longest_sleep;
-    for (const Execution* execution : in_flight_)
+    for (const Execution* execution : in_flight_) {
         at_most = std::min(at_most, execution->deadline() + away_ - now);
+        if (const device::Staging* staging = execution->start().staging; staging && staging->is_waiting())
+            at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
+    }
+    for (const MessageRequest* message : messages_.open())
+        if (message->staging && message->staging->is_waiting())
+            at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
     if (!messages_.open().empty())  // the oldest has the first deadline
         at_most = std::min(at_most, messages_.open().front()->deadline + away_ - now);
     // Once a rank has left, the event descriptor stays readable: it would end every sleep at once.
@@ -525,6 +566,13 @@ std::optional<int> Progress::departed_peer() const {
 void Progress::fail_here(const std::exception& caught) {
     const Error error = error_of(caught);
     if (failure_ || is_alone() || is_same_on_all(error.status())) return;
+    fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight()));
+}
+
+// A rank that waits for its own device cannot go on even if it is alone.
+void Progress::fail_moving(const Error& error) {
+    if (error.status() != Status::device && error.status() != Status::out_of_memory)
+        return fail_fabric(error.what(), -1);
     fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight()));
 }
 

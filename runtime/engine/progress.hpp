@@ -5,12 +5,14 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/bootstrap/bootstrap.hpp"
+#include "runtime/device/devices.hpp"
 #include "runtime/engine/failure.hpp"
 #include "runtime/engine/gate.hpp"
 #include "runtime/engine/messages/point_to_point.hpp"
@@ -30,21 +32,22 @@ class Progress {
 
     // The caller gets the execution, to be given to wait() or test(). factor: as in Start. limit: replaces
     // the communicator's timeout, for a rank that is about to leave; when it passes, other ranks aren't told.
-    // Throws hocket::Error.
+    // buffers: null if all are the host's. Throws hocket::Error.
     Execution& start(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
-                     double factor = 1, std::optional<std::chrono::milliseconds> limit = std::nullopt);
+                     double factor = 1, std::optional<std::chrono::milliseconds> limit = std::nullopt,
+                     const device::Buffers* buffers = nullptr);
 
     // start() and wait() in one.
     void run(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
-             double factor = 1);
+             double factor = 1, const device::Buffers* buffers = nullptr);
 
     // True: it has ended, and is no longer the caller's. Throws its failure (then it is also gone).
     bool test(Execution& execution);
     void wait(Execution& execution);  // like test, once it has ended
 
     // The same for a message to or from one other rank.
-    MessageRequest& start(const MessageStart& message);
-    void run(const MessageStart& message);
+    MessageRequest& start(const MessageStart& message, const device::Buffers* buffers = nullptr);
+    void run(const MessageStart& message, const device::Buffers* buffers = nullptr);
     bool test(MessageRequest& request);
     void wait(MessageRequest& request);
 
@@ -52,6 +55,8 @@ class Progress {
     // as after any failure, unless it is the same on all of them (a mistake of the caller, a schedule that is
     // refused or does not exist).
     void cannot_start(const std::exception& error);
+
+    void while_still(const std::function<void()>& action);
 
     // Never throws; looks at the job's health, but not at the fabric.
     std::optional<Failure> failure();
@@ -61,8 +66,9 @@ class Progress {
 
     bool run_at_once(StartablePlan& plan, Extent extent, const void* send, void* recv, double factor);
     Execution& begin(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
-                     double factor, std::optional<std::chrono::milliseconds> limit);
-    MessageRequest& begin(const MessageStart& message);
+                     double factor, std::optional<std::chrono::milliseconds> limit,
+                     const device::Buffers* buffers);
+    MessageRequest& begin(MessageStart message, const device::Buffers* buffers);
     bool step();  // true if anything moved
     bool advance_all();
     bool advance_messages();
@@ -84,6 +90,8 @@ class Progress {
     void retire();
     void finish(Execution& execution);
     void finish(MessageRequest& request);
+    template <typename Call>
+    void leave_to_device(Call hand_over);
     template <typename Started>
     void drive(Gate::Visit& visit, const Started& started);
     bool spin(Clock::time_point now);  // false: it is better to sleep
@@ -98,6 +106,7 @@ class Progress {
     void fail(Failure failure);
     void fail_mismatch(const Execution& execution, Disagreement disagreement);
     void fail_here(const std::exception& error);
+    void fail_moving(const Error& error);
     void fail_fabric(const std::string& reason, int peer);
     void fail_departure(int peer);
     void come_in();

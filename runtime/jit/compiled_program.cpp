@@ -29,10 +29,15 @@ struct Step {
 
 class Program final : public CompiledProgram {
   public:
-    Program(const dsl::RankProgram& program, DataType type, ReduceOp op)
+    Program(const dsl::RankProgram& program, DataType type, ReduceOp op, const dsl::Formula& defined)
         : type_(type), boundaries_(program.boundaries) {
-        const std::uint32_t divisor = divisor_of(op, static_cast<std::uint32_t>(program.ranks));
-        for (const dsl::Op& operation : program.ops) add(operation, op, operation.completes ? divisor : 1);
+        const std::uint32_t divisor =
+            defined.items.empty() ? divisor_of(op, static_cast<std::uint32_t>(program.ranks)) : 1;
+        for (const dsl::Op& operation : program.ops)
+            add(operation, op, defined, operation.completes ? divisor : 1,
+                operation.epilogue == dsl::Op::no_epilogue
+                    ? std::vector<dsl::Formula::Item>()
+                    : program.computations[operation.epilogue].formula.items);
     }
 
     void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
@@ -61,12 +66,14 @@ class Program final : public CompiledProgram {
     std::string assembly() const override { return jit::assembly(shapes()); }
 
   private:
-    void add(const dsl::Op& op, ReduceOp reduction, std::uint32_t divisor) {
+    void add(const dsl::Op& op, ReduceOp reduction, const dsl::Formula& defined, std::uint32_t divisor,
+             std::vector<dsl::Formula::Item> epilogue) {
         Step& step = steps_.emplace_back();
         if (!is_work(op)) return;
         step.operands = static_cast<std::uint32_t>(op.operands.size());
         step.destinations = static_cast<std::uint32_t>(1 + op.also.size());
-        step.shape = KernelShape::of(type_, reduction, step.operands, step.destinations, divisor);
+        step.shape = KernelShape::of(type_, reduction, step.operands, step.destinations, divisor,
+                                     std::move(epilogue), defined.items);
         step.code = find_kernel(step.shape).code();
         if (machine_streams) {
             step.streamed = &find_kernel(step.shape.streaming());
@@ -116,8 +123,8 @@ class Program final : public CompiledProgram {
 }  // namespace
 
 std::unique_ptr<CompiledProgram> CompiledProgram::compile(const dsl::RankProgram& program, DataType type,
-                                                          ReduceOp op) {
-    return std::make_unique<Program>(program, type, op);
+                                                          ReduceOp op, const dsl::Formula& defined) {
+    return std::make_unique<Program>(program, type, op, defined);
 }
 
 }  // namespace hocket::jit

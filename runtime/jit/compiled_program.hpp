@@ -14,10 +14,11 @@ namespace hocket::jit {
 
 class CompiledProgram {
   public:
-    // Compiles a program for this machine's CPU. The program must keep the rules
+    // defined: if not empty, what is made of the elements 0 and 1 where the program combines; then `op` is
+    // not looked at. Compiles a program for this machine's CPU. The program must keep the rules
     // (engine/plan/program_rules.hpp). Throws hocket::Error(internal) with LLVM's words. Thread-safe.
     static std::unique_ptr<CompiledProgram> compile(const dsl::RankProgram& program, DataType type,
-                                                    ReduceOp op);
+                                                    ReduceOp op, const dsl::Formula& defined = {});
     virtual ~CompiledProgram() = default;
 
     // byte_offsets[b] = the layout's offset of boundaries[b] * element size, for all boundaries of the

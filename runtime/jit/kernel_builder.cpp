@@ -9,50 +9,26 @@
 #include <bit>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
-#include "runtime/jit/conversions.hpp"
+#include "runtime/jit/elements.hpp"
+#include "runtime/jit/formula_emitter.hpp"
 
 namespace hocket::jit {
 namespace {
-
-// What a kernel's code needs to know of its element type.
-struct Elements {
-    using Convert = llvm::Value* (*)(llvm::IRBuilder<>&, const llvm::TargetMachine&, llvm::Value*);
-
-    llvm::Type* stored;
-    std::size_t stored_bytes, worked_bytes;
-    bool is_signed;
-    Convert widen, narrow;
-};
-
-template <typename T>
-llvm::Type* stored_type(llvm::LLVMContext& context) {
-    if constexpr (std::is_same_v<T, float>) return llvm::Type::getFloatTy(context);
-    if constexpr (std::is_same_v<T, double>) return llvm::Type::getDoubleTy(context);
-    return llvm::Type::getIntNTy(context, 8 * sizeof(T));  // also types that are widened before use
-}
-
-template <typename Stored, typename Worked>
-Elements elements_of(llvm::LLVMContext& context) {
-    return {stored_type<Stored>(context),
-            sizeof(Stored),
-            sizeof(Worked),
-            std::is_signed_v<Worked>,
-            Conversion<Stored, Worked>::widen,
-            Conversion<Stored, Worked>::narrow};
-}
 
 Elements elements_of(const KernelShape& shape, llvm::LLVMContext& context) {
     const std::size_t size = element_size(shape.type);
     if (shape.is_copy())
         return {llvm::Type::getIntNTy(context, 8 * size), size, size, false, as_it_is, as_it_is};
-    return with_type(shape.type, [&]<DataType type>(TypeConstant<type>) {
-        using Element = ElementOf<type>;
-        return elements_of<typename Element::Stored, typename Element::Worked>(context);
-    });
+    return jit::elements_of(shape.type, context);
+}
+
+std::size_t lanes_of(const llvm::Value* value) {
+    const auto* const vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
+    return vector ? vector->getNumElements() : 1;
 }
 
 // The kernels' parameters.
@@ -102,6 +78,7 @@ class KernelBuilder {
     llvm::Module& module_;
     llvm::IRBuilder<> ir_;
     const Elements elements_;
+    std::optional<FormulaEmitter> defined_, epilogue_;
     llvm::Function* kernel_;
     llvm::Value* count_;  // number of the kernel's elements
 };
@@ -120,6 +97,16 @@ KernelBuilder::KernelBuilder(const KernelShape& shape, llvm::TargetMachine& mach
     kernel_->setDoesNotThrow();
     for (std::size_t i = 0; i < parameters.size(); ++i) kernel_->getArg(i)->setName(names[i]);
     ir_.SetInsertPoint(block("entry"));
+    const auto emit = [&](std::optional<FormulaEmitter>& emitter,
+                          const std::vector<dsl::Formula::Item>& items) {
+        if (items.empty()) return;
+        llvm::Type* const worked =
+            elements_.worked_bytes == sizeof(double) ? ir_.getDoubleTy() : ir_.getFloatTy();
+        emitter.emplace(ir_, machine_, items, worked,
+                        [](const dsl::Formula::Item&) -> llvm::Value* { return nullptr; });
+    };
+    emit(defined_, shape.defined);
+    emit(epilogue_, shape.epilogue);
     count_ = ir_.CreateLShr(kernel_->getArg(bytes), std::countr_zero(elements_.stored_bytes), "count", true);
 }
 
@@ -289,6 +276,10 @@ KernelBuilder::Values KernelBuilder::finished(Values values) {
     for (llvm::Value*& value : values) {
         if (shape_.divisor != 1) value = divided(value);
         value = elements_.narrow(ir_, machine_, value);
+        if (!epilogue_) continue;
+        llvm::Value* const rounded = elements_.widen(ir_, machine_, value);
+        value = epilogue_->value({rounded}, lanes_of(rounded));
+        value = elements_.narrow(ir_, machine_, value);
     }
     return values;
 }
@@ -342,6 +333,7 @@ KernelBuilder::Values KernelBuilder::apply(Values a, const Values& b) {
 
 // Gives bit for bit what kernels/cpu/apply.hpp defines: there is no fast-math flag anywhere.
 llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
+    if (defined_) return defined_->value({a, b}, lanes_of(a));
     const bool floating = a->getType()->isFPOrFPVectorTy(), is_signed = elements_.is_signed;
     switch (row_of(shape_.op).combination) {
         case Combination::sum:

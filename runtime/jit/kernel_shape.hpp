@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "dsl/graph/formula.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::jit {
@@ -16,19 +18,27 @@ struct KernelShape {
     static constexpr std::size_t most_unrolled = 16;
 
     // divisor: the result is divided by it at the end. Not for copies.
+    // defined: if not empty, the formula that combines, of the elements 0 and 1, in place of `op`; not for
+    // copies.
+    // epilogue: the formula that the result, once it is rounded to the type, goes through; not for copies.
     static KernelShape of(DataType type, ReduceOp op, std::size_t operands, std::size_t destinations,
-                          std::uint32_t divisor = 1);
+                          std::uint32_t divisor = 1, std::vector<dsl::Formula::Item> epilogue = {},
+                          std::vector<dsl::Formula::Item> defined = {});
 
     DataType type = all_types[0];  // copies: the first type of the same size
-    ReduceOp op = all_ops[0];      // copies: the first operator
+    ReduceOp op = all_ops[0];      // copies, and where `defined` combines: the first operator
     std::size_t operands = 1;      // 1: a copy. 0: any number
     std::size_t destinations = 1;  // 0: any number
     std::uint32_t divisor = 1;
     bool streamed = false;  // see streaming.hpp
+    std::vector<dsl::Formula::Item> epilogue = {};
+    std::vector<dsl::Formula::Item> defined = {};
 
     bool is_copy() const { return operands == 1; }
     bool is_unrolled() const { return destinations != 0; }
-    KernelShape streaming() const { return {type, op, operands, destinations, divisor, true}; }
+    KernelShape streaming() const {
+        return {type, op, operands, destinations, divisor, true, epilogue, defined};
+    }
     auto operator<=>(const KernelShape&) const = default;
 };
 

@@ -16,6 +16,8 @@
 #include <utility>
 
 #include "runtime/error.hpp"
+#include "runtime/jit/formula_builder.hpp"
+#include "runtime/jit/formula_kernel.hpp"
 #include "runtime/jit/kernel_builder.hpp"
 
 namespace hocket::jit {
@@ -53,15 +55,32 @@ orc::JITTargetMachineBuilder host(const std::vector<std::string>& changed_featur
     return builder;
 }
 
-std::unique_ptr<llvm::Module> build_module(const std::vector<KernelShape>& shapes,
-                                           llvm::TargetMachine& machine, llvm::LLVMContext& context) {
+std::unique_ptr<llvm::Module> empty_module(llvm::TargetMachine& machine, llvm::LLVMContext& context) {
     auto module = std::make_unique<llvm::Module>("hocket", context);
     module->setTargetTriple(machine.getTargetTriple().str());
     module->setDataLayout(machine.createDataLayout());
-    for (const KernelShape& shape : shapes) build_kernel(shape, machine, *module);
+    return module;
+}
+
+void check(const llvm::Module& module) {
     std::string complaint;
     llvm::raw_string_ostream stream(complaint);
-    if (llvm::verifyModule(*module, &stream)) fail("compile", "the code is malformed: " + complaint);
+    if (llvm::verifyModule(module, &stream)) fail("compile", "the code is malformed: " + complaint);
+}
+
+std::unique_ptr<llvm::Module> build_module(const std::vector<KernelShape>& shapes,
+                                           llvm::TargetMachine& machine, llvm::LLVMContext& context) {
+    auto module = empty_module(machine, context);
+    for (const KernelShape& shape : shapes) build_kernel(shape, machine, *module);
+    check(*module);
+    return module;
+}
+
+std::unique_ptr<llvm::Module> build_formula_module(const FormulaShape& shape, const std::string& name,
+                                                   llvm::TargetMachine& machine, llvm::LLVMContext& context) {
+    auto module = empty_module(machine, context);
+    build_formula(shape, name, machine, *module);
+    check(*module);
     return module;
 }
 
@@ -87,11 +106,22 @@ class Compiler {
     Code compile(const KernelShape& shape) {
         auto context = std::make_unique<llvm::LLVMContext>();
         auto module = build_module({shape}, *machine_, *context);
-        check("compile", jit_->addIRModule(orc::ThreadSafeModule(std::move(module), std::move(context))));
-        return take("find the generated code", jit_->lookup(name_of(shape))).toPtr<Code>();
+        return add(std::move(module), std::move(context), name_of(shape)).toPtr<Code>();
+    }
+
+    FormulaCode compile(const FormulaShape& shape, const std::string& name) {
+        auto context = std::make_unique<llvm::LLVMContext>();
+        auto module = build_formula_module(shape, name, *machine_, *context);
+        return add(std::move(module), std::move(context), name).toPtr<FormulaCode>();
     }
 
   private:
+    orc::ExecutorAddr add(std::unique_ptr<llvm::Module> module, std::unique_ptr<llvm::LLVMContext> context,
+                          const std::string& name) {
+        check("compile", jit_->addIRModule(orc::ThreadSafeModule(std::move(module), std::move(context))));
+        return take("find the generated code", jit_->lookup(name));
+    }
+
     orc::JITTargetMachineBuilder builder_;
     std::unique_ptr<llvm::TargetMachine> machine_;
     std::unique_ptr<orc::LLJIT> jit_;
@@ -103,6 +133,9 @@ struct Process {
     std::unique_ptr<Compiler> compiler;
     std::mutex finding;
     std::map<KernelShape, Kernel> kernels;  // a map, so kernels stay at their addresses
+    // Guarded by `compiling`.
+    std::map<FormulaShape, FormulaCode> formulas;
+    std::size_t formula_names = 0;
 };
 
 Process& process() {
@@ -122,6 +155,17 @@ void copy_one(std::byte* const* areas, const std::uint32_t* area_ids, std::uint6
 Kernel& find_kernel(const KernelShape& shape) {
     const std::lock_guard lock(process().finding);
     return process().kernels.try_emplace(shape, shape).first->second;
+}
+
+FormulaCode find_formula(const FormulaShape& shape) {
+    const std::lock_guard lock(process().compiling);
+    auto& formulas = process().formulas;
+    if (const auto known = formulas.find(shape); known != formulas.end()) return known->second;
+    auto& compiler = process().compiler;
+    if (!compiler) compiler = std::make_unique<Compiler>();
+    const FormulaCode code = compiler->compile(shape, fmt::format("formula_{}", process().formula_names++));
+    formulas.emplace(shape, code);
+    return code;
 }
 
 Code Kernel::compile() {
@@ -147,6 +191,15 @@ std::string llvm_ir(const std::vector<KernelShape>& shapes) {
     std::string text;
     llvm::raw_string_ostream stream(text);
     build_module(shapes, compiler.machine(), context)->print(stream, nullptr);
+    return text;
+}
+
+std::string formula_ir(const FormulaShape& shape) {
+    Compiler compiler;
+    llvm::LLVMContext context;
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    build_formula_module(shape, "formula", compiler.machine(), context)->print(stream, nullptr);
     return text;
 }
 

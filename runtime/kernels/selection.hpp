@@ -55,6 +55,14 @@ constexpr bool can_select(DataType type) {
 }
 constexpr std::size_t most_selectable = std::size_t{1} << 32;  // elements
 
+// How many of so many elements a density from 0 to 1 selects: rounded down, but at least one of any if the
+// density is not 0.
+constexpr std::size_t selected_of(std::size_t count, double density) {
+    if (density == 1) return count;
+    const auto k = static_cast<std::size_t>(density * static_cast<double>(count));
+    return density > 0 && count > 0 && k == 0 ? 1 : k < count ? k : count;
+}
+
 struct TopkOptions {
     // 0: exact. Else how many thresholds are tried, N of the paper's Algorithm 1; what is selected may then
     // miss some of the largest elements.

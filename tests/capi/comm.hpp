@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
+#include <string>
 
 #include "tests/support/expect.hpp"
 
@@ -30,6 +32,18 @@ inline Comm alone(std::int64_t timeout_ms = 0) {
     options.world_size = 1;
     options.timeout_ms = timeout_ms;
     return join(&options);
+}
+
+// Throws the communicator's last error unless the call went well.
+inline void must(hkt_comm* comm, hkt_status status) {
+    if (status != HKT_SUCCESS) throw std::runtime_error(hkt_comm_last_error(comm));
+}
+
+// The text of a call that has to fail so.
+inline std::string failure_of(hkt_comm* comm, hkt_status status, hkt_status expected) {
+    expect(status == expected, std::string("expected ") + hkt_error_string(expected) + ", got " +
+                                   hkt_error_string(status) + ": " + hkt_comm_last_error(comm));
+    return hkt_comm_last_error(comm);
 }
 
 }  // namespace hocket::test

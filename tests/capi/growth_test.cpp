@@ -262,6 +262,18 @@ TEST_CASE("the library reads all options by the rule") {
         return hkt_topk(&x, 1, HKT_FLOAT32, 1, options, &value, &index, &selected, nullptr);
     });
 
+    const hkt_lars_options lars = HKT_LARS_OPTIONS_INIT;
+    follows_the_rule(lars, 48, [](const hkt_lars_options* options) {
+        std::int32_t skipped;
+        return hkt_lars(nullptr, nullptr, nullptr, nullptr, 0, HKT_FLOAT32, 1, options, &skipped);
+    });
+
+    const hkt_lamb_options lamb = HKT_LAMB_OPTIONS_INIT;
+    follows_the_rule(lamb, 48, [](const hkt_lamb_options* options) {
+        std::int32_t skipped;
+        return hkt_lamb(nullptr, nullptr, nullptr, nullptr, nullptr, 0, HKT_FLOAT32, 1, 1, options, &skipped);
+    });
+
     follows_the_rule(empty_cache(), 144, [](const hkt_cache_options* options) {
         hkt_cache* cache = nullptr;
         const hkt_status status = hkt_cache_open(options, &cache);

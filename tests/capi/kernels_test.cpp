@@ -216,10 +216,10 @@ TEST_CASE("hkt_norms gives each tensor's norm") {
     CHECK(hkt_norms(nullptr, nullptr, 0, HKT_FLOAT32, nullptr, 0) == HKT_SUCCESS);
     const void* const bad[2] = {a, reinterpret_cast<const char*>(c) + 1};
     const std::size_t one[2] = {2, 1};
-    refused(hkt_norms(bad, one, 2, HKT_FLOAT32, norms, 0), "hkt_norms: tensor 1 is");
+    refused(hkt_norms(bad, one, 2, HKT_FLOAT32, norms, 0), "hkt_norms: tensors[1] is");
     const void* const null[2] = {a, nullptr};
     refused(hkt_norms(null, one, 2, HKT_FLOAT32, norms, 0),
-            "hkt_norms: tensor 1 is null, but has to have 1 element");
+            "hkt_norms: tensors[1] is null, but has to have 1 element");
     const void* const own[1] = {norms};
     refused(hkt_norms(own, one, 1, HKT_FLOAT32, norms, 0), "norms (4 B from");
     refused(hkt_norms(tensors, counts, 3, HKT_INT8, norms, 0), "type is int8");

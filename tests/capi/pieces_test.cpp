@@ -32,10 +32,6 @@ void on_four_ranks(const std::function<void(hkt_comm*)>& body) {
     }
 }
 
-void must(hkt_comm* comm, hkt_status status) {
-    if (status != HKT_SUCCESS) throw std::runtime_error(hkt_comm_last_error(comm));
-}
-
 // What rank `from` has for rank `to`.
 std::int32_t message(int from, int to, std::size_t i) {
     return static_cast<std::int32_t>(1'000'000 * from + 100'000 * to) + static_cast<std::int32_t>(i);

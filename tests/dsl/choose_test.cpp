@@ -77,7 +77,7 @@ TEST_CASE("on several hosts large buffers cross the links as few times as is pos
         const auto broadcast = checked("", topology, 64 * MiB, Collective::broadcast);
         CHECK(sent_by_a_host(broadcast->graph(), local) == Approx(1));
     }
-    CHECK(chosen("2mx4h@1Gb/s", 64 * MiB).name == "blueconnect");
+    CHECK(chosen("2mx4h@1Gb/s", 64 * MiB).name == "torus");
     CHECK(chosen("2mx2h@1Gb/s", 64 * MiB).name == "sharded");  // one exchange across, as many bytes
     CHECK_THAT(chosen("2mx4h@1Gb/s", 64 * MiB, Collective::broadcast).name, StartsWith("chain"));
 }

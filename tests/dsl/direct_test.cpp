@@ -99,7 +99,7 @@ TEST_CASE("the choice is among direct ones where it has to be, whatever was aske
         dsl::Choices choices(library, topology, proofs);
         const auto chosen = [&](bool only_direct) {
             std::optional<dsl::Proofs::Proof> proof;
-            return choices.schedule(Collective::all_to_all, 0, bytes, &proof, only_direct).name;
+            return choices.schedule(Collective::all_to_all, 0, bytes, &proof, {.direct = only_direct}).name;
         };
         const std::string any = chosen(false), straight = chosen(true);
         CHECK((straight == "direct" || straight == "pairwise"));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/build_topology.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/projection/project.hpp"
@@ -15,7 +16,7 @@
 
 using namespace hocket::dsl;
 
-extern int parsed_inputs, right_definitions;
+extern int parsed_inputs, right_definitions, right_computations;
 
 namespace {
 
@@ -23,12 +24,27 @@ Deadline patience() {
     return Deadline(std::chrono::seconds(2));
 }
 
+// For statements without `using`, where the text has no algorithm of its own.
+const ast::File& plain_algorithms() {
+    static const SourceFile file{
+        "plain.sched",
+        "algorithm plain all_reduce(x) over g { each r in g, q in g where q != r x : r +> q }\n"
+        "algorithm plain reduce_scatter(x) over g { each r in g, q in g where q != r x[q] : r +> q }\n"
+        "algorithm plain all_gather(x) over g { each r in g, q in g where q != r x[r] : r -> q }\n"
+        "algorithm plain broadcast(x, root) over g { each q in g where q != root x : root -> q }\n"
+        "algorithm plain reduce(x, root) over g { each q in g where q != root x : q +> root }\n"};
+    static const ast::File tree = parse(file);
+    return tree;
+}
+
 // The steps of the rank, in order, as far as they mean something.
-std::vector<std::tuple<Rank, Rank, bool, Region>> concerning(Rank rank, const StepGraph& graph) {
-    std::vector<std::tuple<Rank, Rank, bool, Region>> steps;
+using StepOfRank = std::tuple<Rank, Rank, bool, Region, std::uint32_t>;
+std::vector<StepOfRank> concerning(Rank rank, const StepGraph& graph) {
+    std::vector<StepOfRank> steps;
     for (const Step& step : graph.steps)
         if (step.source == rank || step.destination == rank)
-            steps.emplace_back(step.source, step.destination, step.combines, graph.regions[step.region]);
+            steps.emplace_back(step.source, step.destination, step.combines, graph.regions[step.region],
+                               step.computation);
     return steps;
 }
 
@@ -53,17 +69,20 @@ void check_everything(const ast::File& tree, const Library& library) {
     for (const ast::Schedule& schedule : tree.schedules) {
         try {
             Runnable runnable{&schedule, nullptr, {}, schedule.name.text};
+            bind_parameters(schedule.name.text, schedule.parameters, ast::Expression(), runnable.arguments);
             ElaborateOptions options;
             options.deadline = patience();
             options.choose = [&](Collective collective, const Group&, Span call,
                                  std::vector<Choice>&) -> const ast::Algorithm& {
-                for (const ast::Algorithm& algorithm : tree.algorithms)
-                    if (algorithm.collective == collective) return algorithm;
+                for (const ast::File* file : {&tree, &plain_algorithms()})
+                    for (const ast::Algorithm& algorithm : file->algorithms)
+                        if (algorithm.collective == collective) return algorithm;
                 throw DiagnosticError(call, "none");
             };
             const StepGraph whole = elaborate(runnable, library, topology, options);
             verify(whole, "fuzzed", options.deadline);
             ++right_definitions;
+            if (!whole.computations.empty()) ++right_computations;
             // What has passed can be projected, onto the steps that the whole has for the rank.
             for (Rank rank = 0; rank < topology.ranks(); ++rank) {
                 options.only = rank;
@@ -78,9 +97,9 @@ void check_everything(const ast::File& tree, const Library& library) {
 
 }  // namespace
 
-// How many inputs parsed, and how many of their definitions were right: a fuzzer that never gets so far tests
-// nothing.
-int parsed_inputs = 0, right_definitions = 0;
+// How many inputs parsed, how many of their definitions were right, and how many of these compute: a fuzzer
+// that never gets so far tests nothing.
+int parsed_inputs = 0, right_definitions = 0, right_computations = 0;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const SourceFile file{"fuzz.sched", std::string(reinterpret_cast<const char*>(data), size)};

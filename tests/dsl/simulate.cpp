@@ -225,6 +225,8 @@ class Simulated {
                 return true;
             case Op::Kind::await:
                 return (*ranks_)[op.peer].signals_ >= op.message;
+            case Op::Kind::compute:
+                throw std::runtime_error("this simulation moves and combines values, and computes nothing");
         }
         return false;
     }

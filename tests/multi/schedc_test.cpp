@@ -73,6 +73,19 @@ TEST_CASE("check refuses a ring with one thing wrong, naming rank, chunk and lin
             place + "2 ranks: rank 0 ends with chunk 0 of 2 missing");
 }
 
+TEST_CASE("check says what operators calculate, and refuses those that cannot") {
+    const std::string path = std::string(HOCKET_TEST_FOLDER) + "/operators.sched";
+    std::ofstream(path) << "operator larger(u, v) commutative = select(u >= v, u, v)\n";
+    const Finished right = schedc({"check", path});
+    CHECK(right.exit_code == 0);
+    CHECK_THAT(right.out, Contains("operator larger") && Contains("= select((a >= b), a, b)") &&
+                              Contains("1 definitions are right"));
+    std::ofstream(path, std::ios::app) << "operator wrong(u, v) = u + w\n";
+    const Finished wrong = schedc({"check", path});
+    CHECK(wrong.exit_code == 1);
+    CHECK_THAT(wrong.err, Contains(":2:28: error:") && Contains("1 of 2 definitions refused"));
+}
+
 TEST_CASE("check tries the groups that a condition asks for, however few the small ones are") {
     const std::string path = std::string(HOCKET_TEST_FOLDER) + "/radix3.sched";
     const auto condition = [](const std::string& size) {

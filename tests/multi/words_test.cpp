@@ -10,8 +10,15 @@ using Words = std::vector<std::string>;
 
 namespace {
 
-std::string words(int ranks, Words options) {
-    Words command{HOCKET_RUN, "-n", std::to_string(ranks), "--timeout", "100", HOCKET_WORDS};
+// ranks_a_host: 0 if all of them share one.
+std::string words(int ranks, Words options, int ranks_a_host = 0) {
+    Words command{HOCKET_RUN, "-n", std::to_string(ranks), "--timeout", "100"};
+    if (ranks_a_host > 0) {
+        const std::string divisor = std::to_string(ranks_a_host);
+        command.insert(command.end(),
+                       {"sh", "-c", "HOCKET_HOST_ID=$((RANK / " + divisor + ")) exec \"$0\" \"$@\""});
+    }
+    command.push_back(HOCKET_WORDS);
     command.insert(command.end(), options.begin(), options.end());
     const auto result = hocket::test::run(command, 110s);
     INFO(result.out << result.err);
@@ -47,6 +54,35 @@ TEST_CASE("training gives the same loss on any number of ranks") {
     CHECK(std::abs(on_four - alone) / alone < 1e-4);
     const double on_three = final_loss(words(3, small));  // 25 does not divide by 3
     CHECK(std::abs(on_three - alone) / alone < 1e-4);
+}
+
+TEST_CASE("what is not sent is not lost: sparse gradients learn nearly as dense ones do") {
+    const auto loss = [&](const Words& more) {
+        const std::string text = words(4, with(small, more), 2);
+        CHECK(text.find(" on 2mx2h over memory, tcp") != std::string::npos);
+        return final_loss(text);
+    };
+    const double dense = loss({});
+    const double without_feedback = loss({"--gradients", "hitopk_lossy(0.01)"});
+    CHECK(without_feedback > 1.05 * dense);
+    for (const char* const schedule : {"hitopk(0.01)", "naive_ag(0.01)"})
+        CHECK(loss({"--gradients", schedule}) < (dense + without_feedback) / 2);
+    // Its momentum makes a step ten times as long. Everything is sent in the first step, 1 % from the 200th
+    // on.
+    CHECK(loss({"--gradients", "dgc", "--rate", "0.1", "--warm-up", "200"}) < without_feedback);
+}
+
+TEST_CASE("a schedule that wants other things than a density, or none, is an error that says so") {
+    const auto error_of = [](Words options) {
+        options.insert(options.begin(), HOCKET_WORDS);
+        const auto result = hocket::test::run(options, 20s);
+        CHECK(result.exit_code == 1);
+        return result.err;
+    };
+    CHECK(error_of({"--gradients", "lars"}).find("may take a density at each start, but nothing else") !=
+          std::string::npos);
+    CHECK(error_of({"--gradients", "naive_ag", "--warm-up", "5"}).find("--warm-up is for") !=
+          std::string::npos);
 }
 
 TEST_CASE("another seed is another run") {

@@ -10,6 +10,7 @@
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
+#include "dsl/elaboration/operators.hpp"
 #include "dsl/planning/compile.hpp"
 #include "tools/tool.hpp"
 
@@ -84,8 +85,10 @@ class Checker {
     void check_file(const std::string& path) {
         Library library = folders();
         const ast::File& file = library.load(path);
-        if (file.algorithms.empty() && file.schedules.empty() && file.topologies.empty())
+        if (file.algorithms.empty() && file.schedules.empty() && file.topologies.empty() &&
+            file.operators.empty())
             throw NotFoundError(path + ": error: the file defines nothing");
+        for (const ast::OperatorDefinition& definition : file.operators) check(path, definition);
         for (const ast::Algorithm& algorithm : file.algorithms) check(path, algorithm, library);
         std::vector<std::string> topologies = options_.topologies;
         if (topologies.empty())
@@ -181,6 +184,14 @@ class Checker {
             request.deadline = deadline();
             planner.check(request);
         }
+    }
+
+    // Whether its words are true is not checked.
+    void check(const std::string& path, const ast::OperatorDefinition& definition) {
+        guarded([&] {
+            const Operator op = build_operator(definition);
+            report(path, "operator " + op.name, "= " + text_of(op.formula, {"a", "b"}, {}, {}));
+        });
     }
 
     void check(const std::string& path, const ast::TopologyDefinition& definition, Library& library) {

@@ -15,7 +15,7 @@ using namespace dsl;
 
 namespace {
 
-constexpr const char* kinds[] = {"send", "receive", "combine", "copy", "signal", "await"};
+constexpr const char* kinds[] = {"send", "receive", "combine", "copy", "signal", "await", "compute"};
 
 const char* kind_of(const Op& op) {
     return kinds[static_cast<int>(op.kind)];
@@ -28,6 +28,10 @@ std::string area_name(const RankProgram& program, AreaId area) {
         return fmt::format("{} at {} for {}", area_name(program, shifted.of),
                            program.boundaries[shifted.from].text(), program.boundaries[shifted.at].text());
     }
+    if (area >= program.first_kept())
+        for (const ProgramBuffer& extra : program.extras)
+            if (extra.area >= 0 && program.first_kept() + static_cast<AreaId>(extra.area) == area)
+                return extra.buffer.name;
     if (area >= program.first_scratch()) return fmt::format("scratch{}", area - program.first_scratch());
     const std::string name = names[area % areas_of_a_rank];
     if (area < areas_of_a_rank) return name;
@@ -60,6 +64,15 @@ nlohmann::ordered_json json_of(const RankProgram& program, const Op& op) {
         json["further"].push_back({{"begin", program.boundaries[part.begin].text()},
                                    {"end", program.boundaries[part.end].text()},
                                    {"area", area_name(program, part.area)}});
+    for (const auto& parts : op.reads) {
+        auto& list = json["reads"].emplace_back(nlohmann::ordered_json::array());
+        for (const MessagePart& part : parts)
+            list.push_back({{"begin", program.boundaries[part.begin].text()},
+                            {"end", program.boundaries[part.end].text()},
+                            {"area", area_name(program, part.area)}});
+    }
+    if (op.kind == Op::Kind::compute) json["computation"] = op.computation;
+    if (op.epilogue != Op::no_epilogue) json["epilogue"] = op.epilogue;
     if (!op.operands.empty()) {
         for (const AreaId operand : op.operands) json["operands"].push_back(area_name(program, operand));
         for (const AreaId area : op.also) json["also"].push_back(area_name(program, area));
@@ -86,12 +99,19 @@ nlohmann::ordered_json json_of(const RankProgram& program) {
 }  // namespace
 
 std::string graph_text(const StepGraph& graph, std::optional<Rank> rank) {
-    std::string text = fmt::format("{} on {} ranks: {} transfers in {} phases\n", name_of(graph.collective),
+    std::string text = fmt::format("{} on {} ranks: {} steps in {} phases\n", name_of(graph.collective),
                                    graph.ranks, graph.steps.size(), graph.phases);
     for (const Step& step : graph.steps) {
         if (rank && step.source != *rank && step.destination != *rank) continue;
         const std::string target =
             step.target == step.region ? "" : fmt::format("x{}: ", text_of(graph.regions[step.target]));
+        if (step.computes()) {
+            text += fmt::format(
+                "phase {:3}  {:<40}  {}\n", step.phase,
+                fmt::format("x{}: computed on {}", text_of(graph.regions[step.region]), step.source),
+                location_of(graph.origins[step.origin].transfer));
+            continue;
+        }
         const std::string what =
             fmt::format("x{}: {} {} {}{}", text_of(graph.regions[step.region]), step.source,
                         step.combines ? "+>" : "->", target, step.destination);
@@ -135,15 +155,29 @@ std::string json_text(const std::vector<RankProgram>& programs) {
     return json.dump(2);
 }
 
+namespace {
+
+// The part's bytes, as a part of x's.
+double share_of(const RankProgram& program, const MessagePart& part) {
+    const Rational begin = program.boundaries[part.begin];
+    const Rational width = program.boundaries[part.end] - begin;
+    const std::int64_t buffer = begin.num() / begin.den();
+    if (buffer < first_extra || program.extras.empty()) return width.value();
+    const ProgramBuffer& extra = program.extra_at(buffer);
+    if (extra.buffer.is_like_x()) return width.value();
+    const Interval& region = extra.regions[static_cast<std::size_t>(program.rank)];
+    const Rational length = region.end - region.begin;
+    return share_of_piece(extra.buffer, length.value()) * width.value() * program.ranks;
+}
+
+}  // namespace
+
 std::string traffic_text(const RankProgram& program) {
     double sent = 0, received = 0;
     int sends = 0, receives = 0;
     for (const Op& op : program.ops) {
         double length = 0;
-        for (std::size_t i = 0; i < op.parts(); ++i) {
-            const Rational width = program.boundaries[op.part(i).end] - program.boundaries[op.part(i).begin];
-            length += width.value();
-        }
+        for (std::size_t i = 0; i < op.parts(); ++i) length += share_of(program, op.part(i));
         if (op.kind == Op::Kind::send) sent += length, ++sends;
         if (op.kind == Op::Kind::receive) received += length, ++receives;
     }

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
+#include "runtime/device/staging.hpp"
 #include "runtime/error.hpp"
 #include "runtime/fabric/fabric.hpp"
 #include "runtime/request.hpp"
@@ -38,6 +40,7 @@ struct MessageRequest : Request {
     bool is_lent = false;  // to a caller that has not asked for its end yet
     bool is_matched = false;
     Clock::time_point deadline{};
+    std::unique_ptr<device::Staging> staging;  // for a buffer on a device; else null
 
     // For a message that was offered.
     enum class Work : std::uint8_t { none, fetch, hand_over, stream, expect };

@@ -5,6 +5,7 @@
 
 #include "runtime/engine/messages/fabric_link.hpp"
 #include "runtime/engine/messages/memory_link.hpp"
+#include "runtime/engine/messages/stage_message.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -55,6 +56,7 @@ MessageRequest& PointToPoint::make(const MessageStart& start) {
 
 void PointToPoint::release(MessageRequest& request) {
     request.is_lent = false;
+    request.staging.reset();
     free_.push_back(&request);
 }
 
@@ -154,8 +156,11 @@ bool PointToPoint::pump(Peer& peer) {
         if (deliver(peer, next.header, nullptr, 0, nullptr) == Sent::no_room) break;
         if (next.request) finish(*next.request);
     }
-    for (; !peer.sends.empty(); peer.sends.pop_front(), moved = true)
+    for (; !peer.sends.empty(); peer.sends.pop_front(), moved = true) {
+        // What is still on a device keeps back what was started later: messages stay in order.
+        if (!has_come(*peer.sends.front())) break;
         if (announce(peer, *peer.sends.front()) == Sent::no_room) break;
+    }
     return moved;
 }
 

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "runtime/engine/compute/formula_loop.hpp"
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/cpu/combine.hpp"
@@ -14,11 +15,11 @@ namespace {
 
 class Interpreter final : public Executor {
   public:
-    Interpreter(const dsl::RankProgram& program, DataType type, ReduceOp op)
+    Interpreter(const dsl::RankProgram& program, DataType type, const Reduction& op)
         : program_(program),
           type_(type),
           op_(op),
-          divisor_(divisor_of(op, static_cast<std::uint32_t>(program.ranks))) {}
+          divisor_(op.divisor(static_cast<std::uint32_t>(program.ranks))) {}
 
     void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
         for (const dsl::Rational& boundary : program_.boundaries)
@@ -37,22 +38,29 @@ class Interpreter final : public Executor {
         if (op.kind == dsl::Op::Kind::copy)
             kernels::copy(destinations, operands[0], bytes);
         else
-            kernels::combine(type_, op_, destinations, operands, bytes / element_size(type_),
-                             op.completes ? divisor_ : 1);
+            op_.combine(type_, destinations, operands, bytes / element_size(type_),
+                        op.completes ? divisor_ : 1);
+        if (op.epilogue == dsl::Op::no_epilogue) return;
+        for (std::byte* const destination : destinations) {
+            const FormulaOperand result[] = {{destination, type_}};
+            run_formula(program_.computations[op.epilogue].formula, {result, {}, {}},
+                        bytes / element_size(type_), type_, destination);
+        }
     }
 
   private:
     const dsl::RankProgram& program_;
     DataType type_;
-    ReduceOp op_;
+    Reduction op_;
     std::uint32_t divisor_;  // complete results are divided by it
 };
 
 #if HOCKET_HAVE_JIT
 class Jit final : public Executor {
   public:
-    Jit(const dsl::RankProgram& program, DataType type, ReduceOp op)
-        : compiled_(jit::CompiledProgram::compile(program, type, op)) {}
+    Jit(const dsl::RankProgram& program, DataType type, const Reduction& op)
+        : compiled_(jit::CompiledProgram::compile(program, type, op.built_in(),
+                                                  op.defined() ? op.defined()->formula : dsl::Formula())) {}
 
     void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
         compiled_->bind(layout, byte_offsets);
@@ -82,7 +90,7 @@ std::string_view name_of(ExecutorKind kind) {
 }
 
 std::unique_ptr<Executor> Executor::create(ExecutorKind kind, const dsl::RankProgram& program, DataType type,
-                                           ReduceOp op) {
+                                           const Reduction& op) {
 #if HOCKET_HAVE_JIT
     if (name_of(kind) == "jit") return std::make_unique<Jit>(program, type, op);
 #else

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "dsl/projection/rank_program.hpp"
+#include "runtime/engine/compute/reduction.hpp"
 #include "runtime/layout.hpp"
 #include "runtime/types.hpp"
 
@@ -23,7 +24,7 @@ class Executor {
   public:
     // The program must outlive the executor. Throws hocket::Error.
     static std::unique_ptr<Executor> create(ExecutorKind kind, const dsl::RankProgram& program, DataType type,
-                                            ReduceOp op);
+                                            const Reduction& op);
     virtual ~Executor() = default;
 
     // byte_offsets[b] = offset of boundary b, in bytes, as x is laid out. Thread-safe.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/engine/plan/program_rules.hpp"
 #include "runtime/error.hpp"
@@ -18,29 +19,39 @@ constexpr std::uint64_t round_up(std::uint64_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-dsl::RankProgram checked(dsl::RankProgram program, DataType type, ReduceOp op, const PlanUse& use) {
+dsl::RankProgram checked(dsl::RankProgram program, DataType type, const Reduction& op, const PlanUse& use) {
     check_rules(program, type, op);
+    if (program.computes()) Computer::check(program, type, op);
     if (use.is_uneven && contract_of(program.collective).exchanges()) check_is_direct(program);
     return program;
 }
 
 }  // namespace
 
-Plan::Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, PlanUse use)
+Plan::Plan(dsl::RankProgram program, DataType type, Reduction op, ExecutorKind kind, PlanUse use)
     : program_(checked(std::move(program), type, op, use)),
       type_(type),
-      op_(op),
+      op_(std::move(op)),
       input_(program_.input()),
       output_(program_.output()),
       reduces_(contract_of(program_.collective).combines()),
-      multiplies_(reduces_ && row_of(op).multiplies),
+      multiplies_(reduces_ && op_.multiplies()),
       element_(element_size(type)),
       parts_(contract_of(program_.collective).is_by_rank() && !use.is_uneven
                  ? static_cast<std::uint64_t>(program_.ranks)
                  : 1),
       most_elements_(most_bytes / element_size(type) / parts_),
       use_(std::move(use)),
-      executor_(Executor::create(kind, program_, type, op)) {}
+      executor_(Executor::create(kind, program_, type, op_)) {
+    if (!program_.computes()) return;
+    if (use_.is_uneven)
+        throw Error(
+            Status::invalid_argument,
+            fmt::format("schedule {} computes, so it cannot run with counts by rank", program_.schedule));
+    use_.compute.compiled = name_of(kind) == "jit";
+    computer_.emplace(program_, type, op_, std::move(use_.compute));
+    if (program_.has_state()) state_.emplace(program_, type);
+}
 
 bool Plan::must_copy_in_place(const void* send, const void* recv, std::uint64_t piece_begin) const {
     if (program_.buffers == 1 || input_ == dsl::Share::none || output_ == dsl::Share::none) return false;
@@ -58,9 +69,34 @@ void Plan::refuse_count(std::uint64_t count) const {
                     name_of(type_), most_elements_, dsl::name_of(program_.collective), program_.ranks));
 }
 
-std::shared_ptr<const Binding> Plan::bind(const Layout& layout) {
+void Plan::check_arguments(const Arguments* arguments, std::uint64_t count) const {
+    static const Arguments none;
+    const Arguments& given = arguments ? *arguments : none;
+    const auto buffers = static_cast<std::size_t>(std::count_if(
+        program_.extras.begin(), program_.extras.end(),
+        [](const dsl::ProgramBuffer& extra) { return extra.buffer.kind == dsl::ExtraBuffer::Kind::given; }));
+    const auto check = [&](std::size_t wanted, std::size_t got, const char* what) {
+        if (wanted == got) return;
+        throw Error(
+            Status::invalid_argument,
+            fmt::format("schedule {} takes {} {}{} at each start, and got {}: see hkt_plan_start_with",
+                        program_.schedule, wanted, what, wanted == 1 ? "" : "s", got));
+    };
+    check(program_.parameters.size(), given.parameters.size(), "parameter");
+    check(buffers, given.given.size(), "further buffer");
+    for (const std::byte* buffer : given.given)
+        if (buffer == nullptr && count > 0)
+            throw Error(Status::invalid_argument,
+                        fmt::format("a further buffer of schedule {} is null", program_.schedule));
+    if (computer_) computer_->check_count(elements_of_x(count));
+    if (state_ && count > 0) state_->check_count(elements_of_x(count));
+}
+
+std::shared_ptr<const Binding> Plan::bind(const Layout& layout, const Arguments* arguments) {
+    const std::vector<double> densities =
+        computer_ ? densities_of(program_, arguments) : std::vector<double>();
     const auto known = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& binding) {
-        return binding && binding->layout == layout;
+        return binding && binding->layout == layout && binding->extras.densities() == densities;
     });
     if (known != bindings_.end()) {
         std::rotate(bindings_.begin(), known, known + 1);
@@ -78,6 +114,10 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout) {
         program_.uses_work
             ? round_up(count * static_cast<std::uint64_t>(program_.buffers) * element_size(type_))
             : 0;
+    if (computer_) {
+        binding->extras = ExtraLayout(program_, type_, layout, densities, computer_->tensors());
+        bind_extras(*binding);
+    }
     for (const dsl::ScratchSlot& slot : program_.scratch) {
         binding->slot_offsets.push_back(binding->memory_bytes);
         binding->memory_bytes += round_up(binding->bytes_between(slot.begin, slot.end));
@@ -106,6 +146,13 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout) {
     return bindings_.front();
 }
 
+void Plan::bind_extras(Binding& binding) const {
+    if (program_.uses_work) binding.memory_bytes = binding.extras.work_bytes();
+    for (std::size_t b = 0; b < program_.boundaries.size(); ++b)
+        if (program_.boundaries[b] >= dsl::Rational(dsl::first_extra))
+            binding.byte_offsets[b] = binding.extras.offset(program_.boundaries[b]);
+}
+
 void Plan::bind_pairs(Binding& binding) const {
     const Layout& layout = binding.layout;
     const std::uint64_t sent = layout.sent_to(program_.rank), wanted = layout.received_from(program_.rank);
@@ -120,16 +167,23 @@ void Plan::bind_pairs(Binding& binding) const {
     }
 }
 
-std::uint64_t Plan::find_identity(Extent extent) {
+std::uint64_t Plan::find_identity(const Extent& extent) {
     // By pair, each rank has its own counts.
     const std::uint64_t count = is_by_pair() ? 0 : extent.count;
     std::uint64_t hash = mix(program_.fingerprint, static_cast<std::uint64_t>(type_));
-    hash = mix(hash, reduces() ? static_cast<std::uint64_t>(op_) : 0);
+    hash = mix(hash, reduces() ? op_.identity() : 0);
     hash = mix(mix(hash, use_.purpose.empty() ? 0 : 1), count);
     if (extent.uneven) {
         hash = mix(hash, is_by_pair() ? 1 : 0);
         if (is_by_pair()) return hash;
         for (const std::uint64_t begin : extent.uneven->begins()) hash = mix(hash, begin);
+        return hash;
+    }
+    if (computer_)
+        for (const std::uint64_t end : computer_->tensor_ends()) hash = mix(hash, end);
+    if (extent.arguments) {
+        for (const double parameter : extent.arguments->parameters)
+            hash = mix(hash, std::bit_cast<std::uint64_t>(parameter));
         return hash;
     }
     last_identity_ = {count, hash};

@@ -10,6 +10,10 @@
 #include <vector>
 
 #include "dsl/projection/rank_program.hpp"
+#include "runtime/engine/compute/arguments.hpp"
+#include "runtime/engine/compute/computer.hpp"
+#include "runtime/engine/compute/extra_layout.hpp"
+#include "runtime/engine/compute/kept_state.hpp"
 #include "runtime/engine/plan/executor.hpp"
 #include "runtime/layout.hpp"
 #include "runtime/types.hpp"
@@ -24,13 +28,15 @@ struct Extent {
     explicit Extent(const Layout& pieces) : count(pieces.count()), uneven(&pieces) {}
     explicit Extent(Layout&&) = delete;
 
-    std::uint64_t count;             // as given; if pieces are uneven, of x
-    const Layout* uneven = nullptr;  // null: alike. By pair, count is its count()
+    std::uint64_t count;                                   // as given; if pieces are uneven, of x
+    const Layout* uneven = nullptr;                        // null: alike. By pair, count is its count()
+    std::shared_ptr<const Arguments> arguments = nullptr;  // for a plan that computes
 };
 
 // What a plan works out for a layout. Another start with the same layout then works out nothing.
 struct Binding {
     Layout layout{0};
+    ExtraLayout extras;
     std::uint64_t count = 0;                  // elements of x
     std::vector<std::uint64_t> byte_offsets;  // of each boundary in x
     std::vector<std::uint64_t> byte_shifts;   // by pair, for each boundary: Layout::shift; else empty
@@ -61,8 +67,9 @@ struct Binding {
 
 // What a plan is for, beside its collective.
 struct PlanUse {
-    std::string purpose = "";  // what to call it if its collective is only a means ("barrier")
-    bool is_uneven = false;    // for pieces of different counts
+    std::string purpose = "";     // what to call it if its collective is only a means ("barrier")
+    bool is_uneven = false;       // for pieces of different counts
+    ComputeOptions compute = {};  // for a schedule that computes
 };
 
 // Mixes numbers into one, well enough to tell different operations apart: splitmix64's finaliser over the
@@ -79,7 +86,7 @@ constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 class Plan {
   public:
     // Throws hocket::Error (internal: the program breaks one of its rules; or what the executor throws).
-    Plan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind, PlanUse use = {});
+    Plan(dsl::RankProgram program, DataType type, Reduction op, ExecutorKind kind, PlanUse use = {});
 
     const dsl::RankProgram& program() const { return program_; }
     const Executor& executor() const { return *executor_; }
@@ -88,7 +95,7 @@ class Plan {
     // What parts of x this rank's buffers hold.
     dsl::Share input() const { return input_; }
     dsl::Share output() const { return output_; }
-    ReduceOp op() const { return op_; }
+    const Reduction& op() const { return op_; }
     const std::string& purpose() const { return use_.purpose; }
     bool is_uneven() const { return use_.is_uneven; }
     // Each pair of ranks has a count of its own, and each rank knows only the counts of its own pairs.
@@ -112,29 +119,39 @@ class Plan {
         return count * parts_;
     }
 
-    // The last few bindings are kept.
-    std::shared_ptr<const Binding> bind(const Layout& layout);
+    // For a plan that computes; else null.
+    const Computer* computer() const { return computer_ ? &*computer_ : nullptr; }
+    KeptState* state() { return state_ ? &*state_ : nullptr; }
+    // Throws hocket::Error (invalid_argument) if a start lacks arguments that the schedule needs, or has
+    // those that it does not know.
+    void check_arguments(const Arguments* arguments, std::uint64_t count) const;
+
+    // The last few bindings are kept. arguments: may be null if the plan needs none.
+    std::shared_ptr<const Binding> bind(const Layout& layout, const Arguments* arguments = nullptr);
 
     // What all ranks must agree on before they exchange messages: schedule, type, operator, count, and
     // whether there is a purpose (but not which one: a rank that leaves meets the others' barrier).
-    std::uint64_t identity(Extent extent) {
-        const bool is_last = last_identity_.count == extent.count && !extent.uneven;
+    std::uint64_t identity(const Extent& extent) {
+        const bool is_last = last_identity_.count == extent.count && !extent.uneven && !extent.arguments;
         return is_last ? last_identity_.hash : find_identity(extent);
     }
 
   private:
     [[noreturn]] void refuse_count(std::uint64_t count) const;
     void bind_pairs(Binding& binding) const;
-    std::uint64_t find_identity(Extent extent);
+    void bind_extras(Binding& binding) const;
+    std::uint64_t find_identity(const Extent& extent);
 
     dsl::RankProgram program_;
     DataType type_;
-    ReduceOp op_;
+    Reduction op_;
     dsl::Share input_, output_;
     bool reduces_, multiplies_;
     std::uint64_t element_, parts_, most_elements_;  // elements of x for a count of 1; the largest count
     PlanUse use_;
     std::unique_ptr<Executor> executor_;
+    std::optional<Computer> computer_;
+    std::optional<KeptState> state_;
     struct Identity {
         std::uint64_t count = UINT64_MAX, hash = 0;
     };

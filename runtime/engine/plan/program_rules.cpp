@@ -27,12 +27,42 @@ std::optional<dsl::Rank> owner_of_input(const dsl::RankProgram& program, dsl::Ar
     return std::nullopt;
 }
 
+void check_computation(const dsl::RankProgram& program, std::size_t index) {
+    const dsl::Op& op = program.ops[index];
+    if (op.computation >= program.computations.size())
+        refuse(program, index, "its computation does not exist");
+    const dsl::Computation& computation = program.computations[op.computation];
+    const std::size_t elements = computation.elements.size();
+    if (op.reads.size() != elements + computation.sparse.size() + computation.scalars.size())
+        refuse(program, index, "it does not read what its computation names");
+    for (std::size_t i = 0; i < op.reads.size(); ++i) {
+        if (i < elements && op.reads[i].size() != 1)
+            refuse(program, index, "an element of it is in several places");
+        for (const dsl::MessagePart& part : op.reads[i])
+            if (part.begin > part.end || part.end >= program.boundaries.size() ||
+                part.area >= program.areas())
+                refuse(program, index, "it reads what is nowhere");
+    }
+    std::size_t depth = 0;
+    for (const dsl::Formula::Item& item : computation.formula.items) {
+        const std::size_t taken = operands_of(item.op);
+        if (depth < taken) refuse(program, index, "its formula lacks an operand");
+        depth = depth - taken + 1;
+        const std::size_t known = item.op == dsl::Formula::Op::element     ? elements
+                                  : item.op == dsl::Formula::Op::scalar    ? computation.scalars.size()
+                                  : item.op == dsl::Formula::Op::parameter ? program.parameters.size()
+                                                                           : SIZE_MAX;
+        if (item.index >= known) refuse(program, index, "its formula names what it does not have");
+    }
+    if (depth != 1) refuse(program, index, "its formula has more than one result");
+}
+
 }  // namespace
 
-void check_rules(const dsl::RankProgram& program, DataType type, ReduceOp reduction) {
+void check_rules(const dsl::RankProgram& program, DataType type, const Reduction& reduction) {
     const auto refuse = [&](std::size_t op, const char* rule) { engine::refuse(program, op, rule); };
     for (const dsl::Rational& boundary : program.boundaries)
-        if (boundary < dsl::Rational(0) || boundary > dsl::Rational(program.buffers))
+        if (boundary < dsl::Rational(0) || boundary > dsl::Rational(program.positions()))
             refuse(0, "a boundary lies outside of all buffers");
     const std::size_t areas = program.areas();
     for (const dsl::ShiftedArea& shifted : program.shifted)
@@ -54,6 +84,10 @@ void check_rules(const dsl::RankProgram& program, DataType type, ReduceOp reduct
         }
         for (const dsl::AreaId area : op.operands)
             if (area >= areas) refuse(i, "an operand's area does not exist");
+        if (op.kind == Kind::compute) check_computation(program, i);
+        if (op.epilogue != dsl::Op::no_epilogue &&
+            (op.kind != Kind::combine || op.epilogue >= program.computations.size()))
+            refuse(i, "its epilogue does not exist");
         if (op.origin >= program.origins.size()) refuse(i, "its origin does not exist");
         for (const dsl::AreaId area : op.also)
             if (area >= areas) refuse(i, "a further area does not exist");
@@ -70,9 +104,9 @@ void check_rules(const dsl::RankProgram& program, DataType type, ReduceOp reduct
         if (op.kind == Kind::copy && op.operands.size() != 1) refuse(i, "a copy has one operand");
         if (op.kind == Kind::combine && op.operands.size() < 2)
             refuse(i, "a combine has two operands or more");
-        if (op.kind == Kind::combine && !supports(reduction, type))
+        if (op.kind == Kind::combine && !reduction.supports(type))
             throw Error(Status::invalid_argument, fmt::format("the operator {} does not exist for {}",
-                                                              name_of(reduction), name_of(type)));
+                                                              reduction.name(), name_of(type)));
         for (const dsl::OpId next : op.successors) {
             if (next <= i || next >= program.ops.size()) refuse(i, "a successor is not a later operation");
             ++waits[next];

@@ -3,13 +3,14 @@
 #pragma once
 
 #include "dsl/projection/rank_program.hpp"
+#include "runtime/engine/compute/reduction.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::engine {
 
 // Throws hocket::Error: internal if a rule is broken, invalid_argument if the program combines and the
 // operator does not exist for the type.
-void check_rules(const dsl::RankProgram& program, DataType type, ReduceOp op);
+void check_rules(const dsl::RankProgram& program, DataType type, const Reduction& op);
 
 // The rule for an all_to_all in which each pair of ranks has a count of its own. Each of its operations moves
 // what one rank has for another, or a part of that, from the input of the one to the output of the other; and

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/device/staging.hpp"
 #include "runtime/engine/run/make_run.hpp"
 
 namespace hocket::engine {
@@ -24,7 +25,16 @@ void Execution::begin(std::shared_ptr<StartablePlan> owner, const Start& start, 
 std::shared_ptr<StartablePlan> Execution::release() {
     next_tile_ = nullptr;
     run_->release();
+    staging_.reset();
     return std::move(owner_);
+}
+
+void Execution::keep(std::unique_ptr<device::Staging> staging) {
+    staging_ = std::move(staging);
+}
+
+std::unique_ptr<device::Staging> Execution::take_staging() {
+    return std::move(staging_);
 }
 
 bool Execution::advance(transport::Fabric* fabric, std::uint64_t& budget) {

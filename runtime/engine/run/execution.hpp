@@ -30,6 +30,10 @@ class Execution : public Request {
                Neighbourhood* neighbourhood);
     std::shared_ptr<StartablePlan> release();  // the plan to give it back to
 
+    // Kept until it is taken, or release(): null if the start has none.
+    void keep(std::unique_ptr<device::Staging> staging);
+    std::unique_ptr<device::Staging> take_staging();
+
     // How much local work is done between two looks at the fabric: about 10 us of it, so that messages keep
     // flowing.
     static constexpr std::uint64_t local_budget_bytes = 128 * 1024;
@@ -76,6 +80,7 @@ class Execution : public Request {
     Start start_;
     Clock::time_point deadline_;
     std::shared_ptr<StartablePlan> owner_;
+    std::unique_ptr<device::Staging> staging_;
 };
 
 }  // namespace hocket::engine

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/kernels/cpu/multiply.hpp"
@@ -67,8 +68,10 @@ void GraphRun::free_memory() {
 void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) {
     turn_ = start.turn + tile;
     checksum_ = start.checksum;
-    binding_ = start.plan->bind(start.uneven ? *start.uneven
-                                             : Layout(start.plan->elements_of_x(start.elements_of(tile))));
+    binding_ = start.plan->bind(
+        start.uneven ? *start.uneven : Layout(start.plan->elements_of_x(start.elements_of(tile))),
+        start.arguments.get());
+    arguments_ = start.arguments;
     neighbourhood_ = neighbourhood;
     const std::uint64_t skipped = start.begin_of(tile) * element_size(start.plan->type());
     send_ = address(const_cast<std::byte*>(start.send), skipped);
@@ -84,17 +87,26 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neig
     waits_ = binding_->waits;
     remaining_ = binding_->remaining;
     is_done_ = remaining_ == 0;
-    entered_ = neighbourhood == nullptr;
     disagreement_.reset();
     for (Queue* queue : {&receives_, &sends_, &local_}) queue->clear();
     awaits_.clear();
+    state_ = is_done_ || binding_->count == 0 ? nullptr : start.plan->state();
+    if (state_) {
+        state_->prepare(binding_->count);
+        state_turn_ = state_->take_turn();
+    }
     make_copies();
     place_areas();
-    if (!neighbourhood && copies_[dsl::input_area]) move_copies(dsl::input_area);
+    const bool needs_all_input = neighbourhood || copies_[dsl::input_area] || is_by_pair();
+    staged_.begin(start.staging, *plan_, *binding_, recv_, needs_all_input);
+    entered_ = !neighbourhood && !(needs_all_input && start.staging);
+    if (entered_ && copies_[dsl::input_area]) move_copies(dsl::input_area);
     for (const dsl::OpId op : binding_->ready) enqueue(op);
 }
 
 void GraphRun::release() {
+    arguments_.reset();
+    if (state_) std::exchange(state_, nullptr)->fail_turn();
     binding_.reset();
 }
 
@@ -110,10 +122,33 @@ void GraphRun::place_areas() {
     for (std::size_t i = 0; i < program.scratch.size(); ++i)
         areas_[program.first_scratch() + i] =
             virtual_base(address(memory_, binding_->slot_offsets[i]), offsets[program.scratch[i].begin]);
+    if (program.kept > 0) place_kept();
     if (is_by_pair())
         place_piece(program.rank, dsl::input_area, piece_for(program.rank));
     else
         place_shifted(program, offsets.data(), areas_.data());
+}
+
+void GraphRun::place_kept() {
+    const dsl::RankProgram& program = plan_->program();
+    std::size_t given = 0;
+    for (std::size_t i = 0; i < program.extras.size(); ++i) {
+        const dsl::ProgramBuffer& extra = program.extras[i];
+        if (extra.area < 0) continue;
+        std::byte*& area = areas_[program.first_kept() + static_cast<dsl::AreaId>(extra.area)];
+        if (extra.buffer.kind == dsl::ExtraBuffer::Kind::given) {
+            area = const_cast<std::byte*>(arguments_->given[given++]);
+        } else if (state_) {
+            const std::uint64_t begin = binding_->extras.region(i, program.rank).begin;
+            area = virtual_base(state_->memory(i), begin * element_size(working_type(plan_->type())));
+        }
+    }
+}
+
+void GraphRun::compute(dsl::OpId id) {
+    static const Arguments none;
+    plan_->computer()->run(id, {binding_->byte_offsets.data(), binding_->extras, areas_.data(),
+                                arguments_ ? *arguments_ : none, state_ ? state_->starts() : turn_});
 }
 
 void GraphRun::enqueue(dsl::OpId id) {
@@ -127,15 +162,18 @@ void GraphRun::complete(dsl::OpId id) {
     waits_[id] = Binding::complete;
     is_done_ = --remaining_ == 0;
     if (is_done_ && copies_[dsl::output_area]) move_copies(dsl::output_area);
+    if (is_done_ && state_) std::exchange(state_, nullptr)->end_turn();
+    if (staged_) staged_.ran(id);
+    if (staged_ && is_done_) staged_.finish(bytes_spanned(dsl::output_area));
     for (const dsl::OpId next : plan_->program().ops[id].successors)
         if (--waits_[next] == 0) enqueue(next);
 }
 
 bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
     bool did_something = false;
+    if (state_ && !state_->is_turn(state_turn_)) return false;
     if (!entered_) {
-        if (!neighbourhood_->is_free(turn_)) return false;
-        budget -= std::min(budget, enter());
+        if (!enter(budget)) return false;
         did_something = true;
     }
     if (!awaits_.empty()) did_something |= look_for_neighbours();
@@ -144,7 +182,9 @@ bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
         did_something |= post(receives_, fabric);
         did_something |= post(sends_, fabric);
         if (local_.empty()) break;
-        const dsl::OpId id = local_.ops[local_.head++];
+        const dsl::OpId id = local_.ops[local_.head];
+        if (staged_ && !staged_.may_run(id, areas_)) break;
+        ++local_.head;
         const dsl::Op& op = plan_->program().ops[id];
         const std::uint64_t bytes = binding_->bytes_of(op);
         if (op.kind == Kind::signal)
@@ -159,6 +199,7 @@ bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
 }
 
 void GraphRun::run_local(const dsl::Op& op, dsl::OpId id) {
+    if (op.kind == Kind::compute) return compute(id);
     std::byte* const output = areas_[dsl::output_area];
     areas_[dsl::output_area] = address(output, shift_of(dsl::output_area, op.begin));
     plan_->executor().run(id, areas_.data(), binding_->byte_offsets.data());
@@ -169,6 +210,7 @@ bool GraphRun::post(Queue& queue, transport::Fabric* fabric) {
     bool posted = false;
     for (; !queue.empty(); ++queue.head, posted = true) {
         const dsl::OpId id = queue.ops[queue.head];
+        if (staged_ && !staged_.may_run(id, areas_)) break;
         if (!post_one(plan_->program().ops[id], id, *fabric)) break;  // no room: after the next poll
     }
     return posted;
@@ -297,8 +339,18 @@ std::uint64_t GraphRun::move_copies(dsl::AreaId area) {
     return bytes;
 }
 
+bool GraphRun::enter(std::uint64_t& budget) {
+    if (neighbourhood_ && !neighbourhood_->is_free(turn_)) return false;
+    if (staged_ && !staged_.has_come(send_, bytes_spanned(dsl::input_area))) return false;
+    const std::uint64_t bytes = neighbourhood_             ? show_buffers()
+                                : copies_[dsl::input_area] ? move_copies(dsl::input_area)
+                                                           : 0;
+    budget -= std::min(budget, bytes);
+    return entered_ = true;
+}
+
 // Returns the bytes that were copied.
-std::uint64_t GraphRun::enter() {
+std::uint64_t GraphRun::show_buffers() {
     const transport::Window& window = neighbourhood_->window();
     const std::uint64_t bytes = copies_[dsl::input_area] ? move_copies(dsl::input_area) : 0;
     Neighbourhood::Line& line = neighbourhood_->line(neighbourhood_->self(), turn_);
@@ -314,7 +366,6 @@ std::uint64_t GraphRun::enter() {
     line.completed = neighbourhood_->completed();
     line.checksum = checksum_;
     line.in_windows = 1;
-    entered_ = true;
     return bytes;
 }
 

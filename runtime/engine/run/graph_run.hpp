@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/engine/run/run.hpp"
+#include "runtime/engine/run/staged.hpp"
 
 namespace hocket::engine {
 
@@ -64,7 +65,8 @@ class GraphRun final : public Run {
     void make_copies();
     bool works_beside_copy(dsl::AreaId area) const;
     std::uint64_t move_copies(dsl::AreaId area);
-    std::uint64_t enter();
+    bool enter(std::uint64_t& budget);
+    std::uint64_t show_buffers();
     bool look_for_neighbours();
     bool contact(const dsl::Op& op, dsl::OpId id);
     std::uint64_t bytes_of_buffer(dsl::AreaId area) const;
@@ -72,6 +74,8 @@ class GraphRun final : public Run {
     bool post(Queue& queue, transport::Fabric* fabric);
     bool post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric);
     void run_local(const dsl::Op& op, dsl::OpId id);
+    void place_kept();
+    void compute(dsl::OpId id);
     std::span<const transport::Segment> segments_of(const dsl::Op& op, const Transfer& transfer);
 
     // By pair.
@@ -102,13 +106,20 @@ class GraphRun final : public Run {
     std::byte* memory_ = nullptr;  // work and scratch, and copies of buffers that neighbours cannot reach
     std::uint64_t memory_bytes_ = 0;
 
-    // Used if there are neighbours, with messages.
+    // Used if there are neighbours, with messages; or if the input comes from a device, and all of it is
+    // needed at once.
     Neighbourhood* neighbourhood_ = nullptr;
     const std::byte* send_ = nullptr;
     std::byte *recv_ = nullptr, *copies_[2] = {};  // of input and output; null: used where they are
     double factor_ = 1;
+    // Used if the program computes.
+    std::shared_ptr<const Arguments> arguments_;
+    KeptState* state_ = nullptr;
+    std::uint64_t state_turn_ = 0;
     bool entered_ = true;
     std::vector<bool> contacts_;  // by member
+
+    StagedOps staged_;
 };
 
 }  // namespace hocket::engine

@@ -6,8 +6,10 @@
 namespace hocket::engine {
 
 std::unique_ptr<Run> make_run(const Plan& plan, Execution& execution) {
-    // A SharedRun takes the same stretch of each piece at a time, so the pieces must be alike.
-    if (!plan.is_uneven() && SharedRun::suits(plan.program())) return std::make_unique<SharedRun>(plan);
+    // A SharedRun takes the same stretch of each piece at a time, so the pieces must be alike, and nothing
+    // may be calculated of more than one stretch.
+    if (!plan.is_uneven() && !plan.program().computes() && SharedRun::suits(plan.program()))
+        return std::make_unique<SharedRun>(plan);
     return std::make_unique<GraphRun>(plan, execution);
 }
 

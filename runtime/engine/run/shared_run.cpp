@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/device/staging.hpp"
 #include "runtime/error.hpp"
 
 namespace hocket::engine {
@@ -45,6 +46,7 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
     start_.copies = start_.is_small;
     start_.has_met = false;
     start_.factor = start.factor;
+    staging_ = start.staging;
     start_.copies_input =
         start.plan->multiplies() ||
         start.plan->must_copy_in_place(start.send, start.recv,
@@ -91,6 +93,7 @@ bool SharedRun::advance(transport::Fabric*, std::uint64_t&) {
         if (!meet()) return moved;
         moved = true;
     }
+    if (stage_ == Stage::running && staging_) begin_tiles();  // the input of one may have come
     if (stage_ == Stage::running) moved |= run_tiles();
     return moved;
 }
@@ -171,18 +174,46 @@ std::optional<dsl::Rank> SharedRun::awaited_at_start() const {
 void SharedRun::start_tiles() {
     stage_ = Stage::running;
     begin_tiles();
-    // A rank that has come to the meeting has entered.
-    if (!start_.copies) tiles_[0].skip_entry();
 }
 
 void SharedRun::begin_tiles() {
     while (has_more_tiles() && !tiles_[tiles_begun_ % tiles_.size()].is_active()) {
         // There is only one work area and one set of scratch slots.
         if (start_.memory != nullptr && oldest().is_active()) return;
-        tiles_[tiles_begun_ % tiles_.size()].begin(tiles_begun_);
+        if (staging_ && !input_has_come(tiles_begun_)) return;
+        TileRun& tile = tiles_[tiles_begun_ % tiles_.size()];
+        tile.begin(tiles_begun_);
+        // A rank that has come to the meeting has entered.
+        if (!start_.copies) tile.skip_entry();
         ++tiles_begun_;
     }
     is_done_ = !oldest().is_active();
+}
+
+// Calls call() for the tile's stretch of each piece in the caller's buffer, while it returns true.
+template <typename Call>
+bool SharedRun::for_tile(dsl::Share held, std::byte* buffer, std::uint64_t tile, Call call) const {
+    if (held == dsl::Share::none) return true;
+    const std::uint64_t pieces = held == dsl::Share::whole ? start_.parts : 1,
+                        begin = tile * start_.tile_elements,
+                        elements = std::min(start_.tile_elements, start_.count - begin);
+    for (std::uint64_t piece = 0; piece < pieces; ++piece)
+        if (!call(buffer + (piece * start_.count + begin) * start_.element, elements * start_.element))
+            return false;
+    return true;
+}
+
+bool SharedRun::input_has_come(std::uint64_t tile) const {
+    return for_tile(start_.plan->input(), start_.send, tile, [this](std::byte* begin, std::uint64_t bytes) {
+        return staging_->has_come(begin, bytes);
+    });
+}
+
+void SharedRun::finish_output(std::uint64_t tile) const {
+    for_tile(start_.plan->output(), start_.recv, tile, [this](std::byte* begin, std::uint64_t bytes) {
+        staging_->finished(begin, bytes);
+        return true;
+    });
 }
 
 // Waits for a neighbour only if there is no other tile to work on.
@@ -203,7 +234,9 @@ bool SharedRun::run_each_tile(bool patient) {
         if (!tile.is_active()) continue;
         moved |= tile.advance(patient);
         if (disagreement_) return moved;
-        if (!tile.is_active()) begin_tiles();
+        if (tile.is_active()) continue;
+        if (staging_) finish_output(tile.index());
+        begin_tiles();
     }
     return moved;
 }

@@ -44,6 +44,10 @@ class SharedRun final : public Run {
     bool meet();
     void start_tiles();
     void begin_tiles();
+    template <typename Call>
+    bool for_tile(dsl::Share held, std::byte* buffer, std::uint64_t tile, Call call) const;
+    bool input_has_come(std::uint64_t tile) const;
+    void finish_output(std::uint64_t tile) const;
     bool run_tiles();
     bool run_each_tile(bool patient);
     void show_buffers();
@@ -56,6 +60,7 @@ class SharedRun final : public Run {
     std::array<TileRun, Neighbourhood::tiles_in_flight> tiles_;
     std::uint64_t tiles_begun_ = 0;
     std::shared_ptr<const Binding> binding_;  // of the first tile, or of everything at once
+    device::Staging* staging_ = nullptr;      // as in Start
     Stage stage_ = Stage::closed;             // until it is done
     const std::uint64_t most_elements_;       // of a tile, in each part
     std::size_t met_ = 0;                     // how many members have been met, in order (meeting)

@@ -3,8 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "runtime/engine/plan/plan.hpp"
+
+namespace hocket::device {
+class Staging;
+}
 
 namespace hocket::engine {
 
@@ -15,10 +20,12 @@ struct Start {
     const Layout* uneven = nullptr;  // as in Extent; only while the start begins
     const std::byte* send = nullptr;
     std::byte* recv = nullptr;
-    double factor = 1;           // this rank's, if the plan multiplies
-    std::uint64_t number = 0;    // counts all starts
-    std::uint64_t turn = 0;      // the first tile's
-    std::uint32_t checksum = 0;  // of what all ranks have started so far
+    double factor = 1;  // this rank's, if the plan multiplies
+    std::shared_ptr<const Arguments> arguments = nullptr;
+    device::Staging* staging = nullptr;  // where send or recv stand for memory of a device; else null
+    std::uint64_t number = 0;            // counts all starts
+    std::uint64_t turn = 0;              // the first tile's
+    std::uint32_t checksum = 0;          // of what all ranks have started so far
     std::uint64_t tiles = 1;
     std::uint64_t tile_elements = 0;  // of each tile except the last, which may have fewer
 

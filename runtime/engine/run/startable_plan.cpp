@@ -7,16 +7,16 @@
 
 namespace hocket::engine {
 
-std::shared_ptr<StartablePlan> StartablePlan::make(dsl::RankProgram program, DataType type, ReduceOp op,
+std::shared_ptr<StartablePlan> StartablePlan::make(dsl::RankProgram program, DataType type, Reduction op,
                                                    ExecutorKind kind, PlanUse use) {
     return std::shared_ptr<StartablePlan>(
-        new StartablePlan(std::move(program), type, op, kind, std::move(use)));
+        new StartablePlan(std::move(program), type, std::move(op), kind, std::move(use)));
 }
 
-StartablePlan::StartablePlan(dsl::RankProgram program, DataType type, ReduceOp op, ExecutorKind kind,
+StartablePlan::StartablePlan(dsl::RankProgram program, DataType type, Reduction op, ExecutorKind kind,
                              PlanUse use)
-    : Plan(std::move(program), type, op, kind, std::move(use)),
-      small_run_(is_uneven() ? nullptr : SmallRun::of(*this)) {}
+    : Plan(std::move(program), type, std::move(op), kind, std::move(use)),
+      small_run_(is_uneven() || computer() != nullptr ? nullptr : SmallRun::of(*this)) {}
 
 StartablePlan::~StartablePlan() = default;
 

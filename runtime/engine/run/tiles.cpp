@@ -22,7 +22,7 @@ constexpr std::uint64_t cache_line = 64;
 // tiles. If every rank has a host to itself, messages have nothing to overlap with, and more of them only
 // cost time.
 bool can_be_divided(const dsl::RankProgram& program) {
-    const bool is_one_piece = !contract_of(program.collective).is_by_rank();
+    const bool is_one_piece = !contract_of(program.collective).is_by_rank() && !program.computes();
     const bool is_on_one_host = program.neighbours.size() + 1 == static_cast<std::size_t>(program.ranks);
     return is_one_piece && program.memory_is_shared && !is_on_one_host;
 }

@@ -14,6 +14,8 @@
 
 #include "runtime/kernels/cpu/norms.hpp"
 #include "runtime/kernels/cpu/topk.hpp"
+#include "runtime/kernels/optimizers/lamb.hpp"
+#include "runtime/kernels/optimizers/lars.hpp"
 
 #define HOCKET_CUDA_API extern "C" __attribute__((visibility("default")))
 
@@ -67,5 +69,39 @@ HOCKET_CUDA_API int hocket_cuda_sum_chunks(DataType type, const Factors* pairs, 
 // returns. sums: room for as many numbers as all tensors have chunks.
 HOCKET_CUDA_API int hocket_cuda_norms(DataType type, const Tensor* tensors, std::uint64_t n_tensors,
                                       float* sums, float* norms, void* stream);
+
+// A step of LARS, in the three parts of kernels/optimizers/tensors.hpp, as kernels/cpu/optimizers/step.hpp
+// has them. `step` and `tensors` lie in the host's memory and are read before the call returns: a graph keeps
+// the rate that was captured. The first part and the last are for chunks `first` .. `first + chunks - 1`,
+// counted over all tensors; gradients are of a type that has_norm.
+HOCKET_CUDA_API int hocket_cuda_lars_norms(const LarsStep* step, DataType gradients,
+                                           const LarsTensor* tensors, std::uint64_t n_tensors,
+                                           std::uint64_t first, std::uint64_t chunks, NormSums* sums,
+                                           void* stream);
+
+// sums: those of all chunks. ratios: n_tensors numbers. *non_finite becomes 1 if a norm is not finite, else
+// 0.
+HOCKET_CUDA_API int hocket_cuda_lars_ratios(const LarsStep* step, const LarsTensor* tensors,
+                                            std::uint64_t n_tensors, const NormSums* sums, float* ratios,
+                                            std::uint32_t* non_finite, void* stream);
+
+// Changes nothing if *non_finite, in the device's memory, is not 0.
+HOCKET_CUDA_API int hocket_cuda_lars_apply(const LarsStep* step, DataType gradients,
+                                           const LarsTensor* tensors, std::uint64_t n_tensors,
+                                           const float* ratios, const std::uint32_t* non_finite,
+                                           std::uint64_t first, std::uint64_t chunks, void* stream);
+
+// The same for LAMB. A graph keeps also the number of the step.
+HOCKET_CUDA_API int hocket_cuda_lamb_norms(const LambStep* step, DataType gradients,
+                                           const LambTensor* tensors, std::uint64_t n_tensors,
+                                           std::uint64_t first, std::uint64_t chunks, NormSums* sums,
+                                           void* stream);
+HOCKET_CUDA_API int hocket_cuda_lamb_ratios(const LambStep* step, const LambTensor* tensors,
+                                            std::uint64_t n_tensors, const NormSums* sums, float* ratios,
+                                            std::uint32_t* non_finite, void* stream);
+HOCKET_CUDA_API int hocket_cuda_lamb_apply(const LambStep* step, DataType gradients,
+                                           const LambTensor* tensors, std::uint64_t n_tensors,
+                                           const float* ratios, const std::uint32_t* non_finite,
+                                           std::uint64_t first, std::uint64_t chunks, void* stream);
 
 }  // namespace hocket::kernels::cuda

@@ -20,29 +20,11 @@
 #include "runtime/cache/directory/directory.hpp"
 #include "runtime/cache/segments/descriptor.hpp"
 #include "runtime/xxh3.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace hocket::test {
 
 using Bytes = std::vector<std::byte>;
-
-// Removed with all that is in it.
-class TemporaryFolder {
-  public:
-    explicit TemporaryFolder(const std::string& below = std::filesystem::temp_directory_path())
-        : path_(below + "/hocket-cache-XXXXXX") {
-        if (!mkdtemp(path_.data())) throw std::runtime_error("no temporary folder: " + path_);
-    }
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-    const std::string& path() const { return path_; }
-
-  private:
-    std::string path_;
-};
 
 // In memory, where there is room: for tests that open thousands of folders.
 inline std::string fast_folder() {

@@ -161,13 +161,13 @@ void expect_result(const Communicator& comm, const PlanChoice& choice, std::uint
     for (std::uint64_t i = 0; i < got.size(); ++i) {
         const std::uint64_t place = extents.recv_begin + i;
         const T want = contract.combines()
-                           ? reduced<T>(choice.op, comm.size(), place)
+                           ? reduced<T>(choice.op.built_in(), comm.size(), place)
                            : value<T>(test::sender_of(choice.collective, choice.root, count, place),
                                       test::place_at_sender(choice.collective, comm.rank(), count, place));
         if (close_to(got[i], want)) continue;
         expect(false,
                fmt::format("{} of {} {} {}: element {} is {}, expected {}", dsl::name_of(choice.collective),
-                           count, name_of(type_of<T>()), name_of(choice.op), i, got[i], want));
+                           count, name_of(type_of<T>()), choice.op.name(), i, got[i], want));
     }
 }
 
@@ -190,11 +190,11 @@ void check_collective(Communicator& comm, PlanChoice choice, std::initializer_li
         for (const auto executor : {ExecutorKind::interpreter, ExecutorKind::automatic})
             for (const bool in_place : {false, true}) {
                 choice.executor = executor;
-                expect(same_bits(run<T>(comm, choice, count, in_place), oracle),
-                       fmt::format("{} of {} {} {}: {} {} differs from the interpreter",
-                                   dsl::name_of(choice.collective), count, name_of(type_of<T>()),
-                                   name_of(choice.op), name_of(executor),
-                                   in_place ? "in place" : "out of place"));
+                expect(
+                    same_bits(run<T>(comm, choice, count, in_place), oracle),
+                    fmt::format("{} of {} {} {}: {} {} differs from the interpreter",
+                                dsl::name_of(choice.collective), count, name_of(type_of<T>()),
+                                choice.op.name(), name_of(executor), in_place ? "in place" : "out of place"));
             }
     }
 }
@@ -339,7 +339,7 @@ void check_places(Communicator& comm, const PlanChoice& choice, std::uint64_t co
         for (const bool in_place : {false, true})
             expect(same_bits(run<float>(comm, choice, count, in_place, place), oracle),
                    fmt::format("{} of {} {}: place {}, in place {}", dsl::name_of(choice.collective), count,
-                               name_of(choice.op), int(place), in_place));
+                               choice.op.name(), int(place), in_place));
 }
 
 }  // namespace

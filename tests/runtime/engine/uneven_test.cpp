@@ -36,7 +36,7 @@ std::int64_t expected(const PlanChoice& choice, const Layout& layout, int ranks,
     if (contract.combines()) {
         std::int64_t sum = 0;
         for (int rank = 0; rank < ranks; ++rank)
-            sum += value(rank, i) * (row_of(choice.op).multiplies ? factor_of(rank) : 1);
+            sum += value(rank, i) * (choice.op.multiplies() ? factor_of(rank) : 1);
         return sum;
     }
     if (contract.spreads()) return value(choice.root, i);

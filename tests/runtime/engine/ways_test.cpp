@@ -296,7 +296,7 @@ TEST_CASE("a plan that is kept is the one that would be made for the choice, wha
             const auto fresh = dsl::check_schedule(request);
             const std::string what = fmt::format(
                 "{} of {} {} {} from {} by '{}'", dsl::name_of(choice.collective), count,
-                name_of(choice.type), name_of(choice.op), choice.root, choice.schedule.value_or("-"));
+                name_of(choice.type), choice.op.name(), choice.root, choice.schedule.value_or("-"));
             expect(explain(plan->program()) == explain(fresh->project(rank)), what + ": another program");
             expect(plan->program().fingerprint == fresh->fingerprint(), what + ": another fingerprint");
             expect(plan->program().economy == request.economy, what + ": another economy");

@@ -159,6 +159,51 @@ void bench_norms(const Buffers& buffers, std::uint64_t count) {
            4. * static_cast<double>(count));
 }
 
+// A step of 64 layers, with both passes over them. The weights are put back by nobody: what they are does not
+// change the time.
+void bench_optimizers(const Buffers& buffers, std::uint64_t count) {
+    const std::uint64_t of_layer = count / 64, chunks = 64 * chunks_of(of_layer);
+    auto* const weights = static_cast<float*>(allocate(4 * count));
+    auto* const second = static_cast<float*>(allocate(4 * count));
+    auto* const sums = static_cast<NormSums*>(allocate(chunks * sizeof(NormSums)));
+    auto* const ratios = static_cast<float*>(allocate(64 * sizeof(float)));
+    auto* const non_finite = static_cast<std::uint32_t*>(allocate(sizeof(std::uint32_t)));
+    fill<<<1024, 256>>>(weights, count, 8);
+    CHECKED(cudaMemset(buffers.residual, 0, 4 * count));
+    CHECKED(cudaMemset(second, 0, 4 * count));
+    std::vector<LarsTensor> lars;
+    std::vector<LambTensor> lamb;
+    for (std::uint64_t i = 0; i < 64; ++i) {
+        const auto at = [&](float* array) { return array + i * of_layer; };
+        const auto* gradient = reinterpret_cast<const std::byte*>(at(buffers.numbers));
+        lars.push_back({at(weights), gradient, {at(buffers.residual)}, of_layer});
+        lamb.push_back({at(weights), gradient, {at(buffers.residual), at(second)}, of_layer});
+    }
+    const LarsStep of_lars({1e-3, 0.9, 5e-4, 1e-3, 0, true});
+    const LambStep of_lamb({1e-3, 0.9, 0.999, 1e-6, 0.01, 1000, true});
+    report("a step of LARS, 64 tensors", count, 0, time_of([&](cudaStream_t stream) {
+               CHECKED(cuda::hocket_cuda_lars_norms(&of_lars, DataType::float32, lars.data(), 64, 0, chunks,
+                                                    sums, stream));
+               CHECKED(cuda::hocket_cuda_lars_ratios(&of_lars, lars.data(), 64, sums, ratios, non_finite,
+                                                     stream));
+               CHECKED(cuda::hocket_cuda_lars_apply(&of_lars, DataType::float32, lars.data(), 64, ratios,
+                                                    non_finite, 0, chunks, stream));
+           }),
+           28. * static_cast<double>(count));
+    CHECKED(cudaMemset(buffers.residual, 0, 4 * count));
+    report("a step of LAMB, 64 tensors", count, 0, time_of([&](cudaStream_t stream) {
+               CHECKED(cuda::hocket_cuda_lamb_norms(&of_lamb, DataType::float32, lamb.data(), 64, 0, chunks,
+                                                    sums, stream));
+               CHECKED(cuda::hocket_cuda_lamb_ratios(&of_lamb, lamb.data(), 64, sums, ratios, non_finite,
+                                                     stream));
+               CHECKED(cuda::hocket_cuda_lamb_apply(&of_lamb, DataType::float32, lamb.data(), 64, ratios,
+                                                    non_finite, 0, chunks, stream));
+           }),
+           44. * static_cast<double>(count));
+    for (void* memory : std::initializer_list<void*>{weights, second, sums, ratios, non_finite})
+        cudaFree(memory);
+}
+
 void bench(std::uint64_t most) {
     const std::uint64_t most_k = most / 100 + 1;
     Buffers buffers{static_cast<float*>(allocate(4 * most)),
@@ -186,6 +231,7 @@ void bench(std::uint64_t most) {
             bench_feedback(buffers, count, k, true);
         }
         bench_norms(buffers, count);
+        bench_optimizers(buffers, count);
     }
 }
 

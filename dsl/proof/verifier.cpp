@@ -1,81 +1,19 @@
-#include "dsl/proof/verify.hpp"
+#include "dsl/proof/verifier.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#include "dsl/base/diagnostic.hpp"
-#include "dsl/graph/atoms.hpp"
-#include "dsl/proof/contributions.hpp"
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace hocket::dsl {
 namespace {
 
-constexpr std::uint32_t nothing = ~std::uint32_t{0};
-
 constexpr std::size_t place_limit = std::size_t{1} << 27;     // ranks x atoms: memory
 constexpr std::uint64_t work_limit = std::uint64_t{1} << 32;  // steps x atoms: time
 
-class Verifier {
-  public:
-    Verifier(const StepGraph& graph, const std::string& subject, const Deadline& deadline);
-    Completion run();
-
-  private:
-    std::vector<AtomRange> atoms_of(Share share, Rank rank) const;
-    void bound_size() const;
-    void set_initial_state();
-    void run_phase(std::size_t begin, std::size_t end);
-    void find_completed(std::size_t index);
-    void read(const Step& step);
-    void write(std::size_t index, std::size_t& value);
-    void overwrite(std::size_t index, std::size_t place, std::size_t value);
-    void combine(std::size_t index, std::size_t place, std::size_t value);
-    void check_strands(const Step& step, std::size_t place, bool writes);
-    bool concurrent(std::uint32_t a, std::uint32_t b) const;
-    struct Expected {
-        SetId contributions;
-        std::uint32_t atom;
-    };
-    std::vector<Expected> expected_of(Rank rank);
-    void check_result();
-    [[noreturn]] void refuse_result(std::size_t place, const Expected& expected);
-
-    std::size_t place(Rank rank, std::uint32_t atom) const { return std::size_t(rank) * atoms_ + atom; }
-    // The atom of the input whose contributions the place holds.
-    std::uint32_t atom_at(std::size_t place) const {
-        return graph_.moves ? atom_[place] : static_cast<std::uint32_t>(place % atoms_);
-    }
-    Rank rank_of(std::size_t place) const { return static_cast<Rank>(place / atoms_); }
-    std::string chunk_text(std::size_t place) const;
-    void add_calls(Diagnostic& diagnostic, const StepOrigin& origin) const;
-    [[noreturn]] void fail(const Step& step, std::string message, std::vector<Note> notes = {},
-                           std::string hint = {}) const;
-    std::vector<Note> last_write(std::size_t place, const char* text) const;
-
-    const StepGraph& graph_;
-    const Contract contract_;
-    const std::string& subject_;
-    const std::string verifying_;
-    DeadlineCounter deadline_;
-    Contributions sets_;
-    SetId everyone_ = Contributions::undefined;
-    Atoms division_;
-    std::uint32_t atoms_ = 1;
-    AtomRange input_, output_;  // where the ranks' data are, at the start and at the end
-    std::vector<std::vector<AtomRange>> regions_;
-
-    // By place (rank and atom).
-    std::vector<SetId> state_;
-    std::vector<std::uint32_t>
-        atom_;  // the atom of the input that it holds; filled only if data change places
-    std::vector<std::uint32_t> writer_;  // last step that wrote
-    std::vector<std::uint32_t> strand_write_,
-        strand_read_;  // last strand that wrote, read; filled only with strands
-    Completion completion_;
-    std::vector<SetId> values_;  // what the current phase reads, in order
-    std::vector<std::uint32_t> value_atoms_;
-};
+}  // namespace
 
 Verifier::Verifier(const StepGraph& graph, const std::string& subject, const Deadline& deadline)
     : graph_(graph),
@@ -86,26 +24,22 @@ Verifier::Verifier(const StepGraph& graph, const std::string& subject, const Dea
       sets_(graph.ranks) {
     division_.add(graph.regions);
     division_.add(graph.owned);
-    division_.settle(graph.buffers, graph.pieces_alike());
+    for (const ExtraBuffer& extra : graph.extras)
+        division_.add({{{Rational(extra.begin), Rational(extra.begin + 1)}}});
+    division_.settle(graph.buffers, graph.pieces_alike(), graph.cut_like_x());
     atoms_ = division_.count();
     input_ = division_.of(graph.input());
     output_ = division_.of(graph.output());
     for (const Region& region : graph.regions) regions_.push_back(division_.of(region));
     bound_size();
-    const std::size_t places = std::size_t(graph.ranks) * atoms_;
-    state_.assign(places, Contributions::undefined);
-    writer_.assign(places, nothing);
-    if (graph.moves) atom_.assign(places, nothing);
-    if (graph.strands.size() > 1) {
-        strand_write_.assign(places, nothing);
-        strand_read_.assign(places, nothing);
-    }
 }
 
 void Verifier::bound_size() const {
     std::uint64_t work = 0;
     for (const Step& step : graph_.steps)
-        for (const AtomRange range : regions_[step.region]) work += range.end - range.begin;
+        for (const AtomRange range : regions_[step.region])
+            work += (range.end - range.begin) *
+                    (step.computes() ? 1 + graph_.computations[step.computation].formula.items.size() : 1);
     if (std::size_t(graph_.ranks) * atoms_ > place_limit || work > work_limit)
         throw DiagnosticError(
             graph_.header,
@@ -122,6 +56,15 @@ std::vector<AtomRange> Verifier::atoms_of(Share share, Rank rank) const {
 }
 
 void Verifier::set_initial_state() {
+    const std::size_t places = std::size_t(graph_.ranks) * atoms_;
+    state_.assign(places, Contributions::undefined);
+    writer_.assign(places, nothing);
+    if (graph_.moves) atom_.assign(places, nothing);
+    if (!graph_.computations.empty() || !graph_.extras.empty()) trait_.assign(places, Traits::plain);
+    if (graph_.strands.size() > 1) {
+        strand_write_.assign(places, nothing);
+        strand_read_.assign(places, nothing);
+    }
     for (Rank rank = 0; rank < graph_.ranks; ++rank) {
         const SetId own = sets_.single(rank);
         for (const AtomRange range : atoms_of(contract_.input.of(rank == graph_.root), rank))
@@ -130,10 +73,20 @@ void Verifier::set_initial_state() {
                 if (graph_.moves) atom_[place(rank, atom)] = atom;
             }
     }
+    if (!graph_.extras.empty()) set_initial_extras();
 }
 
 Completion Verifier::run() {
     everyone_ = sets_.everyone();
+    do {
+        run_start();
+    } while (learn_states());
+    find_alike();
+    return std::move(completion_);
+}
+
+void Verifier::run_start() {
+    completion_ = {};
     if (contract_.combines()) completion_.by_step.assign(graph_.steps.size(), Completion::nothing);
     set_initial_state();
     for (std::size_t begin = 0; begin < graph_.steps.size();) {
@@ -143,14 +96,19 @@ Completion Verifier::run() {
         begin = end;
     }
     check_result();
-    return std::move(completion_);
 }
 
 // All reads of a phase come before its writes.
 void Verifier::run_phase(std::size_t begin, std::size_t end) {
     values_.clear();
     value_atoms_.clear();
+    value_traits_.clear();
+    if (graph_.steps[begin].computes()) {
+        for (std::size_t i = begin; i < end; ++i) compute(i);
+        return;
+    }
     for (std::size_t i = begin; i < end; ++i) read(graph_.steps[i]);
+    if (watches_order_) note_order(begin, end);
     std::size_t value = 0;
     for (std::size_t i = begin; i < end; ++i) write(i, value);
     if (!contract_.combines()) return;
@@ -192,6 +150,7 @@ void Verifier::read(const Step& step) {
             if (!strand_read_.empty()) check_strands(step, from, false);
             values_.push_back(state_[from]);
             if (graph_.moves) value_atoms_.push_back(atom_[from]);
+            if (!trait_.empty()) value_traits_.push_back(trait_[from]);
         }
     }
 }
@@ -222,6 +181,7 @@ void Verifier::overwrite(std::size_t index, std::size_t to, std::size_t value) {
              "simultaneous transfers to one place must all combine (+>)");
     state_[to] = values_[value];
     if (graph_.moves) atom_[to] = value_atoms_[value];
+    if (!trait_.empty()) trait_[to] = value_traits_[value];
 }
 
 void Verifier::combine(std::size_t index, std::size_t to, std::size_t value) {
@@ -247,6 +207,9 @@ void Verifier::combine(std::size_t index, std::size_t to, std::size_t value) {
                          step.destination, step.source, chunk_text(value_atoms_[value]), chunk_text(to),
                          chunk_text(atom_[to])),
              {}, "only what was at the same place of all ranks' inputs can be combined");
+    if (state_[to] == Contributions::of_none || values_[value] == Contributions::of_none)
+        refuse_combine_of_none(step, to, value);
+    if (!trait_.empty() && trait_[to] != value_traits_[value]) refuse_combine(step, to, value);
     const SetId sum = sets_.unite(state_[to], values_[value]);
     if (sum == Contributions::overlap)
         fail(step,
@@ -306,6 +269,7 @@ std::vector<Verifier::Expected> Verifier::expected_of(Rank rank) {
 
 void Verifier::check_result() {
     std::vector<Expected> expected;
+    std::vector<std::size_t> first_holder(trait_.empty() ? 0 : atoms_, place_limit);  // by atom: a place
     for (Rank rank = 0; rank < graph_.ranks; ++rank) {
         // Only the result of an exchange differs by rank.
         if (rank == 0 || contract_.exchanges()) expected = expected_of(rank);
@@ -315,15 +279,27 @@ void Verifier::check_result() {
                 const Expected& wanted = expected[atom];
                 if (state_[at] != wanted.contributions || atom_at(at) != wanted.atom)
                     refuse_result(at, wanted);
+                // What was calculated of it must be the same wherever the same is promised.
+                if (trait_.empty()) continue;
+                std::size_t& first = first_holder[atom];
+                if (first == place_limit) first = at;
+                if (traits_[trait_[at]].history != traits_[trait_[first]].history)
+                    refuse_differing(at, first);
             }
     }
+    if (!trait_.empty()) check_states();
 }
 
 void Verifier::refuse_result(std::size_t at, const Expected& expected) {
     const SetId actual = state_[at];
-    const Rank rank = rank_of(at), missing = sets_.missing(expected.contributions, actual);
+    const Rank rank = rank_of(at);
+    const Rank missing =
+        actual == Contributions::of_none ? -1 : sets_.missing(expected.contributions, actual);
     Diagnostic diagnostic;
-    if (actual == Contributions::undefined)
+    if (actual == Contributions::of_none)
+        diagnostic.message = fmt::format("{}: rank {} ends with {} holding what no rank's input is part of",
+                                         subject_, rank, chunk_text(at));
+    else if (actual == Contributions::undefined)
         diagnostic.message =
             fmt::format("{}: rank {} ends with nothing in {}", subject_, rank, chunk_text(at));
     else if (actual == expected.contributions)
@@ -346,8 +322,10 @@ void Verifier::refuse_result(std::size_t at, const Expected& expected) {
     if (writer_[at] != nothing) {
         const StepOrigin& origin = graph_.origins[graph_.steps[writer_[at]].origin];
         diagnostic.span = origin.transfer;
-        diagnostic.notes.push_back({Span(), fmt::format("last written by this transfer, from rank {}",
-                                                        graph_.steps[writer_[at]].source)});
+        const Step& step = graph_.steps[writer_[at]];
+        std::string by = "last written by this computation";
+        if (!step.computes()) by = fmt::format("last written by this transfer, from rank {}", step.source);
+        diagnostic.notes.push_back({Span(), std::move(by)});
         add_calls(diagnostic, origin);
     } else {
         diagnostic.notes.push_back({Span(), "no transfer ever writes there"});
@@ -363,6 +341,9 @@ std::string Verifier::chunk_text(std::size_t place) const {
     const auto atom = static_cast<std::uint32_t>(place % atoms_);
     const Rational position = division_.boundaries()[atom];
     const Rational buffer(position.num() / position.den());
+    if (const ExtraBuffer* extra = graph_.extra_at(buffer.num()))
+        return fmt::format("{}[{}, {})", extra->name, (position - buffer).text(),
+                           (division_.boundaries()[atom + 1] - buffer).text());
     const Rational begin = position - buffer, end = division_.boundaries()[atom + 1] - buffer;
     const Rational length = end - begin;
     const std::string of = graph_.buffers == 1     ? ""
@@ -377,7 +358,10 @@ std::string Verifier::chunk_text(std::size_t place) const {
 }
 
 void Verifier::add_calls(Diagnostic& diagnostic, const StepOrigin& origin) const {
-    if (origin.call.file) diagnostic.notes.push_back({origin.call, "in the algorithm that this runs"});
+    if (!origin.call.file) return;
+    Note& note = diagnostic.notes.emplace_back();
+    note.span = origin.call;
+    note.text = "in the algorithm that this runs";
 }
 
 void Verifier::fail(const Step& step, std::string message, std::vector<Note> notes, std::string hint) const {
@@ -391,10 +375,10 @@ void Verifier::fail(const Step& step, std::string message, std::vector<Note> not
 std::vector<Note> Verifier::last_write(std::size_t place, const char* text) const {
     if (writer_[place] == nothing) return {};
     const Step& step = graph_.steps[writer_[place]];
-    return {{graph_.origins[step.origin].transfer, fmt::format("{}, from rank {}", text, step.source)}};
+    std::string what = text;
+    if (!step.computes()) what += fmt::format(", from rank {}", step.source);
+    return {{graph_.origins[step.origin].transfer, std::move(what)}};
 }
-
-}  // namespace
 
 Completion verify(const StepGraph& graph, const std::string& subject, const Deadline& deadline) {
     return Verifier(graph, subject, deadline).run();

@@ -1,0 +1,269 @@
+#include "dsl/elaboration/computations.hpp"
+
+#include <fmt/format.h>
+
+#include "dsl/base/diagnostic.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+using Kind = ExtraBuffer::Kind;
+
+constexpr std::size_t most_buffers = 48;  // the proof keeps a bit for each
+
+}  // namespace
+
+ViewId Computations::add_buffer(ExtraBuffer buffer, View view) {
+    if (graph_.extras.size() == most_buffers)
+        throw DiagnosticError(buffer.span,
+                              fmt::format("this schedule makes more than {} buffers", most_buffers));
+    buffer.begin = first_extra + extra_stride * static_cast<std::int64_t>(graph_.extras.size());
+    view = view.in(buffer.begin);
+    graph_.extras.push_back(std::move(buffer));
+    return views_.add(std::move(view));
+}
+
+// Where in x, or at the same places in a buffer like it, the rank's part of a view lies.
+Region Computations::place_of(ViewId view, Rank rank) const {
+    return views_[view].in(0).held(topology_, rank);
+}
+
+std::vector<Rank> Computations::ranks() const {
+    if (only_) return {*only_};
+    std::vector<Rank> all(static_cast<std::size_t>(graph_.ranks));
+    for (Rank rank = 0; rank < graph_.ranks; ++rank) all[static_cast<std::size_t>(rank)] = rank;
+    return all;
+}
+
+void Computations::check_everywhere(ViewId view, Span span) const {
+    if (!views_[view].is_everywhere())
+        throw DiagnosticError(span, "the data of this buffer are with some of the ranks only",
+                              "computations take place on all ranks: broadcast or scatter the data first");
+}
+
+// The rank's part, which must be one stretch.
+Region Computations::stretch_of(ViewId view, Rank rank, Span span) const {
+    Region region = place_of(view, rank);
+    if (region.size() != 1)
+        throw DiagnosticError(
+            span, fmt::format("rank {} holds several stretches here: {}", rank, text_of(region)),
+            "states, selections, their sums and totals need one stretch: scatter the buffer over the "
+            "outermost of the levels first");
+    return region;
+}
+
+void Computations::check_cover(const Operand& operand, const Region& region, Rank rank) const {
+    check_everywhere(operand.view, operand.span);
+    const Region own = place_of(operand.view, rank);
+    if (!contains(own, region))
+        throw DiagnosticError(operand.span,
+                              fmt::format("rank {} has {} of this buffer here, but {} is calculated", rank,
+                                          text_of(own), text_of(region)),
+                              "all buffers of a computation must be scattered alike");
+}
+
+std::uint32_t Computations::add(Computation computation) {
+    if (graph_.buffers > 1)
+        throw DiagnosticError(graph_.header, "a schedule cannot both exchange data and compute",
+                              "use two schedules");
+    graph_.computations.push_back(std::move(computation));
+    return static_cast<std::uint32_t>(graph_.computations.size() - 1);
+}
+
+void Computations::add_step(std::uint32_t computation, Rank rank, Region region, Region target,
+                            std::vector<std::uint32_t> held, Span span) {
+    transfers_.count_work(span, 1 + region.size());
+    graph_.held.push_back(std::move(held));
+    graph_.steps.push_back({graph_.phases, transfers_.intern(std::move(region)),
+                            transfers_.intern(std::move(target)), rank, rank,
+                            transfers_.origin_index(span, Span()), transfers_.strand, false, computation,
+                            static_cast<std::uint32_t>(graph_.held.size() - 1)});
+}
+
+// What the rank has of the selections and sums that the terms read.
+std::vector<std::uint32_t> Computations::held_by(Rank rank, const Terms& terms) {
+    std::vector<std::uint32_t> held;
+    const auto add = [&](const Operand& operand) {
+        check_everywhere(operand.view, operand.span);
+        held.push_back(transfers_.intern(views_[operand.view].held(topology_, rank)));
+    };
+    for (const Terms::Sparse& term : terms.sparse) add(term.operand);
+    for (const Operand& scalar : terms.scalars) add(scalar);
+    return held;
+}
+
+// ---- Buffers -----------------------------------------------------------------------------------
+
+void Computations::given(const ast::Name& name, Scope& scope) {
+    scope.add(name.text,
+              ViewRef{add_buffer({.kind = Kind::given, .name = name.text, .span = name.span}, View())});
+}
+
+void Computations::state(const ast::State& state, Span span, Scope& scope) {
+    const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
+    const Operand like = buffer_of(state.like, evaluate, graph_, views_);
+    check_everywhere(like.view, state.like.span);
+    ExtraBuffer buffer{.kind = Kind::state, .name = state.name.text, .span = span};
+    buffer.regions.assign(static_cast<std::size_t>(graph_.ranks), ExtraBuffer::missing);
+    for (const Rank rank : ranks())
+        buffer.regions[static_cast<std::size_t>(rank)] =
+            transfers_.intern(stretch_of(like.view, rank, state.like.span));
+    scope.add(state.name.text, ViewRef{add_buffer(std::move(buffer), views_[like.view])});
+}
+
+bool Computations::let(const ast::Let& let, Span span, Scope& scope) {
+    if (let.value.kind != ast::Expression::Kind::call) return false;
+    if (let.value.text == "mstopk") return select(let, span, scope), true;
+    if (let.value.text == "total") return total(let, span, scope), true;
+    return false;
+}
+
+void Computations::select(const ast::Let& let, Span span, Scope& scope) {
+    const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
+    if (let.value.args.size() != 2)
+        throw DiagnosticError(let.value.span, "mstopk takes 2 arguments: a buffer and the density",
+                              "let s = mstopk(x, 0.01) selects one element of 100");
+    if (!graph_.approximate)
+        throw DiagnosticError(let.value.span, "a selection leaves out what it does not select",
+                              "say so in the header: schedule NAME all_reduce(x) approximate { ... }");
+    const Operand from = buffer_of(let.value.args[0], evaluate, graph_, views_);
+    check_everywhere(from.view, from.span);
+    ExtraBuffer buffer{.kind = Kind::selection, .name = let.name.text, .span = span};
+    const Value density = evaluate.evaluate(let.value.args[1]);
+    if (const auto* whole = std::get_if<std::int64_t>(&density))
+        buffer.density = static_cast<double>(*whole);
+    else if (const auto* real = std::get_if<double>(&density))
+        buffer.density = *real;
+    else if (const auto* parameter = std::get_if<StartParameter>(&density))
+        buffer.parameter = static_cast<std::int32_t>(parameter->index);
+    else
+        throw DiagnosticError(let.value.args[1].span,
+                              fmt::format("expected a density, but this is {}", kind_of(density)));
+    if (!(buffer.density >= 0 && buffer.density <= 1))
+        throw DiagnosticError(let.value.args[1].span,
+                              fmt::format("the density is {}: it must be from 0 to 1", buffer.density),
+                              "0.01 selects one element of 100");
+    buffer.regions.assign(static_cast<std::size_t>(graph_.ranks), ExtraBuffer::missing);
+    std::vector<Region> regions;
+    for (const Rank rank : ranks()) {
+        regions.push_back(stretch_of(from.view, rank, from.span));
+        buffer.regions[static_cast<std::size_t>(rank)] = transfers_.intern(regions.back());
+    }
+    const ViewId selection = add_buffer(std::move(buffer), View::by_rank(topology_, true));
+    Computation computation{.kind = Computation::Kind::select, .target = views_[selection].buffer()};
+    computation.formula.items.push_back({Formula::Op::element});
+    computation.elements.push_back(from.buffer);
+    const std::uint32_t number = add(std::move(computation));
+    std::size_t next = 0;
+    for (const Rank rank : ranks())
+        add_step(number, rank, regions[next++], views_[selection].held(topology_, rank), {}, span);
+    ++graph_.phases;
+    scope.add(let.name.text, ViewRef{selection});
+}
+
+void Computations::total(const ast::Let& let, Span span, Scope& scope) {
+    const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
+    if (let.value.args.size() != 1)
+        throw DiagnosticError(let.value.span, "total takes 1 argument: what is added up",
+                              "let n = total(x * x) adds up the squares of each tensor's elements");
+    const Terms terms = terms_of(let.value.args[0], false, scope, evaluate, graph_, views_);
+    if (terms.elements.empty())
+        throw DiagnosticError(let.value.span, "this adds up nothing: no buffer is named");
+    const Operand& first = terms.elements.front();
+    check_everywhere(first.view, first.span);
+    ExtraBuffer buffer{.kind = Kind::sums, .name = let.name.text, .span = span};
+    buffer.regions.assign(static_cast<std::size_t>(graph_.ranks), ExtraBuffer::missing);
+    std::vector<Region> regions;
+    for (const Rank rank : ranks()) {
+        regions.push_back(stretch_of(first.view, rank, first.span));
+        for (const Operand& element : terms.elements) check_cover(element, regions.back(), rank);
+        buffer.regions[static_cast<std::size_t>(rank)] = transfers_.intern(regions.back());
+    }
+    const ViewId sums = add_buffer(std::move(buffer), View::by_rank(topology_, true));
+    Computation computation{.kind = Computation::Kind::total, .target = views_[sums].buffer()};
+    computation.formula = terms.formula;
+    for (const Operand& element : terms.elements) computation.elements.push_back(element.buffer);
+    for (const Operand& scalar : terms.scalars) computation.scalars.push_back(scalar.buffer);
+    const std::uint32_t number = add(std::move(computation));
+    std::size_t next = 0;
+    for (const Rank rank : ranks())
+        add_step(number, rank, regions[next++], views_[sums].held(topology_, rank), held_by(rank, terms),
+                 span);
+    ++graph_.phases;
+    scope.add(let.name.text, ViewRef{sums});
+}
+
+// ---- Statements --------------------------------------------------------------------------------
+
+void Computations::assign(const ast::Assign& assign, Span span, const Scope& scope) {
+    const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
+    const Operand target = buffer_of(assign.target, evaluate, graph_, views_);
+    check_everywhere(target.view, target.span);
+    const ExtraBuffer* extra = graph_.extra_at(target.buffer);
+    if (extra && extra->kind == Kind::given)
+        throw DiagnosticError(assign.target.span,
+                              fmt::format("{} belongs to the caller and can only be read", extra->name),
+                              "x and states can be assigned to");
+    const Terms terms = terms_of(assign.value, true, scope, evaluate, graph_, views_);
+    Computation computation{.kind = Computation::Kind::assign, .target = target.buffer};
+    computation.formula = terms.formula;
+    for (const Operand& element : terms.elements) computation.elements.push_back(element.buffer);
+    for (const Operand& scalar : terms.scalars) computation.scalars.push_back(scalar.buffer);
+    for (const Terms::Sparse& term : terms.sparse) {
+        computation.sparse.push_back({term.operand.buffer, term.use});
+        if (term.operand.is_own_only &&
+            views_[term.operand.view].division(world_group(topology_)) != View::Division::scattered)
+            throw DiagnosticError(term.operand.span,
+                                  "this selection has been gathered: it is of several ranks",
+                                  "sum(s) is the sum of all that the rank holds of s");
+    }
+    const std::uint32_t number = add(std::move(computation));
+    for (const Rank rank : ranks()) {
+        Region region = terms.sparse.empty() ? place_of(target.view, rank)
+                                             : stretch_of(target.view, rank, assign.target.span);
+        for (const Operand& element : terms.elements) check_cover(element, region, rank);
+        Region written = shifted(region, target.buffer);
+        add_step(number, rank, std::move(region), std::move(written), held_by(rank, terms), span);
+    }
+    ++graph_.phases;
+}
+
+void Computations::partition(const ast::Partition& partition, Span span, const Scope& scope) {
+    const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
+    const Operand operand = buffer_of(partition.region, evaluate, graph_, views_);
+    check_everywhere(operand.view, operand.span);
+    const Group group = evaluate.group(partition.group);
+    View& view = views_[operand.view];
+    const View::Division division = view.division(group);
+    if (division == View::Division::scattered || division == View::Division::mixed)
+        throw DiagnosticError(
+            span, fmt::format("the buffer is scattered over {} already", name_of(topology_, group)));
+    if (const ExtraBuffer* extra = graph_.extra_at(operand.buffer); extra && extra->kind == Kind::state)
+        throw DiagnosticError(
+            span, fmt::format("{} is a state: it keeps the part that it was made for", extra->name),
+            "say `state` after the partition");
+    view.divide(topology_, group, span);
+    view.scatter(group);
+}
+
+void Computations::check_composition(ViewId view, Collective collective, Span span) const {
+    const ExtraBuffer* extra = graph_.extra_at(views_[view].buffer());
+    if (!extra) {
+        if (contract_of(collective).exchanges() && !(graph_.extras.empty() && graph_.computations.empty()))
+            throw DiagnosticError(span, "a schedule cannot both exchange data and compute",
+                                  "use two schedules");
+        return;
+    }
+    if (extra->is_like_x())
+        throw DiagnosticError(
+            span,
+            extra->kind == Kind::state
+                ? fmt::format("{} is a state: it stays with its rank", extra->name)
+                : fmt::format("{} is the same on all ranks: there is nothing to move", extra->name),
+            "assign it to x, and move x");
+    if (collective != Collective::all_gather)
+        throw DiagnosticError(span, fmt::format("{} cannot be moved by {}", extra->name, name_of(collective)),
+                              "all_gather brings the ranks' pieces together; sum() adds them up");
+}
+
+}  // namespace hocket::dsl

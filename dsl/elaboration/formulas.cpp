@@ -1,0 +1,277 @@
+#include "dsl/elaboration/formulas.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string_view>
+
+#include "dsl/base/diagnostic.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+using Kind = ast::Expression::Kind;
+using Op = Formula::Op;
+using Use = Computation::Sparse::Use;
+
+struct Function {
+    Op op;
+    std::size_t arguments;
+};
+const std::map<std::string_view, Function> functions = {
+    {"abs", {Op::absolute, 1}},         {"sqrt", {Op::square_root, 1}}, {"float16", {Op::to_float16, 1}},
+    {"bfloat16", {Op::to_bfloat16, 1}}, {"min", {Op::minimum, 2}},      {"max", {Op::maximum, 2}},
+    {"select", {Op::select, 3}},
+};
+
+std::optional<Op> operation_of(ast::Operator op) {
+    using ast::Operator;
+    switch (op) {
+        case Operator::logical_or:
+            return Op::logical_or;
+        case Operator::logical_and:
+            return Op::logical_and;
+        case Operator::logical_not:
+            return Op::logical_not;
+        case Operator::equal:
+            return Op::equal;
+        case Operator::not_equal:
+            return Op::not_equal;
+        case Operator::less:
+            return Op::less;
+        case Operator::less_equal:
+            return Op::less_equal;
+        case Operator::greater:
+            return Op::greater;
+        case Operator::greater_equal:
+            return Op::greater_equal;
+        case Operator::add:
+            return Op::add;
+        case Operator::subtract:
+            return Op::subtract;
+        case Operator::multiply:
+            return Op::multiply;
+        case Operator::divide:
+            return Op::divide;
+        case Operator::negate:
+            return Op::negate;
+        case Operator::bit_xor:
+        case Operator::modulo:
+        case Operator::power:
+            break;
+    }
+    return std::nullopt;
+}
+
+class Builder {
+  public:
+    Builder(const Scope& scope, const Evaluator& evaluator, const StepGraph& graph, const Views& views)
+        : scope_(scope), evaluator_(evaluator), graph_(graph), views_(views) {}
+
+    // The sums and differences at the top of an expression may have sparse terms.
+    void add_terms(const ast::Expression& expression, bool negative) {
+        if (is_sum(expression) && has_sparse(expression)) {
+            add_terms(expression.args[0], negative);
+            add_terms(expression.args[1], negative != (expression.op == ast::Operator::subtract));
+            return;
+        }
+        if (const auto sparse = sparse_of(expression)) {
+            terms.sparse.push_back({*sparse, negative ? Use::subtract : Use::add});
+            return;
+        }
+        const bool is_first = terms.formula.items.empty();
+        add(expression);
+        if (is_first && negative) terms.formula.push(Op::negate);
+        if (!is_first) terms.formula.push(negative ? Op::subtract : Op::add);
+    }
+
+    // cleared(e, s)
+    bool add_cleared(const ast::Expression& expression) {
+        if (expression.kind != Kind::call || expression.text != "cleared") return false;
+        check_arguments(expression, 2);
+        add(expression.args[0]);
+        Operand selection = operand(expression.args[1]);
+        if (kind_at(selection) != ExtraBuffer::Kind::selection)
+            throw DiagnosticError(expression.args[1].span, "expected a selection here",
+                                  "let s = mstopk(x, density) makes one");
+        selection.is_own_only = true;
+        terms.sparse.push_back({selection, Use::clear});
+        return true;
+    }
+
+    void add(const ast::Expression& expression) {
+        switch (expression.kind) {
+            case Kind::integer:
+                return number(static_cast<double>(expression.number));
+            case Kind::real:
+                return number(expression.real);
+            case Kind::name:
+                return name(expression);
+            case Kind::operation:
+                return operation(expression);
+            case Kind::call:
+                return call(expression);
+            default:
+                throw DiagnosticError(expression.span, "this cannot be calculated for each element",
+                                      "a computation is made of buffers, numbers, parameters and functions");
+        }
+    }
+
+    // The buffer, or part of one, that the expression names.
+    Operand operand(const ast::Expression& expression) const {
+        const Value value = evaluator_.evaluate(expression);
+        const auto* reference = std::get_if<ViewRef>(&value);
+        if (!reference)
+            throw DiagnosticError(expression.span,
+                                  fmt::format("expected a buffer, but this is {}", kind_of(value)));
+        return {reference->view, views_[reference->view].buffer(), expression.span};
+    }
+
+    std::optional<ExtraBuffer::Kind> kind_at(const Operand& operand) const {
+        const ExtraBuffer* extra = graph_.extra_at(operand.buffer);
+        return extra ? std::optional(extra->kind) : std::nullopt;
+    }
+
+    Terms terms;
+
+  private:
+    static bool is_sum(const ast::Expression& expression) {
+        return expression.kind == Kind::operation &&
+               (expression.op == ast::Operator::add || expression.op == ast::Operator::subtract);
+    }
+
+    // Only then are the terms taken apart: otherwise a - (b - c) would be calculated as a - b + c.
+    bool has_sparse(const ast::Expression& expression) const {
+        if (is_sum(expression)) return has_sparse(expression.args[0]) || has_sparse(expression.args[1]);
+        return sparse_of(expression).has_value();
+    }
+
+    void number(double value) { terms.formula.items.push_back({Op::number, 0, value}); }
+
+    static void check_arguments(const ast::Expression& call, std::size_t wanted) {
+        if (call.args.size() != wanted)
+            throw DiagnosticError(call.span, fmt::format("{} takes {} argument{}, not {}", call.text, wanted,
+                                                         wanted == 1 ? "" : "s", call.args.size()));
+    }
+
+    std::uint32_t index_in(std::vector<Operand>& operands, const Operand& operand) {
+        for (std::uint32_t i = 0; i < operands.size(); ++i)
+            if (operands[i].view == operand.view) return i;
+        operands.push_back(operand);
+        return static_cast<std::uint32_t>(operands.size() - 1);
+    }
+
+    void name(const ast::Expression& expression) {
+        const Value value = evaluator_.evaluate(expression);
+        if (const auto* whole = std::get_if<std::int64_t>(&value)) return number(static_cast<double>(*whole));
+        if (const auto* real = std::get_if<double>(&value)) return number(*real);
+        if (const auto* parameter = std::get_if<StartParameter>(&value)) {
+            terms.formula.items.push_back({Op::parameter, parameter->index});
+            return;
+        }
+        const Operand named = operand(expression);
+        const auto kind = kind_at(named);
+        if (kind == ExtraBuffer::Kind::selection)
+            throw DiagnosticError(
+                expression.span,
+                fmt::format("{} is a selection, not a value for each element", expression.text),
+                fmt::format("dense({0}) or sum({0}) can be added to an expression or subtracted from it",
+                            expression.text));
+        if (kind == ExtraBuffer::Kind::sums)
+            throw DiagnosticError(expression.span,
+                                  fmt::format("{} holds parts of sums, not a number", expression.text),
+                                  fmt::format("write sum({}), once all parts are here", expression.text));
+        terms.formula.items.push_back({Op::element, index_in(terms.elements, named)});
+    }
+
+    void operation(const ast::Expression& expression) {
+        const auto op = operation_of(expression.op);
+        if (!op)
+            throw DiagnosticError(
+                expression.span,
+                fmt::format("'{}' cannot be calculated for each element", ast::spelling(expression.op)),
+                expression.op == ast::Operator::power ? "write x * x" : "");
+        for (const ast::Expression& arg : expression.args) add(arg);
+        terms.formula.push(*op);
+    }
+
+    void call(const ast::Expression& expression) {
+        if (expression.text == "sum") {
+            check_arguments(expression, 1);
+            const Operand summed = operand(expression.args[0]);
+            if (kind_at(summed) != ExtraBuffer::Kind::sums)
+                throw DiagnosticError(expression.span,
+                                      "the sum of selections cannot stand inside an expression",
+                                      "add it to the expression, as in x = y + sum(s)");
+            terms.formula.items.push_back({Op::scalar, index_in(terms.scalars, summed)});
+            return;
+        }
+        const auto function = functions.find(expression.text);
+        if (function == functions.end()) {
+            const bool is_sparse = expression.text == "dense" || expression.text == "cleared" ||
+                                   expression.text == "mstopk" || expression.text == "total";
+            throw DiagnosticError(
+                expression.span,
+                is_sparse ? fmt::format("{} cannot stand inside an expression", expression.text)
+                          : fmt::format("there is no function '{}' of elements", expression.text),
+                is_sparse
+                    ? "e = e - dense(s), e = cleared(e, s), let s = mstopk(e, density), let n = total(x * x)"
+                    : "there are abs, sqrt, min, max, select(condition, a, b), float16, bfloat16, and "
+                      "sum(n) of what total made");
+        }
+        check_arguments(expression, function->second.arguments);
+        for (const ast::Expression& arg : expression.args) add(arg);
+        terms.formula.push(function->second.op);
+    }
+
+    // dense(s), or sum(s) of a selection.
+    std::optional<Operand> sparse_of(const ast::Expression& expression) const {
+        if (expression.kind != Kind::call || (expression.text != "dense" && expression.text != "sum"))
+            return std::nullopt;
+        check_arguments(expression, 1);
+        Operand selection = operand(expression.args[0]);
+        const bool is_dense = expression.text == "dense";
+        if (kind_at(selection) != ExtraBuffer::Kind::selection) {
+            if (!is_dense && kind_at(selection) == ExtraBuffer::Kind::sums) return std::nullopt;
+            throw DiagnosticError(expression.args[0].span, "expected a selection here",
+                                  "let s = mstopk(x, density) makes one");
+        }
+        selection.is_own_only = is_dense;
+        selection.span = expression.span;
+        return selection;
+    }
+
+    const Scope& scope_;
+    const Evaluator& evaluator_;
+    const StepGraph& graph_;
+    const Views& views_;
+};
+
+}  // namespace
+
+Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scope, const Evaluator& evaluator,
+               const StepGraph& graph, const Views& views) {
+    Builder builder(scope, evaluator, graph, views);
+    if (!sparse) {
+        builder.add(expression);
+    } else if (!builder.add_cleared(expression)) {
+        builder.add_terms(expression, false);
+        if (builder.terms.formula.items.empty()) builder.terms.formula.items.push_back({Op::number});
+    }
+    return std::move(builder.terms);
+}
+
+Operand buffer_of(const ast::Expression& expression, const Evaluator& evaluator, const StepGraph& graph,
+                  const Views& views) {
+    const Scope none;
+    const Builder builder(none, evaluator, graph, views);
+    const Operand named = builder.operand(expression);
+    const auto kind = builder.kind_at(named);
+    if (kind == ExtraBuffer::Kind::selection || kind == ExtraBuffer::Kind::sums)
+        throw DiagnosticError(
+            expression.span, fmt::format("expected a buffer like x, but this is {}",
+                                         kind == ExtraBuffer::Kind::sums ? "a list of sums" : "a selection"));
+    return named;
+}
+
+}  // namespace hocket::dsl

@@ -1,0 +1,57 @@
+#include "dsl/elaboration/operators.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/formulas.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+// What the expressions of schedules may contain beside: there are no selections and no sums here.
+constexpr std::string_view of_schedules[] = {"sum", "dense", "cleared", "mstopk", "total"};
+
+// Every kernel has the formula once for each operand: more would take seconds to compile.
+constexpr std::size_t most_items = 256;
+
+void refuse_schedules_functions(const ast::Expression& expression, const ast::OperatorDefinition& of) {
+    if (expression.kind == ast::Expression::Kind::call &&
+        std::count(std::begin(of_schedules), std::end(of_schedules), expression.text) > 0)
+        throw DiagnosticError(expression.span, fmt::format("{} cannot stand in an operator", expression.text),
+                              fmt::format("an operator is made of {}, {}, numbers, and abs, sqrt, min, max, "
+                                          "select(condition, a, b), float16 and bfloat16",
+                                          of.first.text, of.second.text));
+    for (const ast::Expression& arg : expression.args) refuse_schedules_functions(arg, of);
+}
+
+}  // namespace
+
+Operator build_operator(const ast::OperatorDefinition& definition) {
+    refuse_schedules_functions(definition.value, definition);
+    // The two are whole buffers, 0 and 1, of a schedule that has nothing else.
+    const StepGraph graph;
+    Views views;
+    Scope scope;
+    scope.add(definition.first.text, ViewRef{views.add(View())});
+    scope.add(definition.second.text, ViewRef{views.add(View().in(1))});
+    Terms terms = terms_of(definition.value, false, scope, Evaluator(scope, nullptr), graph, views);
+    if (const std::size_t items = terms.formula.items.size(); items > most_items)
+        throw DiagnosticError(definition.value.span,
+                              fmt::format("this operator has {} names, numbers and operations", items),
+                              fmt::format("the limit is {}", most_items));
+    for (Formula::Item& item : terms.formula.items)
+        if (item.op == Formula::Op::element)
+            item.index = static_cast<std::uint32_t>(terms.elements[item.index].buffer);
+    Operator made{definition.name.text, std::move(terms.formula), definition.commutative,
+                  definition.associative, definition.span};
+    if (definition.span.file) {
+        made.source = std::make_shared<const SourceFile>(*definition.span.file);
+        made.definition.file = made.source.get();
+    }
+    return made;
+}
+
+}  // namespace hocket::dsl

@@ -1,0 +1,160 @@
+// The proof of verify.hpp: runs a step graph on symbols.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "dsl/base/collective.hpp"
+#include "dsl/base/deadline.hpp"
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/graph/atoms.hpp"
+#include "dsl/proof/contributions.hpp"
+#include "dsl/proof/order.hpp"
+#include "dsl/proof/traits.hpp"
+#include "dsl/proof/verify.hpp"
+
+namespace hocket::dsl {
+
+inline constexpr std::uint32_t nothing = ~std::uint32_t{0};
+
+class Verifier {
+  public:
+    // All must outlive it.
+    Verifier(const StepGraph& graph, const std::string& subject, const Deadline& deadline);
+    Completion run();
+    // What the graph needs of an operator (verifier_order.cpp); instead of run().
+    OrderNeeds order_needs();
+
+  private:
+    std::vector<AtomRange> atoms_of(Share share, Rank rank) const;
+    void bound_size() const;
+    void set_initial_state();
+    void set_initial_extras();
+    void run_start();
+    bool learn_states();
+    void find_alike();
+    void run_phase(std::size_t begin, std::size_t end);
+    void find_completed(std::size_t index);
+    void read(const Step& step);
+    void write(std::size_t index, std::size_t& value);
+    void overwrite(std::size_t index, std::size_t place, std::size_t value);
+    void combine(std::size_t index, std::size_t place, std::size_t value);
+    void check_strands(const Step& step, std::size_t place, bool writes);
+
+    // The order of operands (verifier_order.cpp).
+    struct Operand {
+        std::size_t place;  // that it is combined into
+        Rank rank;          // that it comes from
+        SetId set;
+        std::size_t step;
+    };
+    void note_order(std::size_t begin, std::size_t end);
+    void note_fold(std::size_t first, std::size_t last);
+    void note_join(SetId left, SetId right, std::size_t step);
+
+    // Computations (verifier_computations.cpp).
+    // What is known of a number while a formula is run.
+    struct Known {
+        SetId set = Contributions::of_none;
+        std::uint64_t states = 0;
+        bool is_uniform = true;  // the same on all ranks
+        bool is_linear = true;   // in what it was made of
+    };
+    // What a rank's selection or sums were made of.
+    struct Selection {
+        struct Entry {
+            SetId set;
+            TraitId trait;
+        };
+        std::uint32_t begin = 0;          // an atom of x
+        std::vector<Entry> entries = {};  // of the atoms from there on; none: not made yet
+        std::uint32_t step = nothing;
+
+        bool has(std::uint32_t atom) const { return begin <= atom && atom < begin + entries.size(); }
+        const Entry& at(std::uint32_t atom) const { return entries[atom - begin]; }
+    };
+    void compute(std::size_t index);
+    Known value_at(const Step& step, std::int64_t buffer, std::uint32_t atom);
+    Known run_formula(const Step& step, std::uint32_t atom);
+    Known joined(const Step& step, const Formula::Item& item, const Known* operands, std::uint32_t atom);
+    void check_is_whole_or_linear(const Step& step, const Known& value, std::uint32_t atom);
+    Known with_sparse(const Step& step, Known value, std::uint32_t atom,
+                      const std::vector<std::vector<std::uint32_t>>& pieces,
+                      std::vector<std::uint32_t>& histories);
+    Known with_selection(const Step& step, Known value, const Selection& selection, std::size_t entry,
+                         std::uint32_t atom, Rank source);
+    Known without_selection(const Step& step, Known value, const Selection& selection, std::size_t entry,
+                            std::uint32_t atom, bool clears);
+    bool is_selected_from(const Step& step, std::uint32_t atom,
+                          const std::vector<std::vector<std::uint32_t>>& pieces) const;
+    std::vector<std::vector<std::uint32_t>> pieces_held(const Step& step);
+    std::uint32_t check_sums(const Step& step, std::int64_t buffer, const std::vector<std::uint32_t>& pieces);
+    void keep_selection(const Step& step, const std::vector<std::uint32_t>& scalars);
+    void check_states();
+    std::uint32_t mirrored(std::uint32_t atom, std::int64_t buffer) const;
+    [[noreturn]] void refuse_combine_of_none(const Step& step, std::size_t to, std::size_t value);
+    [[noreturn]] void refuse_combine(const Step& step, std::size_t to, std::size_t value);
+    [[noreturn]] void refuse_differing(std::size_t at, std::size_t other);
+    std::string history_text(std::uint32_t history) const;
+    bool concurrent(std::uint32_t a, std::uint32_t b) const;
+    struct Expected {
+        SetId contributions;
+        std::uint32_t atom;
+    };
+    std::vector<Expected> expected_of(Rank rank);
+    void check_result();
+    [[noreturn]] void refuse_result(std::size_t place, const Expected& expected);
+
+    std::size_t place(Rank rank, std::uint32_t atom) const { return std::size_t(rank) * atoms_ + atom; }
+    // The atom of the input whose contributions the place holds.
+    std::uint32_t atom_at(std::size_t place) const {
+        return graph_.moves ? atom_[place] : static_cast<std::uint32_t>(place % atoms_);
+    }
+    Rank rank_of(std::size_t place) const { return static_cast<Rank>(place / atoms_); }
+    std::string chunk_text(std::size_t place) const;
+    void add_calls(Diagnostic& diagnostic, const StepOrigin& origin) const;
+    [[noreturn]] void fail(const Step& step, std::string message, std::vector<Note> notes = {},
+                           std::string hint = {}) const;
+    std::vector<Note> last_write(std::size_t place, const char* text) const;
+
+    const StepGraph& graph_;
+    const Contract contract_;
+    const std::string& subject_;
+    const std::string verifying_;
+    DeadlineCounter deadline_;
+    Contributions sets_;
+    SetId everyone_ = Contributions::undefined;
+    Atoms division_;
+    std::uint32_t atoms_ = 1;
+    AtomRange input_, output_;  // where the ranks' data are, at the start and at the end
+    std::vector<std::vector<AtomRange>> regions_;
+
+    // By place (rank and atom).
+    std::vector<SetId> state_;
+    std::vector<std::uint32_t>
+        atom_;  // the atom of the input that it holds; filled only if data change places
+    std::vector<std::uint32_t> writer_;  // last step that wrote
+    std::vector<std::uint32_t> strand_write_,
+        strand_read_;  // last strand that wrote, read; filled only with strands
+    // Filled only if the graph computes, or has buffers for that.
+    std::vector<TraitId> trait_;
+    Traits traits_;
+    std::vector<Selection> selections_;  // by extra buffer and rank
+    std::vector<bool> was_read_;         // by place, of states: whether what they held was used
+    // By place, of states: the contributions to what they hold when a start begins, or of_none if that is the
+    // same on all ranks.
+    std::vector<SetId> kept_;
+    Completion completion_;
+    std::vector<SetId> values_;  // what the current phase reads, in order
+    std::vector<std::uint32_t> value_atoms_;
+    std::vector<TraitId> value_traits_;
+
+    bool watches_order_ = false;
+    OrderNeeds order_needs_;
+    std::vector<Operand> operands_;  // of the current phase
+    std::pair<SetId, SetId> last_join_{Contributions::overlap, Contributions::overlap};
+};
+
+}  // namespace hocket::dsl

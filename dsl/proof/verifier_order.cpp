@@ -1,0 +1,81 @@
+// The proof's run on symbols, watching the order in which operands are combined (order.hpp).
+#include <algorithm>
+#include <tuple>
+
+#include "dsl/proof/verifier.hpp"
+
+namespace hocket::dsl {
+
+OrderNeeds order_needs_of(const StepGraph& graph, const Deadline& deadline) {
+    const std::string subject = "the order of operands";
+    return Verifier(graph, subject, deadline).order_needs();
+}
+
+OrderNeeds Verifier::order_needs() {
+    watches_order_ = true;
+    run();
+    return std::move(order_needs_);
+}
+
+// All operands of the phase's combines, by the place that they are combined into, then by their rank: so they
+// are folded.
+void Verifier::note_order(std::size_t begin, std::size_t end) {
+    operands_.clear();
+    std::size_t value = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+        const Step& step = graph_.steps[i];
+        for (const AtomRange range : regions_[step.target])
+            for (std::uint32_t atom = range.begin; atom < range.end; ++atom, ++value)
+                if (step.combines)
+                    operands_.push_back({place(step.destination, atom), step.source, values_[value], i});
+    }
+    std::sort(operands_.begin(), operands_.end(), [](const Operand& a, const Operand& b) {
+        return std::tuple(a.place, a.rank, a.step) < std::tuple(b.place, b.rank, b.step);
+    });
+    for (std::size_t first = 0; first < operands_.size();) {
+        std::size_t last = first;
+        while (last < operands_.size() && operands_[last].place == operands_[first].place) ++last;
+        note_fold(first, last);
+        first = last;
+    }
+}
+
+// The operands [first, last) of operands_ and the receiver's own value.
+void Verifier::note_fold(std::size_t first, std::size_t last) {
+    const std::size_t place = operands_[first].place;
+    const Operand own{place, rank_of(place), state_[place], 0};
+    SetId left = Contributions::undefined;
+    std::size_t left_step = 0;
+    bool is_first = true, is_own_due = true;
+    const auto take = [&](const Operand& operand, bool is_own) {
+        if (!is_first) note_join(left, operand.set, is_own ? left_step : operand.step);
+        left = is_first ? operand.set : sets_.unite(left, operand.set);
+        left_step = operand.step;
+        is_first = false;
+    };
+    for (std::size_t i = first; i < last; ++i) {
+        if (is_own_due && operands_[i].rank > own.rank) {
+            take(own, true);
+            is_own_due = false;
+        }
+        take(operands_[i], false);
+    }
+    if (is_own_due) take(own, true);
+}
+
+void Verifier::note_join(SetId left, SetId right, std::size_t step) {
+    // Pieces that move together mostly hold the same sets.
+    if (left == last_join_.first && right == last_join_.second) return;
+    last_join_ = {left, right};
+    const Rank left_lowest = sets_.lowest(left), left_highest = sets_.highest(left);
+    const Rank right_lowest = sets_.lowest(right), right_highest = sets_.highest(right);
+    const bool in_order = left_highest < right_lowest;
+    const bool is_fold = (in_order && right_lowest == right_highest) ||
+                         (right_highest < left_lowest && left_lowest == left_highest);
+    if (!in_order && !order_needs_.commutative)
+        order_needs_.commutative = {step, sets_.text(left), sets_.text(right)};
+    if (!is_fold && !order_needs_.associative)
+        order_needs_.associative = {step, sets_.text(left), sets_.text(right)};
+}
+
+}  // namespace hocket::dsl

@@ -1,0 +1,95 @@
+// The CUDA driver's functions that Hocket calls, by its stable binary interface (libcuda.so.1). They are
+// declared here, so that neither CUDA's headers nor its libraries are needed to build Hocket or to run it on
+// processors alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+struct CUctx_st;
+struct CUstream_st;
+struct CUevent_st;
+
+namespace hocket::device {
+
+using Context = CUctx_st*;
+using Stream = CUstream_st*;  // null: the default stream of the context
+using Event = CUevent_st*;
+using DevicePointer = unsigned long long;
+
+// One row for each function: its name here, its symbol, its parameters. All return a CUresult.
+#define HOCKET_CUDA_FUNCTIONS(X)                                                                     \
+    X(pointer_get_attributes, cuPointerGetAttributes, (unsigned, const int*, void**, DevicePointer)) \
+    X(device_get, cuDeviceGet, (int*, int))                                                          \
+    X(primary_context_retain, cuDevicePrimaryCtxRetain, (Context*, int))                             \
+    X(primary_context_release, cuDevicePrimaryCtxRelease_v2, (int))                                  \
+    X(context_push, cuCtxPushCurrent_v2, (Context))                                                  \
+    X(context_pop, cuCtxPopCurrent_v2, (Context*))                                                   \
+    X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                              \
+    X(stream_create, cuStreamCreate, (Stream*, unsigned))                                            \
+    X(stream_destroy, cuStreamDestroy_v2, (Stream))                                                  \
+    X(stream_get_context, cuStreamGetCtx, (Stream, Context*))                                        \
+    X(stream_query, cuStreamQuery, (Stream))                                                         \
+    X(stream_is_capturing, cuStreamIsCapturing, (Stream, int*))                                      \
+    X(stream_wait_event, cuStreamWaitEvent, (Stream, Event, unsigned))                               \
+    X(event_create, cuEventCreate, (Event*, unsigned))                                               \
+    X(event_destroy, cuEventDestroy_v2, (Event))                                                     \
+    X(event_record, cuEventRecord, (Event, Stream))                                                  \
+    X(event_query, cuEventQuery, (Event))                                                            \
+    X(host_alloc, cuMemHostAlloc, (void**, std::size_t, unsigned))                                   \
+    X(host_free, cuMemFreeHost, (void*))                                                             \
+    X(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, DevicePointer, std::size_t, Stream))               \
+    X(copy_to_device, cuMemcpyHtoDAsync_v2, (DevicePointer, const void*, std::size_t, Stream))       \
+    X(error_name, cuGetErrorName, (int, const char**))                                               \
+    X(error_string, cuGetErrorString, (int, const char**))
+
+// Values of CUDA's enumerations, by their names there.
+inline constexpr int CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NOT_INITIALIZED = 3,
+                     CUDA_ERROR_DEINITIALIZED = 4, CUDA_ERROR_INVALID_CONTEXT = 201,
+                     CUDA_ERROR_NOT_READY = 600;
+inline constexpr unsigned CU_MEMORYTYPE_DEVICE = 2, CU_MEMHOSTALLOC_PORTABLE = 1, CU_STREAM_NON_BLOCKING = 1,
+                          CU_EVENT_DISABLE_TIMING = 2;
+inline constexpr int CU_POINTER_ATTRIBUTE_CONTEXT = 1, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+                     CU_POINTER_ATTRIBUTE_IS_MANAGED = 8, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+                     CU_STREAM_CAPTURE_MODE_RELAXED = 2;
+inline constexpr std::uintptr_t CU_STREAM_LEGACY = 1, CU_STREAM_PER_THREAD = 2;
+
+struct Driver {
+#define HOCKET_DECLARE(name, symbol, parameters) int(*name) parameters;
+    HOCKET_CUDA_FUNCTIONS(HOCKET_DECLARE)
+#undef HOCKET_DECLARE
+
+    // Throws hocket::Error (device; out_of_memory if that is the result) for any result but success: "cuX
+    // failed: CUDA_ERROR_Y (words), <doing>". doing: what it was for, with the buffer.
+    void require(int result, const char* function, const std::string& doing) const {
+        if (result != CUDA_SUCCESS) refuse(result, function, doing);
+    }
+
+  private:
+    [[noreturn]] void refuse(int result, const char* function, const std::string& doing) const;
+};
+
+// The driver if this process has it; else null. It costs one load: nothing is asked of the system.
+const Driver* known_driver() noexcept;
+
+// The same after a look whether it has been loaded since (tens of nanoseconds unless a library has been
+// loaded since the last look). Hocket does not load libcuda.so.1 by itself: without it in the process, there
+// is no device memory. HOCKET_CUDA_DRIVER names a library to be loaded instead, at the first look. Throws
+// hocket::Error (device) if that one cannot be loaded, or a function is missing. Thread-safe.
+const Driver* find_driver();
+
+// Makes a context the calling thread's for the life time of the object. What is called in it is no part of a
+// graph that a thread is capturing.
+class InContext {
+  public:
+    // Throws hocket::Error (device). doing: as in Driver::require
+    InContext(const Driver& driver, Context context, const std::string& doing);
+    ~InContext();
+    InContext(const InContext&) = delete;
+
+  private:
+    const Driver& driver_;
+    int capture_mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+}  // namespace hocket::device

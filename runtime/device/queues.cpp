@@ -1,0 +1,144 @@
+#include "runtime/device/queues.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "runtime/log.hpp"
+
+namespace hocket::device {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto copies_end_within = 1s;
+constexpr std::uint64_t block_unit = 64 * 1024;
+
+// A block may be larger than what is needed, but not so much that it would be missed elsewhere.
+bool suits(std::uint64_t block, std::uint64_t bytes) {
+    return block >= bytes && block / 2 <= std::max(bytes, block_unit);
+}
+
+}  // namespace
+
+Queues::~Queues() {
+    try {
+        const InContext here(driver_, context_, "");
+        const bool all_ended = copies_have_ended();
+        std::uint64_t left = 0;
+        const auto free = [&](const Block& block) {
+            if (all_ended)
+                driver_.host_free(block.begin);
+            else
+                left += block.bytes;
+        };
+        for (const Idle& idle : idle_) {
+            free(idle.block);
+            events_.insert(events_.end(), idle.fences.begin(), idle.fences.end());
+        }
+        std::for_each(lost_.begin(), lost_.end(), free);
+        for (const Event event : events_) driver_.event_destroy(event);
+        for (const Stream stream : streams_) driver_.stream_destroy(stream);
+        if (left > 0)
+            log_line(
+                "hocket: copies of device {} have not ended within 1 s; {} bytes of pinned memory are left "
+                "to them",
+                device_, left);
+    } catch (...) {  // the context is gone, and everything with it
+    }
+}
+
+// A failure counts as an end: nothing more comes of copies in a context that is broken.
+bool Queues::copies_have_ended() noexcept {
+    const auto until = std::chrono::steady_clock::now() + copies_end_within;
+    const auto is_busy = [this](Stream stream) {
+        return driver_.stream_query(stream) == CUDA_ERROR_NOT_READY;
+    };
+    for (;;) {
+        if (std::none_of(streams_.begin(), streams_.end(), is_busy)) return true;
+        if (std::chrono::steady_clock::now() >= until) return false;
+        std::this_thread::sleep_for(1ms);
+    }
+}
+
+Stream Queues::take_stream(const std::string& doing) {
+    for (Stream& stream : streams_) {
+        if (driver_.stream_query(stream) != CUDA_SUCCESS) continue;
+        std::swap(stream, streams_.back());
+        const Stream taken = streams_.back();
+        streams_.pop_back();
+        return taken;
+    }
+    streams_.reserve(streams_.size() + 1);  // to give it back must not fail
+    Stream made = nullptr;
+    // It must wait for nothing on the program's default stream but what events say.
+    driver_.require(driver_.stream_create(&made, CU_STREAM_NON_BLOCKING), "cuStreamCreate", doing);
+    return made;
+}
+
+Event Queues::take_event(const std::string& doing) {
+    if (events_.empty()) {
+        Event made = nullptr;
+        driver_.require(driver_.event_create(&made, CU_EVENT_DISABLE_TIMING), "cuEventCreate", doing);
+        return made;
+    }
+    const Event event = events_.back();
+    events_.pop_back();
+    return event;
+}
+
+Block Queues::take_block(std::uint64_t bytes, const std::string& doing) {
+    Idle* best = nullptr;
+    for (Idle& idle : idle_)
+        if (suits(idle.block.bytes, bytes) && (!best || idle.block.bytes < best->block.bytes) &&
+            has_ended(idle))
+            best = &idle;
+    if (best) {
+        const Block block = best->block;
+        std::swap(*best, idle_.back());
+        idle_.pop_back();
+        return block;
+    }
+    free_smaller_than(bytes);
+    const std::uint64_t rounded = (bytes + block_unit - 1) / block_unit * block_unit;
+    void* memory = nullptr;
+    idle_.reserve(idle_.size() + 1);  // to give it back must not fail
+    driver_.require(driver_.host_alloc(&memory, rounded, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc", doing);
+    return {static_cast<std::byte*>(memory), rounded};
+}
+
+void Queues::give_back(const Block& block, std::vector<Event> fences) {
+    idle_.push_back({block, std::move(fences)});
+}
+
+bool Queues::has_ended(Idle& idle) {
+    for (; !idle.fences.empty(); idle.fences.pop_back()) {
+        if (driver_.event_query(idle.fences.back()) != CUDA_SUCCESS) return false;
+        events_.push_back(idle.fences.back());
+    }
+    return true;
+}
+
+// They would never do for starts of this size: what is kept is no more than the largest starts need.
+void Queues::free_smaller_than(std::uint64_t bytes) {
+    for (std::size_t i = 0; i < idle_.size();) {
+        if (idle_[i].block.bytes >= bytes || !has_ended(idle_[i])) {
+            ++i;
+            continue;
+        }
+        driver_.host_free(idle_[i].block.begin);
+        std::swap(idle_[i], idle_.back());
+        idle_.pop_back();
+    }
+}
+
+std::uint64_t Queues::idle_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const Idle& idle : idle_) bytes += idle.block.bytes;
+    return bytes;
+}
+
+}  // namespace hocket::device

@@ -1,0 +1,74 @@
+// What copies between one device and the host need: streams, events, and staging memory, which is pinned: the
+// device reads and writes it by itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/device/driver.hpp"
+
+namespace hocket::device {
+
+// Staging memory on loan.
+struct Block {
+    std::byte* begin = nullptr;
+    std::uint64_t bytes = 0;
+};
+
+// Not thread-safe. Functions throw hocket::Error as Driver::require does; doing: likewise.
+class Queues {
+  public:
+    Queues(const Driver& driver, Context context, int device)
+        : driver_(driver), context_(context), device_(device) {}
+
+    // Waits up to a second for copies that are still under way. If they do not end, their memory is left to
+    // them for ever, and a line on stderr says so.
+    ~Queues();
+    Queues(const Queues&) = delete;
+
+    const Driver& driver() const { return driver_; }
+    Context context() const { return context_; }
+    int device() const { return device_; }
+
+    // A stream without work. Each start has its own, one for each direction, so that none waits for what
+    // another is behind. It may be given back while there is work on it. Call within the context.
+    Stream take_stream(const std::string& doing);
+    void give_back(Stream stream) { streams_.push_back(stream); }
+
+    // An event that may be recorded; it may also be given back before it has happened. Call within the
+    // context.
+    Event take_event(const std::string& doing);
+    void give_back(Event event) { events_.push_back(event); }
+
+    // Call within the context. Blocks are kept for the next start.
+    Block take_block(std::uint64_t bytes, const std::string& doing);
+
+    // The block is lent again once the events have happened. They are given back with it.
+    void give_back(const Block& block, std::vector<Event> fences);
+    // Or never: it is not known when its copies end.
+    void set_aside(const Block& block) { lost_.push_back(block); }
+
+    std::uint64_t idle_bytes() const;  // of blocks that are not on loan
+
+  private:
+    struct Idle {
+        Block block;
+        std::vector<Event> fences;
+    };
+
+    bool has_ended(Idle& idle);
+    void free_smaller_than(std::uint64_t bytes);
+    bool copies_have_ended() noexcept;
+
+    const Driver& driver_;
+    const Context context_;
+    const int device_;
+    std::vector<Stream> streams_;
+    std::vector<Event> events_;
+    std::vector<Idle> idle_;
+    std::vector<Block> lost_;
+};
+
+}  // namespace hocket::device

@@ -1,0 +1,251 @@
+#include "runtime/device/staging.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/error.hpp"
+
+namespace hocket::device {
+namespace {
+
+// Chunks are so large that the call for each costs little beside its copy, and so small that the first is
+// soon there.
+constexpr std::uint64_t smallest_chunk = 256 * 1024, largest_chunk = 4 << 20, chunks_of_a_start = 64;
+
+}  // namespace
+
+std::uint64_t StagedBuffer::bytes() const {
+    std::uint64_t end = 0;
+    for (const Stretch& stretch : stretches) end = std::max(end, stretch.end);
+    return end;
+}
+
+std::unique_ptr<Staging> Staging::begin(const Buffers& buffers, std::optional<StagedBuffer> input,
+                                        std::optional<StagedBuffer> output) {
+    std::unique_ptr<Staging> staging(new Staging(buffers));
+    const std::uint64_t input_bytes = input ? input->bytes() : 0, output_bytes = output ? output->bytes() : 0;
+    if (input_bytes > 0) staging->take(staging->input_, buffers.devices, *input, "to the host");
+    if (output_bytes > 0) staging->take(staging->output_, buffers.devices, *output, "from the host");
+    staging->take_memory(input_bytes, output_bytes);
+    staging->follow_stream();
+    if (input_bytes > 0) staging->copy_input();
+    return staging;
+}
+
+Staging::~Staging() {
+    try {
+        // After a failure, too, what the caller enqueues next must come behind the copies that are under way.
+        if (is_waiting() || has_copied_output_) hand_over();
+    } catch (...) {
+    }
+    if (is_waiting()) loan_of(input_.host).is_lost = true;
+    for (std::size_t i = come_; i < chunks_.size(); ++i) input_.queues->give_back(chunks_[i].come);
+    for (const Side* side : {&input_, &output_})
+        if (side->copies) side->queues->give_back(side->copies);
+    for (Loan& loan : loans_) {
+        if (!loan.is_lost) {
+            loan.queues->give_back(loan.block, std::move(loan.fences));
+            continue;
+        }
+        for (const Event fence : loan.fences) loan.queues->give_back(fence);
+        loan.queues->set_aside(loan.block);
+    }
+}
+
+void Staging::take(Side& side, Devices& devices, StagedBuffer& buffer, const char* verb) const {
+    side.doing =
+        fmt::format("copying {} ({} on device {}) {}", buffer.name, buffer.memory, buffer.place.device, verb);
+    side.stretches = std::move(buffer.stretches);
+    side.device = static_cast<DevicePointer>(reinterpret_cast<std::uintptr_t>(buffer.memory));
+    side.queues = &devices.queues(driver_, buffer.place);
+    const InContext here(driver_, side.queues->context(), side.doing);
+    side.callers = &devices.queues_of(stream_, *side.queues);
+    side.copies = side.queues->take_stream(side.doing);
+}
+
+void Staging::take_memory(std::uint64_t input_bytes, std::uint64_t output_bytes) {
+    loans_.reserve(2);
+    const auto take = [&](const Side& side, std::uint64_t bytes) {
+        const InContext here(driver_, side.queues->context(), side.doing);
+        const std::string doing = fmt::format("taking {} bytes of pinned memory for {}", bytes, side.doing);
+        loans_.push_back({side.queues, side.queues->take_block(bytes, doing), {}});
+        return loans_.back().block.begin;
+    };
+    const DevicePointer from = input_.device, to = output_.device;
+    const bool both = input_bytes > 0 && output_bytes > 0;
+    if (both && from < to + output_bytes && to < from + input_bytes) {
+        const DevicePointer begin = std::min(from, to), end = std::max(from + input_bytes, to + output_bytes);
+        std::byte* const memory = take(output_, end - begin);
+        input_.host = memory + (from - begin);
+        output_.host = memory + (to - begin);
+        return;
+    }
+    if (input_bytes > 0) input_.host = take(input_, input_bytes);
+    if (output_bytes > 0) output_.host = take(output_, output_bytes);
+}
+
+// Copies of both directions come behind what is on the caller's stream now: it may still write the input and
+// read the output.
+void Staging::follow_stream() {
+    const auto follow = [&](const Side& side) {
+        const std::string doing = "waiting on the device for the caller's stream before " + side.doing;
+        Event now = nullptr;
+        {
+            const InContext there(driver_, side.callers->context(), doing);
+            refuse_capture(side);
+            now = side.callers->take_event(doing);
+            side.callers->give_back(now);  // a wait is for what the event was recorded for when it began
+            driver_.require(driver_.event_record(now, stream_), "cuEventRecord", doing);
+        }
+        const InContext here(driver_, side.queues->context(), doing);
+        driver_.require(driver_.stream_wait_event(side.copies, now, 0), "cuStreamWaitEvent", doing);
+    };
+    if (input_.is_staged()) follow(input_);
+    if (output_.is_staged()) follow(output_);
+}
+
+void Staging::refuse_capture(const Side& side) const {
+    int capturing = 0;
+    driver_.require(driver_.stream_is_capturing(stream_, &capturing), "cuStreamIsCapturing", side.doing);
+    if (capturing != 0)
+        throw Error(Status::invalid_argument,
+                    "the stream is being captured into a graph, and a collective on device memory cannot be "
+                    "part of one: the host takes part in it; end the capture before, or name another stream "
+                    "with hkt_comm_set_stream");
+}
+
+// ---- From the device ----------------------------------------------------------------------------
+
+// Stretches that follow one another are copied together, up to a chunk.
+void Staging::copy_input() {
+    std::uint64_t bytes = 0;
+    for (const Stretch& stretch : input_.stretches) bytes += stretch.end - stretch.begin;
+    const std::uint64_t most = std::clamp(bytes / chunks_of_a_start, smallest_chunk, largest_chunk);
+    const InContext here(driver_, input_.queues->context(), input_.doing);
+    Stretch next{0, 0};
+    const auto copy_next = [&] {
+        for (; next.begin < next.end; next.begin += std::min(most, next.end - next.begin))
+            copy_chunk(next.begin, std::min(next.end, next.begin + most));
+    };
+    for (const Stretch& stretch : input_.stretches) {
+        if (stretch.begin == next.end && stretch.end - next.begin <= most) {
+            next.end = stretch.end;
+            continue;
+        }
+        copy_next();
+        next = stretch;
+    }
+    copy_next();
+}
+
+void Staging::copy_chunk(std::uint64_t begin, std::uint64_t end) {
+    if (begin == end) return;
+    if (chunks_.size() == chunks_.capacity()) chunks_.reserve(2 * chunks_.size() + 16);
+    const Event come = input_.queues->take_event(input_.doing);
+    Loan& loan = loan_of(input_.host);
+    loan.is_lost = true;
+    const int copied =
+        driver_.copy_to_host(input_.host + begin, input_.device + begin, end - begin, input_.copies);
+    const int recorded = copied == CUDA_SUCCESS ? driver_.event_record(come, input_.copies) : CUDA_SUCCESS;
+    if (copied != CUDA_SUCCESS || recorded != CUDA_SUCCESS) input_.queues->give_back(come);
+    driver_.require(copied, "cuMemcpyDtoHAsync", fmt::format("{}, bytes {} to {}", input_.doing, begin, end));
+    driver_.require(recorded, "cuEventRecord", input_.doing);
+    loan.is_lost = false;
+    chunks_.push_back({input_.host + begin, end - begin, come});
+}
+
+bool Staging::has_come(const std::byte* begin, std::uint64_t bytes) {
+    const auto is_there = [&] {
+        return std::none_of(chunks_.begin() + static_cast<std::ptrdiff_t>(come_), chunks_.end(),
+                            [&](const Chunk& chunk) {
+                                return begin < chunk.begin + chunk.bytes && chunk.begin < begin + bytes;
+                            });
+    };
+    if (is_there()) return true;
+    const InContext here(driver_, input_.queues->context(), input_.doing);
+    for (; is_waiting(); ++come_) {
+        const int result = driver_.event_query(chunks_[come_].come);
+        if (result == CUDA_ERROR_NOT_READY) break;
+        driver_.require(result, "cuEventQuery", input_.doing);
+        input_.queues->give_back(chunks_[come_].come);
+    }
+    return is_there();
+}
+
+std::string Staging::awaited() {
+    if (!is_waiting()) return "";
+    return fmt::format(
+        "{}: {} of {} pieces have come, and the others wait for work that was on the caller's stream before",
+        input_.doing, come_, chunks_.size());
+}
+
+// ---- To the device ------------------------------------------------------------------------------
+
+void Staging::finished(const std::byte* begin, std::uint64_t bytes) {
+    if (!output_.is_staged()) return;
+    const auto first = static_cast<std::uint64_t>(begin - output_.host);
+    auto pending = std::find_if(pending_.begin(), pending_.end(),
+                                [&](const Stretch& stretch) { return stretch.end == first; });
+    if (pending == pending_.end()) pending = pending_.insert(pending_.end(), {first, first});
+    pending->end += bytes;
+    if (pending->end - pending->begin < smallest_chunk) return;
+    const InContext here(driver_, output_.queues->context(), output_.doing);
+    copy_to_device(std::exchange(*pending, {pending->end, pending->end}));
+}
+
+// Between the stretches of an output lies what is not Hocket's to write.
+void Staging::copy_to_device(Stretch final) {
+    for (const Stretch& stretch : output_.stretches) {
+        const std::uint64_t begin = std::max(final.begin, stretch.begin),
+                            end = std::min(final.end, stretch.end);
+        if (begin < end) copy_to_device(begin, end);
+    }
+}
+
+void Staging::copy_to_device(std::uint64_t begin, std::uint64_t end) {
+    loan_of(output_.host).is_lost = true;  // until there is a fence
+    has_copied_output_ = true;
+    driver_.require(
+        driver_.copy_to_device(output_.device + begin, output_.host + begin, end - begin, output_.copies),
+        "cuMemcpyHtoDAsync", fmt::format("{}, bytes {} to {}", output_.doing, begin, end));
+}
+
+void Staging::hand_over() {
+    if (output_.is_staged()) {
+        const InContext here(driver_, output_.queues->context(), output_.doing);
+        for (Stretch& pending : pending_) copy_to_device(std::exchange(pending, {0, 0}));
+        if (has_copied_output_) {
+            Loan& loan = loan_of(output_.host);
+            loan.fences.reserve(2);
+            const Event end = output_.queues->take_event(output_.doing);
+            loan.fences.push_back(end);
+            driver_.require(driver_.event_record(end, output_.copies), "cuEventRecord", output_.doing);
+            loan.is_lost = has_copied_output_ = false;
+            order_behind(output_, end);
+        }
+    }
+    // Something of the input may not have been needed.
+    if (is_waiting()) {
+        const Event end = chunks_.back().come;
+        for (; come_ + 1 < chunks_.size(); ++come_) input_.queues->give_back(chunks_[come_].come);
+        loan_of(input_.host).fences.push_back(end);
+        ++come_;
+        order_behind(input_, end);
+    }
+}
+
+void Staging::order_behind(const Side& side, Event copies) {
+    const InContext there(driver_, side.callers->context(), side.doing);
+    driver_.require(driver_.stream_wait_event(stream_, copies, 0), "cuStreamWaitEvent", side.doing);
+}
+
+Staging::Loan& Staging::loan_of(const std::byte* memory) {
+    const auto holds = [&](const Loan& loan) {
+        return loan.block.begin <= memory && memory < loan.block.begin + loan.block.bytes;
+    };
+    return *std::find_if(loans_.begin(), loans_.end(), holds);
+}
+
+}  // namespace hocket::device

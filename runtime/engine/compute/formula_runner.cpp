@@ -1,0 +1,48 @@
+#include "runtime/engine/compute/formula_runner.hpp"
+
+#include <array>
+
+#include "runtime/engine/compute/chunk_sum.hpp"
+#if HOCKET_HAVE_JIT
+#include "runtime/jit/formula_kernel.hpp"
+#endif
+
+namespace hocket::engine {
+
+FormulaRunner::FormulaRunner(const dsl::Formula& formula, const std::vector<DataType>& elements,
+                             DataType target, bool compiled)
+    : formula_(formula), target_(target) {
+#if HOCKET_HAVE_JIT
+    if (compiled) code_ = jit::find_formula({formula.items, elements, target});
+#else
+    static_cast<void>(compiled);
+#endif
+}
+
+void FormulaRunner::run(const FormulaInputs& inputs, std::size_t count, std::byte* to) const {
+    if (!code_) return run_formula(formula_, inputs, count, target_, to);
+    thread_local std::vector<const std::byte*> elements;
+    elements.clear();
+    for (const FormulaOperand& operand : inputs.elements) elements.push_back(operand.elements);
+    code_(to, elements.data(), inputs.parameters.data(), inputs.scalars.data(), count);
+}
+
+template <typename T>
+double FormulaRunner::sum_as(const FormulaInputs& inputs, std::size_t count) const {
+    std::array<T, formula_block> block;
+    std::vector<const std::byte*> elements(inputs.elements.size());
+    return chunk_sum<T>(count, [&](std::size_t first, std::size_t n) {
+        for (std::size_t i = 0; i < elements.size(); ++i)
+            elements[i] = inputs.elements[i].elements + first * element_size(inputs.elements[i].type);
+        code_(reinterpret_cast<std::byte*>(block.data()), elements.data(), inputs.parameters.data(),
+              inputs.scalars.data(), n);
+        return block.data();
+    });
+}
+
+double FormulaRunner::sum(const FormulaInputs& inputs, std::size_t count) const {
+    if (!code_) return sum_formula(formula_, inputs, count);
+    return target_ == DataType::float64 ? sum_as<double>(inputs, count) : sum_as<float>(inputs, count);
+}
+
+}  // namespace hocket::engine

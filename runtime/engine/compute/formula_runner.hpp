@@ -1,0 +1,39 @@
+// A formula for certain types of operands and result: generated code, or the loop of formula_loop.hpp. Both
+// give the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dsl/graph/formula.hpp"
+#include "runtime/engine/compute/formula_loop.hpp"
+#include "runtime/types.hpp"
+
+namespace hocket::engine {
+
+// Immutable, and so thread-safe.
+class FormulaRunner {
+  public:
+    // elements: the types of the formula's operands, by index. target: that of run()'s results. compiled: by
+    // generated code; then hocket::Error is thrown as in runtime/jit. The formula must outlive it.
+    FormulaRunner(const dsl::Formula& formula, const std::vector<DataType>& elements, DataType target,
+                  bool compiled);
+
+    // As run_formula() and sum_formula().
+    void run(const FormulaInputs& inputs, std::size_t count, std::byte* to) const;
+    double sum(const FormulaInputs& inputs, std::size_t count) const;
+
+  private:
+    using Code = void (*)(std::byte* to, const std::byte* const* elements, const double* parameters,
+                          const double* scalars, std::uint64_t count);
+
+    template <typename T>
+    double sum_as(const FormulaInputs& inputs, std::size_t count) const;
+
+    const dsl::Formula& formula_;
+    DataType target_;
+    Code code_ = nullptr;  // null: the loop
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,211 @@
+#include "runtime/engine/run/staged.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "runtime/engine/plan/address.hpp"
+#include "runtime/engine/run/shared_run.hpp"
+
+namespace hocket::engine {
+namespace {
+
+using device::Stretch;
+using Kind = dsl::Op::Kind;
+
+// The layout of the whole start.
+Layout layout_of(const Start& start) {
+    return start.uneven ? *start.uneven : Layout(start.plan->elements_of_x(start.count));
+}
+
+// Bytes of a buffer that all pieces together have, or this rank's own.
+std::uint64_t bytes_of(const Start& start, const Layout& layout, dsl::Share share) {
+    const dsl::RankProgram& program = start.plan->program();
+    const bool is_own = share == dsl::Share::own;
+    if (share == dsl::Share::none) return 0;
+    return start.plan->element() *
+           (is_own ? layout.piece_count(program.rank, program.ranks) : layout.count());
+}
+
+// By pair: the pieces for the other ranks, beginning with the next; or from them.
+std::vector<Stretch> pieces_of(const Start& start, const Layout& layout, bool is_received) {
+    const dsl::RankProgram& program = start.plan->program();
+    std::vector<Stretch> pieces;
+    for (dsl::Rank i = 1; i <= program.ranks; ++i) {
+        const dsl::Rank peer = (program.rank + i) % program.ranks;
+        const std::uint64_t begin = start.plan->element() * (is_received ? layout.place_received_from(peer)
+                                                                         : layout.place_sent_to(peer));
+        const std::uint64_t bytes =
+            start.plan->element() * (is_received ? layout.received_from(peer) : layout.sent_to(peer));
+        if (bytes > 0) pieces.push_back({begin, begin + bytes});
+    }
+    return pieces;
+}
+
+// A SharedRun takes a stretch of each piece at a time.
+std::vector<Stretch> across_pieces(std::uint64_t bytes, std::uint64_t pieces, std::uint64_t element) {
+    const std::uint64_t together = std::max<std::uint64_t>(1 << 20, bytes / 64);
+    const std::uint64_t piece = bytes / pieces,
+                        step = std::max(together / pieces / element, std::uint64_t{1024}) * element;
+    std::vector<Stretch> stretches;
+    for (std::uint64_t at = 0; at < piece; at += step)
+        for (std::uint64_t i = 0; i < pieces; ++i)
+            stretches.push_back({i * piece + at, i * piece + std::min(piece, at + step)});
+    return stretches;
+}
+
+// Takes what is left of a buffer, stretch by stretch.
+class Rest {
+  public:
+    explicit Rest(std::uint64_t bytes) {
+        if (bytes > 0) free_[0] = bytes;
+    }
+
+    void take(std::uint64_t begin, std::uint64_t end, std::vector<Stretch>& taken) {
+        auto place = free_.upper_bound(begin);
+        if (place != free_.begin()) --place;
+        while (place != free_.end() && place->first < end) {
+            const auto [first, last] = *place;
+            const std::uint64_t from = std::max(first, begin), to = std::min(last, end);
+            place = std::next(place);
+            if (from >= to) continue;
+            free_.erase(first);
+            if (first < from) free_[first] = from;
+            if (to < last) free_[to] = last;
+            taken.push_back({from, to});
+        }
+    }
+
+  private:
+    std::map<std::uint64_t, std::uint64_t> free_;  // begin -> end
+};
+
+// Calls call(area, begin, end) for what an operation reads: boundaries of the area.
+template <typename Call>
+void for_reads(const dsl::Op& op, Call call) {
+    if (op.kind == Kind::send)
+        for (std::size_t i = 0; i < op.parts(); ++i) call(op.part(i).area, op.part(i).begin, op.part(i).end);
+    if (op.kind == Kind::combine || op.kind == Kind::copy)
+        for (const dsl::AreaId operand : op.operands) call(operand, op.begin, op.end);
+    for (const auto& parts : op.reads)
+        for (const dsl::MessagePart& part : parts) call(part.area, part.begin, part.end);
+}
+
+// In the order in which the program's operations read it.
+std::vector<Stretch> by_use(const Start& start, const Layout& layout, std::uint64_t bytes) {
+    const dsl::RankProgram& program = start.plan->program();
+    const auto binding = start.plan->bind(layout, start.arguments.get());
+    const auto& offsets = binding->byte_offsets;
+    Rest rest(bytes);
+    std::vector<Stretch> stretches;
+    for (const dsl::Op& op : program.ops)
+        for_reads(op, [&](dsl::AreaId area, dsl::BoundaryId begin, dsl::BoundaryId end) {
+            if (program.memory_of(area) != dsl::input_area) return;
+            std::uint64_t shift = 0;  // modulo 2^64
+            if (area >= program.first_shifted()) {
+                const dsl::ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
+                shift = offsets[shifted.from] - offsets[shifted.at];
+            }
+            const std::uint64_t origin = offsets[program.input_origin];
+            rest.take(offsets[begin] + shift - origin, offsets[end] + shift - origin, stretches);
+        });
+    rest.take(0, bytes, stretches);
+    return stretches;
+}
+
+std::vector<Stretch> input_of(const Start& start, const Layout& layout) {
+    const Plan& plan = *start.plan;
+    const dsl::RankProgram& program = plan.program();
+    if (plan.is_by_pair()) return pieces_of(start, layout, false);
+    const std::uint64_t bytes = bytes_of(start, layout, plan.input());
+    const bool is_by_rank = contract_of(program.collective).is_by_rank();
+    if (SharedRun::suits(program) && !plan.is_uneven() && is_by_rank && plan.input() == dsl::Share::whole)
+        return across_pieces(bytes, static_cast<std::uint64_t>(program.ranks), plan.element());
+    if (program.neighbours.empty() && start.tiles == 1) return by_use(start, layout, bytes);
+    return {{0, bytes}};
+}
+
+}  // namespace
+
+std::unique_ptr<device::Staging> stage(Start& start, const device::Buffers& buffers) {
+    const Layout layout = layout_of(start);
+    const auto place = [&](const std::optional<device::Place>& where, const void* memory,
+                           std::vector<Stretch> stretches,
+                           const char* name) -> std::optional<device::StagedBuffer> {
+        if (!where) return std::nullopt;
+        return device::StagedBuffer{*where, memory, std::move(stretches), name};
+    };
+    std::vector<Stretch> output{{0, bytes_of(start, layout, start.plan->output())}};
+    if (start.plan->is_by_pair()) output = pieces_of(start, layout, true);
+    auto staging = device::Staging::begin(
+        buffers, place(buffers.send, start.send, buffers.send ? input_of(start, layout) : output, "send"),
+        place(buffers.recv, start.recv, output, "recv"));
+    if (staging->input()) start.send = staging->input();
+    if (staging->output()) start.recv = staging->output();
+    start.staging = staging.get();
+    return staging;
+}
+
+void StagedOps::begin(device::Staging* staging, const Plan& plan, const Binding& binding, std::byte* recv,
+                      bool needs_all_input) {
+    staging_ = staging;
+    if (!staging) return;
+    plan_ = &plan;
+    binding_ = &binding;
+    recv_ = recv;
+    needs_all_input_ = needs_all_input;
+    if (needs_all_input) return;
+    writers_.assign(plan.program().boundaries.size(), 0);
+    for (const dsl::Op& op : plan.program().ops)
+        for_outputs(op, [&](dsl::BoundaryId begin, dsl::BoundaryId end) {
+            for (; begin < end; ++begin) ++writers_[begin];
+        });
+}
+
+// Calls call(begin, end) for what an operation writes to the output.
+template <typename Call>
+void StagedOps::for_outputs(const dsl::Op& op, Call call) const {
+    const auto written = [&](dsl::AreaId area, dsl::BoundaryId begin, dsl::BoundaryId end) {
+        if (plan_->program().memory_of(area) == dsl::output_area) call(begin, end);
+    };
+    if (op.kind == Kind::receive)
+        for (std::size_t i = 0; i < op.parts(); ++i)
+            written(op.part(i).area, op.part(i).begin, op.part(i).end);
+    if (op.kind != Kind::combine && op.kind != Kind::copy && op.kind != Kind::compute) return;
+    written(op.area, op.begin, op.end);
+    for (const dsl::AreaId also : op.also) written(also, op.begin, op.end);
+}
+
+bool StagedOps::may_run(dsl::OpId id, const std::vector<std::byte*>& areas) const {
+    if (needs_all_input_ || !staging_->is_waiting()) return true;
+    const dsl::Op& op = plan_->program().ops[id];
+    const auto& offsets = binding_->byte_offsets;
+    bool may = true;
+    const auto look = [&](dsl::AreaId area, dsl::BoundaryId begin, dsl::BoundaryId end) {
+        const std::uint64_t bytes = offsets[end] - offsets[begin];
+        may = may && (bytes == 0 || staging_->has_come(address(areas[area], offsets[begin]), bytes));
+    };
+    for_reads(op, look);
+    // In place, an operation writes where input may be on its way.
+    for_outputs(op, [&](dsl::BoundaryId begin, dsl::BoundaryId end) { look(dsl::output_area, begin, end); });
+    return may;
+}
+
+void StagedOps::ran(dsl::OpId id) {
+    if (needs_all_input_) return;
+    const auto& offsets = binding_->byte_offsets;
+    const std::uint64_t origin = offsets[plan_->program().output_origin];
+    for_outputs(plan_->program().ops[id], [&](dsl::BoundaryId begin, dsl::BoundaryId end) {
+        for (; begin < end; ++begin)
+            if (const std::uint64_t bytes = offsets[begin + 1] - offsets[begin];
+                --writers_[begin] == 0 && bytes > 0)
+                staging_->finished(address(recv_, offsets[begin] - origin), bytes);
+    });
+}
+
+void StagedOps::finish(std::uint64_t output_bytes) {
+    if (needs_all_input_) staging_->finished(recv_, output_bytes);
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,49 @@
+// Starts whose buffers are on a device: what is copied to and from the host in which order, and what an
+// operation has to wait for. The other ranks see nothing of it: all of them divide a start as always.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/device/staging.hpp"
+#include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/run/start.hpp"
+
+namespace hocket::engine {
+
+// Puts memory of the host in place of the start's buffers that are on a device, and begins to fill it. The
+// start refers to what is returned. Throws hocket::Error like device::Staging.
+std::unique_ptr<device::Staging> stage(Start& start, const device::Buffers& buffers);
+
+// Of a GraphRun: an operation runs once its input has come, and what is final goes to the device.
+class StagedOps {
+  public:
+    // staging: null if no buffer of the start is on a device; then nothing else may be called.
+    // needs_all_input: nothing runs before all input has come, and no output is final before the end. recv:
+    // the caller's buffer on the host, from where the run's x begins. Plan and binding outlive the run.
+    void begin(device::Staging* staging, const Plan& plan, const Binding& binding, std::byte* recv,
+               bool needs_all_input);
+    explicit operator bool() const { return staging_ != nullptr; }
+
+    bool has_come(const std::byte* begin, std::uint64_t bytes) const {
+        return staging_->has_come(begin, bytes);
+    }
+    // Whether what the operation reads has come, and what it writes is not still to come.
+    bool may_run(dsl::OpId op, const std::vector<std::byte*>& areas) const;
+    void ran(dsl::OpId op);
+    void finish(std::uint64_t output_bytes);  // the last operation has run
+
+  private:
+    template <typename Call>
+    void for_outputs(const dsl::Op& op, Call call) const;
+
+    device::Staging* staging_ = nullptr;
+    const Plan* plan_ = nullptr;
+    const Binding* binding_ = nullptr;
+    std::byte* recv_ = nullptr;
+    bool needs_all_input_ = false;
+    std::vector<std::uint32_t> writers_;  // by boundary: operations that will still write what follows it
+};
+
+}  // namespace hocket::engine

@@ -1,0 +1,526 @@
+// Random schedules that compute: what the proof accepts is run on several ranks, and compared with a plain
+// calculation of what each statement says. So an accepted schedule whose ranks end with different values, or
+// with something else than was written, is found out.
+#include <hocket.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "runtime/kernels/selection.hpp"
+#include "tests/capi/comm.hpp"
+#include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket::test;
+
+namespace {
+
+using Values = std::vector<double>;
+
+// A calculation left the numbers of which float32 rounds no sum: the schedule is of no use here.
+struct Inexact {};
+
+double exact(double value) {
+    if (!(std::fabs(value) < 1024) || value * 4096 != std::floor(value * 4096)) throw Inexact();
+    return value;
+}
+
+// ---- What the statements mean ------------------------------------------------------------------
+
+// The part that a rank works on: of `parts` equal ones the one of this number.
+struct Part {
+    std::size_t number = 0, parts = 1;
+    std::size_t begin(std::size_t count) const { return number * count / parts; }
+    std::size_t end(std::size_t count) const { return (number + 1) * count / parts; }
+};
+
+struct Sparse {
+    std::vector<std::size_t> indices;
+    Values values;
+};
+
+struct RankState {
+    std::map<std::string, Values> buffers;  // each as long as x; only the rank's part counts
+    std::map<std::string, Part> parts;      // of each buffer
+    std::map<std::string, std::map<std::size_t, Sparse>> selections;  // by name and rank
+    std::map<std::string, std::map<std::size_t, double>> sums;
+};
+
+// All ranks, in step. Ranks are numbered level by level, innermost first.
+struct World {
+    std::size_t count, inner, outer, start = 0;
+    std::vector<RankState> ranks;
+
+    // levels: 0, 1, or 2 for both.
+    std::vector<std::size_t> group(std::size_t rank, int levels) const {
+        std::vector<std::size_t> members;
+        for (std::size_t other = 0; other < ranks.size(); ++other)
+            if (levels == 2 || (levels == 0 ? other / inner == rank / inner : other % inner == rank % inner))
+                members.push_back(other);
+        return members;
+    }
+    Part within(std::size_t rank, Part part, int level) const {
+        const std::size_t size = level == 0 ? inner : outer;
+        return {part.number * size + (level == 0 ? rank % inner : rank / inner), part.parts * size};
+    }
+};
+
+using Action = std::function<void(World&)>;
+
+struct Expression {
+    std::string text;
+    std::function<double(const RankState&, std::size_t)> value;
+};
+
+// The k of the largest magnitude; of those that tie for the last places, the run that the rank's draw begins.
+std::vector<std::size_t> largest(const Values& x, std::size_t begin, std::size_t end, std::size_t k,
+                                 const hocket::kernels::Draw& draw) {
+    std::vector<std::size_t> order(end - begin);
+    std::iota(order.begin(), order.end(), begin);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return std::fabs(x[a]) > std::fabs(x[b]); });
+    if (k > 0) {
+        const double least = std::fabs(x[order[k - 1]]);
+        const auto ties =
+            std::find_if(order.begin(), order.end(), [&](std::size_t i) { return std::fabs(x[i]) == least; });
+        const auto last =
+            std::find_if(ties, order.end(), [&](std::size_t i) { return std::fabs(x[i]) != least; });
+        const auto first = hocket::kernels::first_of_ties(draw, static_cast<std::uint64_t>(last - ties),
+                                                          k - static_cast<std::size_t>(ties - order.begin()));
+        std::rotate(ties, ties + static_cast<std::ptrdiff_t>(first), last);
+    }
+    order.resize(k);
+    std::sort(order.begin(), order.end());
+    return order;
+}
+
+// ---- Random schedules --------------------------------------------------------------------------
+
+struct Schedule {
+    std::string text;
+    std::vector<std::string> states;
+    std::vector<Action> actions;
+};
+
+class Generator {
+  public:
+    Generator(unsigned seed, bool two_levels) : random_(seed), two_levels_(two_levels) {}
+
+    Schedule schedule() {
+        // Some computations, a reduction, more of them, and so on: mostly right, and often wrong in one
+        // place.
+        if (below(2) == 0) state();
+        computations(2);
+        if (below(3) > 0) {
+            reduce_in_parts();
+        } else {
+            all_reduce(2);
+            computations(4);
+        }
+        computations(1);
+        return std::move(made_);
+    }
+
+  private:
+    std::size_t below(std::size_t limit) { return random_() % limit; }
+    void say(const std::string& line, Action action) {
+        made_.text += "    " + line + "\n";
+        made_.actions.push_back(std::move(action));
+    }
+    static std::string name_of(int levels) {
+        return levels == 2 ? "world" : "levels[" + std::to_string(levels) + "]";
+    }
+
+    Expression leaf() {
+        const std::size_t choice = below(6);
+        if (choice == 0) {
+            static const double numbers[] = {0.5, 1, 2, -1, 0, 0.25};
+            const double number = numbers[below(6)];
+            std::string text = std::to_string(number);
+            if (number < 0) text = "(" + text + ")";
+            return {text, [=](const RankState&, std::size_t) { return number; }};
+        }
+        std::string name = choice <= 3 ? "x" : "w";
+        if (choice == 5 && !made_.states.empty()) name = made_.states[below(made_.states.size())];
+        return {name, [=](const RankState& rank, std::size_t i) { return rank.buffers.at(name)[i]; }};
+    }
+
+    Expression expression(int depth) {
+        if (depth == 0) return leaf();
+        const Expression a = expression(depth - 1), b = leaf();
+        const auto both = [&](const std::string& text, double (*function)(double, double)) {
+            return Expression{text, [=](const RankState& rank, std::size_t i) {
+                                  return exact(function(a.value(rank, i), b.value(rank, i)));
+                              }};
+        };
+        switch (below(9)) {
+            case 0:
+            case 1:
+                return both(a.text + " + (" + b.text + ")", [](double x, double y) { return x + y; });
+            case 2:
+                return both(a.text + " - (" + b.text + ")", [](double x, double y) { return x - y; });
+            case 3:
+                return both("max(" + a.text + ", " + b.text + ")",
+                            [](double x, double y) { return std::max(x, y); });
+            case 4:
+                return both("min(" + a.text + ", " + b.text + ")",
+                            [](double x, double y) { return std::min(x, y); });
+            case 5:
+                return {"abs(" + a.text + ")",
+                        [=](const RankState& rank, std::size_t i) { return std::fabs(a.value(rank, i)); }};
+            case 6:
+                return both("select(" + a.text + " > " + b.text + ", 2, " + b.text + ")",
+                            [](double x, double y) { return x > y ? 2 : y; });
+            default: {
+                const double factor = below(2) == 0 ? 0.5 : -1;
+                return {
+                    (factor < 0 ? "-(" : "0.5 * (") + a.text + ")",
+                    [=](const RankState& rank, std::size_t i) { return exact(factor * a.value(rank, i)); }};
+            }
+        }
+    }
+
+    void assign(const std::string& target, const Expression& value) {
+        say(target + " = " + value.text, [=](World& world) {
+            for (RankState& rank : world.ranks) {
+                const Part part = rank.parts.at(target);
+                Values result = rank.buffers.at(target);
+                for (std::size_t i = part.begin(world.count); i < part.end(world.count); ++i)
+                    result[i] = value.value(rank, i);
+                rank.buffers.at(target) = std::move(result);
+            }
+        });
+    }
+
+    void computations(std::size_t most) {
+        for (std::size_t i = below(most + 1); i-- > 0;) {
+            if (below(5) == 0) {
+                total();
+            } else if (!made_.states.empty() && below(2) == 0) {
+                const std::string state = made_.states[below(made_.states.size())];
+                const Expression value = leaf();
+                assign(state, {"0.5 * " + state + " + (" + value.text + ")",
+                               [=](const RankState& rank, std::size_t at) {
+                                   return exact(0.5 * rank.buffers.at(state)[at] + value.value(rank, at));
+                               }});
+            } else {
+                assign("x", expression(1 + static_cast<int>(below(2))));
+            }
+        }
+    }
+
+    void state() {
+        const std::string name = "e" + std::to_string(made_.states.size());
+        made_.states.push_back(name);
+        say("state " + name + " like x", [=](World& world) {
+            for (RankState& rank : world.ranks) {
+                rank.buffers.try_emplace(name, world.count, 0.0);
+                rank.parts[name] = rank.parts.at("x");
+            }
+        });
+    }
+
+    void total() {
+        const std::string name = "n" + std::to_string(names_++);
+        const Expression value = leaf();
+        say("let " + name + " = total(" + value.text + " + 0 * x)", [=](World& world) {
+            for (std::size_t r = 0; r < world.ranks.size(); ++r) {
+                RankState& rank = world.ranks[r];
+                double sum = 0;
+                const Part part = rank.parts.at("x");
+                for (std::size_t i = part.begin(world.count); i < part.end(world.count); ++i)
+                    sum = exact(sum + value.value(rank, i));
+                rank.sums[name] = {{r, sum}};
+            }
+        });
+        for (const int level : scattered_)
+            if (below(10) > 0) gather_pieces(name, level);
+        assign("x", {"select(sum(" + name + ") > 1, x, 0.5 * x)", [=](const RankState& rank, std::size_t i) {
+                         double sum = 0;
+                         for (const auto& [from, value_of] : rank.sums.at(name)) sum += value_of;
+                         return exact(sum > 1 ? rank.buffers.at("x")[i] : 0.5 * rank.buffers.at("x")[i]);
+                     }});
+    }
+
+    // Of a selection or of sums.
+    void gather_pieces(const std::string& name, int levels) {
+        say("all_gather " + name + " over " + name_of(levels), [=](World& world) {
+            const std::vector<RankState> before = world.ranks;
+            for (std::size_t r = 0; r < world.ranks.size(); ++r)
+                for (const std::size_t other : world.group(r, levels)) {
+                    for (const auto& all : {before[other].selections})
+                        if (const auto found = all.find(name); found != all.end())
+                            world.ranks[r].selections[name].insert(found->second.begin(),
+                                                                   found->second.end());
+                    if (const auto found = before[other].sums.find(name); found != before[other].sums.end())
+                        world.ranks[r].sums[name].insert(found->second.begin(), found->second.end());
+                }
+        });
+    }
+
+    void all_reduce(int levels) {
+        say("all_reduce x over " + name_of(levels), [=](World& world) {
+            const std::vector<RankState> before = world.ranks;
+            for (std::size_t r = 0; r < world.ranks.size(); ++r) add_group(world, before, r, levels);
+        });
+    }
+
+    static void add_group(World& world, const std::vector<RankState>& before, std::size_t r, int levels) {
+        RankState& rank = world.ranks[r];
+        const Part part = rank.parts.at("x");
+        for (std::size_t i = part.begin(world.count); i < part.end(world.count); ++i) {
+            double sum = 0;
+            for (const std::size_t other : world.group(r, levels)) sum += before[other].buffers.at("x")[i];
+            rank.buffers.at("x")[i] = exact(sum);
+        }
+    }
+
+    void scatter(int level) {
+        scattered_.push_back(level);
+        say("reduce_scatter x over " + name_of(level), [=](World& world) {
+            const std::vector<RankState> before = world.ranks;
+            for (std::size_t r = 0; r < world.ranks.size(); ++r) {
+                Part& part = world.ranks[r].parts.at("x");
+                part = world.within(r, part, level);
+                add_group(world, before, r, level);
+            }
+        });
+        if (below(10) == 0) return;
+        say("partition w over " + name_of(level), [=](World&) {});
+    }
+
+    void gather(int level) {
+        scattered_.pop_back();
+        say("all_gather x over " + name_of(level), [=](World& world) {
+            const std::vector<RankState> before = world.ranks;
+            for (std::size_t r = 0; r < world.ranks.size(); ++r) {
+                for (const std::size_t other : world.group(r, level)) {
+                    const Part part = before[other].parts.at("x");
+                    for (std::size_t i = part.begin(world.count); i < part.end(world.count); ++i)
+                        world.ranks[r].buffers.at("x")[i] = before[other].buffers.at("x")[i];
+                }
+                Part& part = world.ranks[r].parts.at("x");
+                const std::size_t size = level == 0 ? world.inner : world.outer;
+                part = {part.number / size, part.parts / size};
+            }
+        });
+    }
+
+    // reduce_scatter, then what is left to reduce as selections or as it is, then all_gather.
+    void reduce_in_parts() {
+        scatter(0);
+        computations(2);
+        if (below(2) == 0) state();
+        if (two_levels_ && below(2) == 0) {
+            scatter(1);
+            if (below(2) == 0) state();
+            computations(3);
+            gather(1);
+        } else if (two_levels_ && below(3) > 0) {
+            select(1);
+            computations(2);
+        } else if (two_levels_) {
+            all_reduce(1);
+            computations(3);
+        } else {
+            computations(3);
+        }
+        gather(0);
+    }
+
+    void select(int levels) {
+        state();
+        const std::string e = made_.states.back(), s = "s" + std::to_string(names_++);
+        const auto value = [=](const RankState& rank, std::size_t i) {
+            return exact(rank.buffers.at(e)[i] + rank.buffers.at("x")[i]);
+        };
+        if (below(10) > 0) assign(e, {e + " + x", value});
+        say("let " + s + " = mstopk(" + e + ", 0.25)", [=](World& world) {
+            for (std::size_t r = 0; r < world.ranks.size(); ++r) {
+                RankState& rank = world.ranks[r];
+                const Part part = rank.parts.at(e);
+                const std::size_t begin = part.begin(world.count), end = part.end(world.count);
+                const Values& x = rank.buffers.at(e);
+                Sparse chosen;
+                chosen.indices = largest(x, begin, end, hocket::kernels::selected_of(end - begin, 0.25),
+                                         {0, world.start, r});
+                for (const std::size_t i : chosen.indices) chosen.values.push_back(x[i]);
+                rank.selections[s] = {{r, std::move(chosen)}};
+            }
+        });
+        const std::size_t rest = below(10);
+        if (rest > 0)
+            say(rest > 5 ? e + " = cleared(" + e + ", " + s + ")" : e + " = " + e + " - dense(" + s + ")",
+                [=](World& world) {
+                    for (std::size_t r = 0; r < world.ranks.size(); ++r)
+                        for (const std::size_t i : world.ranks[r].selections.at(s).at(r).indices)
+                            world.ranks[r].buffers.at(e)[i] = 0;
+                });
+        if (below(10) > 0) gather_pieces(s, levels);
+        say("x = sum(" + s + ")", [=](World& world) {
+            for (RankState& rank : world.ranks) {
+                const Part part = rank.parts.at("x");
+                Values& x = rank.buffers.at("x");
+                std::fill(x.begin() + static_cast<std::ptrdiff_t>(part.begin(world.count)),
+                          x.begin() + static_cast<std::ptrdiff_t>(part.end(world.count)), 0.0);
+                for (const auto& [from, sparse] : rank.selections.at(s))
+                    for (std::size_t i = 0; i < sparse.indices.size(); ++i)
+                        x[sparse.indices[i]] = exact(x[sparse.indices[i]] + sparse.values[i]);
+            }
+        });
+    }
+
+    std::mt19937 random_;
+    bool two_levels_;
+    Schedule made_;
+    std::vector<int> scattered_;
+    int names_ = 0;
+};
+
+// ---- Running them ------------------------------------------------------------------------------
+
+double input(std::size_t rank, std::size_t start, std::size_t i) {
+    return static_cast<double>((i * 7 + rank * 5 + start * 3 + i * i % 5) % 13) - 6;
+}
+double further(std::size_t i) {
+    return static_cast<double>(i % 5) - 2;
+}
+
+struct Sizes {
+    std::size_t inner, outer, count;
+    std::size_t ranks() const { return inner * outer; }
+};
+
+constexpr std::size_t starts = 3;
+
+// By start and rank: what is in x in the end.
+std::vector<std::vector<Values>> meaning(const Schedule& schedule, const Sizes& sizes) {
+    World world{sizes.count, sizes.inner, sizes.outer, 0, std::vector<RankState>(sizes.ranks())};
+    std::vector<std::vector<Values>> results;
+    for (; world.start < starts; ++world.start) {
+        for (std::size_t r = 0; r < sizes.ranks(); ++r) {
+            RankState& rank = world.ranks[r];
+            Values x(sizes.count), w(sizes.count);
+            for (std::size_t i = 0; i < sizes.count; ++i) {
+                x[i] = input(r, world.start, i);
+                w[i] = further(i);
+            }
+            rank.buffers["x"] = x;
+            rank.buffers["w"] = w;
+            rank.parts["x"] = Part();
+        }
+        for (const Action& action : schedule.actions) action(world);
+        std::vector<Values>& all = results.emplace_back();
+        for (const RankState& rank : world.ranks) all.push_back(rank.buffers.at("x"));
+    }
+    return results;
+}
+
+struct Tally {
+    int accepted = 0, refused = 0, with_state = 0, with_selection = 0, with_sums = 0;
+};
+
+// On a rank: whether the schedule is accepted, and if so, that it does what it says.
+bool run_one(hkt_comm* comm, std::size_t rank, const std::string& path, const Schedule& schedule,
+             const Sizes& sizes) {
+    hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
+    options.schedule = path.c_str();
+    hkt_plan* plan = nullptr;
+    if (hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, &options, &plan) != HKT_SUCCESS)
+        return false;
+    const std::unique_ptr<hkt_plan, void (*)(hkt_plan*)> owner(plan, hkt_plan_destroy);
+    std::vector<std::vector<Values>> wanted;
+    try {
+        wanted = meaning(schedule, sizes);
+    } catch (const Inexact&) {
+        return true;
+    }
+    std::vector<float> x(sizes.count), y(sizes.count), w(sizes.count);
+    for (std::size_t i = 0; i < sizes.count; ++i) w[i] = static_cast<float>(further(i));
+    const void* buffers[] = {w.data()};
+    hkt_start_options with = HKT_START_OPTIONS_INIT;
+    with.buffers = buffers;
+    with.buffer_count = 1;
+    for (std::size_t start = 0; start < starts; ++start) {
+        for (std::size_t i = 0; i < sizes.count; ++i) x[i] = static_cast<float>(input(rank, start, i));
+        const hkt_status status = hkt_plan_start_with(plan, x.data(), y.data(), sizes.count, &with, nullptr);
+        expect(status == HKT_SUCCESS, hkt_comm_last_error(comm));
+        for (std::size_t i = 0; i < sizes.count; ++i) {
+            const double right = wanted[start][rank][i];
+            expect(wanted[start][0][i] == right, "it was accepted, but rank 0 and rank " +
+                                                     std::to_string(rank) +
+                                                     " are to end with different values in start " +
+                                                     std::to_string(start) + ":\n" + schedule.text);
+            expect(static_cast<double>(y[i]) == right,
+                   "element " + std::to_string(i) + " of " + std::to_string(sizes.count) + " is " +
+                       std::to_string(y[i]) + ", not " + std::to_string(right) + ", in start " +
+                       std::to_string(start) + ":\n" + schedule.text);
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
+TEST_CASE("random schedules that are accepted give what their statements say, on all ranks") {
+    const char* const more = std::getenv("HOCKET_COMPUTE_SCHEDULES");  // for a longer run
+    const unsigned schedules = more ? static_cast<unsigned>(std::stoul(more)) : 250;
+    struct Place {
+        const char *hosts, *topology;
+        std::size_t inner, outer;
+    };
+    auto* const tally = static_cast<Tally*>(shared_memory(sizeof(Tally)));
+    for (const Place& place : {Place{"aaa", "3", 3, 1}, Place{"aabb", "2x2", 2, 2},
+                               Place{"aaaa", "2x2", 2, 2}, Place{"ab", "1x2", 1, 2}}) {
+        const TemporaryFolder folder;
+        std::vector<Schedule> all;
+        for (unsigned i = 0; i < schedules; ++i) {
+            all.push_back(Generator(i, place.outer > 1).schedule());
+            std::ofstream(folder.path() + "/" + std::to_string(i) + ".sched")
+                << "schedule random all_reduce(x) with w approximate {\n"
+                << all.back().text << "}\n";
+        }
+        const std::string hosts = place.hosts;
+        const auto outcomes = run_ranks({static_cast<int>(hosts.size()), {}, 600}, [&](int rank) {
+            setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
+            hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
+            options.topology = place.topology;
+            const Comm comm = join(&options);
+            for (unsigned i = 0; i < schedules; ++i) {
+                const Sizes sizes{place.inner, place.outer, i % 7 == 0 ? std::size_t{3} : 40 + i % 5};
+                const bool is_accepted =
+                    run_one(comm.get(), static_cast<std::size_t>(rank),
+                            folder.path() + "/" + std::to_string(i) + ".sched", all[i], sizes);
+                if (rank != 0) continue;
+                ++(is_accepted ? tally->accepted : tally->refused);
+                const auto has = [&](const char* word) {
+                    return is_accepted && all[i].text.find(word) != std::string::npos ? 1 : 0;
+                };
+                tally->with_state += has("state ");
+                tally->with_selection += has("mstopk(");
+                tally->with_sums += has("total(");
+            }
+        });
+        INFO(place.hosts << " " << place.topology);
+        CHECK(problems(outcomes) == "");
+    }
+    // A generator whose schedules are all refused, or all alike, would test nothing.
+    INFO("accepted " << tally->accepted << ", refused " << tally->refused << ", with states "
+                     << tally->with_state << ", with selections " << tally->with_selection << ", with sums "
+                     << tally->with_sums);
+    CHECK(tally->accepted > 200);
+    CHECK(tally->refused > 200);
+    CHECK(tally->with_state > 50);
+    CHECK(tally->with_selection > 10);
+    CHECK(tally->with_sums > 20);
+}

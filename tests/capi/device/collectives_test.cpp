@@ -1,0 +1,410 @@
+// Collectives on memory of devices give the bits that they give on memory of the host.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tests/capi/device/jobs.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket::test;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr hkt_type types[] = {HKT_FLOAT32,  HKT_FLOAT64, HKT_INT32,  HKT_INT64,  HKT_INT8,
+                              HKT_INT16,    HKT_UINT8,   HKT_UINT16, HKT_UINT32, HKT_UINT64,
+                              HKT_BFLOAT16, HKT_FLOAT16, HKT_BOOL};
+
+// Whole numbers, so small that no sum of four is rounded or wraps around.
+template <typename T>
+void put(std::byte* at, int value) {
+    const T element = static_cast<T>(value);
+    std::memcpy(at, &element, sizeof element);
+}
+
+void put(hkt_type type, std::byte* at, int value) {
+    constexpr std::uint16_t halves[] = {0, 0x3c00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600, 0x4700},
+                            brains[] = {0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0};
+    switch (type) {
+        case HKT_FLOAT32:
+            return put<float>(at, value);
+        case HKT_FLOAT64:
+            return put<double>(at, value);
+        case HKT_FLOAT16:
+            return put<std::uint16_t>(at, halves[value]);
+        case HKT_BFLOAT16:
+            return put<std::uint16_t>(at, brains[value]);
+        case HKT_BOOL:
+            return put<std::uint8_t>(at, value % 2);
+        default:
+            break;
+    }
+    switch (hkt_type_size(type)) {
+        case 1:
+            return put<std::uint8_t>(at, value);
+        case 2:
+            return put<std::uint16_t>(at, value);
+        case 4:
+            return put<std::uint32_t>(at, value);
+        default:
+            return put<std::uint64_t>(at, value);
+    }
+}
+
+Bytes filled(hkt_type type, std::size_t count, int rank) {
+    const std::size_t size = hkt_type_size(type);
+    Bytes bytes(count * size);
+    // A prime number of elements, again and again: no boundary of a piece or a tile falls on its end.
+    const std::size_t period = std::min<std::size_t>(count, 10'007);
+    for (std::size_t i = 0; i < period; ++i)
+        put(type, &bytes[i * size],
+            static_cast<int>((i * 5 + i / 97 + static_cast<std::size_t>(rank) * 3) % 8));
+    for (std::size_t at = period * size; at < bytes.size(); at += period * size)
+        std::memcpy(&bytes[at], bytes.data(), std::min(period * size, bytes.size() - at));
+    return bytes;
+}
+
+// What a rank passes to a collective. Counts in elements.
+struct Call {
+    std::string name;
+    std::size_t sent, received;
+    std::size_t in_place;  // where the one buffer then begins in the other
+    bool sends_from_recv;  // send begins in recv; else recv in send
+    std::function<hkt_status(const void* send, void* recv, hkt_request** request)> start;
+};
+
+struct Given {
+    hkt_comm* comm;
+    hkt_type type;
+    std::size_t count;
+    std::vector<std::size_t> counts;                            // by rank
+    std::vector<std::size_t> to, from, places_to, places_from;  // all_to_all_v
+};
+
+Given give(hkt_comm* comm, hkt_type type, std::size_t count) {
+    Given given{comm, type, count, {}, {}, {}, {}, {}};
+    const int rank = hkt_comm_rank(comm), ranks = hkt_comm_size(comm);
+    const auto pair = [&](int a, int b) { return (count * static_cast<std::size_t>((a + 2 * b) % 4)) / 2; };
+    std::size_t to = 0, from = 3;
+    for (int peer = 0; peer < ranks; ++peer) {
+        given.counts.push_back(count * static_cast<std::size_t>(peer % 3) + (count > 0 ? 1 : 0));
+        given.to.push_back(pair(rank, peer));
+        given.from.push_back(pair(peer, rank));
+        given.places_to.push_back(to);
+        given.places_from.push_back(from);
+        to += given.to.back();
+        from += given.from.back() + 7;  // gaps, which must stay as they are
+    }
+    return given;
+}
+
+std::size_t sum(const std::vector<std::size_t>& counts, std::size_t end) {
+    std::size_t all = 0;
+    for (std::size_t i = 0; i < end; ++i) all += counts[i];
+    return all;
+}
+
+std::vector<Call> calls_of(const Given& g) {
+    hkt_comm* const comm = g.comm;
+    const hkt_type type = g.type;
+    const std::size_t count = g.count;
+    const auto rank = static_cast<std::size_t>(hkt_comm_rank(comm)),
+               ranks = static_cast<std::size_t>(hkt_comm_size(comm));
+    const int root = hkt_comm_size(comm) - 1;
+    const bool is_root = static_cast<int>(rank) == root;
+    const hkt_op op = type == HKT_BOOL ? HKT_MAX : HKT_SUM;
+    const std::size_t all = sum(g.counts, ranks), before = sum(g.counts, rank), own = g.counts[rank];
+    const std::size_t* counts = g.counts.data();
+    return {
+        {"all_reduce", count, count, 0, false,
+         [=](const void* s, void* r, hkt_request** q) {
+             return hkt_all_reduce(s, r, count, type, op, comm, q);
+         }},
+        {"reduce_scatter", count * ranks, count, rank * count, false,
+         [=](const void* s, void* r, hkt_request** q) {
+             return hkt_reduce_scatter(s, r, count, type, op, comm, q);
+         }},
+        {"all_gather", count, count * ranks, rank * count, true,
+         [=](const void* s, void* r, hkt_request** q) { return hkt_all_gather(s, r, count, type, comm, q); }},
+        {"broadcast", is_root ? count : 0, count, 0, false,
+         [=](const void* s, void* r, hkt_request** q) {
+             return hkt_broadcast(s, r, count, type, root, comm, q);
+         }},
+        {"gather", count, is_root ? count * ranks : 0, rank * count, true,
+         [=](const void* s, void* r, hkt_request** q) {
+             return hkt_gather(s, r, count, type, root, comm, q);
+         }},
+        {"reduce", count, is_root ? count : 0, 0, false,
+         [=](const void* s, void* r, hkt_request** q) {
+             return hkt_reduce(s, r, count, type, op, root, comm, q);
+         }},
+        {"scatter", is_root ? count * ranks : 0, count, rank * count, false,
+         [=](const void* s, void* r, hkt_request** q) {
+             return hkt_scatter(s, r, count, type, root, comm, q);
+         }},
+        {"all_to_all", count * ranks, count * ranks, 0, false,
+         [=](const void* s, void* r, hkt_request** q) { return hkt_all_to_all(s, r, count, type, comm, q); }},
+        {"all_gather_v", own, all, before, true,
+         [=](const void* s, void* r, hkt_request** q) {
+             return hkt_all_gather_v(s, r, counts, type, comm, q);
+         }},
+        {"reduce_scatter_v", all, own, before, false,
+         [=](const void* s, void* r, hkt_request** q) {
+             return hkt_reduce_scatter_v(s, r, counts, type, op, comm, q);
+         }},
+        {"gather_v", own, is_root ? all : 0, before, true,
+         [=](const void* s, void* r, hkt_request** q) {
+             return hkt_gather_v(s, r, counts, type, root, comm, q);
+         }},
+        {"scatter_v", is_root ? all : 0, own, before, false,
+         [=](const void* s, void* r, hkt_request** q) {
+             return hkt_scatter_v(s, r, counts, type, root, comm, q);
+         }},
+        {"all_to_all_v", sum(g.to, ranks), 3 + sum(g.from, ranks) + 7 * ranks, 0, false,
+         [=](const void* s, void* r, hkt_request** q) {
+             return hkt_all_to_all_v(s, g.to.data(), g.places_to.data(), r, g.from.data(),
+                                     g.places_from.data(), type, comm, q);
+         }},
+    };
+}
+
+// Which of a rank's buffers are on a device.
+struct Places {
+    bool send, recv;
+    int send_device = 0, recv_device = 0;
+};
+
+constexpr std::byte unwritten{0x77};
+
+// What recv holds afterwards if all memory is the host's.
+Bytes on_host(hkt_comm* comm, const Call& call, const Bytes& input, std::size_t size) {
+    Bytes output(call.received * size, unwritten);
+    must(comm, call.start(input.data(), output.data(), nullptr));
+    return output;
+}
+
+// A buffer on the host or on a device.
+class Buffer {
+  public:
+    Buffer(const Cuda& cuda, const Bytes& contents, std::optional<int> device)
+        : cuda_(cuda), device_(device), own_(contents) {
+        if (!device) return;
+        cuda.use_device(*device);
+        memory_ = std::make_unique<DeviceMemory>(cuda, contents.size());
+        memory_->write(contents);
+        cuda.use_device(0);
+    }
+    std::byte* data() { return memory_ ? memory_->data() : own_.data(); }
+    // stream: of the buffer's device, if it is the default one.
+    Bytes contents(void* stream) const {
+        if (!memory_) return own_;
+        cuda_.use_device(*device_);
+        const Bytes read = memory_->read(stream);
+        cuda_.use_device(0);
+        return read;
+    }
+
+  private:
+    const Cuda& cuda_;
+    const std::optional<int> device_;
+    Bytes own_;
+    std::unique_ptr<DeviceMemory> memory_;
+};
+
+void check_apart(const Cuda& cuda, hkt_comm* comm, const Call& call, hkt_type type, Places places,
+                 void* stream, bool with_request) {
+    const std::size_t size = hkt_type_size(type);
+    const Bytes input = filled(type, call.sent, hkt_comm_rank(comm));
+    const Bytes wanted = on_host(comm, call, input, size);
+    const auto device = [](bool is_there, int which) {
+        return is_there ? std::optional(which) : std::nullopt;
+    };
+    Buffer send(cuda, input, device(places.send, places.send_device)),
+        recv(cuda, Bytes(call.received * size, unwritten), device(places.recv, places.recv_device));
+    hkt_request* request = nullptr;
+    must(comm, call.start(send.data(), recv.data(), with_request ? &request : nullptr));
+    if (request != nullptr) must(comm, hkt_wait(request));
+    expect(recv.contents(stream) == wanted, call.name + " is another on a device");
+    expect(send.contents(stream) == input, call.name + " wrote to what it sends");
+}
+
+void check_in_place(const Cuda& cuda, hkt_comm* comm, const Call& call, hkt_type type, void* stream) {
+    const std::size_t size = hkt_type_size(type), before = call.in_place * size;
+    const Bytes input = filled(type, call.sent, hkt_comm_rank(comm));
+    // A rank that is not the root may have no other buffer, and its place in the root's means nothing.
+    Bytes whole(std::max(call.sent, call.received) * size + before, unwritten);
+    std::copy(input.begin(), input.end(),
+              whole.begin() + static_cast<std::ptrdiff_t>(call.sends_from_recv ? before : 0));
+    const auto run = [&](std::byte* begin) {
+        std::byte *send = call.sends_from_recv ? begin + before : begin,
+                  *recv = call.sends_from_recv ? begin : begin + before;
+        must(comm, call.start(send, recv, nullptr));
+    };
+    Bytes wanted = whole;
+    run(wanted.data());
+    Buffer buffer(cuda, whole, 0);
+    run(buffer.data());
+    Bytes got = buffer.contents(stream);
+    // In place, what lies beside the rank's own piece of send is as it was.
+    expect(got == wanted, call.name + " in place is another on a device");
+}
+
+// Each rank's place changes with the collective, and the ranks' places differ.
+Places mixed(int rank, std::size_t index) {
+    const auto kind = (static_cast<std::size_t>(rank) + index) % 4;
+    return {(kind & 1) != 0, (kind & 2) != 0, 0, 0};
+}
+
+void check_all(const Cuda& cuda, hkt_comm* comm, hkt_type type, std::size_t count) {
+    DeviceStream stream(cuda);
+    const Given given = give(comm, type, count);
+    const std::vector<Call> calls = calls_of(given);
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+        const Call& call = calls[i];
+        const bool on_default = i % 3 == 0;
+        void* const handle = on_default ? nullptr : stream.handle();
+        must(comm, hkt_comm_set_stream(comm, handle));
+        try {
+            check_apart(cuda, comm, call, type, {true, true, 0, 0}, handle, i % 2 == 0);
+            check_apart(cuda, comm, call, type, mixed(hkt_comm_rank(comm), i), handle, i % 2 == 1);
+            if (call.name != "all_to_all_v") check_in_place(cuda, comm, call, type, handle);
+        } catch (const std::exception& error) {
+            throw std::runtime_error(call.name + " of " + std::to_string(count) + " " + hkt_type_name(type) +
+                                     ": " + error.what());
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("every collective on memory of devices gives the host's bits, with every type") {
+    for (const std::string hosts : {"a", "aa", "aaa", "aaaa", "ab", "abcd", "aabb"}) {
+        INFO(hosts);
+        CHECK(run_on_devices(hosts, [](const Cuda& cuda, hkt_comm* comm) {
+                  for (const hkt_type type : types)
+                      for (const std::size_t count : {0, 1, 1000}) check_all(cuda, comm, type, count);
+              }) == "");
+    }
+}
+
+TEST_CASE("buffers of several MiB go to and from devices in pieces") {
+    for (const std::string hosts : {"a", "aaa", "abc", "aabb"}) {
+        INFO(hosts);
+        CHECK(run_on_devices(hosts, [](const Cuda& cuda, hkt_comm* comm) {
+                  check_all(cuda, comm, HKT_FLOAT32, 1'000'007);
+                  check_all(cuda, comm, HKT_INT8, 700'001);
+              }) == "");
+    }
+}
+
+TEST_CASE("schedules with many steps on memory of devices") {
+    for (const char* schedule : {"ring", "halving", "bruck", "binomial"})
+        for (const std::string hosts : {"aaaa", "abcd", "aabb"}) {
+            INFO(schedule << " on " << hosts);
+            CHECK(run_on_devices(
+                      hosts,
+                      [](const Cuda& cuda, hkt_comm* comm) {
+                          DeviceStream stream(cuda);
+                          must(comm, hkt_comm_set_stream(comm, stream.handle()));
+                          const Given given = give(comm, HKT_FLOAT32, 200'001);
+                          for (const Call& call : calls_of(given)) {
+                              if (call.name == "all_to_all_v") continue;  // takes direct schedules alone
+                              check_apart(cuda, comm, call, HKT_FLOAT32, {true, true}, stream.handle(), true);
+                              check_in_place(cuda, comm, call, HKT_FLOAT32, stream.handle());
+                          }
+                      },
+                      {{"HOCKET_SCHEDULE", schedule}}) == "");
+        }
+}
+
+TEST_CASE("an operator with a factor works on memory of devices") {
+    for (const std::string hosts : {"a", "aaa", "abc", "aab"}) {
+        INFO(hosts);
+        CHECK(run_on_devices(hosts, [](const Cuda& cuda, hkt_comm* comm) {
+                  hkt_op op = HKT_SUM;
+                  must(comm, hkt_premul_sum_create(hkt_comm_rank(comm) + 2, comm, &op));
+                  for (const std::size_t count : {1, 1000, 500'000}) {
+                      const Call call{
+                          "premul_sum", count, count, 0, false, [=](const void* s, void* r, hkt_request** q) {
+                              return hkt_all_reduce(s, r, count, HKT_FLOAT32, op, comm, q);
+                          }};
+                      check_apart(cuda, comm, call, HKT_FLOAT32, {true, true}, nullptr, false);
+                      check_in_place(cuda, comm, call, HKT_FLOAT32, nullptr);
+                  }
+              }) == "");
+    }
+}
+
+TEST_CASE("a plan on memory of devices, of two devices, and beside memory of the window") {
+    for (const std::string hosts : {"aa", "ab"}) {
+        INFO(hosts);
+        CHECK(run_on_devices(hosts, [](const Cuda& cuda, hkt_comm* comm) {
+                  hkt_plan* plan = nullptr;
+                  must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, nullptr, &plan));
+                  const int last = cuda.devices() - 1;
+                  for (const std::size_t count : {1, 1000, 500'000}) {
+                      const Call call{"the plan",
+                                      count,
+                                      count,
+                                      0,
+                                      false,
+                                      [=](const void* s, void* r, hkt_request** q) {
+                                          return hkt_plan_start(plan, s, r, count, q); }};
+                      check_apart(cuda, comm, call, HKT_FLOAT32, {true, true, 0, last}, nullptr, true);
+                      check_apart(cuda, comm, call, HKT_FLOAT32, {true, true, last, 0}, nullptr, false);
+                      check_apart(cuda, comm, call, HKT_FLOAT32, {false, true, 0, last}, nullptr, false);
+                      // The one rank in the window, the other on a device.
+                      void* shared = nullptr;
+                      must(comm, hkt_mem_alloc(comm, 4 * count, &shared));
+                      const Bytes input = filled(HKT_FLOAT32, count, hkt_comm_rank(comm));
+                      const Bytes wanted = on_host(comm, call, input, 4);
+                      DeviceMemory memory(cuda, 4 * count);
+                      memory.write(input);
+                      std::memcpy(shared, input.data(), 4 * count);
+                      void* const buffer = hkt_comm_rank(comm) == 0 ? shared : memory.data();
+                      must(comm, hkt_plan_start(plan, buffer, buffer, count, nullptr));
+                      const auto* begin = static_cast<const std::byte*>(shared);
+                      expect((buffer == shared ? Bytes(begin, begin + 4 * count) : memory.read()) == wanted,
+                             "one rank in the window, the other on a device");
+                      must(comm, hkt_mem_free(comm, shared));
+                  }
+                  hkt_plan_destroy(plan);
+              }) == "");
+    }
+}
+
+TEST_CASE("schedules that compute give the same bits on memory of devices, step after step") {
+    for (const std::string hosts : {"a", "aabb", "abcd"})
+        CHECK(run_on_devices(
+                  hosts,
+                  [](const Cuda& cuda, hkt_comm* comm) {
+                      constexpr std::size_t count = 50'000;
+                      for (const std::string schedule : {"naive_ag(0.1)", "hitopk(0.1)"}) {
+                          if (schedule[0] == 'h' && hkt_comm_size(comm) == 1) continue;
+                          hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
+                          options.schedule = schedule.c_str();
+                          hkt_plan *on_host = nullptr, *on_device = nullptr;
+                          for (hkt_plan** plan : {&on_host, &on_device})
+                              must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, &options,
+                                                         plan));
+                          const DeviceMemory send(cuda, count * sizeof(float)),
+                              recv(cuda, count * sizeof(float));
+                          for (int step = 0; step < 3; ++step) {
+                              const Bytes x = filled(HKT_FLOAT32, count, hkt_comm_rank(comm) + step);
+                              Bytes wanted(x.size());
+                              send.write(x);
+                              must(comm, hkt_plan_start(on_host, x.data(), wanted.data(), count, nullptr));
+                              must(comm, hkt_plan_start(on_device, send.data(), recv.data(), count, nullptr));
+                              expect(recv.read() == wanted,
+                                     schedule + " differs in step " + std::to_string(step));
+                          }
+                          hkt_plan_destroy(on_host);
+                          hkt_plan_destroy(on_device);
+                      }
+                  },
+                  {{"HOCKET_TOPOLOGY", hosts.size() == 4 ? "2x2" : "1"}}) == "");
+}

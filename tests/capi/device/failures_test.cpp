@@ -1,0 +1,284 @@
+// What goes wrong with memory of devices is told, on all ranks, and leaves nothing behind.
+#include <csignal>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "tests/capi/device/jobs.hpp"
+#include "tests/support/tally.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket::test;
+
+namespace {
+
+hkt_status sum(hkt_comm* comm, const void* from, void* to, std::size_t count,
+               hkt_request** request = nullptr) {
+    return hkt_all_reduce(from, to, count, HKT_FLOAT32, HKT_SUM, comm, request);
+}
+
+void expect_in(const std::string& text, const std::string& part) {
+    expect(text.find(part) != std::string::npos, "\"" + part + "\" is not in: " + text);
+}
+
+void expect_nothing_left(const Cuda& cuda) {
+    for (const char* what : {"pinned", "streams", "events"})
+        expect(cuda.count(what) == 0, std::string("left behind: ") + what);
+}
+
+// A function of the driver that fails, and what the text names beside it.
+struct Failing {
+    const char* function;
+    int after;  // so many calls that succeed
+    const char* named;
+    int device = 0;
+    int result = 719;
+    hkt_status status = HKT_ERROR_DEVICE;
+};
+
+const Failing failing[] = {
+    {"cuPointerGetAttributes", 0, "send"},
+    {"cuPointerGetAttributes", 1, "recv"},
+    {"cuCtxPushCurrent", 0, "send"},
+    {"cuCtxPushCurrent", 1, "recv"},
+    {"cuStreamCreate", 0, "send"},
+    {"cuStreamCreate", 1, "recv"},
+    {"cuStreamGetCtx", 0, "hkt_comm_set_stream"},
+    {"cuStreamIsCapturing", 0, "send"},
+    {"cuMemHostAlloc", 0, "send"},
+    {"cuMemHostAlloc", 1, "recv"},
+    {"cuMemHostAlloc", 1, "recv", 0, 2, HKT_ERROR_OUT_OF_MEMORY},
+    {"cuEventCreate", 0, "send"},
+    {"cuEventCreate", 1, "send"},
+    {"cuEventRecord", 0, "send"},
+    {"cuEventRecord", 1, "recv"},
+    {"cuEventRecord", 3, "send"},
+    {"cuStreamWaitEvent", 0, "send"},
+    {"cuStreamWaitEvent", 1, "recv"},
+    {"cuStreamWaitEvent", 2, "recv"},
+    {"cuMemcpyDtoHAsync", 0, "send"},
+    {"cuMemcpyDtoHAsync", 3, "send"},
+    {"cuEventQuery", 0, "send"},
+    {"cuEventQuery", 2, "send"},
+    {"cuMemcpyHtoDAsync", 0, "recv"},
+    {"cuDeviceGet", 0, "device 1", 1},
+    {"cuDevicePrimaryCtxRetain", 0, "device 1", 1},
+};
+
+}  // namespace
+
+TEST_CASE("where the driver fails, every rank is told which call it was and for which buffer") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("a real driver does not fail on demand");
+    for (const Failing& how : failing)
+        for (const std::string hosts : {"a", "aa", "ab"}) {
+            INFO(how.function << " after " << how.after << " calls, on " << hosts);
+            const Tally ready;
+            const auto outcomes = run_ranks({static_cast<int>(hosts.size()), {}, 60}, [&](int rank) {
+                setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
+                const Cuda& cuda = Cuda::load();
+                cuda.use_device(how.device);
+                constexpr std::size_t count = 600'000;
+                const DeviceMemory from(cuda, count * 4), to(cuda, count * 4);
+                DeviceStream stream(cuda);
+                const unsigned long long own_streams = cuda.count("streams");
+                const unsigned long long own_contexts = cuda.count("contexts");
+                {
+                    const Comm comm = join();
+                    must(comm.get(), hkt_comm_set_stream(comm.get(), stream.handle()));
+                    // The plan is made before.
+                    std::vector<float> host(count);
+                    must(comm.get(), sum(comm.get(), host.data(), host.data(), count));
+                    ready.meet(static_cast<int>(hosts.size()));
+                    if (rank == 0) cuda.fail(how.function, how.after, how.result);
+                    hkt_status status = sum(comm.get(), from.data(), to.data(), count);
+                    // A result may be handed over before another rank's failure is heard of.
+                    if (rank != 0 && status == HKT_SUCCESS)
+                        status = sum(comm.get(), from.data(), to.data(), count);
+                    const std::string text = hkt_comm_last_error(comm.get());
+                    expect(status == how.status, std::string(hkt_error_string(status)) + ": " + text);
+                    expect_in(text, how.function);
+                    expect_in(text, how.named);
+                    expect_in(text,
+                              how.result == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_LAUNCH_FAILED");
+                    if (rank != 0) expect_in(text, "rank 0 reported");
+                    if (rank == 0) cuda.fail("", 0, 0);
+                }
+                expect(cuda.count("pinned") == 0 && cuda.count("events") == 0 &&
+                           cuda.count("streams") == own_streams && cuda.count("contexts") == own_contexts,
+                       "something is left behind");
+            });
+            CHECK(problems(outcomes) == "");
+        }
+}
+
+TEST_CASE("a rank that dies while devices copy is named to the survivors") {
+    for (const std::string hosts : {"aaa", "abc", "aab"})
+        for (const bool in_place : {false, true}) {
+            INFO(hosts << (in_place ? ", in place" : ""));
+            const Tally started;
+            const auto outcomes = run_ranks({3, {}, 60}, [&](int rank) {
+                setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
+                const Cuda& cuda = Cuda::load();
+                constexpr std::size_t count = 2'000'000;
+                {
+                    const DeviceMemory from(cuda, count * 4), to(cuda, count * 4);
+                    DeviceStream stream(cuda);
+                    const Comm comm = join();
+                    must(comm.get(), hkt_comm_set_stream(comm.get(), stream.handle()));
+                    must(comm.get(), sum(comm.get(), from.data(), to.data(), 1000));
+                    // Survivors have copies under way, which wait for their stream, when they learn of it.
+                    stream.hold();
+                    hkt_request* request = nullptr;
+                    const void* input = in_place ? to.data() : from.data();
+                    must(comm.get(), sum(comm.get(), input, to.data(), count, &request));
+                    started.meet(3);
+                    if (rank == 2) raise(SIGKILL);
+                    const hkt_status status = hkt_wait(request);
+                    const std::string text = hkt_comm_last_error(comm.get());
+                    expect(status == HKT_ERROR_PEER_LOST,
+                           std::string(hkt_error_string(status)) + ": " + text);
+                    expect_in(text, "rank 2 was lost");
+                    stream.go_on();
+                }
+                if (Cuda::is_fake()) expect_nothing_left(cuda);
+            });
+            CHECK(outcomes[2].signal == SIGKILL);
+            CHECK((outcomes[0].ok && outcomes[1].ok));
+            INFO(outcomes[0].text << outcomes[1].text);
+            CHECK(outcomes[0].text + outcomes[1].text == "");
+        }
+}
+
+TEST_CASE("a communicator is destroyed while its devices copy") {
+    for (const std::string hosts : {"a", "aa", "ab"}) {
+        INFO(hosts);
+        const auto outcomes = run_ranks({static_cast<int>(hosts.size()), {}, 60}, [&](int rank) {
+            setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
+            const Cuda& cuda = Cuda::load();
+            const DeviceMemory memory(cuda, 8'000'000);
+            DeviceStream stream(cuda);
+            {
+                const Comm comm = join();
+                must(comm.get(), hkt_comm_set_stream(comm.get(), stream.handle()));
+                stream.be_busy(50);
+                hkt_request* request = nullptr;
+                must(comm.get(), sum(comm.get(), memory.data(), memory.data(), 2'000'000, &request));
+            }
+            if (Cuda::is_fake()) expect(cuda.count("pinned") == 0, "staging memory is left behind");
+        });
+        CHECK(problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("work on the stream that does not end is named when the deadline passes") {
+    for (const std::string hosts : {"a", "aa", "ab"}) {
+        INFO(hosts);
+        const auto outcomes = run_ranks({static_cast<int>(hosts.size()), {}, 60}, [&](int rank) {
+            setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
+            setenv("HOCKET_TIMEOUT_MS", rank == 0 ? "800" : "20000", 1);
+            const Cuda& cuda = Cuda::load();
+            const DeviceMemory memory(cuda, 4'000'000);
+            DeviceStream stream(cuda);
+            {
+                const Comm comm = join();
+                must(comm.get(), hkt_comm_set_stream(comm.get(), stream.handle()));
+                if (rank == 0) stream.hold();
+                const hkt_status status = sum(comm.get(), memory.data(), memory.data(), 1'000'000);
+                const std::string text = hkt_comm_last_error(comm.get());
+                stream.go_on();
+                expect(status == HKT_ERROR_TIMEOUT, std::string(hkt_error_string(status)) + ": " + text);
+                expect_in(text, rank == 0 ? "copying send" : "rank 0 reported");
+                expect_in(text, "0 of 16 pieces have come");
+            }
+            if (Cuda::is_fake()) expect(cuda.count("pinned") == 0, "staging memory is left behind");
+        });
+        CHECK(problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("a stream that is being captured is refused, and the communicator stays usable") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("only the tests' driver captures on demand");
+    CHECK(run_on_devices("a", [](const Cuda& cuda, hkt_comm* comm) {
+              const DeviceMemory memory(cuda, 4000);
+              DeviceStream stream(cuda);
+              cuda.capture(stream.handle(), 1);
+              must(comm, hkt_comm_set_stream(comm, stream.handle()));
+              expect(sum(comm, memory.data(), memory.data(), 1000) == HKT_ERROR_INVALID_ARGUMENT, "refused");
+              expect_in(hkt_comm_last_error(comm), "captured into a graph");
+              cuda.capture(stream.handle(), 0);
+              must(comm, sum(comm, memory.data(), memory.data(), 1000));
+          }) == "");
+}
+
+TEST_CASE("a buffer that is longer than its memory is an error that names it") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("a real driver gives more than it was asked for");
+    CHECK(run_on_devices("a", [](const Cuda& cuda, hkt_comm* comm) {
+              const DeviceMemory memory(cuda, 4000);
+              expect(sum(comm, memory.data(), memory.data(), 100'000) == HKT_ERROR_DEVICE, "too long");
+              const std::string text = hkt_comm_last_error(comm);
+              expect_in(text, "cuMemcpyDtoHAsync failed: CUDA_ERROR_INVALID_VALUE");
+              expect_in(text, "copying send");
+          }) == "");
+}
+
+TEST_CASE("what works on the host's memory alone refuses memory of a device, by name") {
+    CHECK(run_on_devices("aa", [](const Cuda& cuda, hkt_comm* comm) {
+              const DeviceMemory memory(cuda, 40'000);
+              void* const device = memory.data();
+              std::vector<float> x(1000, 1);
+              std::vector<std::uint32_t> indices(1000);
+              std::iota(indices.begin(), indices.end(), 0u);
+              std::size_t selected = 0;
+              const auto refused = [&](hkt_status status, const char* function, const char* argument) {
+                  expect(status == HKT_ERROR_INVALID_ARGUMENT, std::string(function) + " took it");
+                  for (const char* part : {argument, "memory of device 0", function})
+                      expect_in(hkt_last_error(), part);
+              };
+              const auto topk = [&](const void* from, void* values, void* places) {
+                  return hkt_topk(from, 1000, HKT_FLOAT32, 10, nullptr, values,
+                                  static_cast<std::uint32_t*>(places), &selected, nullptr);
+              };
+              refused(topk(device, x.data(), indices.data()), "hkt_topk", "x (");
+              refused(topk(x.data(), device, indices.data()), "hkt_topk", "values (");
+              refused(topk(x.data(), x.data() + 500, device), "hkt_topk", "indices (");
+              const auto add = [&](void* dense, const void* values, const void* places) {
+                  return hkt_scatter_add(dense, 1000, HKT_FLOAT32, values, HKT_FLOAT32,
+                                         static_cast<const std::uint32_t*>(places), 10, 0);
+              };
+              refused(add(device, x.data(), indices.data()), "hkt_scatter_add", "dense (");
+              refused(add(x.data(), device, indices.data()), "hkt_scatter_add", "values (");
+              std::vector<float> y(10);
+              refused(add(x.data(), y.data(), device), "hkt_scatter_add", "indices (");
+              const std::size_t counts[] = {1000};
+              const void* tensors[] = {device};
+              refused(hkt_norms(tensors, counts, 1, HKT_FLOAT32, x.data(), 0), "hkt_norms", "tensor");
+              tensors[0] = x.data();
+              refused(hkt_norms(tensors, counts, 1, HKT_FLOAT32, static_cast<float*>(device), 0), "hkt_norms",
+                      "norms (");
+              must(comm, sum(comm, device, device, 1000));
+          }) == "");
+}
+
+TEST_CASE("a driver that cannot be loaded is an error of the communicator") {
+    const auto outcomes = run_ranks({1, {{"HOCKET_CUDA_DRIVER", "/nowhere/libcuda.so"}}, 60}, [](int) {
+        hkt_comm* comm = nullptr;
+        expect(hkt_comm_create(nullptr, &comm) == HKT_ERROR_DEVICE, "it was created");
+        expect_in(hkt_last_error(), "/nowhere/libcuda.so");
+        expect_in(hkt_last_error(), "HOCKET_CUDA_DRIVER");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("ranks that differ are told so, wherever their memory is") {
+    for (const std::string hosts : {"aa", "ab"}) {
+        INFO(hosts);
+        CHECK(run_on_devices(hosts, [](const Cuda& cuda, hkt_comm* comm) {
+                  const int rank = hkt_comm_rank(comm);
+                  const DeviceMemory memory(cuda, 40'000);
+                  std::vector<float> host(10'000);
+                  void* const buffer = rank == 0 ? static_cast<void*>(memory.data()) : host.data();
+                  const hkt_status status = sum(comm, buffer, buffer, rank == 0 ? 10'000 : 9'000);
+                  expect(status == HKT_ERROR_MISMATCH, hkt_error_string(status));
+              }) == "");
+    }
+}

@@ -1,0 +1,278 @@
+// What is proved of schedules that compute: the library's are right on many topologies, and each of them got
+// wrong in one place is refused with the counter-example that it has.
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "tests/dsl/errors.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::test;
+using Catch::Matchers::Contains;
+using dsl::Collective;
+
+namespace {
+
+std::string library_file(const std::string& name) {
+    std::ifstream stream(std::string(HOCKET_SCHEDULES_DIR) + "/" + name);
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+// What is said of the library's schedule once the line `from`, in its body, is another.
+std::string mutant(const std::string& file, const std::string& schedule, const std::string& from,
+                   const std::string& to, const std::string& topology = "2x2") {
+    std::string text = library_file(file);
+    const std::size_t head = text.find("schedule " + schedule + " ");
+    const std::size_t body = text.find("{\n", head), end = text.find("\n}\n", body);
+    const std::size_t at = text.find("\n    " + from + "\n", body);
+    REQUIRE(at < end);
+    text.replace(at + 5, from.size(), to);
+    const TemporarySchedule changed(text);
+    return error_of([&] {
+        dsl::check_schedule(request(Collective::all_reduce, changed.path() + ":" + schedule, topology));
+    });
+}
+
+std::string verdict(const std::string& body, const std::string& topology = "4") {
+    return check_error("schedule t all_reduce(x; rate) with w approximate {\n" + body + "\n}",
+                       Collective::all_reduce, topology);
+}
+
+}  // namespace
+
+TEST_CASE("the library's schedules that compute are right wherever they can run") {
+    const std::vector<std::string> any = {"1",   "2",   "3",   "5",     "8",     "2x2",
+                                          "3x2", "2x3", "4x4", "2x2x2", "2x1x3", "16"};
+    const std::vector<std::string> two = {"1x1", "2x1", "1x3", "2x2", "3x2", "2x3", "4x4", "8x4"};
+    for (const char* const name :
+         {"naive_ag", "naive_ag_lossy", "dgc(0.9)", "lars", "lars_everywhere", "lamb", "lamb_everywhere"})
+        for (const std::string& topology : any) {
+            INFO(name << " on " << topology);
+            CHECK(error_of([&, name] {
+                      dsl::check_schedule(request(Collective::all_reduce, name, topology));
+                  }) == "");
+        }
+    for (const char* const name : {"hitopk", "hitopk(1)", "hitopk_lossy", "hitopk_lars"})
+        for (const std::string& topology : two) {
+            INFO(name << " on " << topology);
+            CHECK(error_of([&, name] {
+                      dsl::check_schedule(request(Collective::all_reduce, name, topology));
+                  }) == "");
+        }
+    CHECK_THAT(error_of([] { dsl::check_schedule(request(Collective::all_reduce, "hitopk", "4")); }),
+               Contains("hitopk(0.01) cannot run on topology 4"));
+}
+
+TEST_CASE("hitopk, got wrong in one place, is refused with a counter-example") {
+    const auto hitopk = [](const std::string& from, const std::string& to) {
+        return mutant("hitopk.sched", "hitopk", from, to);
+    };
+    const std::string gather = "all_gather s over levels[1]";
+    CHECK_THAT(hitopk(gather, ""),
+               Contains("rank 0 ends with chunk 0 of 2 missing the part of rank 2: it has those of {0, 1}"));
+    CHECK_THAT(hitopk(gather, "all_gather s over levels[0]"),
+               Contains("rank 0 adds what rank 1 selected to chunk 0 of 2, but not all of it lies there") &&
+                   Contains("gather selections over the levels over which x is not scattered"));
+    CHECK_THAT(hitopk(gather, "all_gather s over world"), Contains("rank 0 adds what rank 1 selected"));
+    CHECK_THAT(hitopk("x = sum(s)", "x = x + sum(s)"),
+               Contains("rank 0 adds selections to chunk 0 of 2, which holds the parts of {0, 1} already") &&
+                   Contains("x = sum(s) takes the place of what x was"));
+    CHECK_THAT(hitopk("x = sum(s)", "x = sum(s) + sum(s)"),
+               Contains("rank 0 adds the part of rank 0 to chunk 0 of 2 a second time") &&
+                   Contains("selected here"));
+    CHECK_THAT(hitopk("e = e - dense(s)", ""),
+               Contains("e[0, 1/2) still holds what was selected: it would count again in the next start") &&
+                   Contains("after the selection: e = e - dense(s), or e = cleared(e, s)"));
+    CHECK_THAT(hitopk("e = e + x", "e = x"),
+               Contains("rank 0 overwrites e[0, 1/2), and what it kept from earlier starts is lost"));
+    CHECK_THAT(hitopk("e = e + x", ""),
+               Contains("rank 0 selects from e[0, 1/2), of which no rank's input is part"));
+    CHECK_THAT(hitopk("e = e - dense(s)", "e = e - dense(s)\n    e = 0.5 * e"),
+               Contains("rank 0 reads e[0, 1/2), which holds what s left for the next start"));
+    CHECK_THAT(hitopk("e = e - dense(s)", "e = x - dense(s)"),
+               Contains("takes a selection away from something else than it was made of"));
+    CHECK_THAT(hitopk("e = e - dense(s)", "e = e - dense(s) - dense(s)"),
+               Contains("takes a selection away from something else than it was made of"));
+    CHECK_THAT(hitopk("e = e - dense(s)", "e = 0.5 * e - dense(s)"),
+               Contains("takes a selection away from something else than it was made of"));
+    CHECK_THAT(hitopk("e = e - dense(s)", "e = e + dense(s)"),
+               Contains("rank 0 adds selections to chunk 0 of 2, which holds the parts of {0, 1} already"));
+    CHECK_THAT(hitopk("reduce_scatter x over levels[0]", "reduce_scatter x over levels[1]"),
+               Contains("the buffer is not scattered over l0: there is nothing to gather"));
+    CHECK_THAT(hitopk("all_gather x over levels[0]", ""),
+               Contains("rank 0 ends with chunk 1 of 2") && Contains("x is still scattered over"));
+    CHECK_THAT(hitopk("x = sum(s)", ""),
+               Contains("rank 0 ends with chunk 0 of 2 missing the part of rank 2"));
+    CHECK_THAT(hitopk("x = sum(s)", "x = dense(s)"), Contains("this selection has been gathered"));
+}
+
+TEST_CASE("naive_ag and dgc, got wrong in one place, are refused with a counter-example") {
+    const auto naive = [](const std::string& from, const std::string& to) {
+        return mutant("hitopk.sched", "naive_ag", from, to, "3");
+    };
+    CHECK_THAT(naive("all_gather s over world", ""),
+               Contains("rank 0 ends with the buffer missing the part of rank 1: it has those of {0}"));
+    CHECK_THAT(naive("x = sum(s)", "x = sum(s)\n    all_reduce x over world"),
+               Contains("adds the part of rank 0 to") && Contains("a second time"));
+    CHECK_THAT(naive("e = e - dense(s)", "e = 0 * e"), Contains("still holds what was selected"));
+    CHECK_THAT(naive("x = sum(s)", "x = sum(s) - dense(s)"), Contains("this selection has been gathered"));
+    const auto dgc = [](const std::string& from, const std::string& to) {
+        return mutant("hitopk.sched", "dgc", from, to, "3");
+    };
+    CHECK_THAT(dgc("v = v - dense(s)", ""), Contains("v[0, 1) still holds what was selected"));
+    CHECK_THAT(dgc("u = cleared(u, s)", ""), Contains("u[0, 1) still holds what was selected"));
+    CHECK_THAT(dgc("u = cleared(u, s)", "u = u - dense(s)"),
+               Contains("takes a selection away from something else than it was made of"));
+    CHECK_THAT(dgc("v = v + u", "v = u"), Contains("overwrites v[0, 1), and what it kept"));
+    CHECK_THAT(dgc("u = momentum * u + x", "u = momentum * u"), Contains("of which no rank's input is part"));
+}
+
+TEST_CASE("lars and lamb, got wrong in one place, are refused with a counter-example") {
+    const auto lars = [](const std::string& from, const std::string& to) {
+        return mutant("lars.sched", "lars", from, to, "4");
+    };
+    CHECK_THAT(lars("all_gather xx over world", ""), Contains("rank 0 lacks chunk 1 of 4 in sum(xx)") &&
+                                                         Contains("all_gather xx first") &&
+                                                         Contains("each rank adds up its own part"));
+    CHECK_THAT(lars("partition w over world", ""), Contains("rank 0 adds chunk 0 of 4 twice in sum(ww)"));
+    CHECK_THAT(lars("reduce_scatter x over world", "partition x over world"),
+               Contains("sum(xx) is of chunk 0 of 4 while it held the parts of {0} only") &&
+                   Contains("reduce first"));
+    // The sum itself is a sum, too.
+    CHECK(lars("x = v", "") == "");
+    CHECK_THAT(lars("x = v", "x = w"), Contains("holding what no rank's input is part of"));
+    CHECK_THAT(lars("all_gather x over world",
+                    "all_gather x over world\n    partition x over world\n"
+                    "    x = 2 * x"),
+               Contains("end with different values in chunk 0 of 4") &&
+                   Contains("that of rank 0 went through `x = 2 * x`, that of rank 1 went through `x = v`"));
+    const auto lamb = [](const std::string& from, const std::string& to) {
+        return mutant("lamb.sched", "lamb", from, to, "4");
+    };
+    CHECK_THAT(lamb("m = beta1 * m + (1 - beta1) * x", "m = (1 - beta1) * x"),
+               Contains("overwrites m[0, 1/4), and what it kept from earlier starts is lost"));
+    CHECK_THAT(lamb("all_gather ww over world", ""), Contains("rank 0 lacks chunk 1 of 4 in sum(ww)"));
+    CHECK_THAT(lamb("all_gather x over world", ""), Contains("x is still scattered over"));
+}
+
+TEST_CASE("between two reductions only what is linear is done to partial sums") {
+    const auto between = [](const std::string& statement) {
+        return verdict("reduce_scatter x over l0\nreduce_scatter x over l1\n" + statement +
+                           "\nreduce_scatter x over l2\nall_gather x over l2 all_gather x over l1 "
+                           "all_gather x over l0",
+                       "2x2x2");
+    };
+    for (const char* const linear :
+         {"x = 2 * x", "x = x * w", "x = -x / 3", "x = x / w - x", "x = bfloat16(x)", "x = rate * (x + x)",
+          "x = sqrt(abs(w)) * x", "x = x * max(w, 1)"}) {
+        INFO(linear);
+        CHECK(between(linear) == "");
+    }
+    for (const char* const other :
+         {"x = sqrt(x)", "x = x * x", "x = x + 1", "x = x + w", "x = abs(x)", "x = max(x, 0)", "x = 1 / x",
+          "x = select(w, x, w)", "x = x > 0", "x = not x", "x = x and w", "x = min(w, x)", "x = w - x"}) {
+        INFO(other);
+        CHECK_THAT(between(other), Contains("rank 0 has only the parts of {0, 1, 2, 3} in") &&
+                                       Contains("this is no multiple of them"));
+    }
+    // Before the first collective, and after the last one, everything may be calculated.
+    CHECK(verdict("x = sqrt(abs(x)) + 1 all_reduce x over world x = x * x") == "");
+}
+
+TEST_CASE("what no rank's input is part of cannot be combined") {
+    CHECK_THAT(verdict("x = w all_reduce x over world"),
+               Contains("combines") && Contains("holds the part of no rank's input"));
+    CHECK_THAT(verdict("let s = mstopk(x, 0.1) x = x - dense(s) all_reduce x over world"),
+               Contains("combines") && Contains("is what s left"));
+    CHECK_THAT(verdict("state e like x x = e all_reduce x over world"),
+               Contains("holds the part of no rank's input"));
+    CHECK_THAT(verdict("all_reduce x over world x = w"), Contains("holding what no rank's input is part of"));
+}
+
+TEST_CASE("ranks that hold the same part calculate it alike") {
+    CHECK_THAT(verdict("all_reduce x over world partition x over world x = 2 * x"),
+               Contains("end with different values in chunk 0 of 4"));
+    CHECK_THAT(verdict("reduce_scatter x over l0 all_reduce x over l1 let s = mstopk(x, 0.1) x = dense(s) "
+                       "all_gather x over l0",
+                       "2x2"),
+               Contains("rank 0 and rank 2 end with different values"));
+    CHECK(
+        verdict("reduce_scatter x over world let s = mstopk(x, 0.1) x = dense(s) all_gather x over world") ==
+        "");
+    CHECK(verdict("let y = x.part(0 of 2) y = 2 * y all_reduce x over world x : 0 -> 1") == "");
+}
+
+TEST_CASE("what a state keeps of one rank is not taken for what all ranks have") {
+    // e is the rank's own x of the start before, f that of two starts before.
+    CHECK_THAT(
+        verdict("state e like x state f like x\nf = 0 * f + e\ne = 0 * e + x\nall_reduce x over world\n"
+                "x = x + f"),
+        Contains("rank 0 calculates the buffer from values with different contributions: those of "
+                 "{0, 1, 2, 3} and those of {0}"));
+    CHECK_THAT(verdict("state e like x\nlet n = total(e * e)\ne = e + x\nall_reduce x over world\n"
+                       "x = x * sum(n)"),
+               Contains("sum(n) is of the buffer while it held the parts of {0} only"));
+    // The same with what all ranks have.
+    CHECK(verdict("state e like x\nlet n = total(e * e)\nall_reduce x over world\ne = e + x\n"
+                  "x = x * sum(n)") == "");
+    CHECK(verdict("state e like x state f like x\nall_reduce x over world\nf = 0.5 * f + e\ne = 0.5 * e + x\n"
+                  "x = x + f") == "");
+    // Which of those that tie are selected differs by rank, and so does what is left.
+    CHECK_THAT(verdict("all_reduce x over world state e like x state u like x\nu = 0.5 * u + e\n"
+                       "e = e + x let s = mstopk(e, 0.1) e = e - dense(s)\nx = x + u"),
+               Contains("from values with different contributions: those of {0} and those of {0, 1, 2, 3}"));
+}
+
+TEST_CASE("a state is read before it is overwritten, all of it") {
+    CHECK_THAT(verdict("all_reduce x over world state e like x e = x"),
+               Contains("rank 0 overwrites e[0, 1), and what it kept from earlier starts is lost"));
+    CHECK_THAT(verdict("all_reduce x over world state e like x e = x x = x + e"),
+               Contains("overwrites e[0, 1)"));
+    CHECK_THAT(verdict("all_reduce x over world state e like x let y = x.part(0 of 2) y = y + e e = 0"),
+               Contains("overwrites e[1/2, 1)"));
+    CHECK(verdict("all_reduce x over world state e like x x = x + e e = 0") == "");
+}
+
+TEST_CASE("selections are taken from one thing, and added once") {
+    const std::string two = "let s = mstopk(x, 0.1) let t = mstopk(x, 0.1) all_gather t over world\n";
+    CHECK_THAT(verdict(two + "x = x - dense(s) + sum(t)"),
+               Contains("takes a selection away from something else than it was made of"));
+    CHECK_THAT(verdict(two + "all_gather s over world x = sum(s) + sum(t)"), Contains("a second time"));
+    CHECK(verdict(two + "x = sum(t)") == "");
+}
+
+TEST_CASE("sums are of all of x, once, and calculated alike") {
+    CHECK_THAT(verdict("all_reduce x over world let n = total(x) all_gather n over world x = x * sum(n)"),
+               Contains("rank 0 adds the buffer twice in sum(n)"));
+    CHECK_THAT(verdict("reduce_scatter x over l0 all_reduce x over l1 let n = total(x) all_gather n over l1 "
+                       "x = x * sum(n) all_gather x over l0",
+                       "2x2"),
+               Contains("rank 0 adds chunk 0 of 2 twice in sum(n)"));
+    CHECK_THAT(verdict("let n = total(x) all_reduce x over world x = x * sum(n)"),
+               Contains("while it held the parts of {0} only"));
+    CHECK_THAT(verdict("all_reduce x over world let y = x.part(0 of 2) let n = total(y) x = x * sum(n)"),
+               Contains("rank 0 lacks chunk 1 of 2 in sum(n)"));
+    // One host's x[0] is another's: the sums differ, whatever is made of them.
+    CHECK_THAT(
+        verdict("all_reduce x over world state v like x v = 0.5 * v + x partition x over l0\nx = 2 * x\n"
+                "x[0] : 1 -> 0\nlet n = total(x) all_gather n over l0 all_gather x over l0\n"
+                "x = v * sum(n)",
+                "2x2"),
+        Contains("end with different values"));
+}
+
+TEST_CASE("parallel strands that compute must not touch each other's places") {
+    const auto strands = [](const std::string& body) {
+        return verdict("state e like x parallel t in 0 ..< 2 { let y = x.part(t of 2)\n" + body + " }");
+    };
+    CHECK(strands("all_reduce y over world y = 2 * y") == "");
+    CHECK(strands("state f like y y = y + f all_reduce y over world f = 0.5 * f") == "");
+    CHECK_THAT(strands("all_reduce y over world x = 2 * x"), Contains("a parallel strand"));
+    CHECK_THAT(strands("all_reduce y over world e = e + 1"),
+               Contains("this strand") && Contains("e[") && Contains("which a parallel strand"));
+    CHECK_THAT(strands("let n = total(x) all_reduce y over world"), Contains("which a parallel strand"));
+    // Both may read the same.
+    CHECK(strands("all_reduce y over world y = y + w") == "");
+}

@@ -1,0 +1,381 @@
+// The driver's functions. Parameters that do not matter have no name.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "tests/support/fake_cuda/fake.hpp"
+
+using namespace fake_cuda;
+
+namespace {
+
+std::mutex mutex;  // guards what follows
+std::map<std::string, int> calls;
+struct {
+    std::string function;  // "" or "*": none or all
+    int after = 0, result = success;
+} failing;
+std::atomic<bool> has_failed{false}, is_initialized{false};
+std::set<Stream*> streams;
+std::set<Event*> events;
+std::map<Context*, std::unique_ptr<Stream>> default_streams;
+std::map<int, int> retained;  // by device
+
+Context contexts[devices] = {{0}, {1}};
+thread_local std::vector<Context*> current;
+
+#define BEGIN(function) \
+    if (const int failure = result_of_call(function); failure != success) return failure;
+#define BEGIN_IN_CONTEXT(function) \
+    BEGIN(function)                \
+    if (current.empty() || current.back() == nullptr) return invalid_context;
+
+// Null for a handle that is no stream's. The caller holds no lock.
+Stream* stream_of(void* handle) {
+    const std::lock_guard lock(mutex);
+    if (reinterpret_cast<std::uintptr_t>(handle) > 2) {
+        auto* stream = static_cast<Stream*>(handle);
+        return streams.count(stream) ? stream : nullptr;
+    }
+    std::unique_ptr<Stream>& stream = default_streams[current.back()];
+    if (!stream) stream = std::make_unique<Stream>(*current.back());
+    return stream.get();
+}
+
+Event* event_of(void* handle) {
+    const std::lock_guard lock(mutex);
+    auto* event = static_cast<Event*>(handle);
+    return events.count(event) ? event : nullptr;
+}
+
+template <typename T>
+T value_of(void* at, T value) {
+    return std::memcpy(at, &value, sizeof value), value;
+}
+
+int copy(void* host, unsigned long long device, std::size_t bytes, void* handle, bool to_host) {
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr || &stream->context != current.back()) return invalid_handle;
+    auto* memory = reinterpret_cast<void*>(device);
+    std::byte* shadow = shadow_of(memory, bytes);
+    if (shadow == nullptr || !is_pinned(host, bytes)) return invalid_value;
+    use_pinned(host, 1);
+    use_allocation(memory, 1);
+    stream->enqueue([=] {
+        std::memset(to_host ? host : shadow, 0xdb, bytes);
+        stream->be_late();
+        to_host ? std::memcpy(host, shadow, bytes) : std::memcpy(shadow, host, bytes);
+        use_pinned(host, -1);
+        use_allocation(memory, -1);
+    });
+    return success;
+}
+
+}  // namespace
+
+namespace fake_cuda {
+
+void fault(const std::string& text) {
+    std::fprintf(stderr, "fake CUDA driver: %s\n", text.c_str());
+    std::abort();
+}
+
+int result_of_call(const char* function) {
+    const std::lock_guard lock(mutex);
+    ++calls[function];
+    if (failing.function != "*" && failing.function != function) return success;
+    if (failing.after-- > 0) return success;
+    failing.after = 0;
+    has_failed = true;
+    return failing.result;
+}
+
+bool any_call_has_failed() {
+    return has_failed;
+}
+
+}  // namespace fake_cuda
+
+// ---- For tests ----------------------------------------------------------------------------------
+
+// From now on calls of the function fail with the result, after so many that don't. "" ends it, "*": any.
+FAKE_CUDA_API void fake_cuda_fail(const char* function, int after, int result) {
+    const std::lock_guard lock(mutex);
+    failing = {function, after, result};
+}
+
+// "pinned" (bytes), "streams", "events", "contexts" (retained): what there is now. Else how often that
+// function was called.
+FAKE_CUDA_API unsigned long long fake_cuda_count(const char* what) {
+    const std::string name = what;
+    if (name == "pinned") return pinned_bytes();
+    const std::lock_guard lock(mutex);
+    if (name == "streams") return streams.size();
+    if (name == "events") return events.size();
+    if (name == "contexts") {
+        int count = 0;
+        for (const auto& [device, times] : retained) count += times;
+        return static_cast<unsigned long long>(count);
+    }
+    return static_cast<unsigned long long>(calls[name]);
+}
+
+FAKE_CUDA_API void fake_cuda_capture(void* stream, int captures) {
+    stream_of(stream)->is_capturing = captures != 0;
+}
+
+// ---- Processes, devices, contexts ---------------------------------------------------------------
+
+FAKE_CUDA_API int cuInit(unsigned) {
+    BEGIN("cuInit")
+    is_initialized = true;
+    return success;
+}
+
+FAKE_CUDA_API int cuGetErrorName(int result, const char** name) {
+    *name = result == out_of_memory     ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : result == launch_failed   ? "CUDA_ERROR_LAUNCH_FAILED"
+            : result == invalid_value   ? "CUDA_ERROR_INVALID_VALUE"
+            : result == invalid_context ? "CUDA_ERROR_INVALID_CONTEXT"
+            : result == invalid_handle  ? "CUDA_ERROR_INVALID_HANDLE"
+                                        : nullptr;
+    return *name == nullptr ? invalid_value : success;
+}
+
+FAKE_CUDA_API int cuGetErrorString(int result, const char** text) {
+    *text = result == launch_failed ? "unspecified launch failure" : "words of the fake driver";
+    return success;
+}
+
+FAKE_CUDA_API int cuDeviceGet(int* device, int ordinal) {
+    BEGIN("cuDeviceGet")
+    if (!is_initialized) return not_initialized;
+    if (ordinal < 0 || ordinal >= devices) return invalid_device;
+    *device = ordinal;
+    return success;
+}
+
+FAKE_CUDA_API int cuDevicePrimaryCtxRetain(Context** context, int device) {
+    BEGIN("cuDevicePrimaryCtxRetain")
+    const std::lock_guard lock(mutex);
+    ++retained[device];
+    *context = &contexts[device];
+    return success;
+}
+
+FAKE_CUDA_API int cuDevicePrimaryCtxRelease_v2(int device) {
+    BEGIN("cuDevicePrimaryCtxRelease")
+    const std::lock_guard lock(mutex);
+    return --retained[device] < 0 ? invalid_context : success;
+}
+
+FAKE_CUDA_API int cuCtxSetCurrent(Context* context) {
+    if (!current.empty()) current.pop_back();
+    if (context != nullptr) current.push_back(context);
+    return success;
+}
+
+FAKE_CUDA_API int cuCtxPushCurrent_v2(Context* context) {
+    BEGIN("cuCtxPushCurrent")
+    current.push_back(context);
+    return success;
+}
+
+FAKE_CUDA_API int cuCtxPopCurrent_v2(Context** context) {
+    if (current.empty()) return invalid_context;
+    *context = current.back();
+    current.pop_back();
+    return success;
+}
+
+FAKE_CUDA_API int cuThreadExchangeStreamCaptureMode(int* mode) {
+    thread_local int own = 0;
+    std::swap(own, *mode);
+    return success;
+}
+
+// ---- Memory -------------------------------------------------------------------------------------
+
+FAKE_CUDA_API int cuPointerGetAttributes(unsigned count, const int* attributes, void** values,
+                                         unsigned long long pointer) {
+    BEGIN("cuPointerGetAttributes")
+    if (!is_initialized) return not_initialized;
+    auto* memory = reinterpret_cast<void*>(pointer);
+    const Allocation* allocation = allocation_of(memory);
+    // As memory of a pool has no context of its own, that of device 1 says that it has none.
+    const bool has_context = allocation != nullptr && allocation->device == 0;
+    for (unsigned i = 0; i < count; ++i) switch (attributes[i]) {
+            case 1:
+                value_of<Context*>(values[i], has_context ? &contexts[0] : nullptr);
+                break;
+            case 2:
+                value_of(values[i], allocation ? 2u : is_pinned(memory, 1) ? 1u : 0u);
+                break;
+            case 8:
+                value_of(values[i], 0u);
+                break;
+            case 9:
+                value_of(values[i], allocation ? allocation->device : -2);
+                break;
+            default:
+                return invalid_value;
+        }
+    return success;
+}
+
+FAKE_CUDA_API int cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
+    BEGIN_IN_CONTEXT("cuMemAlloc")
+    std::byte* begin = nullptr;
+    const int result = bytes == 0 ? invalid_value : allocate(bytes, current.back()->device, begin);
+    *pointer = reinterpret_cast<std::uintptr_t>(begin);
+    return result;
+}
+
+FAKE_CUDA_API int cuMemFree_v2(unsigned long long pointer) {
+    BEGIN_IN_CONTEXT("cuMemFree")
+    return release(reinterpret_cast<std::byte*>(pointer)) ? success : invalid_value;
+}
+
+FAKE_CUDA_API int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
+    BEGIN_IN_CONTEXT("cuMemHostAlloc")
+    return pin(bytes, *memory);
+}
+
+FAKE_CUDA_API int cuMemFreeHost(void* memory) {
+    BEGIN_IN_CONTEXT("cuMemFreeHost")
+    return unpin(memory);
+}
+
+FAKE_CUDA_API int cuMemcpyDtoHAsync_v2(void* host, unsigned long long device, std::size_t bytes,
+                                       void* stream) {
+    BEGIN_IN_CONTEXT("cuMemcpyDtoHAsync")
+    return copy(host, device, bytes, stream, true);
+}
+
+FAKE_CUDA_API int cuMemcpyHtoDAsync_v2(unsigned long long device, const void* host, std::size_t bytes,
+                                       void* stream) {
+    BEGIN_IN_CONTEXT("cuMemcpyHtoDAsync")
+    return copy(const_cast<void*>(host), device, bytes, stream, false);
+}
+
+// At once: the caller knows that nothing on a stream uses the memory.
+FAKE_CUDA_API int cuMemcpyDtoH_v2(void* host, unsigned long long device, std::size_t bytes) {
+    BEGIN_IN_CONTEXT("cuMemcpyDtoH")
+    const std::byte* shadow = shadow_of(reinterpret_cast<void*>(device), bytes);
+    if (shadow == nullptr) return invalid_value;
+    std::memcpy(host, shadow, bytes);
+    return success;
+}
+
+FAKE_CUDA_API int cuMemcpyHtoD_v2(unsigned long long device, const void* host, std::size_t bytes) {
+    BEGIN_IN_CONTEXT("cuMemcpyHtoD")
+    std::byte* shadow = shadow_of(reinterpret_cast<void*>(device), bytes);
+    if (shadow == nullptr) return invalid_value;
+    std::memcpy(shadow, host, bytes);
+    return success;
+}
+
+// ---- Streams and events -------------------------------------------------------------------------
+
+FAKE_CUDA_API int cuStreamCreate(Stream** stream, unsigned) {
+    BEGIN_IN_CONTEXT("cuStreamCreate")
+    *stream = new Stream(*current.back());
+    const std::lock_guard lock(mutex);
+    streams.insert(*stream);
+    return success;
+}
+
+// The stream's work goes on without its handle.
+FAKE_CUDA_API int cuStreamDestroy_v2(Stream* stream) {
+    BEGIN("cuStreamDestroy")
+    const std::lock_guard lock(mutex);
+    if (streams.erase(stream) == 0) return invalid_handle;
+    std::thread([stream] { delete stream; }).detach();
+    return success;
+}
+
+FAKE_CUDA_API int cuStreamGetCtx(void* handle, Context** context) {
+    BEGIN("cuStreamGetCtx")
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    *context = &stream->context;
+    return success;
+}
+
+FAKE_CUDA_API int cuStreamIsCapturing(void* handle, int* is_capturing) {
+    BEGIN_IN_CONTEXT("cuStreamIsCapturing")
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    *is_capturing = stream->is_capturing ? 1 : 0;
+    return success;
+}
+
+FAKE_CUDA_API int cuStreamWaitEvent(void* handle, void* event_handle, unsigned) {
+    BEGIN_IN_CONTEXT("cuStreamWaitEvent")
+    Stream* stream = stream_of(handle);
+    Event* event = event_of(event_handle);
+    if (stream == nullptr || event == nullptr) return invalid_handle;
+    if (const auto mark = event->mark) stream->enqueue([mark] { mark->wait(); });
+    return success;
+}
+
+FAKE_CUDA_API int cuStreamQuery(void* handle) {
+    BEGIN_IN_CONTEXT("cuStreamQuery")
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    return stream->is_idle() ? success : not_ready;
+}
+
+FAKE_CUDA_API int cuStreamSynchronize(void* handle) {
+    BEGIN_IN_CONTEXT("cuStreamSynchronize")
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    const auto mark = std::make_shared<Mark>();
+    stream->enqueue([mark] { mark->set(); });
+    mark->wait();
+    return success;
+}
+
+FAKE_CUDA_API int cuLaunchHostFunc(void* handle, void (*function)(void*), void* argument) {
+    BEGIN_IN_CONTEXT("cuLaunchHostFunc")
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    stream->enqueue([=] { function(argument); });
+    return success;
+}
+
+FAKE_CUDA_API int cuEventCreate(Event** event, unsigned) {
+    BEGIN_IN_CONTEXT("cuEventCreate")
+    *event = new Event{*current.back(), nullptr};
+    const std::lock_guard lock(mutex);
+    events.insert(*event);
+    return success;
+}
+
+FAKE_CUDA_API int cuEventDestroy_v2(Event* event) {
+    BEGIN("cuEventDestroy") {
+        const std::lock_guard lock(mutex);
+        if (events.erase(event) == 0) fault("cuEventDestroy of what is no event");
+    }
+    delete event;
+    return success;
+}
+
+FAKE_CUDA_API int cuEventRecord(void* event_handle, void* handle) {
+    BEGIN_IN_CONTEXT("cuEventRecord")
+    Stream* stream = stream_of(handle);
+    Event* event = event_of(event_handle);
+    if (stream == nullptr || event == nullptr || &stream->context != &event->context) return invalid_handle;
+    event->mark = std::make_shared<Mark>();
+    stream->enqueue([mark = event->mark] { mark->set(); });
+    return success;
+}
+
+FAKE_CUDA_API int cuEventQuery(void* event_handle) {
+    BEGIN_IN_CONTEXT("cuEventQuery")
+    Event* event = event_of(event_handle);
+    if (event == nullptr) return invalid_handle;
+    return event->mark == nullptr || event->mark->is_set() ? success : not_ready;
+}

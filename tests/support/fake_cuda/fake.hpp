@@ -1,0 +1,114 @@
+// A CUDA driver for tests on machines without a device: the functions of libcuda.so.1 that Hocket and its
+// tests call, with their names and parameters. It keeps what a program can rely on and nothing more:
+//
+//   memory    of a device is address space that the process cannot touch (a touch ends it with SIGSEGV):
+//             copies go through a second mapping of the same memory file
+//   streams   are threads; each operation is late by a random time, so nothing is ordered but what streams
+//             and events order. What a copy writes is spoilt first, and right only some time later
+//   faults    a use that a real driver need not survive (pinned memory that is freed under a copy, handles of
+//             another context) ends the process with a text, or gives the driver's error
+//
+// tests/support/device.hpp says how tests talk to it beside that.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+
+#define FAKE_CUDA_API extern "C" __attribute__((visibility("default")))
+
+namespace fake_cuda {
+
+constexpr int success = 0, invalid_value = 1, out_of_memory = 2, not_initialized = 3, invalid_device = 101,
+              invalid_context = 201, invalid_handle = 400, not_ready = 600, launch_failed = 719;
+constexpr int devices = 2;
+constexpr std::uint64_t pinned_most = std::uint64_t{1} << 30;  // of a process
+
+[[noreturn]] void fault(const std::string& text);
+
+// Whether the call is to fail: the result, or success. Each function asks first.
+int result_of_call(const char* function);
+bool any_call_has_failed();
+
+// ---- Memory -------------------------------------------------------------------------------------
+
+struct Allocation {
+    std::byte* begin;   // what the program gets
+    std::byte* shadow;  // the same memory, accessible
+    std::size_t bytes;
+    int device;
+    int copies = 0;  // under way
+};
+
+// Thread-safe. Device: success, or a driver's error.
+int allocate(std::size_t bytes, int device, std::byte*& begin);
+bool release(std::byte* begin);  // once its copies have ended
+void use_allocation(const void* memory, int change);
+// Where the bytes can be touched; null if they are not all inside one allocation.
+std::byte* shadow_of(const void* memory, std::size_t bytes);
+// The allocation that the address is in; null: memory of the host.
+const Allocation* allocation_of(const void* memory);
+
+int pin(std::size_t bytes, void*& begin);
+int unpin(void* begin);
+bool is_pinned(const void* memory, std::size_t bytes);
+// A copy to or from pinned memory begins, and ends.
+void use_pinned(const void* memory, int change);
+std::uint64_t pinned_bytes();
+
+// ---- Streams ------------------------------------------------------------------------------------
+
+// What an event was recorded for.
+class Mark {
+  public:
+    void set();
+    void wait();
+    bool is_set() const { return set_; }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::atomic<bool> set_ = false;
+};
+
+struct Context {
+    int device;
+};
+
+class Stream {
+  public:
+    explicit Stream(Context& of);
+    ~Stream();  // once all operations have ended
+    void enqueue(std::function<void()> operation);
+    void be_late();  // called by an operation
+    bool is_idle();
+
+    Context& context;
+    std::atomic<bool> is_capturing = false;
+
+  private:
+    void run();
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<std::function<void()>> operations_;
+    bool ends_ = false, is_busy_ = false;
+    std::minstd_rand random_;
+    std::thread thread_;
+};
+
+struct Event {
+    Context& context;
+    std::shared_ptr<Mark> mark;  // null: never recorded
+};
+
+}  // namespace fake_cuda
