@@ -208,13 +208,13 @@ TEST_CASE("the library's schedules for levels and pipelines are right") {
     }
 }
 
-TEST_CASE("large worlds are chosen for at once") {
+// How long that takes stands in docs/performance.md.
+TEST_CASE("large worlds are chosen for") {
     for (const char* topology : {"8x16x8", "8mx128h", "2x512", "4mx250h"}) {
-        const auto start = std::chrono::steady_clock::now();
         const dsl::Chosen choice = chosen(topology, MiB);
-        const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
         INFO(topology << ": " << choice.why);
-        CHECK(seconds.count() < 10);  // a fraction of a second where nothing slows it down
+        CHECK(choice.seconds < 0.1);  // the estimate for 1 MiB, which a ring of 1,000 ranks does not reach
+        CHECK(choice.name != "direct");
     }
 }
 
