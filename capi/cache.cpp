@@ -25,6 +25,7 @@ namespace {
 
 cache::Cache& opened(const hkt_cache* handle, const char* function) {
     if (handle == nullptr) capi::refuse(fmt::format("{}: cache is null", function));
+    handle->require_own("cache");
     return *handle->cache;
 }
 
@@ -151,6 +152,7 @@ hkt_status hkt_cache_open(const hkt_cache_options* options, hkt_cache** cache) {
         };
         auto made = std::make_unique<hkt_cache>();
         if (given.comm != nullptr) {
+            given.comm->require_own("communicator");
             made->cache = engine::open_with_ranks(*given.comm->engine, make);
         } else {
             made->cache = make();
@@ -162,6 +164,7 @@ hkt_status hkt_cache_open(const hkt_cache_options* options, hkt_cache** cache) {
 }
 
 void hkt_cache_close(hkt_cache* cache) {
+    if (cache != nullptr && cache->is_of_a_parent()) capi::give_up(cache->cache);
     delete cache;
 }
 
@@ -194,7 +197,7 @@ hkt_status hkt_cache_get_batch(hkt_cache* cache, const uint64_t* keys, size_t co
 }
 
 void hkt_cache_release(hkt_cache* cache, const hkt_sample* samples, size_t count) {
-    if (cache == nullptr || samples == nullptr) return;
+    if (cache == nullptr || samples == nullptr || cache->is_of_a_parent()) return;
     for (std::size_t i = 0; i < count; ++i) {
         if (samples[i].lent == nullptr) continue;
         cache->cache->release({static_cast<const std::byte*>(samples[i].data), samples[i].bytes,
@@ -230,11 +233,11 @@ hkt_status hkt_cache_set_order(hkt_cache* cache, const uint64_t* keys, size_t co
 }
 
 uint64_t hkt_cache_cursor(const hkt_cache* cache) {
-    return cache == nullptr ? 0 : cache->cache->cursor();
+    return cache == nullptr || cache->is_of_a_parent() ? 0 : cache->cache->cursor();
 }
 
 uint64_t hkt_cache_count(const hkt_cache* cache) {
-    return cache == nullptr ? 0 : cache->cache->count();
+    return cache == nullptr || cache->is_of_a_parent() ? 0 : cache->cache->count();
 }
 
 hkt_status hkt_cache_find(const hkt_cache* cache, const char* name, uint64_t* key) {

@@ -1,13 +1,18 @@
 #include <fmt/format.h>
 
+#include <chrono>
 #include <string_view>
+#include <thread>
 
 #include "capi/growth.hpp"
 #include "capi/handles.hpp"
+#include "runtime/log.hpp"
 
 using namespace hocket;
 
 namespace {
+
+constexpr std::chrono::seconds longest_calls_take{5};  // once they are told to end
 
 static_assert(HKT_EXECUTOR_DEFAULT == static_cast<int>(engine::ExecutorKind::automatic) &&
               HKT_EXECUTOR_JIT == static_cast<int>(engine::ExecutorKind::jit) &&
@@ -15,10 +20,30 @@ static_assert(HKT_EXECUTOR_DEFAULT == static_cast<int>(engine::ExecutorKind::aut
 
 thread_local std::string borrowed_text;  // the calling thread's copy of a communicator's text
 
+// Calls of other threads end before the communicator goes. False: one does not, and needs what it works on.
+bool others_have_ended(hkt_comm& comm) {
+    using namespace std::chrono_literals;
+    const auto is_still = [&] { return comm.calls.load(std::memory_order_acquire) == 0; };
+    if (is_still()) return true;
+    const auto until = std::chrono::steady_clock::now() + longest_calls_take;
+    comm.engine->abort("hkt_comm_destroy was called while other calls of the communicator were under way");
+    while (!is_still() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
+    if (is_still()) return true;
+    log_line("hocket: warning: hkt_comm_destroy: a call of another thread does not end; what it uses stays");
+    return false;
+}
+
 engine::ExecutorKind executor_of(std::int32_t value) {
     if (value < HKT_EXECUTOR_DEFAULT || value > HKT_EXECUTOR_INTERPRETER)
         capi::refuse(fmt::format("hkt_comm_options.executor is {}; it must be an hkt_executor", value));
     return static_cast<engine::ExecutorKind>(value);
+}
+
+std::optional<bool> has_background(std::int32_t progress) {
+    if (progress < HKT_PROGRESS_DEFAULT || progress > HKT_PROGRESS_THREAD)
+        capi::refuse(fmt::format("hkt_comm_options.progress is {}; it must be an hkt_progress", progress));
+    if (progress == HKT_PROGRESS_DEFAULT) return std::nullopt;
+    return progress == HKT_PROGRESS_THREAD;
 }
 
 engine::Choices choices_of(const hkt_comm_options& given) {
@@ -41,6 +66,9 @@ engine::Choices choices_of(const hkt_comm_options& given) {
     choices.schedule = text(given.schedule);
     choices.schedule_path = text(given.schedule_path);
     choices.executor = executor_of(given.executor);
+    choices.has_background = has_background(given.progress);
+    if (given.unused != 0)
+        capi::refuse(fmt::format("hkt_comm_options.unused is {}; it must be 0", given.unused));
     if (given.timeout_ms != 0) choices.timeout = std::chrono::milliseconds(given.timeout_ms);
     return choices;
 }
@@ -61,15 +89,25 @@ hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm) {
 }
 
 void hkt_comm_destroy(hkt_comm* comm) {
+    if (comm == nullptr) return;
+    if (comm->is_of_a_parent() || !others_have_ended(*comm)) capi::give_up(comm->engine);
     delete comm;
 }
 
+hkt_status hkt_comm_abort(hkt_comm* comm) {
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse("hkt_comm_abort: comm is null");
+        comm->engine->abort("hkt_comm_abort was called");
+        return HKT_SUCCESS;
+    });
+}
+
 int32_t hkt_comm_rank(const hkt_comm* comm) {
-    return comm == nullptr ? -1 : comm->engine->rank();
+    return comm == nullptr || comm->is_of_a_parent() ? -1 : comm->engine->rank();
 }
 
 int32_t hkt_comm_size(const hkt_comm* comm) {
-    return comm == nullptr ? -1 : comm->engine->size();
+    return comm == nullptr || comm->is_of_a_parent() ? -1 : comm->engine->size();
 }
 
 hkt_status hkt_comm_status(hkt_comm* comm) {
@@ -81,7 +119,7 @@ hkt_status hkt_comm_status(hkt_comm* comm) {
 }
 
 const char* hkt_comm_info(const hkt_comm* comm, const char* key) {
-    if (comm == nullptr || key == nullptr) return nullptr;
+    if (comm == nullptr || key == nullptr || comm->is_of_a_parent()) return nullptr;
     const std::string_view name = key;
     const engine::Communicator& engine = *comm->engine;
     if (name == "provider") return engine.provider().c_str();
@@ -89,11 +127,12 @@ const char* hkt_comm_info(const hkt_comm* comm, const char* key) {
     if (name == "topology") return engine.topology().c_str();
     if (name == "schedule_path") return engine.schedule_path().c_str();
     if (name == "executor") return engine.executor().c_str();
+    if (name == "progress") return engine.progress();
     return nullptr;
 }
 
 const char* hkt_comm_last_error(const hkt_comm* comm) {
-    if (comm == nullptr) return hkt_last_error();
+    if (comm == nullptr || comm->is_of_a_parent()) return hkt_last_error();
     try {
         borrowed_text = comm->last_error.text();
     } catch (...) {

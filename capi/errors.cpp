@@ -68,6 +68,7 @@ SAME(HKT_ERROR_INTERNAL, Status::internal);
 SAME(HKT_ERROR_IO, Status::io);
 SAME(HKT_ERROR_LIMIT, Status::limit);
 SAME(HKT_ERROR_DEVICE, Status::device);
+SAME(HKT_ERROR_ABORTED, Status::aborted);
 #undef SAME
 
 extern "C" {
@@ -104,6 +105,8 @@ const char* hkt_error_string(hkt_status status) {
             return "limit exceeded";
         case HKT_ERROR_DEVICE:
             return "device failed";
+        case HKT_ERROR_ABORTED:
+            return "aborted";
     }
     return "unknown status";
 }

@@ -2,6 +2,7 @@
 // or MessageRequest, a cache::Batch), so a start allocates nothing.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -13,15 +14,45 @@
 #include "capi/operators.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/engine/communicator.hpp"
+#include "runtime/forks.hpp"
 #include "runtime/request.hpp"
 
-struct hkt_comm {
+namespace hocket::capi {
+
+// What every handle remembers: which process made it. See runtime/forks.hpp.
+class Handle {
+  public:
+    bool is_of_a_parent() const { return made_in_ != forks::generation(); }
+
+    // Throws Error(invalid_argument). what: "communicator".
+    void require_own(const char* what) const {
+        if (is_of_a_parent()) [[unlikely]]
+            refuse_a_parents(what);
+    }
+
+  private:
+    [[noreturn]] static void refuse_a_parents(const char* what);
+
+    const std::uint32_t made_in_ = forks::generation();
+};
+
+// Gives up what a handle of a parent holds: its threads do not exist here, its locks may be held for ever, and
+// its descriptors were closed when the process forked. The memory stays until the process ends.
+template <typename Held>
+void give_up(std::unique_ptr<Held>& held) {
+    [[maybe_unused]] Held* const kept = held.release();
+}
+
+}  // namespace hocket::capi
+
+struct hkt_comm : hocket::capi::Handle {
     std::unique_ptr<hocket::engine::Communicator> engine;
     hocket::capi::MadeOperators operators;
     hocket::capi::LastError last_error;
+    std::atomic<int> calls{0};  // that are under way: hkt_comm_destroy lets them end
 };
 
-struct hkt_plan {
+struct hkt_plan : hocket::capi::Handle {
     hkt_comm* comm;
     double factor;  // as in engine::Start
     std::unique_ptr<hocket::engine::SizedPlans> plans;
@@ -31,20 +62,35 @@ struct hkt_plan {
     std::optional<std::uint64_t> state_count = std::nullopt;  // of the starts of a plan that keeps a state
 };
 
-struct hkt_cache {
+struct hkt_cache : hocket::capi::Handle {
     std::unique_ptr<hocket::cache::Cache> cache;
 };
 
 namespace hocket::capi {
 
+// The communicator that a plan's calls belong to; null if there is no plan.
+inline hkt_comm* comm_of(const hkt_plan* plan) {
+    return plan == nullptr ? nullptr : plan->comm;
+}
+
 inline hkt_request* handle(Request& request) {
     return reinterpret_cast<hkt_request*>(&request);
 }
 
-// As in errors.hpp, for a call of this communicator; null: the caller gave none.
+// As in errors.hpp, for a call of this communicator; null: the caller gave none. A text about a parent's
+// communicator is kept for hkt_last_error: what that communicator has must not be touched.
 template <typename Call>
 hkt_status guarded(hkt_comm* comm, Call call) noexcept {
-    return guarded(comm == nullptr ? nullptr : &comm->last_error, call);
+    if (comm == nullptr) return guarded(call);
+    if (comm->is_of_a_parent()) [[unlikely]]
+        return guarded([&]() -> hkt_status {
+            comm->require_own("communicator");
+            return HKT_SUCCESS;
+        });
+    comm->calls.fetch_add(1, std::memory_order_acquire);
+    const hkt_status status = guarded(&comm->last_error, call);
+    comm->calls.fetch_sub(1, std::memory_order_release);
+    return status;
 }
 
 }  // namespace hocket::capi

@@ -40,6 +40,14 @@
  *   Threads     Handles of different communicators are independent. Calls on one communicator may
  *               come from several threads and are serialised inside it.
  *   Deadlines   Nothing waits for ever. See hkt_comm_options.timeout_ms.
+ *   Fork        A forked child cannot use handles that its parent made: every call with one of them is
+ *               HKT_ERROR_INVALID_ARGUMENT (functions that return something else: -1, 0 or null), except
+ *               those that destroy or close, which free what the child has of it. Neither is noticed by the
+ *               parent or its job; the text is hkt_last_error's. The child may make handles of its own.
+ *               Memory from hkt_mem_alloc, and memory that is registered, is in the child, too, as the
+ *               child's own: what it writes nobody else sees. Pages that it has not written show what the
+ *               parent and its peers write to theirs. This holds for fork(2). After vfork, or a clone
+ *               system call of its own, a child must call exec before anything of Hocket.
  *   Structs     A struct that may grow comes with its size: options begin with it, and a function that fills
  *               a struct in takes it as an argument. It is the struct's sizeof in the calling program, and
  *               says how much of the struct that program knows. One rule holds for all of them:
@@ -88,8 +96,9 @@ typedef enum hkt_status {
     HKT_ERROR_IO = -11, /* a folder of schedules or the source of a cache cannot be read, for a reason of this
                            process or its disk; or the source has changed. The text has the file */
     HKT_ERROR_LIMIT = -12, /* a sample, or a batch, is larger than the memory that a cache may use */
-    HKT_ERROR_DEVICE = -13 /* the CUDA driver reported a failure, or cannot be loaded. The text names its
-                              function, its error and the buffer */
+    HKT_ERROR_DEVICE = -13, /* the CUDA driver reported a failure, or cannot be loaded. The text names its
+                               function, its error and the buffer */
+    HKT_ERROR_ABORTED = -14 /* hkt_comm_abort was called on a rank, or hkt_comm_destroy beside other calls */
 } hkt_status;
 
 /* float16 is IEEE 754's binary16, bfloat16 the upper half of a float32. Numbers of 16 bits are combined as
@@ -147,6 +156,15 @@ typedef enum hkt_executor {
     HKT_EXECUTOR_JIT = 1,
     HKT_EXECUTOR_INTERPRETER = 2 /* the oracle: the same plan, walked step by step */
 } hkt_executor;
+
+/* When the operations of a communicator move. */
+typedef enum hkt_progress {
+    HKT_PROGRESS_DEFAULT = 0, /* HOCKET_PROGRESS (calls|thread); else HKT_PROGRESS_CALLS */
+    HKT_PROGRESS_CALLS = 1,   /* while a thread of the program is in a call of the communicator */
+    HKT_PROGRESS_THREAD = 2   /* also in between, by a thread of Hocket's own: what was started moves while the
+                                 program computes. The thread sleeps while nothing is in flight, and leaves
+                                 the work to a thread that waits. Blocking calls are not affected by it */
+} hkt_progress;
 
 typedef struct hkt_comm hkt_comm;
 typedef struct hkt_plan hkt_plan;
@@ -216,10 +234,12 @@ typedef struct hkt_comm_options {
     int32_t executor;          /* hkt_executor; HOCKET_EXECUTOR */
     int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: the longest that joining, making a plan, or
                                   one operation may take before it fails with HKT_ERROR_TIMEOUT */
+    int32_t progress;          /* hkt_progress; HOCKET_PROGRESS */
+    int32_t unused;            /* 0 */
 } hkt_comm_options;
 
 #define HKT_COMM_OPTIONS_INIT \
-    { sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0 }
+    { sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0 }
 
 /* Joins the job: all world_size processes call this; it returns when all have joined or the deadline has
  * passed. options may be null (all from the environment). On success *comm is the caller's, to be given to
@@ -234,10 +254,19 @@ typedef struct hkt_comm_options {
 HKT_API hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm);
 
 /* Leaves the job and frees the communicator; its plans must have been destroyed before, and its
- * unfinished requests become invalid. Never waits for other ranks longer than a second. Null is a no-op. */
+ * unfinished requests become invalid. Never waits for other ranks longer than a second. Calls that other threads
+ * are in end first, as after hkt_comm_abort; none may begin any more. In a forked child it only frees the
+ * child's copy, and the parent's job does not notice. Null is a no-op. */
 HKT_API void hkt_comm_destroy(hkt_comm* comm);
 
-/* This process's rank in 0 .. size - 1, and the number of ranks. -1 if comm is null. */
+/* Gives up: all calls on comm that are under way in other threads end soon with HKT_ERROR_ABORTED, later ones at
+ * once, and the other ranks' operations fail with it as well; their text names this rank. After an earlier
+ * failure that one remains. comm must still be destroyed. From any thread, also beside threads that wait; does
+ * not wait for other ranks. Errors: INVALID_ARGUMENT. */
+HKT_API hkt_status hkt_comm_abort(hkt_comm* comm);
+
+/* This process's rank in 0 .. size - 1, and the number of ranks. -1 if comm is null, or a parent's (see
+ * "Fork" above). */
 HKT_API int32_t hkt_comm_rank(const hkt_comm* comm);
 HKT_API int32_t hkt_comm_size(const hkt_comm* comm);
 
@@ -246,7 +275,7 @@ HKT_API int32_t hkt_comm_size(const hkt_comm* comm);
 HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
 
 /* Facts of the communicator, for logs: "provider", "provider_why" (the reason for it), "topology",
- * "schedule_path", "executor". Null for an unknown key. Valid until comm is destroyed. */
+ * "schedule_path", "executor", "progress" (calls or thread). Null for an unknown key. Valid until comm is destroyed. */
 HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
 
 /* ---- Memory ----------------------------------------------------------------------------------- */
@@ -265,14 +294,17 @@ HKT_API hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory);
 HKT_API hkt_status hkt_mem_free(hkt_comm* comm, void* memory);
 
 /* Makes memory that was allocated elsewhere (malloc, mmap; not the stack, not a file) shared in place:
- * address and contents stay, the pages that it lies in are replaced. While this runs no other thread may
- * write to those pages (page-aligned memory shares them with nobody), and until hkt_mem_deregister the memory
- * must not be freed; child processes share it, and page pinning that was done before (CUDA, RDMA, io_uring)
- * is lost. Errors: INVALID_ARGUMENT (memory of another kind, or registered already), OUT_OF_MEMORY. */
+ * address and contents stay, the pages that lie wholly in it are replaced. What lies beside it in its first and
+ * last page is not touched: these two pages stay private if the memory does not begin and end with a page,
+ * and what it has in them goes by copy. While this runs no other thread may write to the memory, and until
+ * hkt_mem_deregister it must not be freed; page pinning that was done before (CUDA, RDMA, io_uring) is
+ * lost. The same memory may be registered again, and is private again after as many calls of
+ * hkt_mem_deregister. Errors: INVALID_ARGUMENT (memory of another kind, or that overlaps other memory that is
+ * registered), OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_mem_register(hkt_comm* comm, void* memory, size_t bytes);
 
-/* Makes the memory private again; its contents stay. memory is what hkt_mem_register was given. Errors:
- * INVALID_ARGUMENT. */
+/* Takes back one hkt_mem_register; after the last one the memory is private again, and its contents stay.
+ * memory is what hkt_mem_register was given. Errors: INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
 
 /* ---- Memory of devices -------------------------------------------------------------------------- */
@@ -475,6 +507,19 @@ HKT_API hkt_status hkt_wait(hkt_request* request);
 
 /* Returns HKT_IN_PROGRESS, and the request stays valid; or the operation's status, and frees the request. */
 HKT_API hkt_status hkt_test(hkt_request* request);
+
+/* As hkt_wait, for timeout_ms milliseconds at most (0: as hkt_test): then HKT_IN_PROGRESS. That breaks nothing,
+ * and the request stays valid. A program that must react to signals waits in short turns. Errors: those of
+ * hkt_wait, and INVALID_ARGUMENT (timeout_ms is negative, or longer than a day). */
+HKT_API hkt_status hkt_wait_for(hkt_request* request, int64_t timeout_ms);
+
+/* Waits until one of `count` requests has ended, for timeout_ms milliseconds at most, and sets *index to its
+ * place: the first in the list, if several have. It says nothing about how it ended: the request stays valid,
+ * and hkt_test of it tells, at once. HKT_IN_PROGRESS if none has ended in time; *index is then count.
+ * Null requests are passed over, so that a list can be worked off; all of them null is INVALID_ARGUMENT. The
+ * requests are collectives and messages of one communicator. Thread-safe. Errors: INVALID_ARGUMENT. */
+HKT_API hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t timeout_ms,
+                                size_t* index);
 
 /* ---- Plans ------------------------------------------------------------------------------------ */
 

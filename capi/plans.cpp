@@ -113,7 +113,7 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
 }
 
 hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t count, hkt_request** request) {
-    return capi::guarded(plan == nullptr ? nullptr : plan->comm, [&] {
+    return capi::guarded(capi::comm_of(plan), [&] {
         if (plan == nullptr) capi::refuse("hkt_plan_start: the plan is null");
         return start(*plan, send, recv, count, nullptr, request);
     });
@@ -121,7 +121,7 @@ hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t c
 
 hkt_status hkt_plan_start_with(hkt_plan* plan, const void* send, void* recv, size_t count,
                                const hkt_start_options* options, hkt_request** request) {
-    return capi::guarded(plan == nullptr ? nullptr : plan->comm, [&] {
+    return capi::guarded(capi::comm_of(plan), [&] {
         if (plan == nullptr) capi::refuse("hkt_plan_start_with: the plan is null");
         const hkt_start_options given = capi::read_options(options);
         if (given.parameter_count > 0 && given.parameters == nullptr)
@@ -139,7 +139,7 @@ hkt_status hkt_plan_start_with(hkt_plan* plan, const void* send, void* recv, siz
 }
 
 const char* hkt_plan_parameter(hkt_plan* plan, size_t index) {
-    if (plan == nullptr) return nullptr;
+    if (plan == nullptr || plan->is_of_a_parent()) return nullptr;
     try {
         const auto& names = plan->plans->for_bytes(1 << 20).plan->program().parameters;
         return index < names.size() ? names[index].c_str() : nullptr;
@@ -149,7 +149,7 @@ const char* hkt_plan_parameter(hkt_plan* plan, size_t index) {
 }
 
 hkt_status hkt_plan_save_state(hkt_plan* plan, void* memory, size_t room, size_t* bytes) {
-    return capi::guarded(plan == nullptr ? nullptr : plan->comm, [&] {
+    return capi::guarded(capi::comm_of(plan), [&] {
         if (plan == nullptr) capi::refuse("hkt_plan_save_state: the plan is null");
         if (bytes == nullptr)
             capi::refuse("hkt_plan_save_state: bytes is null; pass the address of a size_t");
@@ -167,7 +167,7 @@ hkt_status hkt_plan_save_state(hkt_plan* plan, void* memory, size_t room, size_t
 }
 
 hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const size_t* bytes, size_t count) {
-    return capi::guarded(plan == nullptr ? nullptr : plan->comm, [&] {
+    return capi::guarded(capi::comm_of(plan), [&] {
         if (plan == nullptr) capi::refuse("hkt_plan_load_state: the plan is null");
         if (saved == nullptr || bytes == nullptr || count == 0)
             capi::refuse("hkt_plan_load_state: no saved state is given");
@@ -192,7 +192,7 @@ hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const s
 }
 
 hkt_status hkt_plan_reset_state(hkt_plan* plan) {
-    return capi::guarded(plan == nullptr ? nullptr : plan->comm, [&] {
+    return capi::guarded(capi::comm_of(plan), [&] {
         if (plan == nullptr) capi::refuse("hkt_plan_reset_state: the plan is null");
         const std::lock_guard lock(plan->state_mutex);
         if (plan->state_count)
@@ -203,7 +203,7 @@ hkt_status hkt_plan_reset_state(hkt_plan* plan) {
 }
 
 const char* hkt_plan_explain(hkt_plan* plan) {
-    if (plan == nullptr) return "";
+    if (plan == nullptr || plan->is_of_a_parent()) return "";
     try {
         std::call_once(plan->explained, [&] {
             plan->explanation = dsl::explain(plan->plans->for_bytes(1 << 20).plan->program());
@@ -215,7 +215,7 @@ const char* hkt_plan_explain(hkt_plan* plan) {
 }
 
 const char* hkt_plan_schedule(hkt_plan* plan, size_t count) {
-    if (plan == nullptr) return "";
+    if (plan == nullptr || plan->is_of_a_parent()) return "";
     try {
         return plan->plans->for_bytes(plan->plans->bytes_of(count)).schedule.c_str();
     } catch (...) {
@@ -224,6 +224,7 @@ const char* hkt_plan_schedule(hkt_plan* plan, size_t count) {
 }
 
 void hkt_plan_destroy(hkt_plan* plan) {
+    if (plan != nullptr && plan->is_of_a_parent()) capi::give_up(plan->plans);
     delete plan;
 }
 

@@ -1,10 +1,16 @@
 #include <fmt/format.h>
 
+#include <chrono>
+#include <vector>
+
 #include "capi/handles.hpp"
+#include "runtime/environment.hpp"
 
 using namespace hocket;
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 Request& checked(hkt_request* request, const char* function) {
     if (request == nullptr) capi::refuse(fmt::format("{}: the request is null", function));
@@ -27,26 +33,79 @@ engine::MessageRequest& message(Request& request) {
 cache::Batch& batch(Request& request) {
     return static_cast<cache::Batch&>(request);
 }
+cache::Cache& cache_of(const Request& request) {
+    const auto& handle = *static_cast<const hkt_cache*>(request.user);
+    handle.require_own("cache");
+    return *handle.cache;
+}
+
+hkt_status wait(Request& started, Clock::time_point until) {
+    hkt_comm* const comm = static_cast<hkt_comm*>(started.user);
+    const auto has_ended = [&] {
+        switch (started.type) {
+            case Request::Type::collective:
+                return comm->engine->wait(execution(started), until);
+            case Request::Type::message:
+                return comm->engine->wait(message(started), until);
+            case Request::Type::batch:
+                break;
+        }
+        return cache_of(started).wait(batch(started), until);
+    };
+    return has_ended() ? HKT_SUCCESS : HKT_IN_PROGRESS;
+}
+
+Clock::time_point end_of(const char* function, std::int64_t timeout_ms) {
+    check_range(fmt::format("{}: timeout_ms", function), timeout_ms, 0, longest_timeout_ms);
+    return Clock::now() + std::chrono::milliseconds(timeout_ms);
+}
+
+// The communicator of requests that are waited for together. places: in the caller's list.
+hkt_comm* comm_of_all(const std::vector<Request*>& requests, const std::vector<std::size_t>& places) {
+    if (requests.empty()) capi::refuse("hkt_wait_any: there is no request");
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        if (requests[i]->type == Request::Type::batch)
+            capi::refuse(fmt::format("hkt_wait_any: requests[{}] is a batch of a cache", places[i]));
+        if (requests[i]->user != requests[0]->user)
+            capi::refuse(fmt::format("hkt_wait_any: requests[{}] and requests[{}] are of two communicators",
+                                     places[0], places[i]));
+    }
+    return static_cast<hkt_comm*>(requests[0]->user);
+}
 
 }  // namespace
 
 extern "C" {
 
 hkt_status hkt_wait(hkt_request* request) {
-    hkt_comm* const comm = comm_of(request);
-    return capi::guarded(comm, [&] {
-        Request& started = checked(request, "hkt_wait");
-        switch (started.type) {
-            case Request::Type::collective:
-                comm->engine->wait(execution(started));
-                break;
-            case Request::Type::message:
-                comm->engine->wait(message(started));
-                break;
-            case Request::Type::batch:
-                static_cast<hkt_cache*>(started.user)->cache->wait(batch(started));
+    return capi::guarded(comm_of(request),
+                         [&] { return wait(checked(request, "hkt_wait"), Clock::time_point::max()); });
+}
+
+hkt_status hkt_wait_for(hkt_request* request, int64_t timeout_ms) {
+    return capi::guarded(comm_of(request), [&] {
+        return wait(checked(request, "hkt_wait_for"), end_of("hkt_wait_for", timeout_ms));
+    });
+}
+
+hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t timeout_ms, size_t* index) {
+    return capi::guarded([&] {
+        if (requests == nullptr || index == nullptr)
+            capi::refuse("hkt_wait_any: requests or index is null");
+        *index = count;
+        std::vector<Request*> given;
+        std::vector<std::size_t> places;
+        for (std::size_t i = 0; i < count; ++i) {
+            if (requests[i] == nullptr) continue;
+            given.push_back(&checked(requests[i], "hkt_wait_any"));
+            places.push_back(i);
         }
-        return HKT_SUCCESS;
+        const Clock::time_point until = end_of("hkt_wait_any", timeout_ms);
+        return capi::guarded(comm_of_all(given, places), [&] {
+            const auto first = static_cast<hkt_comm*>(given[0]->user)->engine->wait_any(given, until);
+            if (first) *index = places[*first];
+            return first ? HKT_SUCCESS : HKT_IN_PROGRESS;
+        });
     });
 }
 
@@ -63,6 +122,7 @@ hkt_status hkt_test(hkt_request* request) {
                 case Request::Type::batch:
                     break;
             }
+            cache_of(started);
             return batch(started).test();
         };
         return has_ended() ? HKT_SUCCESS : HKT_IN_PROGRESS;

@@ -24,7 +24,9 @@ enum class Status : int {
     io = -11,
     limit = -12,
     device = -13,
+    aborted = -14,
 };
+inline constexpr int lowest_status = static_cast<int>(Status::aborted);
 
 class Error : public std::runtime_error {
   public:

@@ -206,7 +206,7 @@ std::string encode_abort(const Error& error) {
 Error decode_abort(std::string_view payload) {
     PayloadReader reader(payload);
     const std::uint32_t number = reader.u32();
-    if (number < 1 || number > static_cast<std::uint32_t>(-static_cast<int>(Status::device)))
+    if (number < 1 || number > static_cast<std::uint32_t>(-lowest_status))
         throw ProtocolError("it gave up and sent an unknown reason");
     return {static_cast<Status>(-static_cast<int>(number)), std::string(reader.rest())};
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <span>
 
@@ -110,12 +111,14 @@ bool Batch::test() {
     return true;
 }
 
-void Batch::wait() {
+bool Batch::wait(Clock::time_point until) {
     if (!is_over()) {
         std::unique_lock lock(mutex_);
-        complete_.wait_until(lock, deadline_, [this] { return is_over(); });
+        const bool ended = complete_.wait_until(lock, std::min(deadline_, until), [this] { return is_over(); });
+        if (!ended && until < deadline_) return false;
     }
     end();
+    return true;
 }
 
 void Batch::end() {

@@ -29,7 +29,7 @@ class Batch final : public Request, public Waiter {
 
     // For the owner. Both let go of the batch once it is complete or its deadline has passed; then it must
     // not be used again. They throw the first error; then no sample is lent.
-    void wait();
+    bool wait(Clock::time_point until = Clock::time_point::max());  // false: the time has come first
     bool test();  // false: not complete yet, and the batch goes on
 
     void have(std::size_t index, const Lent& lent) override;

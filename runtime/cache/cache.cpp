@@ -85,7 +85,7 @@ void Cache::add_guests(std::unique_ptr<CachePeers> service) {
     guests_.push_back(std::move(service));
 }
 
-void Cache::wait(Batch& batch) {
+bool Cache::wait(Batch& batch, Batch::Clock::time_point until) {
     const auto start = Batch::Clock::now();
     struct Count {
         Counters& counters;
@@ -95,7 +95,7 @@ void Cache::wait(Batch& batch) {
                 std::chrono::duration_cast<std::chrono::nanoseconds>(Batch::Clock::now() - start).count();
         }
     } const count{counters_, start};
-    batch.wait();
+    return batch.wait(until);
 }
 
 Lent Cache::get(std::uint64_t key) {

@@ -42,7 +42,8 @@ class Cache {
     Lent get(std::uint64_t key);
     // To be ended by wait() or test() of the batch.
     Batch& get_batch(std::span<const std::uint64_t> keys, Lent* samples);
-    void wait(Batch& batch);  // and counts the time
+    // Counts the time. False: `until` has come first, and the batch goes on.
+    bool wait(Batch& batch, Batch::Clock::time_point until = Batch::Clock::time_point::max());
     void release(const Lent& sample) { memory_.release(sample); }
 
     void put(std::uint64_t key, std::span<const std::byte> bytes);

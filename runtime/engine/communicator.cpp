@@ -131,6 +131,7 @@ void Communicator::meet() {
     if (!agreement_.tuning.empty()) tuning_ = parse_tuning(agreement_.tuning)[shape()];
     progress_ =
         std::make_unique<Progress>(*bootstrap_, neighbourhood_.get(), fabric_.get(), options_.timeout);
+    if (options_.has_background) background_ = std::make_unique<Background>(*progress_);
 }
 
 // A provider that was asked for by name carries all messages; then no memory is shared.
@@ -183,6 +184,7 @@ JobShape Communicator::shape() const {
 }
 
 Communicator::~Communicator() {
+    background_.reset();
     if (size() > 1) say_goodbye();
     progress_.reset();  // gives up what is still in flight
     if (size() > 1) bootstrap_->leave();

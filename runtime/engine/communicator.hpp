@@ -18,6 +18,7 @@
 #include "dsl/planning/compile.hpp"
 #include "runtime/device/devices.hpp"
 #include "runtime/engine/agreement.hpp"
+#include "runtime/engine/background.hpp"
 #include "runtime/engine/options.hpp"
 #include "runtime/engine/progress.hpp"
 #include "runtime/engine/sized_plans.hpp"
@@ -54,6 +55,7 @@ class Communicator {
     const std::string& topology() const { return options_.topology; }
     const std::string& schedule_path() const { return schedule_path_; }
     const std::string& executor() const { return executor_; }
+    const char* progress() const { return background_ ? "thread" : "calls"; }
 
     // The operator that schedule files define under this name, or in this file (dsl/elaboration/find.hpp).
     std::shared_ptr<const dsl::Operator> find_operator(const std::string& text) const;
@@ -100,7 +102,9 @@ class Communicator {
     // Calls the action while no other thread works for this communicator.
     void while_still(const std::function<void()>& action) { progress_->while_still(action); }
     bool test(Execution& execution) { return progress_->test(execution); }
-    void wait(Execution& execution) { progress_->wait(execution); }
+    bool wait(Execution& execution, Progress::Clock::time_point until = Progress::Clock::time_point::max()) {
+        return progress_->wait(execution, until);
+    }
     void barrier();
     MessageRequest& start(const MessageStart& message) {
         check_message(message);
@@ -113,8 +117,17 @@ class Communicator {
         progress_->run(message, buffers ? &*buffers : nullptr);
     }
     bool test(MessageRequest& request) { return progress_->test(request); }
-    void wait(MessageRequest& request) { progress_->wait(request); }
+    bool wait(MessageRequest& request,
+              Progress::Clock::time_point until = Progress::Clock::time_point::max()) {
+        return progress_->wait(request, until);
+    }
+    std::optional<std::size_t> wait_any(std::span<Request* const> requests,
+                                        Progress::Clock::time_point until) {
+        return progress_->wait_any(requests, until);
+    }
     std::optional<Failure> failure() { return progress_->failure(); }
+    // All calls fail from now on, here and on the other ranks.
+    void abort(const std::string& reason) { progress_->abort(reason); }
 
     // Collective, in the same order on all ranks as everything else that is collective: every rank gives a
     // text (at most 1 MiB) and gets all texts, by rank.
@@ -179,6 +192,7 @@ class Communicator {
     std::unique_ptr<transport::Fabric> fabric_;
     device::Devices devices_;
     std::unique_ptr<Progress> progress_;
+    std::unique_ptr<Background> background_;  // null: operations move during calls only
     mutable std::mutex planning_;  // guards the next two
     mutable dsl::Planner planner_;
     mutable std::optional<std::set<dsl::Collective>> own_collectives_;  // where options_.schedule exists

@@ -251,6 +251,11 @@ Failure could_not_go_on(Status status, const std::string& reason, int this_rank,
                 this_rank, in_flight);
 }
 
+Failure aborted(const std::string& reason, int this_rank, InFlight in_flight) {
+    return make(Status::aborted, fmt::format("rank {} has given up: {}", this_rank, reason),
+                "see what that rank's program wrote before", this_rank, in_flight);
+}
+
 Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight) {
     return make(Status::timeout, fmt::format("the operation did not finish within {} ms", limit.count()),
                 "see what that rank is doing: it may be slow (raise HOCKET_TIMEOUT_MS), stuck, or have "

@@ -39,6 +39,7 @@ Failure rank_has_left(int rank, int this_rank, InFlight in_flight);
 Failure fabric_failed(const std::string& reason, const std::string& provider, int this_rank,
                       InFlight in_flight);
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight);
+Failure aborted(const std::string& reason, int this_rank, InFlight in_flight);
 Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight);
 // tags_here: the tags of messages from the same peer that have come to this rank and not been received.
 Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message,

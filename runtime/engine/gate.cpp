@@ -13,26 +13,22 @@
 namespace hocket::engine {
 
 Gate::Gate() : bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (bell_ < 0)
+    if (!bell_.is_open())
         throw Error(Status::out_of_memory, std::string("cannot make an eventfd: ") + std::strerror(errno) +
                                                "; see the limit on open files (ulimit -n)");
-}
-
-Gate::~Gate() {
-    ::close(bell_);
 }
 
 void Gate::ring_bell() {
     rung_ = true;
     const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(bell_, &one, sizeof one);  // if full, it rings already
+    [[maybe_unused]] const auto written = ::write(bell_.fd(), &one, sizeof one);  // if full, it rings already
 }
 
 void Gate::silence_bell() {
     if (!rung_) return;
     rung_ = false;
     std::uint64_t rings;
-    [[maybe_unused]] const auto bytes = ::read(bell_, &rings, sizeof rings);  // if it is empty, nobody rang
+    [[maybe_unused]] const auto bytes = ::read(bell_.fd(), &rings, sizeof rings);  // if it is empty, nobody rang
 }
 
 // The fast way in: nobody is here. Without a driver, nobody asks how many visitors there are.

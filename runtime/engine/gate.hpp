@@ -8,15 +8,19 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
+
+#include "runtime/net/socket.hpp"
 
 namespace hocket::engine {
 
 class Gate {
   public:
+    using Clock = std::chrono::steady_clock;
+
     Gate();
-    ~Gate();
     Gate(const Gate&) = delete;
     Gate& operator=(const Gate&) = delete;
 
@@ -26,15 +30,28 @@ class Gate {
         ~Visit();
         Visit(const Visit&) = delete;
 
-        // True once this thread is the driver, which it stays until the visit ends; false once `ended` holds.
+        // True once this thread is the driver, which it stays until the visit ends; false once `ended` holds, or
+        // the time has come.
         template <typename Ended>
-        bool become_driver(Ended ended) {
+        bool become_driver(Ended ended, Clock::time_point until) {
             stop_visiting();
             ++gate_.followers_;
-            gate_.changed_.wait(lock_, [&] { return ended() || !gate_.driven_; });
+            const auto may_go_on = [&] { return ended() || !gate_.driven_; };
+            if (until == Clock::time_point::max())
+                gate_.changed_.wait(lock_, may_go_on);
+            else
+                gate_.changed_.wait_until(lock_, until, may_go_on);
             --gate_.followers_;
-            if (ended()) return false;
+            if (ended() || gate_.driven_) return false;
             return driving_ = gate_.driven_ = true;
+        }
+
+        // Lets the driver work until it has gone, or `ended` holds and call_all() was called. Other than one that
+        // follows, this thread is nobody that the driver works for.
+        template <typename Ended>
+        void let_drive(Ended ended) {
+            stop_visiting();
+            gate_.changed_.wait(lock_, [&] { return !gate_.driven_ || ended(); });
         }
 
         // For the driver, between two looks at the fabric: lets visitors at the gate in. False: there were
@@ -69,8 +86,10 @@ class Gate {
     void announce() {
         if (followers_ > 0) changed_.notify_all();
     }
+    void call_all() { changed_.notify_all(); }
     bool driven() const { return driven_; }
-    int bell_fd() const { return bell_; }
+    bool is_followed() const { return followers_ > 0; }
+    int bell_fd() const { return bell_.fd(); }
 
   private:
     void ring_bell();
@@ -83,7 +102,7 @@ class Gate {
     bool driven_ = false;
     bool asleep_ = false;
     bool rung_ = false;
-    int bell_ = -1;  // eventfd
+    transport::Socket bell_;  // an eventfd
 };
 
 }  // namespace hocket::engine

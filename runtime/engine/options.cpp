@@ -83,6 +83,13 @@ ExecutorKind executor_from(const Reader& reader) {
     refuse(fmt::format("HOCKET_EXECUTOR is \"{}\"; it must be jit or interpreter", *text));
 }
 
+bool has_background_from(const Reader& reader) {
+    const std::string text = reader.text("HOCKET_PROGRESS").value_or("calls");
+    if (text != "calls" && text != "thread")
+        refuse(fmt::format("HOCKET_PROGRESS is \"{}\"; it must be calls or thread", text));
+    return text == "thread";
+}
+
 void resolve_tuning(Options& options, const Reader& reader, const Environment& environment) {
     const auto named = reader.text("HOCKET_TUNING");
     options.tuning_is_named = named && *named != "off";
@@ -146,6 +153,8 @@ Options resolve(const Choices& choices, const Environment& environment) {
     options.schedule_path.push_back(library_folder());
     resolve_tuning(options, reader, environment);
     options.executor = choices.executor == ExecutorKind::automatic ? executor_from(reader) : choices.executor;
+    options.has_background =
+        choices.has_background ? *choices.has_background : has_background_from(reader);
     if (choices.timeout)
         options.timeout = std::chrono::milliseconds(
             check_range("timeout_ms", choices.timeout->count(), 1, longest_timeout_ms));

@@ -31,6 +31,7 @@ struct Options {
     std::string tuning;            // HOCKET_TUNING: hocket-tune's table, "" for "off"; default_tuning_file
     bool tuning_is_named = false;  // whether HOCKET_TUNING names it
     ExecutorKind executor = ExecutorKind::automatic;     // HOCKET_EXECUTOR: jit or interpreter
+    bool has_background = false;                         // HOCKET_PROGRESS: thread or calls
     std::chrono::milliseconds timeout{60000};            // HOCKET_TIMEOUT_MS: of joining, and of an operation
     unsigned kernel_threads = 1;                         // HOCKET_KERNEL_THREADS: of a selection
     std::chrono::milliseconds heartbeat_timeout{10000};  // HOCKET_HEARTBEAT_TIMEOUT_MS: a silent rank is lost
@@ -41,6 +42,7 @@ struct Choices {
     std::optional<int> rank, world_size, master_port;
     std::optional<std::string> master_addr, secret, provider, topology, schedule, schedule_path;
     ExecutorKind executor = ExecutorKind::automatic;
+    std::optional<bool> has_background;
     std::optional<std::chrono::milliseconds> timeout;
 };
 

@@ -45,6 +45,20 @@ constexpr auto sleep_beside_copies = 100us;  // a device rings no bell
         "an hkt_test that does not return HKT_IN_PROGRESS");
 }
 
+Status status_of(const Request& request) {
+    return request.type == Request::Type::message
+               ? static_cast<const MessageRequest&>(request).status_of_all()
+               : static_cast<const Execution&>(request).status_of_all();
+}
+
+// Whether an execution or a message has.
+template <typename Started>
+struct HasEnded {
+    explicit HasEnded(const Started& of) : started(of) {}
+    bool operator()() const { return started.status_of_all() != Status::in_progress; }
+    const Started& started;
+};
+
 bool readable(int fd) {
     pollfd entry{fd, POLLIN, 0};
     return fd >= 0 && ::poll(&entry, 1, 0) > 0;
@@ -104,6 +118,7 @@ Execution& Progress::start(const std::shared_ptr<StartablePlan>& plan, Extent ex
     come_in();
     Execution& execution = begin(plan, extent, send, recv, factor, limit, buffers);
     go_out();
+    if (execution.status_of_all() == Status::in_progress) leave_alone();
     return execution;
 }
 
@@ -113,7 +128,7 @@ void Progress::run(const std::shared_ptr<StartablePlan>& plan, Extent extent, co
     if (is_idle() && !failure_ && !buffers && run_at_once(*plan, extent, send, recv, factor)) return;
     come_in();
     Execution& execution = begin(plan, extent, send, recv, factor, std::nullopt, buffers);
-    wait_for_others(visit, execution);
+    wait_for_others(visit, Clock::time_point::max(), HasEnded(execution));
     go_out();
     finish(execution);
 }
@@ -154,9 +169,12 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
                 .checksum = static_cast<std::uint32_t>(history >> 32)};
     Execution* begun = nullptr;
     std::unique_ptr<device::Staging> staging;
+    StandIns stand_ins;
     try {
         divide(start);
         if (buffers) staging = stage(start, *buffers);
+        if (neighbourhood_ && neighbourhood_->window().has_adopted())
+            stand_ins = StandIns(start, neighbourhood_->window());
         lent_.reserve(lent_.size() + 1);
         in_flight_.reserve(in_flight_.size() + start.tiles);
         begun = &begin_tiles(*plan, start, plan->program().neighbours.empty() ? nullptr : neighbourhood_);
@@ -167,6 +185,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     }
     Execution& execution = *begun;
     execution.keep(std::move(staging));
+    execution.keep(std::move(stand_ins));
     lent_.push_back(&execution);
     const std::size_t older = in_flight_.size();
     for (Execution* tile = begun; tile; tile = tile->next_tile()) in_flight_.push_back(tile);
@@ -206,6 +225,7 @@ MessageRequest& Progress::start(const MessageStart& message, const device::Buffe
     come_in();
     MessageRequest& request = begin(message, buffers);
     go_out();
+    if (request.status_of_all() == Status::in_progress) leave_alone();
     return request;
 }
 
@@ -213,7 +233,7 @@ void Progress::run(const MessageStart& message, const device::Buffers* buffers) 
     Gate::Visit visit(gate_);
     come_in();
     MessageRequest& request = begin(message, buffers);
-    wait_for_others(visit, request);
+    wait_for_others(visit, Clock::time_point::max(), HasEnded(request));
     go_out();
     finish(request);
 }
@@ -273,28 +293,63 @@ bool Progress::test(MessageRequest& request) {
     return true;
 }
 
-void Progress::wait(Execution& execution) {
-    Gate::Visit visit(gate_);
-    require_lent(execution);
-    come_in();
-    wait_for_others(visit, execution);
-    go_out();
-    finish(execution);
+bool Progress::wait(Execution& execution, Clock::time_point until) {
+    return wait_and_finish(execution, until);
 }
 
-void Progress::wait(MessageRequest& request) {
-    Gate::Visit visit(gate_);
-    require_lent(request);
-    come_in();
-    wait_for_others(visit, request);
-    go_out();
-    finish(request);
+bool Progress::wait(MessageRequest& request, Clock::time_point until) {
+    return wait_and_finish(request, until);
 }
 
 template <typename Started>
-void Progress::wait_for_others(Gate::Visit& visit, const Started& started) {
-    const auto ended = [&] { return started.status_of_all() != Status::in_progress; };
-    if (!ended() && visit.become_driver(ended)) drive(visit, started);
+bool Progress::wait_and_finish(Started& started, Clock::time_point until) {
+    Gate::Visit visit(gate_);
+    require_lent(started);
+    come_in();
+    const bool ended = wait_for_others(visit, until, HasEnded(started));
+    go_out();
+    if (ended) finish(started);
+    return ended;
+}
+
+std::optional<std::size_t> Progress::wait_any(std::span<Request* const> requests, Clock::time_point until) {
+    Gate::Visit visit(gate_);
+    for (const Request* request : requests)
+        if (request->type == Request::Type::message)
+            require_lent(static_cast<const MessageRequest&>(*request));
+        else
+            require_lent(static_cast<const Execution&>(*request));
+    std::optional<std::size_t> first;
+    come_in();
+    wait_for_others(visit, until, [&] {
+        for (std::size_t i = 0; i < requests.size() && !first; ++i)
+            if (status_of(*requests[i]) != Status::in_progress) first = i;
+        return first.has_value();
+    });
+    go_out();
+    return first;
+}
+
+// False: the time has come first.
+template <typename Ended>
+bool Progress::wait_for_others(Gate::Visit& visit, Clock::time_point until, Ended ended) {
+    if (!ended() && visit.become_driver(ended, until)) drive(visit, until, ended);
+    return ended();
+}
+
+void Progress::drive_what_is_in_flight(const std::atomic<bool>& is_ending) {
+    Gate::Visit visit(gate_);
+    visit.let_drive([&] { return is_ending.load(); });
+    const auto is_over = [&] { return is_idle() || gate_.is_followed() || is_ending; };
+    come_in();
+    wait_for_others(visit, Clock::time_point::max(), is_over);
+    go_out();
+    if (is_idle()) is_left_alone_ = false;
+}
+
+void Progress::call_driver() {
+    Gate::Visit visit(gate_);
+    gate_.call_all();
 }
 
 std::optional<Failure> Progress::failure() {
@@ -319,8 +374,10 @@ void Progress::finish(Execution& execution) {
     const Status status = execution.status_of_all();
     lent_.erase(std::find(lent_.begin(), lent_.end(), &execution));
     const std::unique_ptr<device::Staging> staging = execution.take_staging();
+    const StandIns stand_ins = execution.take_stand_ins();
     give_back(execution);
     if (status != Status::success) throw Error(failure_->status, failure_->text);
+    stand_ins.finish();
     if (staging) leave_to_device([&] { staging->hand_over(); });
 }
 
@@ -440,14 +497,15 @@ void Progress::retire() {
     gate_.announce();
 }
 
-template <typename Started>
-void Progress::drive(Gate::Visit& visit, const Started& started) {
+template <typename Ended>
+void Progress::drive(Gate::Visit& visit, Clock::time_point until, Ended ended) {
     auto quiet_since = Clock::time_point::max(), watched = Clock::now();
-    while (started.status_of_all() == Status::in_progress) {
+    while (!ended()) {
         visit.step_aside();
-        if (started.status_of_all() != Status::in_progress) return;  // a visitor may have finished it
+        if (ended()) return;  // a visitor may have finished it
         const bool moved = step();
         const auto now = Clock::now();
+        if (now >= until) return;
         if (now - watched > watch_interval) {
             watch(now);
             watched = now;
@@ -459,7 +517,7 @@ void Progress::drive(Gate::Visit& visit, const Started& started) {
         quiet_since = std::min(quiet_since, now);
         if (now - quiet_since < spin_time_ && spin(now)) continue;
         watch(now);
-        if (!failure_) sleep(visit, now);
+        if (!failure_) sleep(visit, now, until);
     }
 }
 
@@ -476,8 +534,9 @@ bool Progress::spin(Clock::time_point now) {
     return true;
 }
 
-void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
+void Progress::sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_point until) {
     Clock::duration at_most = somebody_left_ ? Clock::duration(sleep_after_departure) : longest_sleep;
+    at_most = std::min(at_most, until - now);
     for (const Execution* execution : in_flight_) {
         at_most = std::min(at_most, execution->deadline() + away_ - now);
         if (const device::Staging* staging = execution->start().staging; staging && staging->is_waiting())
@@ -579,6 +638,11 @@ void Progress::fail_moving(const Error& error) {
 void Progress::cannot_start(const std::exception& error) {
     Gate::Visit visit(gate_);
     fail_here(error);
+}
+
+void Progress::abort(const std::string& reason) {
+    Gate::Visit visit(gate_);
+    if (!failure_) fail(aborted(reason, bootstrap_.rank(), in_flight()));
 }
 
 void Progress::fail_fabric(const std::string& reason, int peer) {

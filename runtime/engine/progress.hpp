@@ -2,12 +2,14 @@
 // an operation will never end.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,8 @@ namespace hocket::engine {
 // All functions are thread-safe. The first failure is final: from then on everything throws it.
 class Progress {
   public:
+    using Clock = Execution::Clock;
+
     // neighbourhood: the ranks of this host that share memory with this one; null if there are none. fabric:
     // leads to the other ranks; null if there are none.
     Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood, transport::Fabric* fabric,
@@ -43,18 +47,39 @@ class Progress {
 
     // True: it has ended, and is no longer the caller's. Throws its failure (then it is also gone).
     bool test(Execution& execution);
-    void wait(Execution& execution);  // like test, once it has ended
+    // Like test, once it has ended or the time has come.
+    bool wait(Execution& execution, Clock::time_point until = Clock::time_point::max());
 
     // The same for a message to or from one other rank.
     MessageRequest& start(const MessageStart& message, const device::Buffers* buffers = nullptr);
     void run(const MessageStart& message, const device::Buffers* buffers = nullptr);
     bool test(MessageRequest& request);
-    void wait(MessageRequest& request);
+    bool wait(MessageRequest& request, Clock::time_point until = Clock::time_point::max());
+
+    // Waits until one of the collectives and messages has ended, or the time has come; they stay the caller's.
+    // Returns the place of the first that has ended.
+    std::optional<std::size_t> wait_any(std::span<Request* const> requests, Clock::time_point until);
+
+    // For a thread that moves what nobody else moves: returns once nothing is in flight, or another thread waits
+    // and does that itself, or is_ending holds and call_driver() was called. Never throws.
+    void drive_what_is_in_flight(const std::atomic<bool>& is_ending);
+    void call_driver();
+    // Whether something was started, by a call that did not wait for it, since the last time that nothing was in
+    // flight. Others may wait for that with the atomic's wait().
+    const std::atomic<bool>& is_left_alone() const { return is_left_alone_; }
+    // Wakes who waits for is_left_alone().
+    void leave_alone() {
+        is_left_alone_.store(true);
+        is_left_alone_.notify_all();
+    }
 
     // To be called if a start cannot even begin here, although the others make it, too. All ranks are told,
     // as after any failure, unless it is the same on all of them (a mistake of the caller, a schedule that is
     // refused or does not exist).
     void cannot_start(const std::exception& error);
+
+    // This rank gives up. Ends all calls that are under way, and tells the other ranks.
+    void abort(const std::string& reason);
 
     void while_still(const std::function<void()>& action);
 
@@ -62,8 +87,6 @@ class Progress {
     std::optional<Failure> failure();
 
   private:
-    using Clock = Execution::Clock;
-
     bool run_at_once(StartablePlan& plan, Extent extent, const void* send, void* recv, double factor);
     Execution& begin(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
                      double factor, std::optional<std::chrono::milliseconds> limit,
@@ -76,8 +99,10 @@ class Progress {
     // Both take anything that has status_of_all().
     template <typename Started>
     bool has_ended(const Started& started);
+    template <typename Ended>
+    bool wait_for_others(Gate::Visit& visit, Clock::time_point until, Ended ended);
     template <typename Started>
-    void wait_for_others(Gate::Visit& visit, const Started& started);
+    bool wait_and_finish(Started& started, Clock::time_point until);
     // True if nothing is in flight.
     bool is_idle() const { return in_flight_.empty() && messages_.is_idle(); }
     InFlight in_flight() const { return {in_flight_, messages_.open()}; }
@@ -92,10 +117,10 @@ class Progress {
     void finish(MessageRequest& request);
     template <typename Call>
     void leave_to_device(Call hand_over);
-    template <typename Started>
-    void drive(Gate::Visit& visit, const Started& started);
+    template <typename Ended>
+    void drive(Gate::Visit& visit, Clock::time_point until, Ended ended);
     bool spin(Clock::time_point now);  // false: it is better to sleep
-    void sleep(Gate::Visit& visit, Clock::time_point now);
+    void sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_point until);
     void watch(Clock::time_point now);
     void watch_deadlines(Clock::time_point now);
     void watch_departures(Clock::time_point now);
@@ -126,6 +151,7 @@ class Progress {
     std::uint64_t history_ = 0;              // of all starts: once ranks differ, they never agree again
     std::vector<std::int64_t> agreed_;       // by peer: the last start on which its messages agreed; -1
     std::optional<Failure> failure_;
+    std::atomic<bool> is_left_alone_ = false;
     bool somebody_left_ = false, is_leaving_ = false;
     std::optional<Clock::time_point> stranded_since_;  // waiting for a rank that has left
 

@@ -159,7 +159,9 @@ std::string error_text(int number) {
 }
 
 void Socket::close() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+    if (fd_ < 0) return;
+    forks::keep_in_children(fd_);
+    ::close(std::exchange(fd_, -1));
 }
 
 std::string Endpoint::text() const {

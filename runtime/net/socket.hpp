@@ -14,15 +14,17 @@
 #include <utility>
 
 #include "runtime/error.hpp"
+#include "runtime/forks.hpp"
 
 namespace hocket::transport {
 
 using Clock = std::chrono::steady_clock;
 
+// Forked children close it at once.
 class Socket {
   public:
     Socket() = default;
-    explicit Socket(int fd) : fd_(fd) {}
+    explicit Socket(int fd) : fd_(fd) { forks::close_in_children(fd); }
     Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
     Socket& operator=(Socket&& other) noexcept {
         std::swap(fd_, other.fd_);

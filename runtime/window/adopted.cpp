@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/error.hpp"
+#include "runtime/forks.hpp"
 #include "runtime/window/mapped_areas.hpp"
 
 namespace hocket::transport {
@@ -60,13 +61,15 @@ WindowAdopted::~WindowAdopted() {
 void WindowAdopted::adopt(void* memory, std::size_t bytes) {
     const auto begin = reinterpret_cast<Address>(memory);
     if (bytes == 0 || bytes > highest || begin > highest) refuse(memory, bytes, "not a range of memory");
-    Range range{begin, begin + bytes, begin / page_bytes * page_bytes, round_up(begin + bytes, page_bytes),
-                0};
+    const Address end = begin + bytes;
+    Range range{begin, end, round_up(begin, page_bytes), end / page_bytes * page_bytes, 0};
+    if (!range.moves()) range.first_page = range.last_page = range.first_touched();
 
     const std::lock_guard one_at_a_time(changing_);
+    if (register_again(begin, end)) return;
     require_apart(range);
     require_plain(range);
-    const auto offset = heap_.allocate(range.last_page - range.first_page, page_bytes);
+    const auto offset = heap_.allocate(range.end_touched() - range.first_touched(), page_bytes);
     if (!offset)
         throw Error(Status::out_of_memory,
                     fmt::format("cannot share the {} bytes at {}: of this rank's slice of {} bytes, {} are "
@@ -75,18 +78,30 @@ void WindowAdopted::adopt(void* memory, std::size_t bytes) {
     range.offset = *offset;
     std::map<Address, Range> single{{begin, range}};
     auto node = single.extract(begin);  // before the copy: an allocation later could make it stale
+    const auto no_fork = forks::no_fork();
     void* const pages = reinterpret_cast<void*>(range.first_page);
-    copy_pages(memory_.slice(member_) + range.offset, pages, range.bytes_of_pages());
-    if (mmap(pages, range.bytes_of_pages(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-             memory_.file().fd(), static_cast<off_t>(offset_in_file(range))) == MAP_FAILED) {
-        const int error = errno;
-        heap_.release(range.offset);
-        throw Error(Status::out_of_memory, fmt::format("cannot share the {} bytes at {}: mmap: {}", bytes,
-                                                       memory, error_text(error)));
+    if (range.moves()) {
+        copy_pages(memory_.slice(member_) + range.offset_of(range.first_page), pages,
+                   range.bytes_that_move());
+        if (mmap(pages, range.bytes_that_move(), PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_FIXED | MAP_NORESERVE, memory_.file().fd(),
+                 static_cast<off_t>(offset_in_file(range))) == MAP_FAILED) {
+            const int error = errno;
+            heap_.release(range.offset);
+            throw Error(Status::out_of_memory, fmt::format("cannot share the {} bytes at {}: mmap: {}", bytes,
+                                                           memory, error_text(error)));
+        }
     }
     const std::lock_guard lock(mutex_);
     ranges_.insert(std::move(node));
     count_.fetch_add(1, std::memory_order_release);
+}
+
+bool WindowAdopted::register_again(Address begin, Address end) {
+    const auto known = ranges_.find(begin);
+    if (known == ranges_.end() || known->second.end != end || !is_still_mapped(known->second)) return false;
+    ++known->second.registered;
+    return true;
 }
 
 void WindowAdopted::restore(void* memory) {
@@ -95,10 +110,12 @@ void WindowAdopted::restore(void* memory) {
     if (found == ranges_.end())
         throw Error(Status::invalid_argument,
                     fmt::format("no shared memory begins at {}: it must be what was registered", memory));
+    if (--found->second.registered > 0) return;
     const Range range = found->second;
     const bool mapped = is_still_mapped(range);
-    if (mapped) move_back(range);
     {
+        const auto no_fork = forks::no_fork();
+        if (mapped) move_back(range);
         const std::lock_guard lock(mutex_);
         ranges_.erase(found);
         count_.fetch_sub(1, std::memory_order_release);
@@ -111,22 +128,57 @@ void WindowAdopted::restore(void* memory) {
                                 memory));
 }
 
+// Null unless all of the memory lies in one range. mutex_ is held.
+const WindowAdopted::Range* WindowAdopted::range_with(Address begin, std::size_t bytes) const {
+    const auto after = ranges_.upper_bound(begin);
+    if (after == ranges_.begin()) return nullptr;
+    const Range& range = std::prev(after)->second;
+    return begin > range.end || bytes > range.end - begin ? nullptr : &range;
+}
+
 std::optional<std::uint64_t> WindowAdopted::find(const void* memory, std::size_t bytes) const {
     const auto begin = reinterpret_cast<Address>(memory);
     const std::shared_lock lock(mutex_);
-    const auto after = ranges_.upper_bound(begin);
-    if (after == ranges_.begin()) return std::nullopt;
-    const Range& range = std::prev(after)->second;
-    if (begin > range.end || bytes > range.end - begin) return std::nullopt;
-    return range.offset + (begin - range.first_page);
+    const Range* range = range_with(begin, bytes);
+    if (!range || begin < range->first_page || begin + bytes > range->last_page) return std::nullopt;
+    return range->offset_of(begin);
+}
+
+std::optional<StandIn> WindowAdopted::stand_in_for(const void* memory, std::size_t bytes) const {
+    if (is_empty()) return std::nullopt;
+    const auto begin = reinterpret_cast<Address>(memory);
+    const std::shared_lock lock(mutex_);
+    const Range* range = range_with(begin, bytes);
+    if (!range || !range->has_private_pages()) return std::nullopt;
+    const Address shared_begin = std::clamp(range->first_page, begin, begin + bytes),
+                  shared_end = std::clamp(range->last_page, begin, begin + bytes);
+    StandIn result{memory_.slice(member_) + range->offset_of(begin), 0, 0};
+    if (shared_begin < shared_end) {
+        result.shared_begin = shared_begin - begin;
+        result.shared_end = shared_end - begin;
+    }
+    return result;
+}
+
+// Only system calls: this is a child of a process with threads. Where a private mapping cannot be had, nothing
+// is better than the parent's memory.
+void WindowAdopted::become_private_in_child() noexcept {
+    for (const auto& [begin, range] : ranges_) {
+        if (!range.moves()) continue;
+        void* const pages = reinterpret_cast<void*>(range.first_page);
+        if (mmap(pages, range.bytes_that_move(), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, memory_.file().fd(),
+                 static_cast<off_t>(offset_in_file(range))) == MAP_FAILED)
+            munmap(pages, range.bytes_that_move());
+    }
 }
 
 void WindowAdopted::require_apart(const Range& range) const {
     for (const auto& [begin, other] : ranges_)
-        if (range.first_page < other.last_page && other.first_page < range.last_page)
+        if (range.begin < other.end && other.begin < range.end)
             refuse(reinterpret_cast<void*>(range.begin), range.end - range.begin,
-                   fmt::format("they lie in pages of the {} bytes at {}, which are shared already; register "
-                               "both as one range, or give them pages of their own",
+                   fmt::format("they overlap the {} bytes at {}, which are shared already; register both as "
+                               "one range",
                                other.end - other.begin, reinterpret_cast<void*>(other.begin)));
 }
 
@@ -134,9 +186,9 @@ void WindowAdopted::require_plain(const Range& range) {
     const auto no = [&](const std::string& why) {
         refuse(reinterpret_cast<void*>(range.begin), range.end - range.begin, why);
     };
-    if (overlaps_own_stack(range.first_page, range.last_page)) no("they are on this thread's stack");
-    const std::vector<MappedArea> areas = mapped_areas(range.first_page, range.last_page);
-    if (!covers(areas, range.first_page, range.last_page)) no("not all of them are mapped");
+    if (overlaps_own_stack(range.begin, range.end)) no("they are on this thread's stack");
+    const std::vector<MappedArea> areas = mapped_areas(range.first_touched(), range.end_touched());
+    if (!covers(areas, range.first_touched(), range.end_touched())) no("not all of them are mapped");
     for (const MappedArea& area : areas)
         if (!is_private_anonymous(area))
             no(fmt::format(
@@ -146,6 +198,7 @@ void WindowAdopted::require_plain(const Range& range) {
 }
 
 bool WindowAdopted::is_still_mapped(const Range& range) const {
+    if (!range.moves()) return true;
     struct stat status {};
     fstat(memory_.file().fd(), &status);
     const std::vector<MappedArea> areas = mapped_areas(range.first_page, range.last_page);
@@ -157,13 +210,12 @@ bool WindowAdopted::is_still_mapped(const Range& range) const {
 }
 
 void WindowAdopted::move_back(const Range& range) const {
-    const std::size_t bytes = range.bytes_of_pages();
-    // The pages are filled elsewhere and then moved, so other threads never see other contents in the outer
-    // pages.
+    if (!range.moves()) return;
+    const std::size_t bytes = range.bytes_that_move();
     void* const copy =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (copy != MAP_FAILED) {
-        std::memcpy(copy, memory_.slice(member_) + range.offset, bytes);
+        std::memcpy(copy, memory_.slice(member_) + range.offset_of(range.first_page), bytes);
         if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                    reinterpret_cast<void*>(range.first_page)) != MAP_FAILED)
             return;

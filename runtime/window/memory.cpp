@@ -152,6 +152,16 @@ WindowMemory::~WindowMemory() {
     if (base_) munmap(base_, total());
 }
 
+// Only system calls: this is a child of a process with threads.
+void WindowMemory::become_private_in_child(int member) noexcept {
+    std::byte* const own = slice(member);
+    munmap(base_, offset_in_file(member));
+    munmap(own + slice_bytes_, total() - offset_in_file(member) - slice_bytes_);
+    if (mmap(own, slice_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file_.fd(),
+             static_cast<off_t>(offset_in_file(member))) == MAP_FAILED)
+        munmap(own, slice_bytes_);
+}
+
 void WindowMemory::discard(int member, std::uint64_t offset, std::uint64_t bytes) const {
     fallocate(file_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
               static_cast<off_t>(offset_in_file(member) + offset), static_cast<off_t>(bytes));

@@ -40,6 +40,13 @@ Window::Window(WindowMemory memory, Doorbell bell, const std::vector<std::string
             [this](std::uint64_t offset, std::uint64_t bytes) { memory_.discard(self_, offset, bytes); }),
       adopted_(memory_, self, heap_) {
     for (const std::string& name : names) bells_.emplace_back(WindowInvitation::bell_name(name));
+    begin();
+}
+
+// A forked child may use its memory as it likes, but nobody else sees what it writes.
+void Window::in_child() noexcept {
+    adopted_.become_private_in_child();
+    memory_.become_private_in_child(self_);
 }
 
 void* Window::allocate(std::size_t bytes, std::size_t alignment) {

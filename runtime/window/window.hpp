@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/forks.hpp"
 #include "runtime/window/adopted.hpp"
 #include "runtime/window/heap.hpp"
 #include "runtime/window/meeting.hpp"
@@ -21,7 +22,7 @@
 namespace hocket::transport {
 
 // All functions but open() are thread-safe.
-class Window {
+class Window : private forks::Inherited {
   public:
     // Collective among the ranks of a host. `names` are all members' invitations, the same list on all of
     // them; invitation is names[self]. Linear in the number of members.
@@ -38,7 +39,7 @@ class Window {
                                         const std::function<std::optional<std::string>()>& abandoned = {});
 
     // Unmaps everything: what was allocated is gone. Adopted memory is restored.
-    ~Window() = default;
+    ~Window() { end(); }
     Window(const Window&) = delete;
 
     int self() const { return self_; }
@@ -62,27 +63,33 @@ class Window {
     // Bytes of this rank's slice that are not allocated, reserved, adopted or in quarantine.
     std::uint64_t free_bytes() const { return heap_.free_bytes(); }
 
-    // Makes memory that was allocated elsewhere shared in place: the pages of [memory, memory + bytes) move
-    // into the slice; address and contents stay. restore() makes them private again.
+    // Makes memory that was allocated elsewhere shared in place: the pages that lie wholly in [memory, memory +
+    // bytes) move into the slice; address and contents stay. restore() makes them private again, once it was
+    // called as often as adopt() was for the same memory.
     //
-    // During both calls no other thread may write to those pages, which unaligned memory shares with its
-    // neighbours: use page-aligned memory if that matters. Between the calls the memory must not be freed,
-    // reallocated or registered with other libraries (for RDMA, say), and a forked child shares it with its
-    // parent.
+    // During both calls no other thread may write to the memory. Between the calls it must not be freed,
+    // reallocated or registered with other libraries (for RDMA, say).
     //
     // Throws invalid_argument: no bytes; pages that are not private anonymous memory (files, memory of a
-    // window, this thread's stack); pages that already hold adopted memory; restore: memory that was not
+    // window, this thread's stack); memory that overlaps other adopted memory; restore: memory that was not
     // given to adopt(). Throws out_of_memory: no room in the slice.
     void adopt(void* memory, std::size_t bytes) { adopted_.adopt(memory, bytes); }
     void restore(void* memory) { adopted_.restore(memory); }
 
     // The offset in this rank's slice at which peers find [memory, memory + bytes), if that lies wholly in
-    // the slice or in one adopted range. Takes no lock unless something is adopted.
+    // the slice, or in pages of one adopted range that have moved. Takes no lock unless something is adopted.
     std::optional<std::uint64_t> offset_of(const void* memory, std::size_t bytes) const {
         const std::uint64_t offset = offset_in_slice(memory);
         if (offset <= slice_bytes() && bytes <= slice_bytes() - offset) return offset;
         return adopted_.offset_of(memory, bytes);
     }
+
+    // What peers can be shown instead of adopted memory, if its outer pages are private. Nothing for any other
+    // memory. Takes no lock unless something is adopted.
+    std::optional<StandIn> stand_in_for(const void* memory, std::size_t bytes) const {
+        return adopted_.stand_in_for(memory, bytes);
+    }
+    bool has_adopted() const { return !adopted_.is_empty(); }
 
     // For use after a failure, when peers may still write to buffers that they were told of: blocks that are
     // given back from now on (adopted ones too) are neither allocated again nor returned to the system while
@@ -99,6 +106,8 @@ class Window {
   private:
     Window(WindowMemory memory, Doorbell bell, const std::vector<std::string>& names, int self,
            std::size_t reserved);
+
+    void in_child() noexcept override;
 
     // For memory below the slice this is larger than any slice.
     std::uint64_t offset_in_slice(const void* memory) const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/error.hpp"
+#include "runtime/forks.hpp"
 
 namespace hocket::cache {
 namespace {
@@ -63,6 +64,9 @@ RingIo::RingIo(const Files& files, unsigned depth)
         require_operations();
         wakes_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (wakes_ < 0) refuse(std::string("eventfd: ") + std::strerror(errno));
+        forks::close_in_children(wakes_);
+        forks::close_in_children(ring_.ring_fd);
+        io_uring_ring_dontfork(&ring_);
     } catch (...) {
         io_uring_queue_exit(&ring_);
         throw;
@@ -70,6 +74,8 @@ RingIo::RingIo(const Files& files, unsigned depth)
 }
 
 RingIo::~RingIo() {
+    forks::keep_in_children(ring_.ring_fd);
+    forks::keep_in_children(wakes_);
     io_uring_queue_exit(&ring_);
     close(wakes_);
 }

@@ -8,23 +8,28 @@
 #include <utility>
 
 #include "runtime/cache/io/files.hpp"
+#include "runtime/forks.hpp"
 
 namespace hocket::cache {
 
-// Closes its descriptor in the end. A negative one is an error code, and stays as it is.
+// Closes its descriptor in the end, and forked children close theirs at once: a lock on a file lasts until all
+// copies are closed. A negative one is an error code, and stays as it is.
 class Descriptor {
   public:
-    explicit Descriptor(int fd = -1) : fd_(fd) {}
-    Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+    explicit Descriptor(int fd = -1) : fd_(fd) { forks::close_in_children(fd); }
+    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
     Descriptor& operator=(Descriptor&& other) noexcept {
         std::swap(fd_, other.fd_);
         return *this;
     }
     ~Descriptor() {
-        if (fd_ >= 0) Files::close(fd_);
+        if (fd_ >= 0) Files::close(release());
     }
     int get() const { return fd_; }
-    int release() { return std::exchange(fd_, -1); }
+    int release() {
+        forks::keep_in_children(fd_);
+        return std::exchange(fd_, -1);
+    }
 
   private:
     int fd_;

@@ -26,6 +26,7 @@ std::shared_ptr<StartablePlan> Execution::release() {
     next_tile_ = nullptr;
     run_->release();
     staging_.reset();
+    stand_ins_ = {};
     return std::move(owner_);
 }
 

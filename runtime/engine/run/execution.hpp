@@ -9,6 +9,7 @@
 
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/run.hpp"
+#include "runtime/engine/run/stand_ins.hpp"
 #include "runtime/engine/run/start.hpp"
 #include "runtime/error.hpp"
 #include "runtime/request.hpp"
@@ -30,8 +31,10 @@ class Execution : public Request {
                Neighbourhood* neighbourhood);
     std::shared_ptr<StartablePlan> release();  // the plan to give it back to
 
-    // Kept until it is taken, or release(): null if the start has none.
+    // What stands for the caller's buffers; kept until it is taken, or release(). staging: null if there is none.
     void keep(std::unique_ptr<device::Staging> staging);
+    void keep(StandIns stand_ins) { stand_ins_ = std::move(stand_ins); }
+    StandIns take_stand_ins() { return std::move(stand_ins_); }
     std::unique_ptr<device::Staging> take_staging();
 
     // How much local work is done between two looks at the fabric: about 10 us of it, so that messages keep
@@ -81,6 +84,7 @@ class Execution : public Request {
     Clock::time_point deadline_;
     std::shared_ptr<StartablePlan> owner_;
     std::unique_ptr<device::Staging> staging_;
+    StandIns stand_ins_;
 };
 
 }  // namespace hocket::engine

@@ -7,41 +7,12 @@
 
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/engine/run/shared_run.hpp"
+#include "runtime/engine/run/start_buffers.hpp"
 
 namespace hocket::engine {
 namespace {
 
-using device::Stretch;
 using Kind = dsl::Op::Kind;
-
-// The layout of the whole start.
-Layout layout_of(const Start& start) {
-    return start.uneven ? *start.uneven : Layout(start.plan->elements_of_x(start.count));
-}
-
-// Bytes of a buffer that all pieces together have, or this rank's own.
-std::uint64_t bytes_of(const Start& start, const Layout& layout, dsl::Share share) {
-    const dsl::RankProgram& program = start.plan->program();
-    const bool is_own = share == dsl::Share::own;
-    if (share == dsl::Share::none) return 0;
-    return start.plan->element() *
-           (is_own ? layout.piece_count(program.rank, program.ranks) : layout.count());
-}
-
-// By pair: the pieces for the other ranks, beginning with the next; or from them.
-std::vector<Stretch> pieces_of(const Start& start, const Layout& layout, bool is_received) {
-    const dsl::RankProgram& program = start.plan->program();
-    std::vector<Stretch> pieces;
-    for (dsl::Rank i = 1; i <= program.ranks; ++i) {
-        const dsl::Rank peer = (program.rank + i) % program.ranks;
-        const std::uint64_t begin = start.plan->element() * (is_received ? layout.place_received_from(peer)
-                                                                         : layout.place_sent_to(peer));
-        const std::uint64_t bytes =
-            start.plan->element() * (is_received ? layout.received_from(peer) : layout.sent_to(peer));
-        if (bytes > 0) pieces.push_back({begin, begin + bytes});
-    }
-    return pieces;
-}
 
 // A SharedRun takes a stretch of each piece at a time.
 std::vector<Stretch> across_pieces(std::uint64_t bytes, std::uint64_t pieces, std::uint64_t element) {
@@ -117,7 +88,7 @@ std::vector<Stretch> by_use(const Start& start, const Layout& layout, std::uint6
 std::vector<Stretch> input_of(const Start& start, const Layout& layout) {
     const Plan& plan = *start.plan;
     const dsl::RankProgram& program = plan.program();
-    if (plan.is_by_pair()) return pieces_of(start, layout, false);
+    if (plan.is_by_pair()) return stretches_sent(start);
     const std::uint64_t bytes = bytes_of(start, layout, plan.input());
     const bool is_by_rank = contract_of(program.collective).is_by_rank();
     if (SharedRun::suits(program) && !plan.is_uneven() && is_by_rank && plan.input() == dsl::Share::whole)
@@ -136,8 +107,7 @@ std::unique_ptr<device::Staging> stage(Start& start, const device::Buffers& buff
         if (!where) return std::nullopt;
         return device::StagedBuffer{*where, memory, std::move(stretches), name};
     };
-    std::vector<Stretch> output{{0, bytes_of(start, layout, start.plan->output())}};
-    if (start.plan->is_by_pair()) output = pieces_of(start, layout, true);
+    const std::vector<Stretch> output = stretches_received(start);
     auto staging = device::Staging::begin(
         buffers, place(buffers.send, start.send, buffers.send ? input_of(start, layout) : output, "send"),
         place(buffers.recv, start.recv, output, "recv"));

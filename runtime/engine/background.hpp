@@ -1,0 +1,26 @@
+// A thread that moves a communicator's operations while the application's threads do something else. It sleeps
+// while nothing is in flight that nobody waits for, and leaves the work to a thread that waits.
+#pragma once
+
+#include <atomic>
+
+#include "runtime/engine/progress.hpp"
+#include "runtime/thread.hpp"
+
+namespace hocket::engine {
+
+class Background {
+  public:
+    explicit Background(Progress& progress);  // throws hocket::Error(out_of_memory) if there can be no thread
+    ~Background();                            // ends the thread
+
+  private:
+    void run();
+    bool wait_for_work();
+
+    Progress& progress_;
+    std::atomic<bool> is_ending_ = false;
+    std::thread thread_;
+};
+
+}  // namespace hocket::engine
