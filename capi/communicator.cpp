@@ -1,11 +1,16 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <set>
 #include <string_view>
 #include <thread>
 
 #include "capi/growth.hpp"
 #include "capi/handles.hpp"
+#include "runtime/bootstrap/invitation.hpp"
+#include "runtime/engine/groups.hpp"
 #include "runtime/log.hpp"
 
 using namespace hocket;
@@ -19,6 +24,36 @@ static_assert(HKT_EXECUTOR_DEFAULT == static_cast<int>(engine::ExecutorKind::aut
               HKT_EXECUTOR_INTERPRETER == static_cast<int>(engine::ExecutorKind::interpreter));
 
 thread_local std::string borrowed_text;  // the calling thread's copy of a communicator's text
+
+// What a unique id stands for. Returns rank 0's socket, which must stay open until all have joined.
+transport::Socket accept_invitation(const hkt_comm_options& given, engine::Choices& choices) {
+    if (given.unique_id == nullptr) return {};
+    if (choices.master_addr || choices.master_port || choices.listen_fd || choices.secret)
+        capi::refuse(
+            "hkt_comm_options.unique_id says where the ranks meet: then master_addr, master_port, listen_fd "
+            "and "
+            "secret must not be set");
+    const char* const text = given.unique_id->text;
+    const auto invitation =
+        transport::Invitation::parse(std::string(text, strnlen(text, sizeof given.unique_id->text)));
+    choices.master_addr = invitation.at.host;
+    choices.master_port = invitation.at.port;
+    choices.secret = invitation.secret;
+    transport::Socket listener = transport::take_listener(invitation);
+    if (listener.is_open()) choices.listen_fd = listener.fd();
+    return listener;
+}
+
+hkt_status make_group(const char* function, hkt_comm& comm, std::int32_t color, std::int32_t key,
+                      hkt_comm** group) {
+    if (group == nullptr)
+        capi::refuse(fmt::format("{}: group is null; pass the address of an hkt_comm*", function));
+    *group = nullptr;
+    auto made = std::make_unique<hkt_comm>();
+    made->engine = engine::split(*comm.engine, color < 0 ? std::nullopt : std::optional(color), key);
+    if (made->engine) *group = made.release();
+    return HKT_SUCCESS;
+}
 
 // Calls of other threads end before the communicator goes. False: one does not, and needs what it works on.
 bool others_have_ended(hkt_comm& comm) {
@@ -67,8 +102,7 @@ engine::Choices choices_of(const hkt_comm_options& given) {
     choices.schedule_path = text(given.schedule_path);
     choices.executor = executor_of(given.executor);
     choices.has_background = has_background(given.progress);
-    if (given.unused != 0)
-        capi::refuse(fmt::format("hkt_comm_options.unused is {}; it must be 0", given.unused));
+    if (given.listen_fd != 0) choices.listen_fd = given.listen_fd;
     if (given.timeout_ms != 0) choices.timeout = std::chrono::milliseconds(given.timeout_ms);
     return choices;
 }
@@ -82,9 +116,62 @@ hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm) {
         if (comm == nullptr) capi::refuse("hkt_comm_create: comm is null; pass the address of an hkt_comm*");
         *comm = nullptr;
         auto made = std::make_unique<hkt_comm>();
-        made->engine = engine::Communicator::create(engine::resolve(choices_of(capi::read_options(options))));
+        const hkt_comm_options given = capi::read_options(options);
+        engine::Choices choices = choices_of(given);
+        const transport::Socket listener = accept_invitation(given, choices);
+        const engine::Options resolved = engine::resolve(choices);
+        if (given.unique_id != nullptr && resolved.rank == 0 && resolved.world_size > 1 &&
+            !listener.is_open())
+            capi::refuse(
+                "hkt_comm_options.unique_id was not made in this process, or has been used: rank 0 calls "
+                "hkt_unique_id_create, once for each communicator");
+        made->engine = engine::Communicator::create(resolved);
         *comm = made.release();
         return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_unique_id_create(hkt_unique_id* id) {
+    return capi::guarded([&] {
+        if (id == nullptr)
+            capi::refuse("hkt_unique_id_create: id is null; pass the address of an hkt_unique_id");
+        const char* const chosen = std::getenv("HOCKET_FABRIC_ADDR");
+        const std::string text = transport::invite(chosen == nullptr ? "" : chosen).text();
+        if (text.size() >= sizeof id->text)
+            capi::refuse(fmt::format("hkt_unique_id_create: \"{}\" is longer than an id may be", text));
+        std::memset(id->text, 0, sizeof id->text);
+        text.copy(id->text, text.size());
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_comm_split(hkt_comm* comm, int32_t color, int32_t key, hkt_comm** group) {
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse("hkt_comm_split: comm is null");
+        if (color < HKT_NO_COLOR)
+            capi::refuse(
+                fmt::format("hkt_comm_split: the color is {}; it must be 0 or more, or HKT_NO_COLOR", color));
+        return make_group("hkt_comm_split", *comm, color, key, group);
+    });
+}
+
+hkt_status hkt_comm_create_group(hkt_comm* comm, const int32_t* ranks, size_t count, hkt_comm** group) {
+    return capi::guarded(comm, [&] {
+        const char* const function = "hkt_comm_create_group";
+        if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
+        if (ranks == nullptr || count == 0) capi::refuse(fmt::format("{}: there are no ranks", function));
+        std::set<std::int32_t> known;
+        std::optional<std::size_t> place;
+        for (std::size_t i = 0; i < count; ++i) {
+            if (ranks[i] < 0 || ranks[i] >= comm->engine->size())
+                capi::refuse(fmt::format("{}: ranks[{}] is {}; ranks go from 0 to {}", function, i, ranks[i],
+                                         comm->engine->size() - 1));
+            if (!known.insert(ranks[i]).second)
+                capi::refuse(fmt::format("{}: rank {} is in the list twice", function, ranks[i]));
+            if (ranks[i] == comm->engine->rank()) place = i;
+        }
+        return make_group(function, *comm, place ? 0 : HKT_NO_COLOR,
+                          static_cast<std::int32_t>(place.value_or(0)), group);
     });
 }
 

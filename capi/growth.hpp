@@ -74,7 +74,7 @@ class Place {
     static_assert(HKT_SIZE_UP_TO(Struct, last_field) == sizeof(Struct)); \
     static_assert(sizeof(Struct) <= largest_struct)
 
-HKT_ENDS_WITH(hkt_comm_options, unused);
+HKT_ENDS_WITH(hkt_comm_options, unique_id);
 HKT_ENDS_WITH(hkt_plan_options, tensors);
 HKT_ENDS_WITH(hkt_start_options, buffer_count);
 HKT_ENDS_WITH(hkt_topk_options, threads);

@@ -36,8 +36,8 @@ class Handle {
     const std::uint32_t made_in_ = forks::generation();
 };
 
-// Gives up what a handle of a parent holds: its threads do not exist here, its locks may be held for ever, and
-// its descriptors were closed when the process forked. The memory stays until the process ends.
+// Gives up what a handle of a parent holds: its threads do not exist here, its locks may be held for ever,
+// and its descriptors were closed when the process forked. The memory stays until the process ends.
 template <typename Held>
 void give_up(std::unique_ptr<Held>& held) {
     [[maybe_unused]] Held* const kept = held.release();

@@ -95,7 +95,7 @@ typedef enum hkt_status {
     HKT_ERROR_INTERNAL = -10, /* a defect in Hocket: please report it */
     HKT_ERROR_IO = -11, /* a folder of schedules or the source of a cache cannot be read, for a reason of this
                            process or its disk; or the source has changed. The text has the file */
-    HKT_ERROR_LIMIT = -12, /* a sample, or a batch, is larger than the memory that a cache may use */
+    HKT_ERROR_LIMIT = -12,  /* a sample, or a batch, is larger than the memory that a cache may use */
     HKT_ERROR_DEVICE = -13, /* the CUDA driver reported a failure, or cannot be loaded. The text names its
                                function, its error and the buffer */
     HKT_ERROR_ABORTED = -14 /* hkt_comm_abort was called on a rank, or hkt_comm_destroy beside other calls */
@@ -161,9 +161,9 @@ typedef enum hkt_executor {
 typedef enum hkt_progress {
     HKT_PROGRESS_DEFAULT = 0, /* HOCKET_PROGRESS (calls|thread); else HKT_PROGRESS_CALLS */
     HKT_PROGRESS_CALLS = 1,   /* while a thread of the program is in a call of the communicator */
-    HKT_PROGRESS_THREAD = 2   /* also in between, by a thread of Hocket's own: what was started moves while the
-                                 program computes. The thread sleeps while nothing is in flight, and leaves
-                                 the work to a thread that waits. Blocking calls are not affected by it */
+    HKT_PROGRESS_THREAD = 2 /* also in between, by a thread of Hocket's own: what was started moves while the
+                               program computes. The thread sleeps while nothing is in flight, and leaves
+                               the work to a thread that waits. Blocking calls are not affected by it */
 } hkt_progress;
 
 typedef struct hkt_comm hkt_comm;
@@ -211,6 +211,11 @@ HKT_API int32_t hkt_op_supports(hkt_op op, hkt_type type);
 
 /* ---- Communicator ----------------------------------------------------------------------------- */
 
+/* Where the ranks of a communicator meet, as a text that ends with a zero. Never grows. */
+typedef struct hkt_unique_id {
+    char text[128];
+} hkt_unique_id;
+
 /* Everything has a default: start from HKT_COMM_OPTIONS_INIT and change what you need. A field left at
  * 0 or null is taken from the environment variable named beside it, then from the default. */
 typedef struct hkt_comm_options {
@@ -235,11 +240,21 @@ typedef struct hkt_comm_options {
     int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: the longest that joining, making a plan, or
                                   one operation may take before it fails with HKT_ERROR_TIMEOUT */
     int32_t progress;          /* hkt_progress; HOCKET_PROGRESS */
-    int32_t unused;            /* 0 */
+    int32_t listen_fd;         /* HOCKET_LISTEN_FD; 0: none. Rank 0's socket that is bound and listens; then
+                                  only the other ranks need master_port. It stays the caller's */
+    const hkt_unique_id* unique_id; /* from rank 0's hkt_unique_id_create: stands for master_addr,
+                                       master_port, listen_fd and secret, which must not be set, and whose
+                                       variables are not read. Null: none */
 } hkt_comm_options;
 
 #define HKT_COMM_OPTIONS_INIT \
-    { sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0 }
+    { sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL }
+
+/* Makes an id, which the program hands to all ranks in a way of its own (a store, MPI, a file that only they
+ * can read: it holds the job's secret). The calling process becomes rank 0 of one communicator that is
+ * created with the id; it listens from now on, on a port that the system chooses. Local. Thread-safe. Errors:
+ * INVALID_ARGUMENT, BOOTSTRAP. */
+HKT_API hkt_status hkt_unique_id_create(hkt_unique_id* id);
 
 /* Joins the job: all world_size processes call this; it returns when all have joined or the deadline has
  * passed. options may be null (all from the environment). On success *comm is the caller's, to be given to
@@ -254,15 +269,30 @@ typedef struct hkt_comm_options {
 HKT_API hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm);
 
 /* Leaves the job and frees the communicator; its plans must have been destroyed before, and its
- * unfinished requests become invalid. Never waits for other ranks longer than a second. Calls that other threads
- * are in end first, as after hkt_comm_abort; none may begin any more. In a forked child it only frees the
- * child's copy, and the parent's job does not notice. Null is a no-op. */
+ * unfinished requests become invalid. Never waits for other ranks longer than a second. Calls that other
+ * threads are in end first, as after hkt_comm_abort; none may begin any more. In a forked child it only frees
+ * the child's copy, and the parent's job does not notice. Null is a no-op. */
 HKT_API void hkt_comm_destroy(hkt_comm* comm);
 
-/* Gives up: all calls on comm that are under way in other threads end soon with HKT_ERROR_ABORTED, later ones at
- * once, and the other ranks' operations fail with it as well; their text names this rank. After an earlier
- * failure that one remains. comm must still be destroyed. From any thread, also beside threads that wait; does
- * not wait for other ranks. Errors: INVALID_ARGUMENT. */
+/* The ranks of comm divide themselves into groups: those that give the same color (0 or more) make a
+ * communicator, numbered by their keys, and where these are alike by their ranks in comm. A rank that gives
+ * HKT_NO_COLOR gets *group = null. All ranks of comm call this, in the same order as everything else on comm.
+ * The group has the settings of comm, except a declared topology: its own is found. It is a communicator like
+ * any other, to be destroyed before or after comm. Today it has sockets, shared memory and plans of its own,
+ * so memory of comm (hkt_mem_alloc, hkt_mem_register) is copied when it is used with the group. Errors: those
+ * of hkt_comm_create; the text is that of comm. */
+#define HKT_NO_COLOR (-1)
+HKT_API hkt_status hkt_comm_split(hkt_comm* comm, int32_t color, int32_t key, hkt_comm** group);
+
+/* As hkt_comm_split, for one group: ranks[i] of comm becomes rank i of the group, and all other ranks get
+ * *group = null. All ranks of comm pass the same list. With all ranks in their order it duplicates comm. */
+HKT_API hkt_status hkt_comm_create_group(hkt_comm* comm, const int32_t* ranks, size_t count,
+                                         hkt_comm** group);
+
+/* Gives up: all calls on comm that are under way in other threads end soon with HKT_ERROR_ABORTED, later ones
+ * at once, and the other ranks' operations fail with it as well; their text names this rank. After an earlier
+ * failure that one remains. comm must still be destroyed. From any thread, also beside threads that wait;
+ * does not wait for other ranks. Errors: INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_comm_abort(hkt_comm* comm);
 
 /* This process's rank in 0 .. size - 1, and the number of ranks. -1 if comm is null, or a parent's (see
@@ -275,7 +305,8 @@ HKT_API int32_t hkt_comm_size(const hkt_comm* comm);
 HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
 
 /* Facts of the communicator, for logs: "provider", "provider_why" (the reason for it), "topology",
- * "schedule_path", "executor", "progress" (calls or thread). Null for an unknown key. Valid until comm is destroyed. */
+ * "schedule_path", "executor", "progress" (calls or thread). Null for an unknown key. Valid until comm is
+ * destroyed. */
 HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
 
 /* ---- Memory ----------------------------------------------------------------------------------- */
@@ -294,10 +325,10 @@ HKT_API hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory);
 HKT_API hkt_status hkt_mem_free(hkt_comm* comm, void* memory);
 
 /* Makes memory that was allocated elsewhere (malloc, mmap; not the stack, not a file) shared in place:
- * address and contents stay, the pages that lie wholly in it are replaced. What lies beside it in its first and
- * last page is not touched: these two pages stay private if the memory does not begin and end with a page,
- * and what it has in them goes by copy. While this runs no other thread may write to the memory, and until
- * hkt_mem_deregister it must not be freed; page pinning that was done before (CUDA, RDMA, io_uring) is
+ * address and contents stay, the pages that lie wholly in it are replaced. What lies beside it in its first
+ * and last page is not touched: these two pages stay private if the memory does not begin and end with a
+ * page, and what it has in them goes by copy. While this runs no other thread may write to the memory, and
+ * until hkt_mem_deregister it must not be freed; page pinning that was done before (CUDA, RDMA, io_uring) is
  * lost. The same memory may be registered again, and is private again after as many calls of
  * hkt_mem_deregister. Errors: INVALID_ARGUMENT (memory of another kind, or that overlaps other memory that is
  * registered), OUT_OF_MEMORY. */
@@ -508,9 +539,9 @@ HKT_API hkt_status hkt_wait(hkt_request* request);
 /* Returns HKT_IN_PROGRESS, and the request stays valid; or the operation's status, and frees the request. */
 HKT_API hkt_status hkt_test(hkt_request* request);
 
-/* As hkt_wait, for timeout_ms milliseconds at most (0: as hkt_test): then HKT_IN_PROGRESS. That breaks nothing,
- * and the request stays valid. A program that must react to signals waits in short turns. Errors: those of
- * hkt_wait, and INVALID_ARGUMENT (timeout_ms is negative, or longer than a day). */
+/* As hkt_wait, for timeout_ms milliseconds at most (0: as hkt_test): then HKT_IN_PROGRESS. That breaks
+ * nothing, and the request stays valid. A program that must react to signals waits in short turns. Errors:
+ * those of hkt_wait, and INVALID_ARGUMENT (timeout_ms is negative, or longer than a day). */
 HKT_API hkt_status hkt_wait_for(hkt_request* request, int64_t timeout_ms);
 
 /* Waits until one of `count` requests has ended, for timeout_ms milliseconds at most, and sets *index to its

@@ -90,8 +90,7 @@ hkt_status hkt_wait_for(hkt_request* request, int64_t timeout_ms) {
 
 hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t timeout_ms, size_t* index) {
     return capi::guarded([&] {
-        if (requests == nullptr || index == nullptr)
-            capi::refuse("hkt_wait_any: requests or index is null");
+        if (requests == nullptr || index == nullptr) capi::refuse("hkt_wait_any: requests or index is null");
         *index = count;
         std::vector<Request*> given;
         std::vector<std::size_t> places;

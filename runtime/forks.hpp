@@ -1,10 +1,10 @@
 // What becomes of this process's part in a job when the process forks. The child has none of its threads, and
-// must not disturb the parent's job: it keeps no socket open, writes to no memory that other ranks see, and its
-// copies of handles are only good for being thrown away.
+// must not disturb the parent's job: it keeps no socket open, writes to no memory that other ranks see, and
+// its copies of handles are only good for being thrown away.
 //
-// Before fork(2) returns in the child, what is registered here is taken care of there, with calls that are safe
-// after a fork of a process with threads. A child that is made in another way (vfork, posix_spawn, a bare clone
-// system call) must not use Hocket before it calls exec(3), which closes all descriptors.
+// Before fork(2) returns in the child, what is registered here is taken care of there, with calls that are
+// safe after a fork of a process with threads. A child that is made in another way (vfork, posix_spawn, a
+// bare clone system call) must not use Hocket before it calls exec(3), which closes all descriptors.
 #pragma once
 
 #include <atomic>

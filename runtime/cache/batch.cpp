@@ -114,7 +114,8 @@ bool Batch::test() {
 bool Batch::wait(Clock::time_point until) {
     if (!is_over()) {
         std::unique_lock lock(mutex_);
-        const bool ended = complete_.wait_until(lock, std::min(deadline_, until), [this] { return is_over(); });
+        const bool ended =
+            complete_.wait_until(lock, std::min(deadline_, until), [this] { return is_over(); });
         if (!ended && until < deadline_) return false;
     }
     end();

@@ -10,8 +10,8 @@ using namespace std::chrono_literals;
 
 // How long what was started is left to the thread that started it: most wait at once.
 constexpr auto patience = 50us;
-// How long, and how often, the thread looks for something new before it sleeps. While there is something all the
-// time, no start has to wake it.
+// How long, and how often, the thread looks for something new before it sleeps. While there is something all
+// the time, no start has to wake it.
 constexpr auto lingering = 10ms;
 constexpr auto look_again = 200us;
 

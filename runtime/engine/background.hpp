@@ -1,5 +1,5 @@
-// A thread that moves a communicator's operations while the application's threads do something else. It sleeps
-// while nothing is in flight that nobody waits for, and leaves the work to a thread that waits.
+// A thread that moves a communicator's operations while the application's threads do something else. It
+// sleeps while nothing is in flight that nobody waits for, and leaves the work to a thread that waits.
 #pragma once
 
 #include <atomic>

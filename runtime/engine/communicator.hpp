@@ -46,6 +46,7 @@ class Communicator {
     // Leaves the job: gives the others up to 500 ms to take what this rank has sent them, then says goodbye.
     ~Communicator();
 
+    const Options& options() const { return options_; }
     int rank() const { return options_.rank; }
     int size() const { return options_.world_size; }
     const std::string& provider_why() const {
@@ -193,7 +194,7 @@ class Communicator {
     device::Devices devices_;
     std::unique_ptr<Progress> progress_;
     std::unique_ptr<Background> background_;  // null: operations move during calls only
-    mutable std::mutex planning_;  // guards the next two
+    mutable std::mutex planning_;             // guards the next two
     mutable dsl::Planner planner_;
     mutable std::optional<std::set<dsl::Collective>> own_collectives_;  // where options_.schedule exists
     std::mutex exchanging_;

@@ -28,7 +28,8 @@ void Gate::silence_bell() {
     if (!rung_) return;
     rung_ = false;
     std::uint64_t rings;
-    [[maybe_unused]] const auto bytes = ::read(bell_.fd(), &rings, sizeof rings);  // if it is empty, nobody rang
+    [[maybe_unused]] const auto bytes =
+        ::read(bell_.fd(), &rings, sizeof rings);  // if it is empty, nobody rang
 }
 
 // The fast way in: nobody is here. Without a driver, nobody asks how many visitors there are.

@@ -30,10 +30,10 @@ class Gate {
         ~Visit();
         Visit(const Visit&) = delete;
 
-        // True once this thread is the driver, which it stays until the visit ends; false once `ended` holds, or
-        // the time has come.
+        // True once this thread is the driver, which it stays until the visit ends; false once `ended` holds,
+        // or the time has come.
         template <typename Ended>
-        bool become_driver(Ended ended, Clock::time_point until) {
+        bool become_driver(Ended ended, Clock::time_point until = Clock::time_point::max()) {
             stop_visiting();
             ++gate_.followers_;
             const auto may_go_on = [&] { return ended() || !gate_.driven_; };
@@ -46,8 +46,8 @@ class Gate {
             return driving_ = gate_.driven_ = true;
         }
 
-        // Lets the driver work until it has gone, or `ended` holds and call_all() was called. Other than one that
-        // follows, this thread is nobody that the driver works for.
+        // Lets the driver work until it has gone, or `ended` holds and call_all() was called. Other than one
+        // that follows, this thread is nobody that the driver works for.
         template <typename Ended>
         void let_drive(Ended ended) {
             stop_visiting();

@@ -65,11 +65,12 @@ void resolve_meeting_point(Options& options, const Choices& choices, const Reade
     const auto port = choices.master_port
                           ? std::optional(check_range("master_port", *choices.master_port, 1, 65535))
                           : reader.number("MASTER_PORT", 1, 65535);
-    if (!port)
+    if (options.rank == 0) options.listen_fd = choices.listen_fd.value_or(-1);
+    if (!port && options.listen_fd < 0)
         refuse("MASTER_PORT is not set; give all ranks the port on which rank 0 listens (hocket-run does)");
-    options.master_port = static_cast<int>(*port);
+    options.master_port = static_cast<int>(port.value_or(0));
     // The launcher's socket is only for the meeting point that the launcher named.
-    if (options.rank == 0 && !choices.master_addr && !choices.master_port)
+    if (options.rank == 0 && !choices.master_addr && !choices.master_port && !choices.listen_fd)
         options.listen_fd = static_cast<int>(reader.number("HOCKET_LISTEN_FD", 0, INT32_MAX).value_or(-1));
     if (options.secret.empty())
         refuse("HOCKET_SECRET is not set; give all ranks of the job the same secret text (hocket-run does)");
@@ -153,8 +154,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
     options.schedule_path.push_back(library_folder());
     resolve_tuning(options, reader, environment);
     options.executor = choices.executor == ExecutorKind::automatic ? executor_from(reader) : choices.executor;
-    options.has_background =
-        choices.has_background ? *choices.has_background : has_background_from(reader);
+    options.has_background = choices.has_background ? *choices.has_background : has_background_from(reader);
     if (choices.timeout)
         options.timeout = std::chrono::milliseconds(
             check_range("timeout_ms", choices.timeout->count(), 1, longest_timeout_ms));

@@ -39,7 +39,7 @@ struct Options {
 
 // What the embedder has set; the rest is taken from the environment.
 struct Choices {
-    std::optional<int> rank, world_size, master_port;
+    std::optional<int> rank, world_size, master_port, listen_fd;
     std::optional<std::string> master_addr, secret, provider, topology, schedule, schedule_path;
     ExecutorKind executor = ExecutorKind::automatic;
     std::optional<bool> has_background;

@@ -56,16 +56,16 @@ class Progress {
     bool test(MessageRequest& request);
     bool wait(MessageRequest& request, Clock::time_point until = Clock::time_point::max());
 
-    // Waits until one of the collectives and messages has ended, or the time has come; they stay the caller's.
-    // Returns the place of the first that has ended.
+    // Waits until one of the collectives and messages has ended, or the time has come; they stay the
+    // caller's. Returns the place of the first that has ended.
     std::optional<std::size_t> wait_any(std::span<Request* const> requests, Clock::time_point until);
 
-    // For a thread that moves what nobody else moves: returns once nothing is in flight, or another thread waits
-    // and does that itself, or is_ending holds and call_driver() was called. Never throws.
+    // For a thread that moves what nobody else moves: returns once nothing is in flight, or another thread
+    // waits and does that itself, or is_ending holds and call_driver() was called. Never throws.
     void drive_what_is_in_flight(const std::atomic<bool>& is_ending);
     void call_driver();
-    // Whether something was started, by a call that did not wait for it, since the last time that nothing was in
-    // flight. Others may wait for that with the atomic's wait().
+    // Whether something was started, by a call that did not wait for it, since the last time that nothing was
+    // in flight. Others may wait for that with the atomic's wait().
     const std::atomic<bool>& is_left_alone() const { return is_left_alone_; }
     // Wakes who waits for is_left_alone().
     void leave_alone() {

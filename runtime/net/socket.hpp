@@ -35,6 +35,7 @@ class Socket {
     int fd() const { return fd_; }
     bool is_open() const { return fd_ >= 0; }
     void close();
+    void forget() { fd_ = -1; }  // in a forked child, where it was closed
 
   private:
     int fd_ = -1;

@@ -160,8 +160,8 @@ std::optional<StandIn> WindowAdopted::stand_in_for(const void* memory, std::size
     return result;
 }
 
-// Only system calls: this is a child of a process with threads. Where a private mapping cannot be had, nothing
-// is better than the parent's memory.
+// Only system calls: this is a child of a process with threads. Where a private mapping cannot be had,
+// nothing is better than the parent's memory.
 void WindowAdopted::become_private_in_child() noexcept {
     for (const auto& [begin, range] : ranges_) {
         if (!range.moves()) continue;

@@ -1,8 +1,8 @@
-// Memory that was allocated elsewhere, made shared in place: its whole pages are copied into the slice, and the
-// slice's pages are mapped in their place. What lies in its outer pages beside it (other memory of the program,
-// the allocator's notes) is never shared: if the memory does not begin and end with a page, these pages stay
-// private. The slice has room for them, too; so the memory has a stand-in there that is in one piece, and what
-// lies in the outer pages goes by copy (engine/run/stand_ins.hpp).
+// Memory that was allocated elsewhere, made shared in place: its whole pages are copied into the slice, and
+// the slice's pages are mapped in their place. What lies in its outer pages beside it (other memory of the
+// program, the allocator's notes) is never shared: if the memory does not begin and end with a page, these
+// pages stay private. The slice has room for them, too; so the memory has a stand-in there that is in one
+// piece, and what lies in the outer pages goes by copy (engine/run/stand_ins.hpp).
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ namespace hocket::transport {
 // Where the slice has all of some adopted memory, in one piece.
 struct StandIn {
     std::byte* memory;
-    // Bytes of the memory that are the same here and there; those before and after are private there. Both are
-    // 0 if all are private.
+    // Bytes of the memory that are the same here and there; those before and after are private there. Both
+    // are 0 if all are private.
     std::uint64_t shared_begin, shared_end;
 };
 

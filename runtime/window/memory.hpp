@@ -40,8 +40,8 @@ class WindowMemory {
     void discard(int member, std::uint64_t offset, std::uint64_t bytes) const;
     void enlarge(int member, std::uint64_t offset, std::uint64_t bytes) const;
 
-    // In a forked child: the member's slice becomes its own, with the contents that the parent's has (pages that
-    // it has not written show what is written to the parent's), and it has the others' no longer.
+    // In a forked child: the member's slice becomes its own, with the contents that the parent's has (pages
+    // that it has not written show what is written to the parent's), and it has the others' no longer.
     void become_private_in_child(int member) noexcept;
 
   private:

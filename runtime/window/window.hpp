@@ -63,9 +63,9 @@ class Window : private forks::Inherited {
     // Bytes of this rank's slice that are not allocated, reserved, adopted or in quarantine.
     std::uint64_t free_bytes() const { return heap_.free_bytes(); }
 
-    // Makes memory that was allocated elsewhere shared in place: the pages that lie wholly in [memory, memory +
-    // bytes) move into the slice; address and contents stay. restore() makes them private again, once it was
-    // called as often as adopt() was for the same memory.
+    // Makes memory that was allocated elsewhere shared in place: the pages that lie wholly in [memory, memory
+    // + bytes) move into the slice; address and contents stay. restore() makes them private again, once it
+    // was called as often as adopt() was for the same memory.
     //
     // During both calls no other thread may write to the memory. Between the calls it must not be freed,
     // reallocated or registered with other libraries (for RDMA, say).
@@ -84,8 +84,8 @@ class Window : private forks::Inherited {
         return adopted_.offset_of(memory, bytes);
     }
 
-    // What peers can be shown instead of adopted memory, if its outer pages are private. Nothing for any other
-    // memory. Takes no lock unless something is adopted.
+    // What peers can be shown instead of adopted memory, if its outer pages are private. Nothing for any
+    // other memory. Takes no lock unless something is adopted.
     std::optional<StandIn> stand_in_for(const void* memory, std::size_t bytes) const {
         return adopted_.stand_in_for(memory, bytes);
     }

@@ -12,8 +12,8 @@
 
 namespace hocket::cache {
 
-// Closes its descriptor in the end, and forked children close theirs at once: a lock on a file lasts until all
-// copies are closed. A negative one is an error code, and stays as it is.
+// Closes its descriptor in the end, and forked children close theirs at once: a lock on a file lasts until
+// all copies are closed. A negative one is an error code, and stays as it is.
 class Descriptor {
   public:
     explicit Descriptor(int fd = -1) : fd_(fd) { forks::close_in_children(fd); }

@@ -31,7 +31,8 @@ class Execution : public Request {
                Neighbourhood* neighbourhood);
     std::shared_ptr<StartablePlan> release();  // the plan to give it back to
 
-    // What stands for the caller's buffers; kept until it is taken, or release(). staging: null if there is none.
+    // What stands for the caller's buffers; kept until it is taken, or release(). staging: null if there is
+    // none.
     void keep(std::unique_ptr<device::Staging> staging);
     void keep(StandIns stand_ins) { stand_ins_ = std::move(stand_ins); }
     StandIns take_stand_ins() { return std::move(stand_ins_); }

@@ -1,6 +1,7 @@
 // Starts on registered memory that does not begin and end with a page: its outer pages are private
-// (window/adopted.hpp), so this rank and its neighbours work on memory of the window that has all of it. What lies
-// in the outer pages is copied there before, and results are copied back at the end: less than two pages.
+// (window/adopted.hpp), so this rank and its neighbours work on memory of the window that has all of it. What
+// lies in the outer pages is copied there before, and results are copied back at the end: less than two
+// pages.
 #pragma once
 
 #include <cstddef>

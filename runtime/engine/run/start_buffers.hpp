@@ -17,8 +17,8 @@ Layout layout_of(const Start& start);
 // Bytes of a buffer that all pieces together have, or this rank's own.
 std::uint64_t bytes_of(const Start& start, const Layout& layout, dsl::Share share);
 
-// Bytes, counted from the beginning of send or recv. By pair: one for each other rank's piece, beginning with the
-// next rank; otherwise one.
+// Bytes, counted from the beginning of send or recv. By pair: one for each other rank's piece, beginning with
+// the next rank; otherwise one.
 std::vector<Stretch> stretches_sent(const Start& start);
 std::vector<Stretch> stretches_received(const Start& start);
 

@@ -2,11 +2,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "runtime/window/mapped_areas.hpp"
@@ -48,6 +50,31 @@ bool is_private(const void* memory) {
     return mapped_areas(at, at + 1).at(0).permissions == "rw-p";
 }
 
+// What is in the outer pages goes by copy, as the engine does it.
+struct Shown {
+    Shown(const Window& window, char* of, std::size_t size)
+        : memory(of), bytes(size), stand_in(window.stand_in_for(of, size)) {
+        here = stand_in ? reinterpret_cast<char*>(stand_in->memory)
+                        : reinterpret_cast<char*>(window.slice(window.self())) +
+                              window.offset_of(of, size).value();
+        offset = static_cast<std::uint64_t>(here - reinterpret_cast<char*>(window.slice(window.self())));
+    }
+    void to_peers() const { copy(here, memory); }
+    void from_peers() const { copy(memory, here); }
+
+    char *const memory, *here;
+    const std::size_t bytes;
+    const std::optional<StandIn> stand_in;
+    std::uint64_t offset;
+
+  private:
+    void copy(char* to, const char* from) const {
+        if (!stand_in) return;
+        std::memcpy(to, from, stand_in->shared_begin);
+        std::memcpy(to + stand_in->shared_end, from + stand_in->shared_end, bytes - stand_in->shared_end);
+    }
+};
+
 }  // namespace
 
 TEST_CASE("adopted memory keeps its contents, is shared both ways, and becomes private again") {
@@ -63,14 +90,22 @@ TEST_CASE("adopted memory keeps its contents, is shared both ways, and becomes p
         char* const memory = whole + skipped;
         fill(whole, skipped + bytes + 100, rank.rank);
         window->adopt(memory, bytes);
-        expect(!is_private(memory), "the memory to be mapped from the window");
+        const Shown shown(*window, memory, bytes);
+        const auto middle = reinterpret_cast<std::uintptr_t>(memory) + bytes / 2;
+        const bool has_page = bytes > 3 * 4096;
+        expect(!has_page || !is_private(reinterpret_cast<void*>(middle)),
+               "the memory to be mapped from the window");
+        // malloc's notes lie before it, and its neighbour behind it.
+        expect(is_private(memory - 1 - skipped) && is_private(memory + bytes),
+               "the memory around it to be private");
+        shown.to_peers();
         expect(is_filled(whole, skipped + bytes + 100, rank.rank), "the contents to stay, around it too");
         std::vector<char*> others;  // the heap still works
         for (std::size_t size = 1; size < 5000; size += 37)
             others.push_back(static_cast<char*>(std::malloc(size)));
         for (char* other : others) std::free(other);
 
-        const auto offsets = gather_offsets(rank, window->offset_of(memory, bytes).value());
+        const auto offsets = gather_offsets(rank, shown.offset);
         char* const peers = reinterpret_cast<char*>(window->slice(1 - rank.rank)) + offsets[1 - rank.rank];
         std::vector<char> expected(skipped + bytes);
         fill(expected.data(), expected.size(), 1 - rank.rank);
@@ -78,6 +113,7 @@ TEST_CASE("adopted memory keeps its contents, is shared both ways, and becomes p
         barrier(rank);
         fill(peers, bytes, 50 + rank.rank);
         barrier(rank);
+        shown.from_peers();
         expect(is_filled(memory, bytes, 50 + 1 - rank.rank), "the peer's writing to be seen");
         barrier(rank);
         window->restore(memory);
@@ -93,25 +129,85 @@ TEST_CASE("adopted memory keeps its contents, is shared both ways, and becomes p
     }));
 }
 
-TEST_CASE("offset_of finds what lies wholly in one adopted range") {
+TEST_CASE("what has moved is found in the slice, and the rest has a stand-in") {
     const auto window = open_window_alone();
     const Pages pages(10), others(10);
     CHECK_FALSE(window->offset_of(pages.memory, 1));
-    window->adopt(pages.memory + 100, 20000);
+    CHECK_FALSE(window->has_adopted());
+    window->adopt(pages.memory + 100, 20000);  // pages 1 to 3 move
     window->adopt(others.memory, 4096);
-    const auto first = window->offset_of(pages.memory + 100, 20000);
+    CHECK(window->has_adopted());
+    CHECK_FALSE(window->offset_of(pages.memory + 100, 20000));
+    const auto first = window->offset_of(pages.memory + 4096, 3 * 4096);
     REQUIRE(first);
-    CHECK(*first % 4096 == 100);
-    CHECK(window->offset_of(pages.memory + 150, 1000) == *first + 50);
-    CHECK(window->offset_of(pages.memory + 20099, 1) == *first + 19999);
-    CHECK_FALSE(window->offset_of(pages.memory + 99, 2));
-    CHECK_FALSE(window->offset_of(pages.memory + 20099, 2));
-    CHECK_FALSE(window->offset_of(pages.memory + 200, SIZE_MAX));
+    CHECK(*first % 4096 == 0);
+    CHECK(window->offset_of(pages.memory + 4146, 1000) == *first + 50);
+    CHECK_FALSE(window->offset_of(pages.memory + 4095, 2));
+    CHECK_FALSE(window->offset_of(pages.memory + 4 * 4096 - 1, 2));
+    CHECK_FALSE(window->offset_of(pages.memory + 4200, SIZE_MAX));
     CHECK(window->offset_of(others.memory, 4096).value() % 4096 == 0);
     CHECK_FALSE(window->offset_of(others.memory, 4097));
+
+    const auto whole = window->stand_in_for(pages.memory + 100, 20000);
+    REQUIRE(whole);
+    CHECK(whole->memory == window->slice(0) + *first - 4096 + 100);
+    CHECK(whole->shared_begin == 4096 - 100);
+    CHECK(whole->shared_end == 4 * 4096 - 100);
+    const auto last = window->stand_in_for(pages.memory + 16384, 10);  // in a page that has not moved
+    REQUIRE(last);
+    CHECK(last->memory == whole->memory + 16384 - 100);
+    CHECK(last->shared_begin == 0);
+    CHECK(last->shared_end == 0);
+    const auto inner = window->stand_in_for(pages.memory + 5000, 100);
+    REQUIRE(inner);
+    CHECK(inner->shared_begin == 0);
+    CHECK(inner->shared_end == 100);
+    CHECK_FALSE(window->stand_in_for(pages.memory + 99, 2));
+    CHECK_FALSE(window->stand_in_for(pages.memory + 20099, 2));
+    CHECK_FALSE(window->stand_in_for(others.memory, 4096));  // it needs none
     window->restore(pages.memory + 100);
-    CHECK_FALSE(window->offset_of(pages.memory + 100, 1));
+    CHECK_FALSE(window->stand_in_for(pages.memory + 100, 1));
     CHECK(window->offset_of(others.memory, 1));
+}
+
+TEST_CASE("neighbours in one page are adopted each by itself, and memory as often as is asked") {
+    const auto window = open_window_alone();
+    const std::uint64_t free_before = window->free_bytes();
+    const Pages pages(6);
+    fill(pages.memory, pages.bytes, 1);
+    const std::pair<std::size_t, std::size_t> ranges[] = {{10, 90}, {100, 9000}, {9100, 3}, {9103, 15000}};
+    for (const auto& [begin, bytes] : ranges) window->adopt(pages.memory + begin, bytes);
+    window->adopt(pages.memory + 9103, 15000);
+    CHECK(is_filled(pages.memory, pages.bytes, 1));
+    fill(pages.memory, pages.bytes, 2);
+    for (const auto& [begin, bytes] : ranges) window->restore(pages.memory + begin);
+    CHECK(window->offset_of(pages.memory + 3 * 4096, 4096));  // it was adopted twice
+    window->restore(pages.memory + 9103);
+    CHECK_FALSE(window->has_adopted());
+    CHECK(is_filled(pages.memory, pages.bytes, 2));
+    CHECK(window->free_bytes() == free_before);
+}
+
+TEST_CASE("a forked child has its own copy of adopted memory and of the slice, and of no other slice") {
+    const auto window = open_window_alone();
+    const Pages pages(5);
+    fill(pages.memory, pages.bytes, 1);
+    window->adopt(pages.memory + 7, 4 * 4096);
+    auto* const block = static_cast<char*>(window->allocate(5000));
+    fill(block, 5000, 2);
+    const pid_t child = fork();
+    if (child == 0) {
+        bool right = is_filled(pages.memory, pages.bytes, 1) && is_filled(block, 5000, 2);
+        fill(pages.memory, pages.bytes, 3);
+        fill(block, 5000, 4);
+        right &= is_filled(pages.memory, pages.bytes, 3) && is_filled(block, 5000, 4);
+        _exit(right ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK(status == 0);
+    CHECK(is_filled(pages.memory, pages.bytes, 1));
+    CHECK(is_filled(block, 5000, 2));
 }
 
 TEST_CASE("memory that cannot be made shared is refused, and stays as it is") {
@@ -147,7 +243,7 @@ TEST_CASE("memory that cannot be made shared is refused, and stays as it is") {
 
     window->adopt(pages.memory + 5000, 4096);  // in the second page and the third
     for (const auto& [begin, bytes] : std::vector<std::pair<int, std::size_t>>{
-             {5000, 4096}, {0, 4097}, {12287, 1}, {0, 8 * 4096}, {4096, 10}})
+             {5000, 4095}, {5001, 4095}, {4999, 2}, {9095, 1}, {0, 8 * 4096}, {4096, 1000}})
         CHECK_THAT(refusal(pages.memory + begin, bytes),
                    Catch::StartsWith("status -1:") && Catch::Contains("shared already"));
     window->adopt(pages.memory, 4096);

@@ -1,0 +1,108 @@
+#include "runtime/bootstrap/invitation.hpp"
+
+#include <fmt/format.h>
+#include <openssl/rand.h>
+
+#include <charconv>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "runtime/error.hpp"
+#include "runtime/forks.hpp"
+#include "runtime/net/own_address.hpp"
+
+namespace hocket::transport {
+namespace {
+
+constexpr const char* mark = "hocket1";
+constexpr std::size_t secret_bytes = 16, most_open = 1024;
+constexpr std::chrono::seconds time_to_listen{5};
+
+// A child's are closed: it has to forget them.
+struct OpenInvitations {
+    std::mutex mutex;
+    std::map<std::string, Socket> listeners;  // by text
+    std::uint32_t made_in = forks::generation();
+};
+
+OpenInvitations& open_invitations() {
+    static OpenInvitations& open = *new OpenInvitations;
+    return open;
+}
+
+std::string fresh_secret() {
+    unsigned char random[secret_bytes];
+    if (RAND_bytes(random, sizeof random) != 1)
+        throw Error(Status::bootstrap, "the system gives no random numbers (OpenSSL's RAND_bytes failed)");
+    std::string secret;
+    for (const unsigned char byte : random) secret += fmt::format("{:02x}", byte);
+    return secret;
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+    std::vector<std::string> words(1);
+    for (const char letter : text)
+        if (letter == ' ')
+            words.emplace_back();
+        else
+            words.back() += letter;
+    return words;
+}
+
+}  // namespace
+
+std::string Invitation::text() const {
+    return fmt::format("{} {} {} {}", mark, at.host, at.port, secret);
+}
+
+Invitation Invitation::parse(const std::string& text) {
+    const std::vector<std::string> words = words_of(text);
+    Invitation result;
+    if (words.size() == 4 && words[0] == mark && !words[1].empty() && words[3].size() == 2 * secret_bytes) {
+        const char* const end = words[2].data() + words[2].size();
+        const auto [stop, error] = std::from_chars(words[2].data(), end, result.at.port);
+        if (error == std::errc() && stop == end && result.at.port > 0 && result.at.port < 65536) {
+            result.at.host = words[1];
+            result.secret = words[3];
+            return result;
+        }
+    }
+    throw Error(
+        Status::invalid_argument,
+        "the unique id is none: it must be what hkt_unique_id_create has written on rank 0, all of it");
+}
+
+Invitation invite(const std::string& address) {
+    const std::string host = address.empty() ? reachable_address() : address;
+    Socket listener = listen_on({host, 0}, Clock::now() + time_to_listen,
+                                "it must be an address of this host; HOCKET_FABRIC_ADDR chooses another one");
+    const auto bound = bound_to(listener);
+    if (!bound) throw Error(Status::bootstrap, "a socket that was just bound has no address");
+    Invitation invitation{{host, bound->port}, fresh_secret()};
+    OpenInvitations& open = open_invitations();
+    const std::lock_guard lock(open.mutex);
+    if (open.made_in != forks::generation()) {
+        for (auto& [text, socket] : open.listeners) socket.forget();
+        open.listeners.clear();
+        open.made_in = forks::generation();
+    }
+    if (open.listeners.size() >= most_open)
+        throw Error(
+            Status::bootstrap,
+            fmt::format("{} unique ids were made here and not used; a communicator of rank 0 uses one",
+                        most_open));
+    open.listeners.emplace(invitation.text(), std::move(listener));
+    return invitation;
+}
+
+Socket take_listener(const Invitation& invitation) {
+    OpenInvitations& open = open_invitations();
+    const std::lock_guard lock(open.mutex);
+    if (open.made_in != forks::generation()) return {};
+    auto node = open.listeners.extract(invitation.text());
+    return node.empty() ? Socket() : std::move(node.mapped());
+}
+
+}  // namespace hocket::transport

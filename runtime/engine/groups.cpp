@@ -1,0 +1,93 @@
+#include "runtime/engine/groups.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "runtime/bootstrap/invitation.hpp"
+#include "runtime/error.hpp"
+
+namespace hocket::engine {
+namespace {
+
+struct Wish {
+    bool takes_part = false;
+    int color = 0, key = 0;
+};
+
+std::string encode(const Wish& wish) {
+    return fmt::format("{} {} {}", int{wish.takes_part}, wish.color, wish.key);
+}
+
+Wish decode(const std::string& text) {
+    int numbers[3] = {};
+    const char *at = text.data(), *const end = at + text.size();
+    for (int& number : numbers) {
+        const auto [stop, error] = std::from_chars(at, end, number);
+        if (error != std::errc())
+            throw Error(Status::mismatch,
+                        fmt::format("a rank that splits the communicator says \"{}\"; do all "
+                                    "ranks make the same calls in the same order?",
+                                    text));
+        at = stop == end ? end : stop + 1;
+    }
+    return {numbers[0] != 0, numbers[1], numbers[2]};
+}
+
+// The ranks of the parent that are in this rank's group, in their order there.
+std::vector<int> members_of(const std::vector<std::string>& wishes, const Wish& own) {
+    std::vector<std::tuple<int, int>> members;  // key, rank
+    for (std::size_t rank = 0; rank < wishes.size(); ++rank)
+        if (const Wish wish = decode(wishes[rank]); wish.takes_part && wish.color == own.color)
+            members.emplace_back(wish.key, static_cast<int>(rank));
+    std::sort(members.begin(), members.end());
+    std::vector<int> ranks;
+    for (const auto& [key, rank] : members) ranks.push_back(rank);
+    return ranks;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> split(Communicator& parent, std::optional<int> color, int key) {
+    const Wish own{color.has_value(), color.value_or(0), key};
+    const std::vector<std::string> wishes = parent.exchange(encode(own));
+    const std::vector<int> members = own.takes_part ? members_of(wishes, own) : std::vector<int>();
+    const bool leads = !members.empty() && members[0] == parent.rank() && members.size() > 1;
+    // All ranks take part in the second exchange as well, whether they lead a group or are in none.
+    std::optional<transport::Invitation> invitation;
+    std::string trouble;
+    if (leads) try {
+            invitation = transport::invite(parent.own_address());
+        } catch (const Error& error) {
+            trouble = error.what();
+        }
+    const std::vector<std::string> invitations =
+        parent.exchange(invitation ? invitation->text() : "no invitation: " + trouble);
+    if (members.empty()) return nullptr;
+    Options options = parent.options();
+    options.topology.clear();
+    options.rank =
+        static_cast<int>(std::find(members.begin(), members.end(), parent.rank()) - members.begin());
+    options.world_size = static_cast<int>(members.size());
+    transport::Socket listener;
+    options.listen_fd = -1;
+    if (members.size() > 1) {
+        const std::string& text = invitations[static_cast<std::size_t>(members[0])];
+        if (!text.starts_with("hocket"))
+            throw Error(Status::bootstrap,
+                        fmt::format("rank {} cannot lead its group: {}", members[0], text));
+        const auto to = transport::Invitation::parse(text);
+        if (leads) listener = transport::take_listener(to);
+        options.master_addr = to.at.host;
+        options.master_port = to.at.port;
+        options.secret = to.secret;
+        if (leads) options.listen_fd = listener.fd();
+    }
+    return Communicator::create(options);
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,17 @@
+// Communicators of some of a communicator's ranks.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "runtime/engine/communicator.hpp"
+
+namespace hocket::engine {
+
+// Collective over all ranks of the parent: those that give the same color make a communicator, in the order
+// of their keys, then of their ranks in the parent. Null on ranks that give no color. It has the parent's
+// settings except the topology, which is found, and everything else of its own: sockets, shared memory,
+// plans. Throws hocket::Error as Communicator::create does.
+std::unique_ptr<Communicator> split(Communicator& parent, std::optional<int> color, int key);
+
+}  // namespace hocket::engine

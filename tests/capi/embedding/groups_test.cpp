@@ -1,0 +1,275 @@
+// Communicators of some ranks, and ways to meet without a port that is known beforehand.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/capi/comm.hpp"
+#include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket::test;
+
+namespace {
+
+const std::vector<std::map<std::string, std::string>> ways = {
+    {}, {{"HOCKET_PROVIDER", "tcp"}}, {{"HOCKET_PROVIDER", "ofi+tcp"}}};
+
+Comm split(hkt_comm* comm, std::int32_t color, std::int32_t key) {
+    hkt_comm* group = nullptr;
+    must(comm, hkt_comm_split(comm, color, key, &group));
+    return Comm(group);
+}
+
+Comm group_of(hkt_comm* comm, const std::vector<std::int32_t>& ranks) {
+    hkt_comm* group = nullptr;
+    must(comm, hkt_comm_create_group(comm, ranks.data(), ranks.size(), &group));
+    return Comm(group);
+}
+
+// The numbers that the ranks of a communicator give, by rank.
+std::vector<std::int32_t> gathered(hkt_comm* comm, std::int32_t mine) {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(hkt_comm_size(comm)));
+    must(comm, hkt_all_gather(&mine, all.data(), 1, HKT_INT32, comm, nullptr));
+    return all;
+}
+
+// Large enough not to be done in one go.
+void require_sum(hkt_comm* comm, std::int64_t mine, std::int64_t expected) {
+    std::vector<std::int64_t> data(20000, mine);
+    must(comm, hkt_all_reduce(data.data(), data.data(), data.size(), HKT_INT64, HKT_SUM, comm, nullptr));
+    for (const std::int64_t value : data)
+        expect(value == expected,
+               "the sum is " + std::to_string(value) + ", not " + std::to_string(expected));
+}
+
+std::size_t entries_of(const char* folder) {
+    std::size_t entries = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++entries;
+    return entries;
+}
+
+}  // namespace
+
+TEST_CASE("a communicator is split by color and key") {
+    for (const auto& way : ways) {
+        const auto outcomes = run_ranks({5, way}, [](int rank) {
+            const Comm comm = join();
+            const Comm same = split(comm.get(), rank % 2, 0);
+            expect(gathered(same.get(), rank) ==
+                       (rank % 2 == 0 ? std::vector<std::int32_t>{0, 2, 4} : std::vector<std::int32_t>{1, 3}),
+                   "the ranks of a color");
+            require_sum(same.get(), rank, rank % 2 == 0 ? 6 : 4);
+            const Comm backwards = split(comm.get(), 7, -rank);
+            expect(gathered(backwards.get(), rank) == std::vector<std::int32_t>{4, 3, 2, 1, 0},
+                   "the keys' order");
+            const Comm some = split(comm.get(), rank < 3 ? 1 : HKT_NO_COLOR, 0);
+            expect((some != nullptr) == (rank < 3), "who has a group");
+            if (some) require_sum(some.get(), rank, 3);
+            const Comm own = split(comm.get(), rank, 0);
+            expect(hkt_comm_size(own.get()) == 1, "a group of one");
+            require_sum(own.get(), rank, rank);
+            // Groups of a group, and the parent still works.
+            const Comm inner = split(same.get(), 0, -hkt_comm_rank(same.get()));
+            require_sum(inner.get(), rank, rank % 2 == 0 ? 6 : 4);
+            require_sum(comm.get(), rank, 10);
+        });
+        CHECK(problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("a group is made from a list of ranks, and outlives its parent") {
+    const auto outcomes = run_ranks({4}, [](int rank) {
+        Comm comm = join();
+        const Comm group = group_of(comm.get(), {3, 0, 2});
+        expect((group != nullptr) == (rank != 1), "who is in the group");
+        const Comm twin = group_of(comm.get(), {0, 1, 2, 3});
+        expect(hkt_comm_rank(twin.get()) == rank, "a duplicate has the same ranks");
+        const std::int32_t twice[] = {1, 1}, wrong[] = {0, 4};
+        hkt_comm* none = nullptr;
+        failure_of(comm.get(), hkt_comm_create_group(comm.get(), twice, 2, &none),
+                   HKT_ERROR_INVALID_ARGUMENT);
+        failure_of(comm.get(), hkt_comm_create_group(comm.get(), wrong, 2, &none),
+                   HKT_ERROR_INVALID_ARGUMENT);
+        failure_of(comm.get(), hkt_comm_create_group(comm.get(), nullptr, 0, &none),
+                   HKT_ERROR_INVALID_ARGUMENT);
+        failure_of(comm.get(), hkt_comm_split(comm.get(), -2, 0, &none), HKT_ERROR_INVALID_ARGUMENT);
+        failure_of(comm.get(), hkt_comm_split(comm.get(), 0, 0, nullptr), HKT_ERROR_INVALID_ARGUMENT);
+        comm.reset();
+        if (group) {
+            expect(gathered(group.get(), rank) == std::vector<std::int32_t>{3, 0, 2}, "the list's order");
+            require_sum(group.get(), rank, 5);
+        }
+        require_sum(twin.get(), rank, 6);
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("a rank's death breaks the groups that it is in, and no others") {
+    const auto outcomes = run_ranks({4}, [](int rank) {
+        const Comm comm = join();
+        const Comm half = split(comm.get(), rank / 2, 0);
+        require_sum(half.get(), rank, rank < 2 ? 1 : 5);
+        if (rank == 3) raise(SIGKILL);
+        std::int32_t one = 1, sum = 0;
+        hkt_status status = HKT_SUCCESS;
+        while (status == HKT_SUCCESS)
+            status = hkt_all_reduce(&one, &sum, 1, HKT_INT32, HKT_SUM, comm.get(), nullptr);
+        expect(status == HKT_ERROR_PEER_LOST, "the parent");
+        if (rank == 2)
+            failure_of(half.get(), hkt_all_reduce(&one, &sum, 1, HKT_INT32, HKT_SUM, half.get(), nullptr),
+                       HKT_ERROR_PEER_LOST);
+        else
+            require_sum(half.get(), rank, 1);
+    });
+    CHECK(outcomes[3].signal == SIGKILL);
+    for (int rank = 0; rank < 3; ++rank) CHECK(outcomes[static_cast<std::size_t>(rank)].text == "");
+}
+
+TEST_CASE("many groups have operations in flight at once") {
+    const auto outcomes = run_ranks({4}, [](int rank) {
+        constexpr std::size_t groups = 64, count = 3000;
+        const Comm comm = join();
+        std::vector<Comm> all;
+        for (std::size_t i = 0; i < groups; ++i)
+            all.push_back(split(comm.get(), 0, rank * static_cast<int>(1 + i % 2)));
+        std::vector<std::vector<std::int32_t>> data(groups);
+        std::vector<hkt_request*> requests(groups);
+        for (std::size_t i = 0; i < groups; ++i) {
+            data[i].assign(count, rank + static_cast<std::int32_t>(i));
+            must(all[i].get(), hkt_all_reduce(data[i].data(), data[i].data(), count, HKT_INT32, HKT_SUM,
+                                              all[i].get(), &requests[i]));
+        }
+        for (std::size_t i = groups; i-- > 0;) must(all[i].get(), hkt_wait(requests[i]));
+        for (std::size_t i = 0; i < groups; ++i)
+            for (const std::int32_t value : data[i])
+                expect(value == 6 + 4 * static_cast<std::int32_t>(i),
+                       "the sum in group " + std::to_string(i));
+        // Threads work on groups of their own.
+        std::vector<std::thread> threads;
+        std::atomic<int> wrong{0};
+        for (std::size_t t = 0; t < 4; ++t)
+            threads.emplace_back([&, t] {
+                for (int i = 0; i < 50; ++i) {
+                    std::int32_t one = 1, sum = 0;
+                    if (hkt_all_reduce(&one, &sum, 1, HKT_INT32, HKT_SUM, all[t].get(), nullptr) !=
+                            HKT_SUCCESS ||
+                        sum != 4)
+                        ++wrong;
+                }
+            });
+        for (std::thread& thread : threads) thread.join();
+        expect(wrong == 0, "sums of threads");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("groups leave nothing behind") {
+    const auto outcomes = run_ranks({3}, [](int rank) {
+        const Comm comm = join();
+        std::size_t descriptors = 0, threads = 0;
+        for (int round = 0; round < 40; ++round) {
+            const Comm group = split(comm.get(), round % 3 == 0 ? rank % 2 : 0, rank);
+            require_sum(group.get(), 1, hkt_comm_size(group.get()));
+            if (round != 4) continue;  // of all ranks, as the last
+            descriptors = entries_of("/proc/self/fd");
+            threads = entries_of("/proc/self/task");
+        }
+        const Comm group = split(comm.get(), 0, rank);
+        expect(entries_of("/proc/self/fd") == descriptors, "descriptors");
+        expect(entries_of("/proc/self/task") == threads, "threads");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("the ranks meet by an id that rank 0 has made") {
+    auto* const ids = static_cast<hkt_unique_id*>(shared_memory(2 * sizeof(hkt_unique_id)));
+    auto* const ready = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+    // Nothing of the launcher's: the id is enough.
+    const std::map<std::string, std::string> bare = {
+        {"MASTER_ADDR", ""}, {"MASTER_PORT", ""}, {"HOCKET_SECRET", ""}, {"HOCKET_LISTEN_FD", ""}};
+    const auto outcomes = run_ranks({3, bare}, [&](int rank) {
+        for (int i = 0; i < 2; ++i) {
+            if (rank == 0) {
+                expect(hkt_unique_id_create(&ids[i]) == HKT_SUCCESS, hkt_last_error());
+                *ready = i + 1;
+            }
+            while (*ready <= i) std::this_thread::yield();
+            hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
+            options.unique_id = &ids[i];
+            const Comm comm = join(&options);
+            require_sum(comm.get(), rank, 3);
+            hkt_comm* again = nullptr;
+            if (rank == 0) {
+                expect(hkt_comm_create(&options, &again) == HKT_ERROR_INVALID_ARGUMENT, "an id is used once");
+                expect(std::string(hkt_last_error()).find("has been used") != std::string::npos,
+                       hkt_last_error());
+            }
+            options.master_port = 1234;
+            expect(hkt_comm_create(&options, &again) == HKT_ERROR_INVALID_ARGUMENT, "an id and a port");
+            must(comm.get(), hkt_barrier(comm.get()));
+        }
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("a text that is no id is refused") {
+    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
+    options.rank = 1;
+    options.world_size = 2;
+    hkt_unique_id id = {};
+    options.unique_id = &id;
+    for (const std::string text :
+         {"", "hocket1", "hocket1 127.0.0.1 0 00112233445566778899aabbccddeeff",
+          "hocket1 127.0.0.1 99999 0011", "hocket2 127.0.0.1 1000 00112233445566778899aabbccddeeff",
+          "hocket1 127.0.0.1 1000 00112233 x y"}) {
+        std::memset(id.text, 'x', sizeof id.text);  // an id need not end with a zero
+        text.copy(id.text, text.size());
+        if (text.size() < sizeof id.text) id.text[text.size()] = '\0';
+        hkt_comm* comm = nullptr;
+        CHECK(hkt_comm_create(&options, &comm) == HKT_ERROR_INVALID_ARGUMENT);
+        CHECK_THAT(hkt_last_error(), Catch::Contains("hkt_unique_id_create"));
+    }
+    std::memset(id.text, 'x', sizeof id.text);
+    hkt_comm* comm = nullptr;
+    CHECK(hkt_comm_create(&options, &comm) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_unique_id_create(nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_CASE("rank 0 brings its own listening socket") {
+    auto* const port = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+    const std::map<std::string, std::string> bare = {{"MASTER_PORT", ""}, {"HOCKET_LISTEN_FD", ""}};
+    const auto outcomes = run_ranks({2, bare}, [&](int rank) {
+        hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
+        int fd = -1;
+        if (rank == 0) {
+            fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            sockaddr_in address = {};
+            address.sin_family = AF_INET;
+            address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+            socklen_t size = sizeof address;
+            expect(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 && listen(fd, 8) == 0 &&
+                       getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0,
+                   "a socket");
+            options.listen_fd = fd;
+            *port = ntohs(address.sin_port);
+        } else {
+            while (*port == 0) std::this_thread::yield();
+            options.master_port = *port;
+        }
+        const Comm comm = join(&options);
+        require_sum(comm.get(), rank, 1);
+        if (rank == 0) close(fd);
+    });
+    CHECK(problems(outcomes) == "");
+}
