@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -179,6 +180,31 @@ void hkt_comm_destroy(hkt_comm* comm) {
     if (comm == nullptr) return;
     if (comm->is_of_a_parent() || !others_have_ended(*comm)) capi::give_up(comm->engine);
     delete comm;
+}
+
+hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken) {
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse("hkt_comm_shrink: comm is null");
+        if (shrunken == nullptr)
+            capi::refuse("hkt_comm_shrink: shrunken is null; pass the address of an hkt_comm*");
+        *shrunken = nullptr;
+        auto made = std::make_unique<hkt_comm>();
+        made->engine = engine::shrink(*comm->engine);
+        *shrunken = made.release();
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_comm_lost(hkt_comm* comm, int32_t* ranks, size_t room, size_t* count) {
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse("hkt_comm_lost: comm is null");
+        if (count == nullptr || (ranks == nullptr && room > 0))
+            capi::refuse("hkt_comm_lost: count is null, or ranks is null and room is not 0");
+        const std::vector<int> lost = comm->engine->lost();
+        *count = lost.size();
+        std::copy_n(lost.begin(), std::min(room, lost.size()), ranks);
+        return HKT_SUCCESS;
+    });
 }
 
 hkt_status hkt_comm_abort(hkt_comm* comm) {

@@ -289,6 +289,20 @@ HKT_API hkt_status hkt_comm_split(hkt_comm* comm, int32_t color, int32_t key, hk
 HKT_API hkt_status hkt_comm_create_group(hkt_comm* comm, const int32_t* ranks, size_t count,
                                          hkt_comm** group);
 
+/* After ranks were lost: makes *shrunken, a communicator of the ranks of comm that are left, in their order.
+ * All of them call this, within the deadline of comm; calls on comm that others are still in end with
+ * HKT_ERROR_ABORTED. All get the same ranks, also if more are lost meanwhile, rank 0 among them or not. comm
+ * fails for good, and must still be destroyed, later or at once. What late ranks of comm still write, they
+ * write to memory of comm. The settings are those of comm, except a declared topology. Errors: those of
+ * hkt_comm_create, and TIMEOUT if a rank that has not ended does not come; another call goes on without it.
+ * The text is that of comm. */
+HKT_API hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken);
+
+/* Sets *count to how many ranks of comm are known to be lost, and writes the first `room` of them to ranks,
+ * ascending. After a loss at least the rank that is named as lost; after hkt_comm_shrink all that were not
+ * there. ranks may be null if room is 0. Thread-safe. Errors: INVALID_ARGUMENT. */
+HKT_API hkt_status hkt_comm_lost(hkt_comm* comm, int32_t* ranks, size_t room, size_t* count);
+
 /* Gives up: all calls on comm that are under way in other threads end soon with HKT_ERROR_ABORTED, later ones
  * at once, and the other ranks' operations fail with it as well; their text names this rank. After an earlier
  * failure that one remains. comm must still be destroyed. From any thread, also beside threads that wait;

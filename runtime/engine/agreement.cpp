@@ -69,7 +69,8 @@ void compare(const std::vector<Json>& cards, const char* key) {
 
 }  // namespace
 
-Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const std::string& invitation) {
+Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const std::string& invitation,
+                const transport::Endpoint& refuge) {
     const Json mine = {{"Hocket's version", HOCKET_VERSION},
                        {"HOCKET_TOPOLOGY", options.topology},
                        {"HOCKET_SCHEDULE", options.schedule},
@@ -77,6 +78,8 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                        {host_id_is_set, options.host_id.empty() ? "no" : "yes"},
                        {"host", options.host_id.empty() ? this_host() : options.host_id},
                        {"memory", invitation},
+                       {"refuge", refuge.host},
+                       {"refuge's port", refuge.port},
                        {"cores", usable_cores()},
                        {"fences others", Neighbourhood::can_fence_others()},
                        {"tuning", tuning_to_share(options)},
@@ -84,7 +87,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
     // Texts from the environment need not be UTF-8.
     const std::string card = mine.dump(-1, ' ', false, Json::error_handler_t::replace);
     std::vector<Json> cards;
-    for (const std::string& text : bootstrap.all_gather(card, options.timeout)) {
+    for (const std::string& text : bootstrap.all_gather(card, options.join_timeout)) {
         cards.push_back(Json::parse(text, nullptr, false));
         if (!cards.back().is_object() || !cards.back().contains("Hocket's version"))
             throw Error(
@@ -105,6 +108,8 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
         const auto host = card.at("host").get<std::string>();
         agreement.hosts.push_back(numbers.emplace(host, static_cast<int>(numbers.size())).first->second);
         agreement.invitations.push_back(card.at("memory").get<std::string>());
+        agreement.refuges.push_back(
+            {card.at("refuge").get<std::string>(), card.at("refuge's port").get<int>()});
         agreement.fences_others &= card.at("fences others").get<bool>();
         cores.resize(numbers.size());
         const auto usable = card.at("cores").get<std::vector<int>>();

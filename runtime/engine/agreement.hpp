@@ -12,8 +12,9 @@
 namespace hocket::engine {
 
 struct Agreement {
-    std::vector<int> hosts;                // by rank: the number of its host
-    std::vector<std::string> invitations;  // by rank: to the memory of the rank's host
+    std::vector<int> hosts;                    // by rank: the number of its host
+    std::vector<std::string> invitations;      // by rank: to the memory of the rank's host
+    std::vector<transport::Endpoint> refuges;  // by rank
     int cores = 1;                    // cores that a host's ranks may use together; of all hosts, the fewest
     bool fences_others = true;        // whether all ranks can: see Neighbourhood::can_fence_others
     std::string tuning, tuning_file;  // rank 0's: see tuning_to_share
@@ -22,7 +23,8 @@ struct Agreement {
 // Collective. Compares Hocket's version, topology, schedule and provider over all ranks, and finds which
 // ranks share a host: same name, boot id and network namespace. If ranks differ, throws
 // hocket::Error(mismatch) naming them, on all ranks alike. Also throws peer_lost, timeout.
-Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const std::string& invitation);
+Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const std::string& invitation,
+                const transport::Endpoint& refuge);
 
 // The short form of the topology that the hosts make (see dsl::grid_topology): "4m/2", "2mx3h". One level of
 // all ranks if hosts have different numbers of ranks, or ranks are not numbered host by host.

@@ -57,11 +57,20 @@ transport::BootstrapOptions bootstrap_options(const Options& options) {
     result.master_port = options.master_port;
     result.listen_fd = options.listen_fd;
     result.secret = options.secret;
-    result.join_timeout = options.timeout;
+    result.join_timeout = options.join_timeout;
     result.heartbeat_timeout = options.heartbeat_timeout;
     // Several beats must fit into the time after which a silent rank is lost.
     result.heartbeat_interval = std::min(result.heartbeat_interval, options.heartbeat_timeout / 5);
     return result;
+}
+
+// If the ranks meet at the loopback, they are all here.
+std::string address_for_refuge(const Options& options) {
+    const std::string& meeting = options.master_addr;
+    if (meeting.starts_with("127.") || meeting == "localhost") return "127.0.0.1";
+    if (meeting == "::1") return meeting;
+    const char* const chosen = std::getenv("HOCKET_FABRIC_ADDR");
+    return chosen != nullptr && *chosen != '\0' ? chosen : transport::reachable_address();
 }
 
 std::string report_text(const transport::Report& report) {
@@ -97,7 +106,7 @@ transport::Patience patience_of(const transport::Bootstrap& bootstrap, const Opt
         if (const auto loss = bootstrap.loss()) return loss_text(*loss);
         return std::nullopt;
     };
-    return {transport::Clock::now() + options.timeout, bad_news};
+    return {transport::Clock::now() + options.join_timeout, bad_news};
 }
 
 }  // namespace
@@ -119,7 +128,14 @@ Communicator::Communicator(const Options& options)
 
 void Communicator::meet() {
     transport::WindowInvitation invitation;
-    agreement_ = agree(*bootstrap_, options_, invitation.name());
+    const bool has_refuge = options_.refuge != nullptr || size() == 1;
+    if (!has_refuge) options_.refuge = std::make_shared<transport::Refuge>(address_for_refuge(options_));
+    agreement_ = agree(*bootstrap_, options_, invitation.name(),
+                       size() == 1 ? transport::Endpoint{} : options_.refuge->own());
+    if (!has_refuge) {
+        options_.refuge->settle(agreement_.refuges, rank(), options_.secret);
+        for (int rank = 0; rank < size(); ++rank) options_.numbers_in_refuge.push_back(rank);
+    }
     one_host_ = std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) == size();
     // Only after the topologies were compared, so that this fails on all ranks alike.
     in_dsl([&] { dsl::check_topology(options_.topology, options_.schedule_path, options_.world_size); });
@@ -424,6 +440,18 @@ std::vector<std::string> Communicator::exchange(const std::string& text) {
     if (size() == 1) return {text};
     const std::lock_guard lock(exchanging_);
     return bootstrap_->all_gather(text, options_.timeout);
+}
+
+std::vector<int> Communicator::lost() {
+    if (size() == 1) return {};
+    const std::vector<int>& numbers = options_.numbers_in_refuge;
+    if (const auto loss = bootstrap_->loss())
+        options_.refuge->note_lost(numbers[static_cast<std::size_t>(loss->rank)]);
+    const std::set<int> all = options_.refuge->lost();
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size(); ++rank)
+        if (all.contains(numbers[static_cast<std::size_t>(rank)])) ranks.push_back(rank);
+    return ranks;
 }
 
 std::string Communicator::own_address() const {

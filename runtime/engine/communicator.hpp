@@ -134,6 +134,8 @@ class Communicator {
     // text (at most 1 MiB) and gets all texts, by rank.
     std::vector<std::string> exchange(const std::string& text);
     const std::string& secret() const { return options_.secret; }
+    // Ranks that are lost, as far as this one knows; ascending.
+    std::vector<int> lost();
     // Numeric: the address at which the other ranks reach this one.
     std::string own_address() const;
 

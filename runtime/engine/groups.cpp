@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -13,6 +14,9 @@
 
 namespace hocket::engine {
 namespace {
+
+// How long the first attempt to make a shrunken communicator takes at most.
+constexpr std::chrono::milliseconds first_attempt{2000};
 
 struct Wish {
     bool takes_part = false;
@@ -50,6 +54,21 @@ std::vector<int> members_of(const std::vector<std::string>& wishes, const Wish& 
     return ranks;
 }
 
+// The communicator of these ranks, which begins where the first of them invites them to. self: one of them.
+std::unique_ptr<Communicator> make(Options options, const std::vector<int>& members, int self,
+                                   const transport::Invitation& meeting) {
+    options.topology.clear();
+    options.rank = static_cast<int>(std::find(members.begin(), members.end(), self) - members.begin());
+    options.world_size = static_cast<int>(members.size());
+    options.master_addr = meeting.at.host;
+    options.master_port = meeting.at.port;
+    options.secret = meeting.secret;
+    const transport::Socket listener =
+        options.rank == 0 && members.size() > 1 ? transport::take_listener(meeting) : transport::Socket();
+    options.listen_fd = listener.is_open() ? listener.fd() : -1;
+    return Communicator::create(options);
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> split(Communicator& parent, std::optional<int> color, int key) {
@@ -69,25 +88,35 @@ std::unique_ptr<Communicator> split(Communicator& parent, std::optional<int> col
         parent.exchange(invitation ? invitation->text() : "no invitation: " + trouble);
     if (members.empty()) return nullptr;
     Options options = parent.options();
-    options.topology.clear();
-    options.rank =
-        static_cast<int>(std::find(members.begin(), members.end(), parent.rank()) - members.begin());
-    options.world_size = static_cast<int>(members.size());
-    transport::Socket listener;
-    options.listen_fd = -1;
-    if (members.size() > 1) {
-        const std::string& text = invitations[static_cast<std::size_t>(members[0])];
-        if (!text.starts_with("hocket"))
-            throw Error(Status::bootstrap,
-                        fmt::format("rank {} cannot lead its group: {}", members[0], text));
-        const auto to = transport::Invitation::parse(text);
-        if (leads) listener = transport::take_listener(to);
-        options.master_addr = to.at.host;
-        options.master_port = to.at.port;
-        options.secret = to.secret;
-        if (leads) options.listen_fd = listener.fd();
+    options.refuge.reset();
+    options.numbers_in_refuge.clear();
+    if (members.size() == 1) return make(options, members, parent.rank(), {});
+    const std::string& text = invitations[static_cast<std::size_t>(members[0])];
+    if (!text.starts_with("hocket"))
+        throw Error(Status::bootstrap, fmt::format("rank {} cannot lead its group: {}", members[0], text));
+    return make(options, members, parent.rank(), transport::Invitation::parse(text));
+}
+
+std::unique_ptr<Communicator> shrink(Communicator& parent) {
+    const auto until = transport::Clock::now() + parent.options().timeout;
+    parent.lost();  // the refuge must know
+    parent.abort("hkt_comm_shrink was called: it goes on without the ranks that are lost");
+    Options options = parent.options();
+    if (parent.size() == 1) return make(options, {0}, 0, {});
+    for (auto attempt_takes = first_attempt;; attempt_takes *= 2) {
+        const auto [survivors, meeting] = options.refuge->regroup(until);
+        options.numbers_in_refuge = survivors;
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - transport::Clock::now());
+        options.join_timeout = std::min<std::chrono::milliseconds>(left, attempt_takes);
+        try {
+            return make(options, survivors, options.refuge->self(), meeting);
+        } catch (const Error& error) {  // another rank was lost: then all fail, and all begin again
+            const bool may_be_a_loss =
+                error.status() == Status::bootstrap || error.status() == Status::timeout ||
+                error.status() == Status::peer_lost || error.status() == Status::transport;
+            if (!may_be_a_loss || transport::Clock::now() >= until) throw;
+        }
     }
-    return Communicator::create(options);
 }
 
 }  // namespace hocket::engine

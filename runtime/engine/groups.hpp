@@ -14,4 +14,9 @@ namespace hocket::engine {
 // plans. Throws hocket::Error as Communicator::create does.
 std::unique_ptr<Communicator> split(Communicator& parent, std::optional<int> color, int key);
 
+// Collective over the ranks of the parent that are left: a communicator of them, in their order. The parent
+// is as good as failed. If others are lost meanwhile, it is one of those that remain after that. Throws
+// hocket::Error: timeout (a rank that has not ended does not call this), and as Communicator::create does.
+std::unique_ptr<Communicator> shrink(Communicator& parent);
+
 }  // namespace hocket::engine

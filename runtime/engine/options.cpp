@@ -160,6 +160,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
             check_range("timeout_ms", choices.timeout->count(), 1, longest_timeout_ms));
     else if (const auto ms = reader.number("HOCKET_TIMEOUT_MS", 1, longest_timeout_ms))
         options.timeout = std::chrono::milliseconds(*ms);
+    options.join_timeout = options.timeout;
     if (const auto threads = reader.number("HOCKET_KERNEL_THREADS", 1, 256))
         options.kernel_threads = static_cast<unsigned>(*threads);
     if (const auto ms = reader.number("HOCKET_HEARTBEAT_TIMEOUT_MS", 100, longest_timeout_ms))

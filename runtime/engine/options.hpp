@@ -3,10 +3,12 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "runtime/bootstrap/regroup.hpp"
 #include "runtime/engine/plan/executor.hpp"
 #include "runtime/environment.hpp"
 
@@ -30,10 +32,15 @@ struct Options {
     std::vector<std::string> schedule_path;  // HOCKET_SCHEDULE_PATH ("a:b"), then Hocket's own library
     std::string tuning;            // HOCKET_TUNING: hocket-tune's table, "" for "off"; default_tuning_file
     bool tuning_is_named = false;  // whether HOCKET_TUNING names it
-    ExecutorKind executor = ExecutorKind::automatic;     // HOCKET_EXECUTOR: jit or interpreter
-    bool has_background = false;                         // HOCKET_PROGRESS: thread or calls
-    std::chrono::milliseconds timeout{60000};            // HOCKET_TIMEOUT_MS: of joining, and of an operation
-    unsigned kernel_threads = 1;                         // HOCKET_KERNEL_THREADS: of a selection
+    ExecutorKind executor = ExecutorKind::automatic;  // HOCKET_EXECUTOR: jit or interpreter
+    bool has_background = false;                      // HOCKET_PROGRESS: thread or calls
+    std::chrono::milliseconds timeout{60000};         // HOCKET_TIMEOUT_MS: of joining, and of an operation
+    std::chrono::milliseconds join_timeout{60000};    // as timeout, but for those that shrink a communicator
+    unsigned kernel_threads = 1;                      // HOCKET_KERNEL_THREADS: of a selection
+    // Where its ranks find each other if some are lost, if a communicator that these were in has such places
+    // already; and their numbers there, by rank.
+    std::shared_ptr<transport::Refuge> refuge = nullptr;
+    std::vector<int> numbers_in_refuge = {};
     std::chrono::milliseconds heartbeat_timeout{10000};  // HOCKET_HEARTBEAT_TIMEOUT_MS: a silent rank is lost
 };
 

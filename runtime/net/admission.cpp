@@ -29,7 +29,7 @@ Admission::Admission(SocketLoop& loop, int listener, AdmissionTerms terms)
 Admission::~Admission() {
     while (!strangers_.empty()) part_with(strangers_.front());
     pause_ ? loop_.cancel(*pause_) : loop_.forget(listener_);
-    if (turned_away_ > max_lines)
+    if (turned_away_ > max_lines && !terms_.is_quiet)
         log_line("hocket: {} turned away {} more connections", terms_.host, turned_away_ - max_lines);
 }
 
@@ -134,7 +134,7 @@ void Admission::turn_away(Stranger& stranger, const std::string& why) {
 // Sends nothing: if it was a slow guest, it should come again.
 void Admission::drop(Stranger& stranger, const std::string& why) {
     const std::string text = fmt::format("{}: {}", part_with(stranger).from, printable(why));
-    if (++turned_away_ <= max_lines)
+    if (++turned_away_ <= max_lines && !terms_.is_quiet)
         log_line("hocket: {} turned away a connection from {}{}", terms_.host, text,
                  turned_away_ == max_lines ? " (further ones are only counted)" : "");
     if (examples_.size() < max_examples) examples_.push_back(text);

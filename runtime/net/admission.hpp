@@ -31,6 +31,7 @@ struct AdmissionTerms {
     std::string wrong_secret;             // the answer to a guest that does not know it
     std::function<void(Admitted)> admit;  // for a guest that knows it: why it is refused; "": it is not
     std::function<std::string(const Hello&)> refuse;  // why a guest is refused; "": it is let in
+    bool is_quiet = false;                            // who is turned away is not logged
 };
 
 // To be used on the loop's thread only.

@@ -71,7 +71,7 @@ struct Station {
         join.listen_fd = options.listen_fd;
         join.secret = options.secret;
         bootstrap = transport::Bootstrap::join(join);
-        engine::agree(*bootstrap, options, "");
+        engine::agree(*bootstrap, options, "", {});
         fabric = engine::open_fabric(options.provider, "127.0.0.1");
         engine::connect_all(*bootstrap, *fabric, {std::chrono::steady_clock::now() + options.timeout});
         progress = std::make_unique<engine::Progress>(*bootstrap, nullptr, fabric.get(),

@@ -1,0 +1,283 @@
+#include "runtime/bootstrap/regroup.hpp"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "runtime/bootstrap/link.hpp"
+#include "runtime/error.hpp"
+#include "runtime/net/admission.hpp"
+#include "runtime/net/dial.hpp"
+#include "runtime/net/texts.hpp"
+
+namespace hocket::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto time_to_listen = 5s;
+constexpr auto probe_interval = 20ms, longest_probe = 200ms;
+constexpr std::size_t most_said = 1 << 20;
+
+std::string encode(const std::set<int>& ranks) {
+    PayloadWriter writer;
+    for (const int rank : ranks) writer.u32(static_cast<std::uint32_t>(rank));
+    return writer.text();
+}
+
+std::set<int> decode_ranks(PayloadReader& reader, std::size_t ranks) {
+    std::set<int> result;
+    while (!reader.is_empty()) {
+        const std::uint32_t rank = reader.u32();
+        if (rank >= ranks) throw ProtocolError("it names a rank that does not exist");
+        result.insert(static_cast<int>(rank));
+    }
+    return result;
+}
+
+// What a leader tells its members.
+std::string encode(const std::vector<int>& survivors, const Invitation& meeting) {
+    const std::string text = meeting.text();
+    return PayloadWriter()
+        .u32(static_cast<std::uint32_t>(text.size()))
+        .bytes(text)
+        .bytes(encode(std::set<int>(survivors.begin(), survivors.end())))
+        .text();
+}
+
+Refuge::Regrouped decode(std::string_view payload, std::size_t ranks) {
+    PayloadReader reader(payload);
+    const std::uint32_t size = reader.u32();
+    const std::string text(reader.bytes(size));
+    const std::set<int> survivors = decode_ranks(reader, ranks);
+    return {{survivors.begin(), survivors.end()}, Invitation::parse(text)};
+}
+
+}  // namespace
+
+Refuge::Refuge(const std::string& address)
+    : listener_(listen_on({address, 0}, Clock::now() + time_to_listen,
+                          "it must be an address of this host; HOCKET_FABRIC_ADDR chooses another one")) {
+    own_ = {address, bound_to(listener_).value_or(Endpoint{address, 0}).port};
+}
+
+void Refuge::settle(std::vector<Endpoint> all, int self, std::string secret) {
+    all_ = std::move(all);
+    self_ = self;
+    secret_ = std::move(secret);
+}
+
+void Refuge::note_lost(int rank) {
+    const std::lock_guard lock(mutex_);
+    lost_.insert(rank);
+}
+
+std::set<int> Refuge::lost() const {
+    const std::lock_guard lock(mutex_);
+    return lost_;
+}
+
+// ---- The leader ----------------------------------------------------------------------------------
+
+class Refuge::Leader {
+  public:
+    Leader(Refuge& refuge, Clock::time_point deadline)
+        : refuge_(refuge), deadline_(deadline), admission_(loop_, refuge.listener_.fd(), terms()) {}
+
+    Regrouped run() {
+        while (!missing().empty()) {
+            if (Clock::now() >= deadline_) give_up(missing());
+            loop_.turn(std::min(deadline_, Clock::now() + probe_interval));
+            for (const int rank : missing())
+                if (refuge_.is_gone(rank)) refuge_.note_lost(rank);
+        }
+        std::vector<int> survivors{refuge_.self_};
+        for (const auto& [rank, member] : members_) survivors.push_back(rank);
+        Regrouped result{survivors, invite(refuge_.own_.host)};
+        tell_all(FrameType::start, encode(result.survivors, result.meeting));
+        return result;
+    }
+
+  private:
+    struct Member final : SocketLoop::Watcher {
+        explicit Member(Leader& leader, int rank, Socket socket)
+            : leader(leader), rank(rank), link(std::move(socket), most_said) {}
+        void ready(std::uint32_t) override { leader.listen_to(rank); }
+        Leader& leader;
+        const int rank;
+        Link link;
+        bool has_spoken = false;
+    };
+
+    AdmissionTerms terms() {
+        return {.host = fmt::format("rank {}, which gathers the ranks that are left,", refuge_.self_),
+                .secret = refuge_.secret_,
+                .wrong_secret = "wrong secret",
+                .admit = [this](Admitted guest) { admit(std::move(guest)); },
+                .refuse = [this](const Hello& hello) { return objection_to(hello); },
+                .is_quiet = true};
+    }
+
+    std::string objection_to(const Hello& hello) const {
+        if (hello.world_size != refuge_.all_.size() || hello.rank >= refuge_.all_.size())
+            return "it is of another job";
+        return "";
+    }
+
+    // A rank that comes again has lost its connection.
+    void admit(Admitted guest) {
+        const int rank = static_cast<int>(guest.hello.rank);
+        forget(rank);
+        auto member = std::make_unique<Member>(*this, rank, std::move(guest.socket));
+        loop_.watch(member->link.fd(), EPOLLIN, *member);
+        members_.emplace(rank, std::move(member));
+    }
+
+    void listen_to(int rank) {
+        Member& member = *members_.at(rank);
+        const Link::State state = member.link.receive();
+        try {
+            while (const auto frame = member.link.parser().next()) {
+                PayloadReader reader(frame->payload);
+                for (const int lost : decode_ranks(reader, refuge_.all_.size()))
+                    if (!members_.contains(lost) && lost != refuge_.self_) refuge_.note_lost(lost);
+                member.has_spoken = true;
+            }
+        } catch (const ProtocolError&) {
+            return forget(rank);
+        }
+        if (state != Link::State::open) forget(rank);
+    }
+
+    void forget(int rank) {
+        const auto member = members_.find(rank);
+        if (member == members_.end()) return;
+        loop_.forget(member->second->link.fd());
+        members_.erase(member);
+    }
+
+    // Ranks that may still come. One that has come is here, even if others think that it is lost.
+    std::vector<int> missing() const {
+        const std::set<int> lost = refuge_.lost();
+        std::vector<int> ranks;
+        for (int rank = 0; rank < static_cast<int>(refuge_.all_.size()); ++rank) {
+            const auto member = members_.find(rank);
+            const bool is_here = member != members_.end() && member->second->has_spoken;
+            const bool may_come = rank > refuge_.self_ && !lost.contains(rank);
+            if (!is_here && (may_come || member != members_.end())) ranks.push_back(rank);
+        }
+        return ranks;
+    }
+
+    [[noreturn]] void give_up(const std::vector<int>& ranks) {
+        for (const int rank : ranks) refuge_.note_lost(rank);
+        throw Error(
+            Status::timeout,
+            fmt::format("{} did not come to be counted in time, and {} not ended: do all ranks that are "
+                        "left call hkt_comm_shrink? Another call goes on without {}",
+                        ranks_text(ranks), ranks.size() == 1 ? "has" : "have",
+                        ranks.size() == 1 ? "it" : "them"));
+    }
+
+    void tell_all(FrameType type, const std::string& payload) {
+        for (const auto& [rank, member] : members_) {
+            member->link.queue(type, payload);
+            member->link.flush();
+        }
+    }
+
+    Refuge& refuge_;
+    const Clock::time_point deadline_;
+    SocketLoop loop_{SocketLoop::Way::poll};
+    std::map<int, std::unique_ptr<Member>> members_;
+    Admission admission_;
+};
+
+// ---- All -----------------------------------------------------------------------------------------
+
+Refuge::Regrouped Refuge::regroup(Clock::time_point deadline) {
+    const std::lock_guard one_at_a_time(regrouping_);
+    Regrouped result = lead_or_follow(deadline);
+    for (int rank = 0; rank < static_cast<int>(all_.size()); ++rank)
+        if (!std::binary_search(result.survivors.begin(), result.survivors.end(), rank)) note_lost(rank);
+    return result;
+}
+
+Refuge::Regrouped Refuge::lead_or_follow(Clock::time_point deadline) {
+    for (int rank = 0; rank < self_;) {
+        if (lost().contains(rank)) {
+            ++rank;
+            continue;
+        }
+        bool is_there = false;
+        Regrouped result = follow(rank, deadline, is_there);
+        if (is_there) return result;
+        if (is_gone(rank)) note_lost(rank);  // else it died while it led, or begins again
+    }
+    return Leader(*this, deadline).run();
+}
+
+// is_there: false if the rank has ended, or has closed the connection.
+Refuge::Regrouped Refuge::follow(int leader, Clock::time_point deadline, bool& is_there) {
+    const auto host = fmt::format("rank {} at {}", leader, all_[static_cast<std::size_t>(leader)].text());
+    Link link;
+    try {
+        link = Link(dial({.to = all_[static_cast<std::size_t>(leader)],
+                          .secret = secret_,
+                          .rank = static_cast<std::uint32_t>(self_),
+                          .world_size = static_cast<std::uint32_t>(all_.size())},
+                         {deadline}),
+                    most_said);
+    } catch (const DialError& error) {
+        if (error.kind == DialError::Kind::unreachable && Clock::now() < deadline) return {};
+        if (error.kind == DialError::Kind::impostor) {  // its port is another program's by now
+            note_lost(leader);
+            return {};
+        }
+        if (error.kind == DialError::Kind::refused)
+            throw Error(Status::bootstrap,
+                        fmt::format("{} does not take rank {} in: {}", host, self_, error.what()));
+        note_lost(leader);
+        throw Error(
+            Status::timeout,
+            fmt::format("{} has not ended, but did not gather the ranks that are left in time: does it call "
+                        "hkt_comm_shrink? Another call goes on without it",
+                        host));
+    }
+    link.queue(FrameType::ready, encode(lost()));
+    link.flush();
+    for (;;) {
+        pollfd entry{link.fd(), POLLIN, 0};
+        if (poll_until({&entry, 1}, deadline) == 0)
+            throw Error(
+                Status::timeout,
+                fmt::format("{} still waits for other ranks: do all that are left call hkt_comm_shrink?",
+                            host));
+        const Link::State state = link.receive();
+        try {
+            while (const auto frame = link.parser().next())
+                if (frame->type == FrameType::start) {
+                    is_there = true;
+                    return decode(frame->payload, all_.size());
+                }
+        } catch (const ProtocolError& error) {
+            throw Error(Status::bootstrap, fmt::format("{}: {}", host, error.what()));
+        }
+        if (state != Link::State::open) return {};
+    }
+}
+
+// Whether the kernel there knows nothing of its refuge any more.
+bool Refuge::is_gone(int rank) const {
+    std::string why;
+    const Socket socket =
+        connect_to(all_[static_cast<std::size_t>(rank)], {Clock::now() + longest_probe}, why);
+    return !socket.is_open() && why == error_text(ECONNREFUSED);
+}
+
+}  // namespace hocket::transport

@@ -1,0 +1,63 @@
+// How the ranks that are left find each other after others were lost, rank 0 perhaps among them.
+//
+// Every rank has a refuge from the beginning: a socket at which it listens, and whose address all ranks know.
+// The kernel refuses connections to the refuge of a process that has ended. So each survivor asks the ranks
+// before it, one after another; the first that is there leads. The leader waits until every rank after it has
+// come, or is gone; it then decides who is left, and tells them where to meet. If one of them dies meanwhile,
+// all begin again.
+//
+// Communicators that come out of one another this way share the refuges, and number the ranks as the first of
+// them did. So it does not matter if some have a later communicator than others when the next rank is lost.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/bootstrap/invitation.hpp"
+#include "runtime/net/socket.hpp"
+
+namespace hocket::transport {
+
+// This process's; thread-safe where nothing else is said.
+class Refuge {
+  public:
+    // address: numeric, at which the other ranks reach this host. Throws Error(bootstrap).
+    explicit Refuge(const std::string& address);
+
+    const Endpoint& own() const { return own_; }
+
+    // Before anything else: where all ranks are, which of them this is, and what they must know.
+    void settle(std::vector<Endpoint> all, int self, std::string secret);
+
+    int self() const { return self_; }
+    void note_lost(int rank);
+    std::set<int> lost() const;  // as far as is known here
+
+    struct Regrouped {
+        std::vector<int> survivors;  // ascending
+        Invitation meeting;          // made by the first of them
+    };
+    // All survivors call this. Throws Error: timeout (a rank that has not ended did not come; it is lost from
+    // now on), bootstrap (the others have gone on without this one). One caller at a time; others wait.
+    Regrouped regroup(Clock::time_point deadline);
+
+  private:
+    class Leader;
+    Regrouped lead_or_follow(Clock::time_point deadline);
+    Regrouped follow(int leader, Clock::time_point deadline, bool& is_there);
+    bool is_gone(int rank) const;
+
+    Endpoint own_;
+    Socket listener_;
+    std::vector<Endpoint> all_;
+    int self_ = 0;
+    std::string secret_;
+    std::mutex regrouping_;
+    mutable std::mutex mutex_;  // guards lost_
+    std::set<int> lost_;
+};
+
+}  // namespace hocket::transport

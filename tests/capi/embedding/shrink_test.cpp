@@ -1,0 +1,193 @@
+// Ranks die, and those that are left go on without a restart.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/capi/comm.hpp"
+#include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket::test;
+
+namespace {
+
+const std::vector<std::map<std::string, std::string>> ways = {
+    {}, {{"HOCKET_PROVIDER", "tcp"}}, {{"HOCKET_PROVIDER", "ofi+tcp"}}};
+
+std::vector<std::int32_t> lost_of(hkt_comm* comm) {
+    std::size_t count = 0;
+    must(comm, hkt_comm_lost(comm, nullptr, 0, &count));
+    std::vector<std::int32_t> ranks(count);
+    must(comm, hkt_comm_lost(comm, ranks.data(), ranks.size(), &count));
+    return ranks;
+}
+
+// Works until a rank is lost; returns false then, and true once `rounds` are over.
+bool work(hkt_comm* comm, std::int64_t mine, std::int64_t expected, int rounds) {
+    std::vector<std::int64_t> data(5000);
+    for (int round = 0; round < rounds; ++round) {
+        std::fill(data.begin(), data.end(), mine);
+        const hkt_status status =
+            hkt_all_reduce(data.data(), data.data(), data.size(), HKT_INT64, HKT_SUM, comm, nullptr);
+        if (status == HKT_ERROR_PEER_LOST || status == HKT_ERROR_ABORTED) return false;
+        must(comm, status);
+        for (const std::int64_t value : data)
+            expect(value == expected,
+                   "the sum is " + std::to_string(value) + ", not " + std::to_string(expected));
+    }
+    return true;
+}
+
+Comm shrunken(hkt_comm* comm) {
+    hkt_comm* made = nullptr;
+    must(comm, hkt_comm_shrink(comm, &made));
+    return Comm(made);
+}
+
+std::int64_t sum_of(const std::vector<int>& ranks) {
+    std::int64_t sum = 0;
+    for (const int rank : ranks) sum += rank;
+    return sum;
+}
+
+}  // namespace
+
+TEST_CASE("after a loss the ranks that are left go on, whoever was lost") {
+    for (const auto& way : ways)
+        for (const std::vector<int>& victims :
+             {std::vector<int>{0}, {2}, {4}, {0, 1}, {1, 3}, {0, 4}, {1, 2, 3, 4}}) {
+            const auto is_victim = [&](int rank) {
+                return std::find(victims.begin(), victims.end(), rank) != victims.end();
+            };
+            const auto outcomes = run_ranks({5, way}, [&](int rank) {
+                Comm comm = join();
+                expect(lost_of(comm.get()).empty(), "nobody is lost");
+                const bool are_all_there = work(comm.get(), rank, 10, 20);
+                if (is_victim(rank)) {
+                    expect(are_all_there || victims.size() > 1, "nobody has died before");
+                    raise(SIGKILL);
+                }
+                while (work(comm.get(), rank, 10, 1)) continue;
+                const Comm left = shrunken(comm.get());
+                std::vector<int> survivors;
+                for (int each = 0; each < 5; ++each)
+                    if (!is_victim(each)) survivors.push_back(each);
+                expect(hkt_comm_size(left.get()) == static_cast<int>(survivors.size()), "how many are left");
+                expect(survivors[static_cast<std::size_t>(hkt_comm_rank(left.get()))] == rank, "the order");
+                const auto lost = lost_of(comm.get());
+                expect(lost.size() == victims.size() && std::equal(lost.begin(), lost.end(), victims.begin()),
+                       "the numbers of the lost ranks");
+                expect(lost_of(left.get()).empty(), "nobody of those that are left is lost");
+                expect(work(left.get(), rank, sum_of(survivors), 20), "those that are left work");
+                comm.reset();
+                expect(work(left.get(), rank, sum_of(survivors), 20), "also when the old one is gone");
+            });
+            for (int rank = 0; rank < 5; ++rank) {
+                INFO("rank " << rank << " " << outcomes[static_cast<std::size_t>(rank)].text);
+                CHECK(outcomes[static_cast<std::size_t>(rank)].signal == (is_victim(rank) ? SIGKILL : 0));
+                CHECK(outcomes[static_cast<std::size_t>(rank)].text == "");
+            }
+        }
+}
+
+TEST_CASE("nobody has to be lost, and one rank may be all that is left") {
+    const auto outcomes = run_ranks({3}, [](int rank) {
+        const Comm comm = join();
+        if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        const Comm same = shrunken(comm.get());
+        expect(hkt_comm_size(same.get()) == 3 && hkt_comm_rank(same.get()) == rank, "all are left");
+        expect(work(same.get(), rank, 3, 5), "they work");
+        failure_of(comm.get(), hkt_barrier(comm.get()), HKT_ERROR_ABORTED);
+        const Comm own = alone();
+        const Comm still = shrunken(own.get());
+        expect(hkt_comm_size(still.get()) == 1, "a world of one");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("random ranks die at random times, also while the others shrink") {
+    const char* const asked = std::getenv("HOCKET_SHRINK_ROUNDS");
+    const int rounds = asked == nullptr ? 12 : std::atoi(asked);
+    std::mt19937 random(20261123);
+    for (int round = 0; round < rounds; ++round) {
+        const int size = 3 + static_cast<int>(random() % 6);
+        // When each rank dies: in which communicator, and how many microseconds after it began to shrink or
+        // work.
+        struct Death {
+            int generation;
+            bool while_shrinking;
+            unsigned after_us;
+        };
+        std::vector<std::optional<Death>> deaths(static_cast<std::size_t>(size));
+        for (int victims = 1 + static_cast<int>(random() % 3); victims-- > 0;)
+            deaths[random() % deaths.size()] = {static_cast<int>(random() % 2), random() % 2 == 0,
+                                                static_cast<unsigned>(random() % 20000)};
+        if (std::all_of(deaths.begin(), deaths.end(), [](const auto& death) { return death.has_value(); }))
+            deaths[0].reset();
+        // Somebody must die at work for the others to shrink, in each generation in which anybody dies.
+        for (int generation = 0; generation < 2; ++generation) {
+            Death* first = nullptr;
+            for (auto& death : deaths)
+                if (death && death->generation == generation && !first) first = &*death;
+            if (first) first->while_shrinking = false;
+            if (!first && generation == 0)
+                for (auto& death : deaths)
+                    if (death) death->generation = 0;
+            if (!first && generation == 0) --generation;  // now there is one
+        }
+        const auto& way = ways[random() % 2];
+        // A communicator's members are what its first operation says.
+        const auto outcomes = run_ranks({size, way}, [&](int rank) {
+            const auto& death = deaths[static_cast<std::size_t>(rank)];
+            const auto die_later = [&](int generation, bool while_shrinking) {
+                if (!death || death->generation != generation || death->while_shrinking != while_shrinking)
+                    return;
+                std::thread([us = death->after_us] {
+                    std::this_thread::sleep_for(std::chrono::microseconds(us));
+                    raise(SIGKILL);
+                }).detach();
+            };
+            Comm comm = join();
+            hkt_barrier(comm.get());  // all have one; somebody may have died since
+            std::vector<std::int32_t> members(static_cast<std::size_t>(size));
+            for (int generation = 0;; ++generation) {
+                die_later(generation, false);
+                members.assign(static_cast<std::size_t>(hkt_comm_size(comm.get())), -1);
+                const std::int32_t mine = rank;
+                const hkt_status status =
+                    hkt_all_gather(&mine, members.data(), 1, HKT_INT32, comm.get(), nullptr);
+                if (status == HKT_SUCCESS) {
+                    std::int64_t sum = 0;
+                    for (const std::int32_t member : members) sum += member;
+                    const int all_to_die = static_cast<int>(std::count_if(
+                        deaths.begin(), deaths.end(), [](const auto& each) { return each.has_value(); }));
+                    // Once all that are to die are dead, the rest works on undisturbed.
+                    const bool is_last = static_cast<int>(members.size()) == size - all_to_die;
+                    if (work(comm.get(), rank, sum, is_last ? 50 : 1000000) && is_last) break;
+                }
+                die_later(generation, true);
+                Comm next = shrunken(comm.get());
+                expect(hkt_comm_size(next.get()) <= hkt_comm_size(comm.get()), "a communicator shrinks");
+                comm = std::move(next);
+                // A death that was planned for a generation that does not come.
+                if (death && generation > 2) raise(SIGKILL);
+            }
+        });
+        for (int rank = 0; rank < size; ++rank) {
+            INFO("round " << round << ", rank " << rank << " of " << size);
+            const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
+            CHECK(outcome.signal == (deaths[static_cast<std::size_t>(rank)] ? SIGKILL : 0));
+            CHECK(outcome.text == "");
+        }
+    }
+}
