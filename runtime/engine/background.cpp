@@ -8,8 +8,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long what was started is left to the thread that started it: most wait at once.
-constexpr auto patience = 50us;
+// How long what was started is left to the thread that started it: most wait at once. While that thread
+// starts one operation after another, it is left to it for longer and longer.
+constexpr auto first_patience = 100us, longest_patience = 3200us;
 // How long, and how often, the thread looks for something new before it sleeps. While there is something all
 // the time, no start has to wake it.
 constexpr auto lingering = 10ms;
@@ -18,29 +19,42 @@ constexpr auto look_again = 200us;
 }  // namespace
 
 Background::Background(Progress& progress)
-    : progress_(progress), thread_(start_thread("hkt-progress", [this] { run(); })) {}
+    : progress_(progress),
+      left_alone_(progress.left_alone()),
+      thread_(start_thread("hkt-progress", [this] { run(); })) {}
 
 Background::~Background() {
     is_ending_ = true;
-    progress_.leave_alone();
+    left_alone_.wake();
     progress_.call_driver();
     thread_.join();
 }
 
 void Background::run() {
-    while (wait_for_work()) progress_.drive_what_is_in_flight(is_ending_);
+    while (!is_ending_) {
+        wait_for_work();
+        if (needs_help()) progress_.drive_what_is_in_flight(is_ending_);
+    }
 }
 
-// False: the thread is to end.
-bool Background::wait_for_work() {
+void Background::wait_for_work() const {
     const auto until = Progress::Clock::now() + lingering;
-    while (!progress_.is_left_alone() && !is_ending_)
+    while (!left_alone_.is_any() && !is_ending_)
         if (Progress::Clock::now() < until)
             std::this_thread::sleep_for(look_again);
         else
-            progress_.is_left_alone().wait(false);
-    if (!is_ending_) std::this_thread::sleep_for(patience);
-    return !is_ending_;
+            left_alone_.wait();
+}
+
+// Whether what is in flight stays in flight, and nothing new is started.
+bool Background::needs_help() const {
+    for (std::chrono::microseconds patience = first_patience; patience <= longest_patience; patience *= 2) {
+        const std::uint64_t before = left_alone_.starts();
+        std::this_thread::sleep_for(patience);
+        if (!left_alone_.is_any() || is_ending_) return false;
+        if (left_alone_.starts() == before) break;
+    }
+    return true;
 }
 
 }  // namespace hocket::engine

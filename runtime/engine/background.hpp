@@ -16,9 +16,11 @@ class Background {
 
   private:
     void run();
-    bool wait_for_work();
+    void wait_for_work() const;
+    bool needs_help() const;
 
     Progress& progress_;
+    LeftAlone& left_alone_;
     std::atomic<bool> is_ending_ = false;
     std::thread thread_;
 };

@@ -37,8 +37,7 @@ Notice decode_notice(std::string_view encoded) {
     Notice notice;
     int status = 0;
     const bool readable = read(take_line(rest), status) && read(take_line(rest), notice.number);
-    if (!readable || status > static_cast<int>(Status::invalid_argument) ||
-        status < lowest_status)
+    if (!readable || status > static_cast<int>(Status::invalid_argument) || status < lowest_status)
         return {Status::internal, -1, "", fmt::format("a failure that cannot be read: {}", encoded)};
     notice.status = static_cast<Status>(status);
     notice.operation = take_line(rest);

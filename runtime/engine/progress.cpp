@@ -118,7 +118,7 @@ Execution& Progress::start(const std::shared_ptr<StartablePlan>& plan, Extent ex
     come_in();
     Execution& execution = begin(plan, extent, send, recv, factor, limit, buffers);
     go_out();
-    if (execution.status_of_all() == Status::in_progress) leave_alone();
+    if (execution.status_of_all() == Status::in_progress) left_alone_.note_start();
     return execution;
 }
 
@@ -225,7 +225,7 @@ MessageRequest& Progress::start(const MessageStart& message, const device::Buffe
     come_in();
     MessageRequest& request = begin(message, buffers);
     go_out();
-    if (request.status_of_all() == Status::in_progress) leave_alone();
+    if (request.status_of_all() == Status::in_progress) left_alone_.note_start();
     return request;
 }
 
@@ -344,7 +344,6 @@ void Progress::drive_what_is_in_flight(const std::atomic<bool>& is_ending) {
     come_in();
     wait_for_others(visit, Clock::time_point::max(), is_over);
     go_out();
-    if (is_idle()) is_left_alone_ = false;
 }
 
 void Progress::call_driver() {
@@ -730,7 +729,10 @@ void Progress::come_in() {
 }
 
 void Progress::go_out() {
-    if (!is_idle()) last_seen_ = Clock::now();
+    if (is_idle())
+        left_alone_.note_idle();
+    else
+        last_seen_ = Clock::now();
 }
 
 }  // namespace hocket::engine

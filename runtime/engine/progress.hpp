@@ -17,6 +17,7 @@
 #include "runtime/device/devices.hpp"
 #include "runtime/engine/failure.hpp"
 #include "runtime/engine/gate.hpp"
+#include "runtime/engine/left_alone.hpp"
 #include "runtime/engine/messages/point_to_point.hpp"
 #include "runtime/engine/run/execution.hpp"
 #include "runtime/fabric/fabric.hpp"
@@ -64,14 +65,7 @@ class Progress {
     // waits and does that itself, or is_ending holds and call_driver() was called. Never throws.
     void drive_what_is_in_flight(const std::atomic<bool>& is_ending);
     void call_driver();
-    // Whether something was started, by a call that did not wait for it, since the last time that nothing was
-    // in flight. Others may wait for that with the atomic's wait().
-    const std::atomic<bool>& is_left_alone() const { return is_left_alone_; }
-    // Wakes who waits for is_left_alone().
-    void leave_alone() {
-        is_left_alone_.store(true);
-        is_left_alone_.notify_all();
-    }
+    LeftAlone& left_alone() { return left_alone_; }
 
     // To be called if a start cannot even begin here, although the others make it, too. All ranks are told,
     // as after any failure, unless it is the same on all of them (a mistake of the caller, a schedule that is
@@ -151,7 +145,7 @@ class Progress {
     std::uint64_t history_ = 0;              // of all starts: once ranks differ, they never agree again
     std::vector<std::int64_t> agreed_;       // by peer: the last start on which its messages agreed; -1
     std::optional<Failure> failure_;
-    std::atomic<bool> is_left_alone_ = false;
+    LeftAlone left_alone_;
     bool somebody_left_ = false, is_leaving_ = false;
     std::optional<Clock::time_point> stranded_since_;  // waiting for a rank that has left
 
