@@ -1,5 +1,7 @@
 #include "runtime/engine/plan/executor.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "runtime/engine/compute/formula_loop.hpp"
@@ -72,6 +74,51 @@ class Jit final : public Executor {
   private:
     std::unique_ptr<jit::CompiledProgram> compiled_;
 };
+
+// Begins with the interpreter, so that a first start waits for no compiler, and a program that starts a few
+// operations never needs one.
+class Tiered final : public Executor {
+  public:
+    Tiered(const dsl::RankProgram& program, DataType type, const Reduction& op)
+        : program_(program), type_(type), op_(op), interpreter_(program, type, op) {
+        const auto is_work = [](const dsl::Op& each) {
+            return each.kind == dsl::Op::Kind::combine || each.kind == dsl::Op::Kind::copy;
+        };
+        interpreted_ = starts_interpreted * std::count_if(program.ops.begin(), program.ops.end(), is_work);
+    }
+
+    void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
+        now().bind(layout, byte_offsets);
+    }
+    void run(dsl::OpId op, std::byte* const* areas, const std::uint64_t* byte_offsets) const override {
+        if (compiled_.load(std::memory_order_acquire) == nullptr &&
+            interpreted_.fetch_sub(1, std::memory_order_relaxed) == 0)
+            compile();
+        now().run(op, areas, byte_offsets);
+    }
+
+  private:
+    static constexpr std::ptrdiff_t starts_interpreted = 3;  // about: a start may be cut into several
+
+    const Executor& now() const {
+        const Executor* const compiled = compiled_.load(std::memory_order_acquire);
+        return compiled == nullptr ? interpreter_ : *compiled;
+    }
+
+    // Only one thread comes here.
+    void compile() const {
+        jit_ = std::make_unique<Jit>(program_, type_, op_);
+        compiled_.store(jit_.get(), std::memory_order_release);
+    }
+
+    const dsl::RankProgram& program_;
+    const DataType type_;
+    const Reduction op_;
+    const Interpreter interpreter_;
+    mutable std::atomic<std::ptrdiff_t> interpreted_;  // operations, that are still to be
+    mutable std::unique_ptr<const Executor> jit_;
+    mutable std::atomic<const Executor*> compiled_{nullptr};
+};
 #endif
 
 }  // namespace
@@ -92,6 +139,7 @@ std::string_view name_of(ExecutorKind kind) {
 std::unique_ptr<Executor> Executor::create(ExecutorKind kind, const dsl::RankProgram& program, DataType type,
                                            const Reduction& op) {
 #if HOCKET_HAVE_JIT
+    if (kind == ExecutorKind::automatic) return std::make_unique<Tiered>(program, type, op);
     if (name_of(kind) == "jit") return std::make_unique<Jit>(program, type, op);
 #else
     name_of(kind);

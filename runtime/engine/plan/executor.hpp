@@ -16,8 +16,9 @@ namespace hocket::engine {
 
 enum class ExecutorKind : std::uint8_t { automatic, jit, interpreter };
 
-// "jit" or "interpreter": what `kind` means in this build. Throws hocket::Error(invalid_argument) if the JIT
-// is asked for by name and not built in.
+// "jit" or "interpreter": what `kind` means in this build. automatic begins with the interpreter where there
+// is a JIT, and compiles what is started more than a few times. Throws hocket::Error(invalid_argument) if the
+// JIT is asked for by name and not built in.
 std::string_view name_of(ExecutorKind kind);
 
 class Executor {
