@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/error.hpp"
-
 namespace hocket::device {
 namespace {
 
@@ -23,13 +21,13 @@ std::uint64_t StagedBuffer::bytes() const {
 }
 
 std::unique_ptr<Staging> Staging::begin(const Buffers& buffers, std::optional<StagedBuffer> input,
-                                        std::optional<StagedBuffer> output) {
+                                        std::optional<StagedBuffer> output, const StreamPoint* behind) {
     std::unique_ptr<Staging> staging(new Staging(buffers));
     const std::uint64_t input_bytes = input ? input->bytes() : 0, output_bytes = output ? output->bytes() : 0;
     if (input_bytes > 0) staging->take(staging->input_, buffers.devices, *input, "to the host");
     if (output_bytes > 0) staging->take(staging->output_, buffers.devices, *output, "from the host");
     staging->take_memory(input_bytes, output_bytes);
-    staging->follow_stream();
+    staging->follow_stream(behind);
     if (input_bytes > 0) staging->copy_input();
     return staging;
 }
@@ -88,32 +86,16 @@ void Staging::take_memory(std::uint64_t input_bytes, std::uint64_t output_bytes)
 
 // Copies of both directions come behind what is on the caller's stream now: it may still write the input and
 // read the output.
-void Staging::follow_stream() {
+void Staging::follow_stream(const StreamPoint* behind) {
     const auto follow = [&](const Side& side) {
         const std::string doing = "waiting on the device for the caller's stream before " + side.doing;
-        Event now = nullptr;
-        {
-            const InContext there(driver_, side.callers->context(), doing);
-            refuse_capture(side);
-            now = side.callers->take_event(doing);
-            side.callers->give_back(now);  // a wait is for what the event was recorded for when it began
-            driver_.require(driver_.event_record(now, stream_), "cuEventRecord", doing);
-        }
+        std::optional<StreamPoint> now;
+        if (!behind) now.emplace(*side.callers, stream_, doing);
         const InContext here(driver_, side.queues->context(), doing);
-        driver_.require(driver_.stream_wait_event(side.copies, now, 0), "cuStreamWaitEvent", doing);
+        (behind ? *behind : *now).hold_back(side.copies);
     };
     if (input_.is_staged()) follow(input_);
     if (output_.is_staged()) follow(output_);
-}
-
-void Staging::refuse_capture(const Side& side) const {
-    int capturing = 0;
-    driver_.require(driver_.stream_is_capturing(stream_, &capturing), "cuStreamIsCapturing", side.doing);
-    if (capturing != 0)
-        throw Error(Status::invalid_argument,
-                    "the stream is being captured into a graph, and a collective on device memory cannot be "
-                    "part of one: the host takes part in it; end the capture before, or name another stream "
-                    "with hkt_comm_set_stream");
 }
 
 // ---- From the device ----------------------------------------------------------------------------

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/device/devices.hpp"
+#include "runtime/device/stream_point.hpp"
 
 namespace hocket::device {
 
@@ -33,10 +34,12 @@ struct StagedBuffer {
 // Not thread-safe. If one function has thrown, the staging can only be destroyed.
 class Staging {
   public:
-    // Begins to copy the input. An input and an output that overlap do so on the host, too. Throws
-    // hocket::Error: device, out_of_memory, invalid_argument (the stream is being captured).
+    // Begins to copy the input. An input and an output that overlap do so on the host, too. behind: what the
+    // copies come behind; null: all that is on the stream now. Throws hocket::Error: device, out_of_memory,
+    // invalid_argument (the stream is being captured).
     static std::unique_ptr<Staging> begin(const Buffers& buffers, std::optional<StagedBuffer> input,
-                                          std::optional<StagedBuffer> output);
+                                          std::optional<StagedBuffer> output,
+                                          const StreamPoint* behind = nullptr);
 
     // The staging memory is used again once its copies have ended.
     ~Staging();
@@ -87,8 +90,7 @@ class Staging {
     explicit Staging(const Buffers& buffers) : driver_(buffers.driver), stream_(buffers.stream) {}
     void take(Side& side, Devices& devices, StagedBuffer& buffer, const char* verb) const;
     void take_memory(std::uint64_t input_bytes, std::uint64_t output_bytes);
-    void follow_stream();
-    void refuse_capture(const Side& side) const;
+    void follow_stream(const StreamPoint* behind);
     void copy_input();
     void copy_chunk(std::uint64_t begin, std::uint64_t end);
     void copy_to_device(Stretch final);

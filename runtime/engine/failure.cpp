@@ -7,6 +7,7 @@
 
 #include "dsl/planning/compile.hpp"
 #include "runtime/device/staging.hpp"
+#include "runtime/engine/messages/stage_message.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -84,7 +85,7 @@ std::string action(const Execution& execution, const dsl::Op& op) {
 }
 
 std::string state_of(const MessageRequest& message) {
-    if (message.staging && message.staging->is_waiting()) return message.staging->awaited();
+    if (waits_for_device(message)) return awaited_of_device(message);
     if (message.is_matched) return "the other side is there, but not all bytes have moved";
     return message.start.direction == Direction::send
                ? fmt::format("rank {} has not received it", message.start.peer)

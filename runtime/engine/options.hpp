@@ -32,6 +32,7 @@ struct Options {
     bool tuning_is_named = false;  // whether HOCKET_TUNING names it
     ExecutorKind executor = ExecutorKind::automatic;     // HOCKET_EXECUTOR: jit or interpreter
     std::chrono::milliseconds timeout{60000};            // HOCKET_TIMEOUT_MS: of joining, and of an operation
+    bool cuda_ipc = true;                                // HOCKET_CUDA_IPC: "on" or "off"
     unsigned kernel_threads = 1;                         // HOCKET_KERNEL_THREADS: of a selection
     std::chrono::milliseconds heartbeat_timeout{10000};  // HOCKET_HEARTBEAT_TIMEOUT_MS: a silent rank is lost
 };

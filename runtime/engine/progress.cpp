@@ -91,6 +91,7 @@ Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood
 
 Progress::~Progress() {
     if (!(in_flight_.empty() && messages_.is_quiet()) && !failure_) {
+        messages_.let_go();
         if (fabric_) fabric_->abandon();
         if (neighbourhood_) neighbourhood_->window().quarantine();
     }
@@ -222,10 +223,13 @@ MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buf
     if (failure_) throw Error(failure_->status, failure_->text);
     MessageRequest* begun = nullptr;
     try {
+        std::unique_ptr<device::DirectBuffer> direct;
         std::unique_ptr<device::Staging> staging;
-        if (buffers) staging = stage(message, *buffers);
+        if (buffers && messages_.may_go_direct(message)) direct = leave_on_device(message, *buffers);
+        if (buffers && !direct) staging = stage(message, *buffers);
         begun = &messages_.make(message);
         begun->staging = std::move(staging);
+        begun->direct = std::move(direct);
     } catch (const std::exception& error) {
         // The other side will wait for it.
         fail_here(error);
@@ -484,8 +488,7 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
             at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
     }
     for (const MessageRequest* message : messages_.open())
-        if (message->staging && message->staging->is_waiting())
-            at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
+        if (waits_for_device(*message)) at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
     if (!messages_.open().empty())  // the oldest has the first deadline
         at_most = std::min(at_most, messages_.open().front()->deadline + away_ - now);
     // Once a rank has left, the event descriptor stays readable: it would end every sleep at once.

@@ -12,8 +12,33 @@ std::unique_ptr<device::Staging> stage(MessageStart& start, const device::Buffer
     return staging;
 }
 
+std::unique_ptr<device::DirectBuffer> leave_on_device(const MessageStart& start,
+                                                      const device::Buffers& buffers) {
+    if (!buffers.devices.may_export()) return nullptr;
+    if (start.direction == Direction::send)
+        return device::DirectBuffer::to_send(buffers, *buffers.send, start.data, start.bytes);
+    return device::DirectBuffer::to_receive(buffers, *buffers.recv, start.data, start.bytes);
+}
+
+void stage(MessageRequest& request) {
+    request.staging = request.direct->stage();
+    request.direct.reset();
+    const bool sends = request.start.direction == Direction::send;
+    request.start.data = sends ? request.staging->input() : request.staging->output();
+}
+
 bool has_come(const MessageRequest& send) {
+    if (send.direct) return send.direct->may_be_used();
     return !send.staging || send.staging->has_come(send.start.data, send.start.bytes);
+}
+
+bool waits_for_device(const MessageRequest& request) {
+    return (request.staging && request.staging->is_waiting()) ||
+           (request.direct && request.direct->is_waiting());
+}
+
+std::string awaited_of_device(const MessageRequest& request) {
+    return request.direct ? request.direct->awaited() : request.staging->awaited();
 }
 
 void hand_over(device::Staging& staging, const MessageStart& start) {

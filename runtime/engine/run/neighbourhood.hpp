@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -99,6 +100,14 @@ class Neighbourhood {
     // Changes a word that others look at, and wakes those that are asleep.
     void publish(std::atomic<std::uint64_t>& word, std::uint64_t value);
 
+    // Around a copy on a device from a neighbour's memory, which the window does not hold. False: the
+    // neighbour has failed, and nothing of it is read any more.
+    bool begin_pull(Member from);
+    void end_pull();
+    // After a failure: once this has returned true, no neighbour reads this rank's memory of a device, nor
+    // will it. Waits for copies that are under way, until then.
+    bool withdraw(std::chrono::steady_clock::time_point until);
+
     // Between these two, every signal of a neighbour rings this rank's doorbell.
     void fall_asleep();
     void wake_up();
@@ -110,6 +119,8 @@ class Neighbourhood {
         alignas(128) std::atomic<std::uint64_t> completed;
         alignas(128) std::atomic<std::uint32_t> asleep;
         alignas(128) std::atomic<std::uint32_t> sleepers;  // of the whole host, on the first member's board
+        alignas(128) std::atomic<std::uint32_t> pulls;     // copies that begin_pull() has let begin
+        std::atomic<std::uint32_t> is_withdrawn;
         Line lines[lanes];
     };
     static constexpr int crowded_spins = 2, spins = 400;
