@@ -12,25 +12,20 @@ using namespace std::chrono_literals;
 
 constexpr auto copies_end_within = 1s;
 
-DevicePointer address_of(const void* memory) {
-    return static_cast<DevicePointer>(reinterpret_cast<std::uintptr_t>(memory));
-}
-
 }  // namespace
 
-DirectBuffer::DirectBuffer(const Buffers& buffers, const Place& place, void* memory, std::uint64_t bytes,
+DirectBuffer::DirectBuffer(const Buffers& buffers, const Place& place, const void* memory, const char* name,
                            const char* verb)
     : buffers_(buffers),
-      place_(place),
       memory_(memory),
-      bytes_(bytes),
-      doing_(fmt::format("copying buffer ({} on device {}) {} another process's device", memory, place.device,
-                         verb)),
+      doing_(fmt::format("copying {} ({} on device {}) {} another process's device", name, memory,
+                         place.device, verb)),
       queues_(buffers.devices.queues(buffers.driver, place)) {}
 
-std::unique_ptr<DirectBuffer> DirectBuffer::to_send(const Buffers& buffers, const Place& place, void* memory,
-                                                    std::uint64_t bytes) {
-    std::unique_ptr<DirectBuffer> made(new DirectBuffer(buffers, place, memory, bytes, "to"));
+std::unique_ptr<DirectBuffer> DirectBuffer::to_send(const Buffers& buffers, const Place& place,
+                                                    const void* memory, std::uint64_t bytes,
+                                                    const char* name) {
+    std::unique_ptr<DirectBuffer> made(new DirectBuffer(buffers, place, memory, name, "to"));
     {
         const InContext here(buffers.driver, made->queues_.context(), made->doing_);
         made->exported_ = export_memory(buffers.driver, memory, bytes, made->doing_);
@@ -41,15 +36,14 @@ std::unique_ptr<DirectBuffer> DirectBuffer::to_send(const Buffers& buffers, cons
 }
 
 std::unique_ptr<DirectBuffer> DirectBuffer::to_receive(const Buffers& buffers, const Place& place,
-                                                       void* memory, std::uint64_t bytes) {
-    std::unique_ptr<DirectBuffer> made(new DirectBuffer(buffers, place, memory, bytes, "from"));
+                                                       void* memory, const char* name) {
+    std::unique_ptr<DirectBuffer> made(new DirectBuffer(buffers, place, memory, name, "from"));
     made->follow_stream();
     return made;
 }
 
 DirectBuffer::~DirectBuffer() {
-    settle();
-    if (from_) queues_.mappings().give_back(*from_);
+    if (settle()) give_pieces_back();
     if (copies_) queues_.give_back(copies_);
 }
 
@@ -63,22 +57,26 @@ void DirectBuffer::follow_stream() {
                    "waiting on the device for the caller's stream before " + doing_);
 }
 
-bool DirectBuffer::open(const Exported& from) {
+bool DirectBuffer::open(const Exported& from, Stretch stretch, std::uint64_t to) {
     const InContext here(buffers_.driver, queues_.context(), doing_);
-    from_ = queues_.mappings().open(from, doing_);
-    offset_ = from.offset;
-    return from_ != nullptr;
+    pieces_.reserve(pieces_.size() + 1);
+    Mappings::Mapping* const mapping = queues_.mappings().open(from, doing_);
+    if (mapping)
+        pieces_.push_back(
+            {mapping, mapping->begin + from.offset + stretch.begin, stretch.end - stretch.begin, to});
+    return mapping != nullptr;
 }
 
 void DirectBuffer::copy() {
     const InContext here(buffers_.driver, queues_.context(), doing_);
     copies_ = queues_.take_stream(doing_);
-    buffers_.driver.require(
-        buffers_.driver.copy(address_of(memory_), from_->begin + offset_, bytes_, copies_), "cuMemcpyAsync",
-        doing_);
+    for (const Piece& piece : pieces_)
+        buffers_.driver.require(
+            buffers_.driver.copy(address_of(memory_) + piece.to, piece.from, piece.bytes, copies_),
+            "cuMemcpyAsync", doing_);
 }
 
-// The stream has had nothing but this copy since it was taken.
+// The stream has had nothing but these copies since it was taken.
 bool DirectBuffer::has_copied() {
     if (has_copied_) return true;
     const InContext here(buffers_.driver, queues_.context(), doing_);
@@ -93,38 +91,35 @@ void DirectBuffer::end_copy() {
     has_copied_ = true;
     queues_.give_back(copies_);
     copies_ = nullptr;
-    queues_.mappings().give_back(*from_);
-    from_ = nullptr;
+    give_pieces_back();
+}
+
+void DirectBuffer::give_pieces_back() {
+    for (const Piece& piece : pieces_)
+        if (piece.mapping) queues_.mappings().give_back(*piece.mapping);
+    pieces_.clear();
 }
 
 bool DirectBuffer::settle() noexcept {
-    if (!copies_) return true;
-    if (!from_) return false;
+    if (!copies_ || is_lost_) return !is_lost_;
     try {
         const InContext here(buffers_.driver, queues_.context(), doing_);
         const auto until = std::chrono::steady_clock::now() + copies_end_within;
         while (buffers_.driver.stream_query(copies_) == CUDA_ERROR_NOT_READY) {
             if (std::chrono::steady_clock::now() >= until) {
-                from_ = nullptr;  // it counts as used
+                is_lost_ = true;
                 return false;
             }
             std::this_thread::sleep_for(1ms);
         }
         end_copy();
-    } catch (...) {  // the context is gone, and the copy with it
+    } catch (...) {  // the context is gone, and the copies with it
     }
     return true;
 }
 
-std::unique_ptr<Staging> DirectBuffer::stage() const {
-    StagedBuffer buffer{place_, memory_, {{0, bytes_}}, "buffer"};
-    return exported_ ? Staging::begin(buffers_, std::move(buffer), std::nullopt, &*point_)
-                     : Staging::begin(buffers_, std::nullopt, std::move(buffer), &*point_);
-}
-
 bool DirectBuffer::is_waiting() const {
-    if (exported_) return !point_->is_known_to_have_come();
-    return from_ != nullptr;
+    return exported_ ? !point_->is_known_to_have_come() : !pieces_.empty();
 }
 
 std::string DirectBuffer::awaited() const {

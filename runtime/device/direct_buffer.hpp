@@ -1,5 +1,5 @@
-// The buffer of a message between two processes of a host, on a device, as long as the message may go from
-// device to device: the sender exports its buffer, the receiver copies from there into its own.
+// A buffer on a device, as long as its contents may go from device to device between processes of a host: who
+// sends exports its buffer, who receives copies from there into its own.
 //
 // Nothing is enqueued before all that was on the caller's stream at the start has ended. So a copy begins at
 // once and ends soon, and a start that fails need not wait for long until nobody reads its memory.
@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/device/devices.hpp"
 #include "runtime/device/exported.hpp"
@@ -21,12 +22,12 @@ namespace hocket::device {
 // out_of_memory).
 class DirectBuffer {
   public:
-    // place: of memory. The first gives null if no other process can open the memory. Throws
-    // invalid_argument, too: the stream is being captured.
-    static std::unique_ptr<DirectBuffer> to_send(const Buffers& buffers, const Place& place, void* memory,
-                                                 std::uint64_t bytes);
+    // place: of memory. name: the argument's. The first gives null if no other process can open the memory.
+    // Throws invalid_argument, too: the stream is being captured.
+    static std::unique_ptr<DirectBuffer> to_send(const Buffers& buffers, const Place& place,
+                                                 const void* memory, std::uint64_t bytes, const char* name);
     static std::unique_ptr<DirectBuffer> to_receive(const Buffers& buffers, const Place& place, void* memory,
-                                                    std::uint64_t bytes);
+                                                    const char* name);
     // As settle().
     ~DirectBuffer();
     DirectBuffer(const DirectBuffer&) = delete;
@@ -37,41 +38,52 @@ class DirectBuffer {
     // To be sent:
     const Exported& exported() const { return *exported_; }
 
-    // To be received. open: false if this process cannot reach the other one's memory. Then copy(), once
-    // may_be_used().
-    bool open(const Exported& from);
+    // To be received: first all that is to be copied. open: from what another process exported; false if this
+    // one cannot reach it. add: from this process's own memory. Then copy(), once may_be_used().
+    bool open(const Exported& from, Stretch stretch, std::uint64_t to = 0);
+    void add(const void* from, std::uint64_t bytes, std::uint64_t to) {
+        pieces_.push_back({nullptr, address_of(from), bytes, to});
+    }
     void copy();
     bool has_copied();
 
-    // Waits up to a second for a copy that is under way. False: it has not ended, and what it reads stays
-    // open for ever.
+    // Waits up to a second for copies that are under way. False: they have not ended, and what they read
+    // stays open for ever.
     bool settle() noexcept;
 
-    // The same buffer by way of the host, from now on.
-    std::unique_ptr<Staging> stage() const;
+    // For the same memory by way of the host, from now on.
+    const Buffers& buffers() const { return buffers_; }
+    const StreamPoint& point() const { return *point_; }
 
     // Whether the next step is the device's.
     bool is_waiting() const;
     std::string awaited() const;  // for people
 
   private:
-    DirectBuffer(const Buffers& buffers, const Place& place, void* memory, std::uint64_t bytes,
+    struct Piece {
+        Mappings::Mapping* mapping;  // null: this process's own memory
+        DevicePointer from;
+        std::uint64_t bytes, to;
+    };
+
+    static DevicePointer address_of(const void* memory) {
+        return static_cast<DevicePointer>(reinterpret_cast<std::uintptr_t>(memory));
+    }
+    DirectBuffer(const Buffers& buffers, const Place& place, const void* memory, const char* name,
                  const char* verb);
     void follow_stream();
     void end_copy();
+    void give_pieces_back();
 
     const Buffers buffers_;
-    const Place place_;
-    void* const memory_;
-    const std::uint64_t bytes_;
+    const void* const memory_;
     const std::string doing_;
     Queues& queues_;
     std::optional<StreamPoint> point_;
     std::optional<Exported> exported_;
-    Mappings::Mapping* from_ = nullptr;
-    std::uint64_t offset_ = 0;  // in from_
-    bool has_copied_ = false;
-    Stream copies_ = nullptr;  // not null while a copy is under way
+    std::vector<Piece> pieces_;  // to be copied, or under way
+    bool has_copied_ = false, is_lost_ = false;
+    Stream copies_ = nullptr;  // not null while copies are under way
 };
 
 }  // namespace hocket::device

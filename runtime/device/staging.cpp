@@ -21,13 +21,13 @@ std::uint64_t StagedBuffer::bytes() const {
 }
 
 std::unique_ptr<Staging> Staging::begin(const Buffers& buffers, std::optional<StagedBuffer> input,
-                                        std::optional<StagedBuffer> output, const StreamPoint* behind) {
+                                        std::optional<StagedBuffer> output) {
     std::unique_ptr<Staging> staging(new Staging(buffers));
     const std::uint64_t input_bytes = input ? input->bytes() : 0, output_bytes = output ? output->bytes() : 0;
     if (input_bytes > 0) staging->take(staging->input_, buffers.devices, *input, "to the host");
     if (output_bytes > 0) staging->take(staging->output_, buffers.devices, *output, "from the host");
     staging->take_memory(input_bytes, output_bytes);
-    staging->follow_stream(behind);
+    staging->follow_stream();
     if (input_bytes > 0) staging->copy_input();
     return staging;
 }
@@ -56,6 +56,7 @@ void Staging::take(Side& side, Devices& devices, StagedBuffer& buffer, const cha
     side.doing =
         fmt::format("copying {} ({} on device {}) {}", buffer.name, buffer.memory, buffer.place.device, verb);
     side.stretches = std::move(buffer.stretches);
+    side.behind = buffer.behind;
     side.device = static_cast<DevicePointer>(reinterpret_cast<std::uintptr_t>(buffer.memory));
     side.queues = &devices.queues(driver_, buffer.place);
     const InContext here(driver_, side.queues->context(), side.doing);
@@ -84,15 +85,15 @@ void Staging::take_memory(std::uint64_t input_bytes, std::uint64_t output_bytes)
     if (output_bytes > 0) output_.host = take(output_, output_bytes);
 }
 
-// Copies of both directions come behind what is on the caller's stream now: it may still write the input and
-// read the output.
-void Staging::follow_stream(const StreamPoint* behind) {
+// Copies of both directions come behind what is on the caller's stream: it may still write the input and read
+// the output.
+void Staging::follow_stream() const {
     const auto follow = [&](const Side& side) {
         const std::string doing = "waiting on the device for the caller's stream before " + side.doing;
         std::optional<StreamPoint> now;
-        if (!behind) now.emplace(*side.callers, stream_, doing);
+        if (!side.behind) now.emplace(*side.callers, stream_, doing);
         const InContext here(driver_, side.queues->context(), doing);
-        (behind ? *behind : *now).hold_back(side.copies);
+        (side.behind ? *side.behind : *now).hold_back(side.copies);
     };
     if (input_.is_staged()) follow(input_);
     if (output_.is_staged()) follow(output_);

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "dsl/planning/compile.hpp"
-#include "runtime/device/staging.hpp"
 #include "runtime/engine/messages/stage_message.hpp"
 
 namespace hocket::engine {
@@ -141,8 +140,7 @@ std::string where(int this_rank, InFlight in_flight) {
     const Execution& oldest = *operations.front();
     std::string text = fmt::format("  rank {} was in {}", this_rank, describe(oldest));
     if (const auto op = oldest.run().first_incomplete()) text += ", " + describe(oldest, *op);
-    if (device::Staging* staging = oldest.start().staging; staging && staging->is_waiting())
-        text += "\n  " + staging->awaited();
+    if (oldest.waits_for_device()) text += "\n  " + oldest.awaited_of_device();
     if (const auto later = operations.back()->number() - oldest.number(); later > 0)
         text += fmt::format("\n  and {} later operations were in flight", later);
     if (!messages.empty()) text += "\n  beside it a " + messages_in_flight(messages);

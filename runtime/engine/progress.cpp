@@ -12,6 +12,7 @@
 #include "runtime/device/staging.hpp"
 #include "runtime/engine/messages/stage_message.hpp"
 #include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/run/direct_start.hpp"
 #include "runtime/engine/run/graph_run.hpp"
 #include "runtime/engine/run/small_run.hpp"
 #include "runtime/engine/run/staged.hpp"
@@ -35,6 +36,7 @@ constexpr auto stranded_grace = 200ms;       // a rank that left may have sent w
 constexpr auto loss_follows_within = 500ms;  // a broken connection is often the first sign of a lost rank
 constexpr auto mismatch_lingers = 100ms;
 constexpr auto longest_sleep = 1s;
+constexpr auto others_copies_end_within = 500ms;  // from this rank's devices, after a failure
 constexpr auto sleep_after_departure = 20ms;
 constexpr auto sleep_beside_copies = 100us;  // a device rings no bell
 
@@ -91,7 +93,7 @@ Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood
 
 Progress::~Progress() {
     if (!(in_flight_.empty() && messages_.is_quiet()) && !failure_) {
-        messages_.let_go();
+        let_go();
         if (fabric_) fabric_->abandon();
         if (neighbourhood_) neighbourhood_->window().quarantine();
     }
@@ -154,10 +156,13 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
                 .turn = turns_,
                 .checksum = static_cast<std::uint32_t>(history >> 32)};
     Execution* begun = nullptr;
+    std::unique_ptr<DirectStart> direct;
     std::unique_ptr<device::Staging> staging;
     try {
         divide(start);
-        if (buffers) staging = stage(start, *buffers);
+        if (buffers) direct = DirectStart::begin(start, *buffers);
+        start.direct = direct.get();
+        if (buffers && !direct) staging = stage(start, *buffers);
         lent_.reserve(lent_.size() + 1);
         in_flight_.reserve(in_flight_.size() + start.tiles);
         begun = &begin_tiles(*plan, start, plan->program().neighbours.empty() ? nullptr : neighbourhood_);
@@ -167,6 +172,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
         throw;
     }
     Execution& execution = *begun;
+    execution.keep(std::move(direct));
     execution.keep(std::move(staging));
     lent_.push_back(&execution);
     const std::size_t older = in_flight_.size();
@@ -484,8 +490,7 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now) {
     Clock::duration at_most = somebody_left_ ? Clock::duration(sleep_after_departure) : longest_sleep;
     for (const Execution* execution : in_flight_) {
         at_most = std::min(at_most, execution->deadline() + away_ - now);
-        if (const device::Staging* staging = execution->start().staging; staging && staging->is_waiting())
-            at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
+        if (execution->waits_for_device()) at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
     }
     for (const MessageRequest* message : messages_.open())
         if (waits_for_device(*message)) at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
@@ -654,12 +659,20 @@ void Progress::fail(Failure failure) {
     failure_ = std::move(failure);
     tell_others(*failure_);
     // Before anybody may touch the buffers again.
+    let_go();
     if (fabric_) fabric_->abandon();
     if (neighbourhood_) neighbourhood_->window().quarantine();
     for (Execution* execution : in_flight_) execution->end(failure_->status);
     in_flight_.clear();
     messages_.end_all(failure_->status);
     gate_.announce();
+}
+
+// What devices copy ends; nobody copies from this rank's devices any more.
+void Progress::let_go() {
+    bool others_may_copy = messages_.let_go();
+    for (Execution* execution : in_flight_) others_may_copy |= execution->let_go();
+    if (others_may_copy) neighbourhood_->withdraw(Clock::now() + others_copies_end_within);
 }
 
 void Progress::come_in() {

@@ -1,7 +1,6 @@
 #include "runtime/engine/messages/point_to_point.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "runtime/engine/messages/fabric_link.hpp"
@@ -15,8 +14,6 @@ namespace {
 constexpr std::uint64_t copied_at_once = 256 * 1024;
 // How many from one peer, so that its absence cannot fill the provider's queue of receives.
 constexpr int most_bodies = 32;
-// Other ranks' copies from this one's devices, after a failure.
-constexpr std::chrono::milliseconds copies_end_within{500};
 
 const FabricLink::Parcel& parcel_of(const transport::Message& message) {
     return *static_cast<const FabricLink::Parcel*>(message.user);
@@ -111,18 +108,17 @@ bool PointToPoint::is_quiet() const {
            std::ranges::all_of(used_, [](const Peer* one) { return !one->link || one->link->is_quiet(); });
 }
 
-void PointToPoint::let_go() {
+bool PointToPoint::let_go() {
     bool is_offered = false;
     for (MessageRequest* request : open_) {
         if (!request->direct) continue;
         is_offered |= request->start.direction == Direction::send;
         if (request->is_pulling && request->direct->settle()) end_pull(*request);
     }
-    if (is_offered) neighbourhood_->withdraw(std::chrono::steady_clock::now() + copies_end_within);
+    return is_offered;
 }
 
 void PointToPoint::end_all(Status status) {
-    let_go();
     for (MessageRequest* request : open_)
         if (request->status == Status::in_progress) request->status = status;
     open_.clear();
@@ -297,7 +293,7 @@ void PointToPoint::match(Peer& peer, MessageRequest& receive, const PacketHeader
     if (receive.direct && header.kind == PacketKind::device_offer) {
         device::Exported exported;
         std::memcpy(&exported, payload, sizeof exported);
-        if (receive.direct->open(exported)) return give_work(receive, Work::pull);
+        if (receive.direct->open(exported, {0, receive.start.bytes})) return give_work(receive, Work::pull);
     }
     if (receive.direct) stage(receive);
     receive.far = address(peer, header.place);

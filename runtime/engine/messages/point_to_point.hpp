@@ -60,9 +60,9 @@ class PointToPoint : private PacketInbox {
 
     // After a failure: all requests end with this status, and nothing moves any more.
     void end_all(Status status);
-    // No other rank's device reads this one's buffers any more, nor the other way round. Waits for copies
-    // that are under way: for up to a second for its own, half a second for others'.
-    void let_go();
+    // Before that: this rank's devices copy no more; waits up to a second for each copy that is under way.
+    // Returns whether other ranks' devices may copy from this one's.
+    bool let_go();
 
   private:
     using Work = MessageRequest::Work;

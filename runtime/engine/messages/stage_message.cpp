@@ -2,10 +2,11 @@
 
 namespace hocket::engine {
 
-std::unique_ptr<device::Staging> stage(MessageStart& start, const device::Buffers& buffers) {
+std::unique_ptr<device::Staging> stage(MessageStart& start, const device::Buffers& buffers,
+                                       const device::StreamPoint* behind) {
     const bool sends = start.direction == Direction::send;
     const device::Place place = sends ? *buffers.send : *buffers.recv;
-    device::StagedBuffer buffer{place, start.data, {{0, start.bytes}}, "buffer"};
+    device::StagedBuffer buffer{place, start.data, {{0, start.bytes}}, "buffer", behind};
     auto staging = sends ? device::Staging::begin(buffers, std::move(buffer), std::nullopt)
                          : device::Staging::begin(buffers, std::nullopt, std::move(buffer));
     start.data = sends ? staging->input() : staging->output();
@@ -16,15 +17,13 @@ std::unique_ptr<device::DirectBuffer> leave_on_device(const MessageStart& start,
                                                       const device::Buffers& buffers) {
     if (!buffers.devices.may_export()) return nullptr;
     if (start.direction == Direction::send)
-        return device::DirectBuffer::to_send(buffers, *buffers.send, start.data, start.bytes);
-    return device::DirectBuffer::to_receive(buffers, *buffers.recv, start.data, start.bytes);
+        return device::DirectBuffer::to_send(buffers, *buffers.send, start.data, start.bytes, "buffer");
+    return device::DirectBuffer::to_receive(buffers, *buffers.recv, start.data, "buffer");
 }
 
 void stage(MessageRequest& request) {
-    request.staging = request.direct->stage();
+    request.staging = stage(request.start, request.direct->buffers(), &request.direct->point());
     request.direct.reset();
-    const bool sends = request.start.direction == Direction::send;
-    request.start.data = sends ? request.staging->input() : request.staging->output();
 }
 
 bool has_come(const MessageRequest& send) {

@@ -10,9 +10,10 @@
 
 namespace hocket::engine {
 
-// Puts memory of the host in place of the buffer, and begins to fill it for a send. Throws hocket::Error like
-// device::Staging; so do all that follow.
-std::unique_ptr<device::Staging> stage(MessageStart& start, const device::Buffers& buffers);
+// Puts memory of the host in place of the buffer, and begins to fill it for a send. behind: as in
+// device::StagedBuffer. Throws hocket::Error like device::Staging; so do all that follow.
+std::unique_ptr<device::Staging> stage(MessageStart& start, const device::Buffers& buffers,
+                                       const device::StreamPoint* behind = nullptr);
 
 // The buffer as it is, for a message that may go from device to device. Null: it cannot, or HOCKET_CUDA_IPC
 // says that it may not.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/run.hpp"
@@ -30,8 +31,10 @@ class Execution : public Request {
                Neighbourhood* neighbourhood);
     std::shared_ptr<StartablePlan> release();  // the plan to give it back to
 
-    // Kept until it is taken, or release(): null if the start has none.
+    // Both are kept until taken, or release(); null if the start has none.
+    void keep(std::unique_ptr<DirectStart> direct);
     void keep(std::unique_ptr<device::Staging> staging);
+    void go_by_host(std::unique_ptr<device::Staging> staging);  // instead of the former
     std::unique_ptr<device::Staging> take_staging();
 
     // How much local work is done between two looks at the fabric: about 10 us of it, so that messages keep
@@ -63,6 +66,12 @@ class Execution : public Request {
     void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
     bool has_neighbours() const { return !plan_->program().neighbours.empty(); }
 
+    bool let_go() { return run_->let_go(); }
+
+    // Whether its next step is a device's, which rings no bell; and what it is, for people.
+    bool waits_for_device() const;
+    std::string awaited_of_device() const;
+
     // How far it has come, and what it waits for.
     const Run& run() const { return *run_; }
     std::size_t messages() const { return messages_; }  // at most: for some counts there are fewer
@@ -80,6 +89,7 @@ class Execution : public Request {
     Start start_;
     Clock::time_point deadline_;
     std::shared_ptr<StartablePlan> owner_;
+    std::unique_ptr<DirectStart> direct_;
     std::unique_ptr<device::Staging> staging_;
 };
 

@@ -83,6 +83,12 @@ bool Neighbourhood::agrees(Member member, std::uint64_t number, std::uint32_t ch
     return true;
 }
 
+bool Neighbourhood::shows(Member member, std::uint64_t number, std::uint32_t checksum) {
+    if (shown(member, number).checksum != checksum) return false;
+    agreed_[member] = std::max(agreed_[member], static_cast<std::int64_t>(number));
+    return true;
+}
+
 std::int64_t Neighbourhood::agreed_until(dsl::Rank rank) const {
     const auto found = std::find(ranks_.begin(), ranks_.end(), rank);
     return found == ranks_.end() ? -1 : agreed_[static_cast<std::size_t>(found - ranks_.begin())];

@@ -46,6 +46,10 @@ class Run {
     bool is_done() const { return is_done_; }
     const std::optional<Disagreement>& disagreement() const { return disagreement_; }
 
+    // Before the end, after a failure: what this rank's devices copy from others ends. Returns whether others
+    // may copy from this rank's devices.
+    virtual bool let_go() { return false; }
+
     // To be called after the end, however it ended; keeps memory for the next start.
     virtual void release() {}
     virtual std::uint64_t memory_bytes() const = 0;

@@ -14,20 +14,6 @@ namespace {
 using device::Stretch;
 using Kind = dsl::Op::Kind;
 
-// The layout of the whole start.
-Layout layout_of(const Start& start) {
-    return start.uneven ? *start.uneven : Layout(start.plan->elements_of_x(start.count));
-}
-
-// Bytes of a buffer that all pieces together have, or this rank's own.
-std::uint64_t bytes_of(const Start& start, const Layout& layout, dsl::Share share) {
-    const dsl::RankProgram& program = start.plan->program();
-    const bool is_own = share == dsl::Share::own;
-    if (share == dsl::Share::none) return 0;
-    return start.plan->element() *
-           (is_own ? layout.piece_count(program.rank, program.ranks) : layout.count());
-}
-
 // By pair: the pieces for the other ranks, beginning with the next; or from them.
 std::vector<Stretch> pieces_of(const Start& start, const Layout& layout, bool is_received) {
     const dsl::RankProgram& program = start.plan->program();
@@ -128,19 +114,34 @@ std::vector<Stretch> input_of(const Start& start, const Layout& layout) {
 
 }  // namespace
 
-std::unique_ptr<device::Staging> stage(Start& start, const device::Buffers& buffers) {
+Layout layout_of(const Start& start) {
+    return start.uneven ? *start.uneven : Layout(start.plan->elements_of_x(start.count));
+}
+
+std::uint64_t bytes_of(const Start& start, const Layout& layout, dsl::Share share) {
+    const dsl::RankProgram& program = start.plan->program();
+    const bool is_own = share == dsl::Share::own;
+    if (share == dsl::Share::none) return 0;
+    return start.plan->element() *
+           (is_own ? layout.piece_count(program.rank, program.ranks) : layout.count());
+}
+
+std::unique_ptr<device::Staging> stage(Start& start, const device::Buffers& buffers,
+                                       const device::StreamPoint* send_behind,
+                                       const device::StreamPoint* recv_behind) {
     const Layout layout = layout_of(start);
     const auto place = [&](const std::optional<device::Place>& where, const void* memory,
-                           std::vector<Stretch> stretches,
-                           const char* name) -> std::optional<device::StagedBuffer> {
+                           std::vector<Stretch> stretches, const char* name,
+                           const device::StreamPoint* behind) -> std::optional<device::StagedBuffer> {
         if (!where) return std::nullopt;
-        return device::StagedBuffer{*where, memory, std::move(stretches), name};
+        return device::StagedBuffer{*where, memory, std::move(stretches), name, behind};
     };
     std::vector<Stretch> output{{0, bytes_of(start, layout, start.plan->output())}};
     if (start.plan->is_by_pair()) output = pieces_of(start, layout, true);
     auto staging = device::Staging::begin(
-        buffers, place(buffers.send, start.send, buffers.send ? input_of(start, layout) : output, "send"),
-        place(buffers.recv, start.recv, output, "recv"));
+        buffers,
+        place(buffers.send, start.send, buffers.send ? input_of(start, layout) : output, "send", send_behind),
+        place(buffers.recv, start.recv, output, "recv", recv_behind));
     if (staging->input()) start.send = staging->input();
     if (staging->output()) start.recv = staging->output();
     start.staging = staging.get();
