@@ -118,14 +118,9 @@ bool DirectBuffer::settle() noexcept {
     return true;
 }
 
-bool DirectBuffer::is_waiting() const {
-    return exported_ ? !point_->is_known_to_have_come() : !pieces_.empty();
-}
-
 std::string DirectBuffer::awaited() const {
-    return doing_ + (point_->is_known_to_have_come()
-                         ? ": the copy has not ended"
-                         : ": it waits for work that was on the caller's stream before");
+    return doing_ + (awaits_stream() ? ": it waits for work that was on the caller's stream before"
+                                     : ": the copy has not ended");
 }
 
 }  // namespace hocket::device

@@ -55,9 +55,11 @@ class DirectBuffer {
     const Buffers& buffers() const { return buffers_; }
     const StreamPoint& point() const { return *point_; }
 
-    // Whether the next step is the device's.
-    bool is_waiting() const;
-    std::string awaited() const;  // for people
+    // What this buffer may wait for, as far as is known; and in words, for people.
+    bool awaits_stream() const { return !point_->is_known_to_have_come(); }
+    bool is_open() const { return !pieces_.empty(); }  // there is something to be copied, or under way
+    bool is_copying() const { return copies_ != nullptr; }
+    std::string awaited() const;
 
   private:
     struct Piece {

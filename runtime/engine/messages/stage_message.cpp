@@ -32,8 +32,10 @@ bool has_come(const MessageRequest& send) {
 }
 
 bool waits_for_device(const MessageRequest& request) {
-    return (request.staging && request.staging->is_waiting()) ||
-           (request.direct && request.direct->is_waiting());
+    if (request.staging) return request.staging->is_waiting();
+    if (!request.direct) return false;
+    const bool sends = request.start.direction == Direction::send;
+    return sends ? request.direct->awaits_stream() : request.direct->is_open();
 }
 
 std::string awaited_of_device(const MessageRequest& request) {

@@ -179,7 +179,7 @@ bool DirectRun::is_complete(dsl::OpId op) const {
 
 std::optional<dsl::OpId> DirectRun::first_incomplete() const {
     if (!start_.direct) return usual_->first_incomplete();
-    return std::nullopt;
+    return awaited_at_start() ? std::optional<dsl::OpId>(0) : std::nullopt;
 }
 
 std::optional<dsl::Rank> DirectRun::awaited_at_start() const {

@@ -94,11 +94,11 @@ std::unique_ptr<device::Staging> DirectStart::stage(Start& start) const {
 }
 
 bool DirectStart::is_waiting() const {
-    return (send_ && send_->is_waiting()) || (recv_ && recv_->is_waiting());
+    return (send_ && send_->awaits_stream()) || (recv_ && (recv_->awaits_stream() || recv_->is_copying()));
 }
 
 std::string DirectStart::awaited() const {
-    return send_ && send_->is_waiting() ? send_->awaited() : recv_->awaited();
+    return send_ && send_->awaits_stream() ? send_->awaited() : recv_->awaited();
 }
 
 }  // namespace hocket::engine

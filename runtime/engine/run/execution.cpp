@@ -4,7 +4,6 @@
 
 #include "runtime/device/staging.hpp"
 #include "runtime/engine/run/direct_start.hpp"
-#include "runtime/engine/run/make_run.hpp"
 
 namespace hocket::engine {
 

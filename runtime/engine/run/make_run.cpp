@@ -1,7 +1,6 @@
-#include "runtime/engine/run/make_run.hpp"
-
 #include "runtime/engine/run/direct_run.hpp"
 #include "runtime/engine/run/graph_run.hpp"
+#include "runtime/engine/run/run.hpp"
 #include "runtime/engine/run/shared_run.hpp"
 
 namespace hocket::engine {

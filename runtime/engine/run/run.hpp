@@ -1,5 +1,4 @@
-// A way to run a plan's program: one start of it, or one tile of a large start. Only the program decides
-// which way, so all ranks take the same one.
+// A way to run a plan's program: one start of it, or one tile of a large start.
 #pragma once
 
 #include <cstddef>
@@ -67,5 +66,11 @@ class Run {
     bool is_done_ = true;
     std::optional<Disagreement> disagreement_;
 };
+
+class Execution;
+
+// A run of the execution's plan, which belongs to it. Only the program decides which, so all ranks take the
+// same kind.
+std::unique_ptr<Run> make_run(const Plan& plan, Execution& execution);
 
 }  // namespace hocket::engine

@@ -1,6 +1,8 @@
 // Collectives that only move data, from device to device inside a host, by CUDA IPC.
+#include <chrono>
 #include <csignal>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "tests/capi/device/messages.hpp"
@@ -81,7 +83,7 @@ TEST_CASE("if one rank may not or cannot open the others' memory, all go by way 
 }
 
 TEST_CASE(
-    "a collective between devices comes behind all ranks' streams, and its end is the end of all reads") {
+    "a collective between devices comes behind all ranks' streams, and its inputs are free at the end") {
     CHECK(run_on_devices("aaa", [](const Cuda& cuda, hkt_comm* comm) {
               const int rank = hkt_comm_rank(comm);
               DeviceStream stream(cuda);
@@ -109,6 +111,40 @@ TEST_CASE(
                   expect(to.read() == gathered(3, round), "round " + std::to_string(round));
               }
               must(cuda.host_release(host), "cuMemFreeHost");
+          }) == "");
+}
+
+TEST_CASE("a collective between devices has not ended while another rank copies") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("a real driver cannot hold a copy");
+    const Tally copies, looked;
+    CHECK(run_on_devices("aaa", [&](const Cuda& cuda, hkt_comm* comm) {
+              const int rank = hkt_comm_rank(comm);
+              auto from = std::make_unique<DeviceMemory>(cuda, piece);
+              const DeviceMemory to(cuda, 3 * piece);
+              from->write(contents(piece, rank));
+              if (rank == 1) cuda.hold_copies(1);
+              hkt_request* request = nullptr;
+              must(comm, gather_all(comm, *from, to, &request));
+              if (rank == 1) {
+                  expect(eventually([&] {
+                             expect(hkt_test(request) == HKT_IN_PROGRESS, "its copies are held");
+                             return cuda.count("cuMemcpyAsync") > 0;
+                         }),
+                         "it does not copy");
+                  copies.add();
+                  looked.await(2);
+                  cuda.hold_copies(0);
+              } else {
+                  // Its own copies end meanwhile, and it says so to the others.
+                  for (int looks = 0; looks < 200 || copies.value() == 0; ++looks) {
+                      expect(hkt_test(request) == HKT_IN_PROGRESS, "another rank still reads");
+                      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                  }
+                  looked.add();
+              }
+              must(comm, hkt_wait(request));
+              from.reset();
+              expect(to.read() == gathered(3, 0), "another result");
           }) == "");
 }
 
