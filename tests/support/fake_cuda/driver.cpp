@@ -111,6 +111,7 @@ int result_of_call(const char* function) {
     if (failing.after-- > 0) return success;
     failing.after = 0;
     has_failed = true;
+    if (failing.result == launch_failed) give_reads_up();
     return failing.result;
 }
 

@@ -67,8 +67,8 @@ struct Allocation {
     int owner = 0;         // likewise
 };
 
-struct Handle {
-    int owner, file, device;
+struct Handle {  // without padding: handles of one allocation are the same bytes
+    int owner, file, device, reserved;
     std::uint64_t number, bytes;
     std::uint64_t inode;  // of the file
 };
@@ -91,6 +91,8 @@ std::size_t opened();  // now
 // Around a copy from memory, which may be another process's.
 void begin_read(const void* memory);
 void end_read(const void* memory);
+// A device that has failed copies no more, as far as other processes can tell.
+void give_reads_up();
 
 int pin(std::size_t bytes, void*& begin);
 int unpin(void* begin);

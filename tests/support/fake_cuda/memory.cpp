@@ -111,8 +111,13 @@ bool export_allocation(const void* begin, Handle& handle) {
     const Allocation& allocation = place->second;
     struct stat state {};
     fstat(allocation.file, &state);
-    handle = {getpid(),          allocation.file,  allocation.device,
-              allocation.number, allocation.bytes, static_cast<std::uint64_t>(state.st_ino)};
+    handle = {getpid(),
+              allocation.file,
+              allocation.device,
+              0,
+              allocation.number,
+              allocation.bytes,
+              static_cast<std::uint64_t>(state.st_ino)};
     return true;
 }
 
@@ -176,6 +181,13 @@ void begin_read(const void* memory) {
     });
     if (!found) fault("too many copies from one allocation for this driver");
     if (common.is_freed) fault("a copy from memory that another process has freed");
+}
+
+void give_reads_up() {
+    const std::lock_guard lock(mutex);
+    for (auto& [begin, allocation] : allocations)
+        for (auto& reader : allocation.common->readers)
+            if (reader == getpid()) reader = 0;
 }
 
 void end_read(const void* memory) {
