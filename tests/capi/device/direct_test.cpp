@@ -364,7 +364,7 @@ TEST_CASE("a rank that dies with a message between devices is named, and its mem
     for (const int dies : {0, 1})
         for (const bool copies : {false, true}) {
             INFO("rank " << dies << (copies ? ", while a copy is under way" : ", before the copy"));
-            const Tally dead;
+            const Tally ready;
             const auto outcomes = run_pair([&](int rank, const Cuda& cuda) {
                 {
                     const Comm comm = join();
@@ -375,24 +375,20 @@ TEST_CASE("a rank that dies with a message between devices is named, and its mem
                     if (rank == 1 && !copies) stream.hold();
                     hkt_request* const request = rank == 0 ? send(comm.get(), memory.data(), large, 1, 0)
                                                            : receive(comm.get(), memory.data(), large, 0, 0);
-                    const auto has_opened = [&] {
-                        expect(hkt_test(request) == HKT_IN_PROGRESS, "it has ended");
-                        return cuda.count(copies ? "cuMemcpyAsync" : "cuIpcOpenMemHandle") > 0;
-                    };
-                    if (rank == 1) {
-                        expect(eventually(has_opened), "the message does not come");
-                        dead.add();
-                    } else {
-                        // It drives until the other rank has come so far.
-                        expect(eventually([&] {
-                                   expect(hkt_test(request) == HKT_IN_PROGRESS, "it has ended");
-                                   return dead.value() == 1;
-                               }),
-                               "the other rank does not come so far");
-                    }
+                    // Rank 1 drives until it has come so far; rank 0 until then, or until that is heard to be
+                    // dead.
+                    hkt_status status = HKT_IN_PROGRESS;
+                    expect(
+                        eventually([&] {
+                            status = hkt_test(request);
+                            if (rank == 1 && cuda.count(copies ? "cuMemcpyAsync" : "cuIpcOpenMemHandle") > 0)
+                                ready.add();
+                            return status != HKT_IN_PROGRESS || ready.value() > 0;
+                        }),
+                        "it does not come so far");
                     if (rank == dies) raise(SIGKILL);
                     if (rank == 1) cuda.hold_copies(0);
-                    const hkt_status status = hkt_wait(request);
+                    if (status == HKT_IN_PROGRESS) status = hkt_wait(request);
                     const std::string text = hkt_comm_last_error(comm.get());
                     stream.go_on();
                     // The copy may have ended before its rank heard of the loss.
