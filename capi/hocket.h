@@ -357,16 +357,18 @@ HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
  * memory of a CUDA device (of cudaMalloc and cudaMallocAsync, and managed memory): Hocket asks the driver
  * what a pointer is. One of them may be on a device and the other on the host, and ranks may differ in it.
  * Data go by way of pinned host memory, in pieces; Hocket keeps this memory for the next start, and frees it
- * with comm. Alignment, count and the in-place forms are as for memory of the host. The kernels
- * (hkt_topk and those below it) and further buffers of hkt_plan_start_with are memory of the host only:
- * INVALID_ARGUMENT names the argument.
+ * with comm. Between processes of one host, messages of hkt_send and collectives that only move data go from
+ * device to device by CUDA IPC where all buffers allow it (HOCKET_CUDA_IPC=off: never). Alignment, count and
+ * the in-place forms are as for memory of the host. The kernels (hkt_topk and those below it) and further
+ * buffers of hkt_plan_start_with are memory of the host only: INVALID_ARGUMENT names the argument.
  *
  * Order: a start reads its buffers behind all work that was on its stream when the function was called. When
  * a blocking call, hkt_wait or hkt_test has returned HKT_SUCCESS, the copies to recv may still be under way,
  * but work that is enqueued on the stream from then on comes behind them; so the host has to synchronise with
- * the stream before it reads recv by other means. From start to end, the buffers must not be used by any
- * stream. Memory of the host, pinned memory too, is in no such order: it is read and written during the
- * calls.
+ * the stream before it reads recv by other means. (From device to device, the starts end only after the
+ * copies, and so after the work that was on all these ranks' streams.) From start to end, the buffers must
+ * not be used by any stream. Memory of the host, pinned memory too, is in no such order: it is read and
+ * written during the calls.
  *
  * libcuda.so.1 is never loaded by Hocket, and is found once the process has loaded it. A process that creates
  * comm before it uses CUDA calls hkt_comm_set_stream before it passes memory of a device for the first time.

@@ -40,8 +40,8 @@ std::optional<Place> place_of(const Driver& driver, const void* memory, const ch
     return place;
 }
 
-Devices::Devices()
-    : serial_([] {
+Devices::Devices(bool may_export)
+    : may_export_(may_export), serial_([] {
           static std::atomic<std::uint64_t> serials{0};
           return ++serials;
       }()) {}

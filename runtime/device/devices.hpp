@@ -22,9 +22,12 @@ std::optional<Place> place_of(const Driver& driver, const void* memory, const ch
 
 class Devices {
   public:
-    Devices();
+    // may_export: whether other processes may copy from these devices' memory, and this one from theirs.
+    explicit Devices(bool may_export);
     ~Devices();
     Devices(const Devices&) = delete;
+
+    bool may_export() const { return may_export_; }
 
     // The calling thread's stream for this communicator; null: the default stream. Thread-safe.
     void set_stream(Stream stream);
@@ -39,6 +42,7 @@ class Devices {
   private:
     Context primary_context(const Driver& driver, int device);
 
+    const bool may_export_;
     const std::uint64_t serial_;  // no other communicator of the process has or had it
     const Driver* driver_ = nullptr;
     struct Primary {

@@ -16,6 +16,9 @@ using Context = CUctx_st*;
 using Stream = CUstream_st*;  // null: the default stream of the context
 using Event = CUevent_st*;
 using DevicePointer = unsigned long long;
+struct IpcHandle {  // of an allocation, for other processes
+    char bytes[64];
+};
 
 // One row for each function: its name here, its symbol, its parameters. All return a CUresult.
 #define HOCKET_CUDA_FUNCTIONS(X)                                                                     \
@@ -40,18 +43,28 @@ using DevicePointer = unsigned long long;
     X(host_free, cuMemFreeHost, (void*))                                                             \
     X(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, DevicePointer, std::size_t, Stream))               \
     X(copy_to_device, cuMemcpyHtoDAsync_v2, (DevicePointer, const void*, std::size_t, Stream))       \
+    X(copy, cuMemcpyAsync, (DevicePointer, DevicePointer, std::size_t, Stream))                      \
+    X(memory_range, cuMemGetAddressRange_v2, (DevicePointer*, std::size_t*, DevicePointer))          \
+    X(ipc_get_handle, cuIpcGetMemHandle, (IpcHandle*, DevicePointer))                                \
+    X(ipc_open_handle, cuIpcOpenMemHandle_v2, (DevicePointer*, IpcHandle, unsigned))                 \
+    X(ipc_close_handle, cuIpcCloseMemHandle, (DevicePointer))                                        \
     X(error_name, cuGetErrorName, (int, const char**))                                               \
     X(error_string, cuGetErrorString, (int, const char**))
 
 // Values of CUDA's enumerations, by their names there.
-inline constexpr int CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NOT_INITIALIZED = 3,
-                     CUDA_ERROR_DEINITIALIZED = 4, CUDA_ERROR_INVALID_CONTEXT = 201,
-                     CUDA_ERROR_NOT_READY = 600;
+inline constexpr int CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_OUT_OF_MEMORY = 2,
+                     CUDA_ERROR_NOT_INITIALIZED = 3, CUDA_ERROR_DEINITIALIZED = 4,
+                     CUDA_ERROR_INVALID_DEVICE = 101, CUDA_ERROR_INVALID_CONTEXT = 201,
+                     CUDA_ERROR_MAP_FAILED = 205, CUDA_ERROR_ALREADY_MAPPED = 208,
+                     CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217, CUDA_ERROR_INVALID_HANDLE = 400,
+                     CUDA_ERROR_NOT_READY = 600, CUDA_ERROR_TOO_MANY_PEERS = 711,
+                     CUDA_ERROR_NOT_PERMITTED = 800, CUDA_ERROR_NOT_SUPPORTED = 801;
 inline constexpr unsigned CU_MEMORYTYPE_DEVICE = 2, CU_MEMHOSTALLOC_PORTABLE = 1, CU_STREAM_NON_BLOCKING = 1,
-                          CU_EVENT_DISABLE_TIMING = 2;
+                          CU_EVENT_DISABLE_TIMING = 2, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1;
 inline constexpr int CU_POINTER_ATTRIBUTE_CONTEXT = 1, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
-                     CU_POINTER_ATTRIBUTE_IS_MANAGED = 8, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
-                     CU_STREAM_CAPTURE_MODE_RELAXED = 2;
+                     CU_POINTER_ATTRIBUTE_BUFFER_ID = 7, CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
+                     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+                     CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10, CU_STREAM_CAPTURE_MODE_RELAXED = 2;
 inline constexpr std::uintptr_t CU_STREAM_LEGACY = 1, CU_STREAM_PER_THREAD = 2;
 
 struct Driver {

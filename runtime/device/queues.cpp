@@ -28,6 +28,7 @@ Queues::~Queues() {
     try {
         const InContext here(driver_, context_, "");
         const bool all_ended = copies_have_ended();
+        mappings_.close_all();
         std::uint64_t left = 0;
         const auto free = [&](const Block& block) {
             if (all_ended)

@@ -1,5 +1,5 @@
-// What copies between one device and the host need: streams, events, and staging memory, which is pinned: the
-// device reads and writes it by itself.
+// What copies from and to one device need: streams, events, other processes' memory, and staging memory,
+// which is pinned: the device reads and writes it by itself.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/device/driver.hpp"
+#include "runtime/device/mappings.hpp"
 
 namespace hocket::device {
 
@@ -21,7 +22,7 @@ struct Block {
 class Queues {
   public:
     Queues(const Driver& driver, Context context, int device)
-        : driver_(driver), context_(context), device_(device) {}
+        : driver_(driver), context_(context), device_(device), mappings_(driver) {}
 
     // Waits up to a second for copies that are still under way. If they do not end, their memory is left to
     // them for ever, and a line on stderr says so.
@@ -50,6 +51,9 @@ class Queues {
     // Or never: it is not known when its copies end.
     void set_aside(const Block& block) { lost_.push_back(block); }
 
+    // Other processes' memory, opened in this context.
+    Mappings& mappings() { return mappings_; }
+
     std::uint64_t idle_bytes() const;  // of blocks that are not on loan
 
   private:
@@ -69,6 +73,7 @@ class Queues {
     std::vector<Event> events_;
     std::vector<Idle> idle_;
     std::vector<Block> lost_;
+    Mappings mappings_;
 };
 
 }  // namespace hocket::device

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/error.hpp"
-
 namespace hocket::device {
 namespace {
 
@@ -58,6 +56,7 @@ void Staging::take(Side& side, Devices& devices, StagedBuffer& buffer, const cha
     side.doing =
         fmt::format("copying {} ({} on device {}) {}", buffer.name, buffer.memory, buffer.place.device, verb);
     side.stretches = std::move(buffer.stretches);
+    side.behind = buffer.behind;
     side.device = static_cast<DevicePointer>(reinterpret_cast<std::uintptr_t>(buffer.memory));
     side.queues = &devices.queues(driver_, buffer.place);
     const InContext here(driver_, side.queues->context(), side.doing);
@@ -86,34 +85,18 @@ void Staging::take_memory(std::uint64_t input_bytes, std::uint64_t output_bytes)
     if (output_bytes > 0) output_.host = take(output_, output_bytes);
 }
 
-// Copies of both directions come behind what is on the caller's stream now: it may still write the input and
-// read the output.
-void Staging::follow_stream() {
+// Copies of both directions come behind what is on the caller's stream: it may still write the input and read
+// the output.
+void Staging::follow_stream() const {
     const auto follow = [&](const Side& side) {
         const std::string doing = "waiting on the device for the caller's stream before " + side.doing;
-        Event now = nullptr;
-        {
-            const InContext there(driver_, side.callers->context(), doing);
-            refuse_capture(side);
-            now = side.callers->take_event(doing);
-            side.callers->give_back(now);  // a wait is for what the event was recorded for when it began
-            driver_.require(driver_.event_record(now, stream_), "cuEventRecord", doing);
-        }
+        std::optional<StreamPoint> now;
+        if (!side.behind) now.emplace(*side.callers, stream_, doing);
         const InContext here(driver_, side.queues->context(), doing);
-        driver_.require(driver_.stream_wait_event(side.copies, now, 0), "cuStreamWaitEvent", doing);
+        (side.behind ? *side.behind : *now).hold_back(side.copies);
     };
     if (input_.is_staged()) follow(input_);
     if (output_.is_staged()) follow(output_);
-}
-
-void Staging::refuse_capture(const Side& side) const {
-    int capturing = 0;
-    driver_.require(driver_.stream_is_capturing(stream_, &capturing), "cuStreamIsCapturing", side.doing);
-    if (capturing != 0)
-        throw Error(Status::invalid_argument,
-                    "the stream is being captured into a graph, and a collective on device memory cannot be "
-                    "part of one: the host takes part in it; end the capture before, or name another stream "
-                    "with hkt_comm_set_stream");
 }
 
 // ---- From the device ----------------------------------------------------------------------------

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/device/devices.hpp"
+#include "runtime/device/stream_point.hpp"
 
 namespace hocket::device {
 
@@ -24,10 +25,11 @@ struct Stretch {
 
 struct StagedBuffer {
     Place place;
-    const void* memory = nullptr;    // on the device
-    std::vector<Stretch> stretches;  // what is copied; of an input in the order in which it is needed
-    const char* name = "";           // the argument's
-    std::uint64_t bytes() const;     // to the end of the furthest
+    const void* memory = nullptr;         // on the device
+    std::vector<Stretch> stretches;       // what is copied; of an input in the order in which it is needed
+    const char* name = "";                // the argument's
+    const StreamPoint* behind = nullptr;  // what the copies come behind; null: all that is on the stream now
+    std::uint64_t bytes() const;          // to the end of the furthest
 };
 
 // Not thread-safe. If one function has thrown, the staging can only be destroyed.
@@ -67,6 +69,7 @@ class Staging {
         Queues* queues = nullptr;   // null: this buffer is not staged
         Queues* callers = nullptr;  // for the caller's stream
         Stream copies = nullptr;
+        const StreamPoint* behind = nullptr;  // as in StagedBuffer; only while it begins
         std::byte* host = nullptr;
         DevicePointer device = 0;
         std::string doing;  // for errors
@@ -87,8 +90,7 @@ class Staging {
     explicit Staging(const Buffers& buffers) : driver_(buffers.driver), stream_(buffers.stream) {}
     void take(Side& side, Devices& devices, StagedBuffer& buffer, const char* verb) const;
     void take_memory(std::uint64_t input_bytes, std::uint64_t output_bytes);
-    void follow_stream();
-    void refuse_capture(const Side& side) const;
+    void follow_stream() const;
     void copy_input();
     void copy_chunk(std::uint64_t begin, std::uint64_t end);
     void copy_to_device(Stretch final);

@@ -116,7 +116,10 @@ std::unique_ptr<Communicator> Communicator::create(const Options& options) {
 }
 
 Communicator::Communicator(const Options& options)
-    : options_(options), schedule_path_(joined(options.schedule_path)), executor_(name_of(options.executor)) {
+    : options_(options),
+      schedule_path_(joined(options.schedule_path)),
+      executor_(name_of(options.executor)),
+      devices_(options.cuda_ipc) {
     device::find_driver();
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
     try {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "dsl/planning/compile.hpp"
-#include "runtime/device/staging.hpp"
+#include "runtime/engine/messages/stage_message.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -84,7 +84,7 @@ std::string action(const Execution& execution, const dsl::Op& op) {
 }
 
 std::string state_of(const MessageRequest& message) {
-    if (message.staging && message.staging->is_waiting()) return message.staging->awaited();
+    if (waits_for_device(message)) return awaited_of_device(message);
     if (message.is_matched) return "the other side is there, but not all bytes have moved";
     return message.start.direction == Direction::send
                ? fmt::format("rank {} has not received it", message.start.peer)
@@ -140,8 +140,7 @@ std::string where(int this_rank, InFlight in_flight) {
     const Execution& oldest = *operations.front();
     std::string text = fmt::format("  rank {} was in {}", this_rank, describe(oldest));
     if (const auto op = oldest.run().first_incomplete()) text += ", " + describe(oldest, *op);
-    if (device::Staging* staging = oldest.start().staging; staging && staging->is_waiting())
-        text += "\n  " + staging->awaited();
+    if (oldest.waits_for_device()) text += "\n  " + oldest.awaited_of_device();
     if (const auto later = operations.back()->number() - oldest.number(); later > 0)
         text += fmt::format("\n  and {} later operations were in flight", later);
     if (!messages.empty()) text += "\n  beside it a " + messages_in_flight(messages);

@@ -91,6 +91,13 @@ bool has_background_from(const Reader& reader) {
     return text == "thread";
 }
 
+bool cuda_ipc_from(const Reader& reader) {
+    const std::string text = reader.text("HOCKET_CUDA_IPC").value_or("on");
+    if (text != "on" && text != "off")
+        refuse(fmt::format("HOCKET_CUDA_IPC is \"{}\"; it must be on or off", text));
+    return text == "on";
+}
+
 void resolve_tuning(Options& options, const Reader& reader, const Environment& environment) {
     const auto named = reader.text("HOCKET_TUNING");
     options.tuning_is_named = named && *named != "off";
@@ -161,6 +168,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
     else if (const auto ms = reader.number("HOCKET_TIMEOUT_MS", 1, longest_timeout_ms))
         options.timeout = std::chrono::milliseconds(*ms);
     options.join_timeout = options.timeout;
+    options.cuda_ipc = cuda_ipc_from(reader);
     if (const auto threads = reader.number("HOCKET_KERNEL_THREADS", 1, 256))
         options.kernel_threads = static_cast<unsigned>(*threads);
     if (const auto ms = reader.number("HOCKET_HEARTBEAT_TIMEOUT_MS", 100, longest_timeout_ms))

@@ -36,6 +36,7 @@ struct Options {
     bool has_background = false;                      // HOCKET_PROGRESS: thread or calls
     std::chrono::milliseconds timeout{60000};         // HOCKET_TIMEOUT_MS: of joining, and of an operation
     std::chrono::milliseconds join_timeout{60000};    // as timeout, but for those that shrink a communicator
+    bool cuda_ipc = true;                             // HOCKET_CUDA_IPC: "on" or "off"
     unsigned kernel_threads = 1;                      // HOCKET_KERNEL_THREADS: of a selection
     // Where its ranks find each other if some are lost, if a communicator that these were in has such places
     // already; and their numbers there, by rank.

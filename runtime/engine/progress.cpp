@@ -12,6 +12,7 @@
 #include "runtime/device/staging.hpp"
 #include "runtime/engine/messages/stage_message.hpp"
 #include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/run/direct_start.hpp"
 #include "runtime/engine/run/graph_run.hpp"
 #include "runtime/engine/run/small_run.hpp"
 #include "runtime/engine/run/staged.hpp"
@@ -35,6 +36,7 @@ constexpr auto stranded_grace = 200ms;       // a rank that left may have sent w
 constexpr auto loss_follows_within = 500ms;  // a broken connection is often the first sign of a lost rank
 constexpr auto mismatch_lingers = 100ms;
 constexpr auto longest_sleep = 1s;
+constexpr auto others_copies_end_within = 500ms;  // from this rank's devices, after a failure
 constexpr auto sleep_after_departure = 20ms;
 constexpr auto sleep_beside_copies = 100us;  // a device rings no bell
 
@@ -105,6 +107,7 @@ Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood
 
 Progress::~Progress() {
     if (!(in_flight_.empty() && messages_.is_quiet()) && !failure_) {
+        let_go();
         if (fabric_) fabric_->abandon();
         if (neighbourhood_) neighbourhood_->window().quarantine();
     }
@@ -168,11 +171,14 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
                 .turn = turns_,
                 .checksum = static_cast<std::uint32_t>(history >> 32)};
     Execution* begun = nullptr;
+    std::unique_ptr<DirectStart> direct;
     std::unique_ptr<device::Staging> staging;
     StandIns stand_ins;
     try {
         divide(start);
-        if (buffers) staging = stage(start, *buffers);
+        if (buffers) direct = DirectStart::begin(start, *buffers);
+        start.direct = direct.get();
+        if (buffers && !direct) staging = stage(start, *buffers);
         if (neighbourhood_ && neighbourhood_->window().has_adopted())
             stand_ins = StandIns(start, neighbourhood_->window());
         lent_.reserve(lent_.size() + 1);
@@ -184,6 +190,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
         throw;
     }
     Execution& execution = *begun;
+    execution.keep(std::move(direct));
     execution.keep(std::move(staging));
     execution.keep(std::move(stand_ins));
     lent_.push_back(&execution);
@@ -242,10 +249,13 @@ MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buf
     if (failure_) throw Error(failure_->status, failure_->text);
     MessageRequest* begun = nullptr;
     try {
+        std::unique_ptr<device::DirectBuffer> direct;
         std::unique_ptr<device::Staging> staging;
-        if (buffers) staging = stage(message, *buffers);
+        if (buffers && messages_.may_go_direct(message)) direct = leave_on_device(message, *buffers);
+        if (buffers && !direct) staging = stage(message, *buffers);
         begun = &messages_.make(message);
         begun->staging = std::move(staging);
+        begun->direct = std::move(direct);
     } catch (const std::exception& error) {
         // The other side will wait for it.
         fail_here(error);
@@ -538,12 +548,10 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_poin
     at_most = std::min(at_most, until - now);
     for (const Execution* execution : in_flight_) {
         at_most = std::min(at_most, execution->deadline() + away_ - now);
-        if (const device::Staging* staging = execution->start().staging; staging && staging->is_waiting())
-            at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
+        if (execution->waits_for_device()) at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
     }
     for (const MessageRequest* message : messages_.open())
-        if (message->staging && message->staging->is_waiting())
-            at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
+        if (waits_for_device(*message)) at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
     if (!messages_.open().empty())  // the oldest has the first deadline
         at_most = std::min(at_most, messages_.open().front()->deadline + away_ - now);
     // Once a rank has left, the event descriptor stays readable: it would end every sleep at once.
@@ -714,12 +722,20 @@ void Progress::fail(Failure failure) {
     failure_ = std::move(failure);
     tell_others(*failure_);
     // Before anybody may touch the buffers again.
+    let_go();
     if (fabric_) fabric_->abandon();
     if (neighbourhood_) neighbourhood_->window().quarantine();
     for (Execution* execution : in_flight_) execution->end(failure_->status);
     in_flight_.clear();
     messages_.end_all(failure_->status);
     gate_.announce();
+}
+
+// What devices copy ends; nobody copies from this rank's devices any more.
+void Progress::let_go() {
+    bool others_may_copy = messages_.let_go();
+    for (Execution* execution : in_flight_) others_may_copy |= execution->let_go();
+    if (others_may_copy) neighbourhood_->withdraw(Clock::now() + others_copies_end_within);
 }
 
 void Progress::come_in() {

@@ -128,6 +128,7 @@ class Progress {
     void fail_moving(const Error& error);
     void fail_fabric(const std::string& reason, int peer);
     void fail_departure(int peer);
+    void let_go();
     void come_in();
     void go_out();
 

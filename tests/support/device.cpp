@@ -54,6 +54,7 @@ const Cuda& Cuda::load() {
         find(found.fail, "fake_cuda_fail", false);
         find(found.count, "fake_cuda_count", false);
         find(found.capture, "fake_cuda_capture", false);
+        find(found.hold_copies, "fake_cuda_hold_copies", false);
         must(found.init(0), "cuInit");
         return found;
     }();

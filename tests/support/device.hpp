@@ -42,6 +42,8 @@ struct Cuda {
     void (*fail)(const char* function, int after, int result);
     unsigned long long (*count)(const char* what);
     void (*capture)(void* stream, int captures);
+    // From now on copies from device to device don't end, or end after all.
+    void (*hold_copies)(int holds);
 };
 
 void must(int cuda_result, const char* what);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "runtime/device/direct_buffer.hpp"
 #include "runtime/device/staging.hpp"
 #include "runtime/error.hpp"
 #include "runtime/fabric/fabric.hpp"
@@ -21,7 +22,7 @@ enum class Direction : std::uint8_t { send, receive };
 struct MessageStart {
     Direction direction = Direction::send;
     int peer = 0, tag = 0;
-    std::byte* data = nullptr;  // a send only reads it
+    std::byte* data = nullptr;  // a send only reads it; on a device while there is a DirectBuffer
     std::uint64_t bytes = 0;
     std::uint32_t element = 1;  // bytes of one
 
@@ -40,11 +41,15 @@ struct MessageRequest : Request {
     bool is_lent = false;  // to a caller that has not asked for its end yet
     bool is_matched = false;
     Clock::time_point deadline{};
-    std::unique_ptr<device::Staging> staging;  // for a buffer on a device; else null
+    // For a buffer on a device one of them is not null; for others, none. direct: not decided yet, or from
+    // device to device.
+    std::unique_ptr<device::Staging> staging;
+    std::unique_ptr<device::DirectBuffer> direct;
 
     // For a message that was offered.
-    enum class Work : std::uint8_t { none, fetch, hand_over, stream, expect };
-    Work work = Work::none;  // what this rank does for it next
+    enum class Work : std::uint8_t { none, fetch, hand_over, stream, expect, pull, load };
+    bool is_pulling = false;  // between begin_pull() and end_pull() of the link
+    Work work = Work::none;   // what this rank does for it next
     std::uint64_t sequence = 0, moved = 0;
     std::byte* far = nullptr;  // the other rank's buffer, to copy from or to
     transport::Message message;

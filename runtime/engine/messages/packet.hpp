@@ -11,15 +11,16 @@
 namespace hocket::engine {
 
 enum class PacketKind : std::uint8_t {
-    // From the sender. The first two are matched with receives, in their order.
+    // From the sender. The first three are matched with receives, in their order.
     whole,  // the message is in the packet
     offer,
-    piece,  // the next piece of a message that was accepted
-    given,  // all of it is where the receiver wanted it
+    device_offer,  // an offer of memory of a device; the packet holds a device::Exported
+    piece,         // the next piece of a message that was accepted
+    given,         // all of it is where the receiver wanted it
     // From the receiver.
     accept,  // the sender may send it now
-    taken,   // the receiver has fetched all of it
-    credit,  // this many more packets of the first two kinds may be on their way
+    taken,   // the receiver has fetched all of it, and reads no more of it
+    credit,  // this many more packets of the first kinds may be on their way
 };
 
 struct PacketHeader {

@@ -48,6 +48,12 @@ class PacketLink {
     virtual std::uint64_t place_of(const void*, std::size_t) const { return 0; }
     virtual std::byte* at(std::uint64_t) const { return nullptr; }
 
+    // Whether both ranks are on one host, so that their devices may copy from each other.
+    virtual bool may_go_direct() const { return false; }
+    // Around a copy on a device from the other rank's memory. False: that memory is not to be read any more.
+    virtual bool begin_pull() { return false; }
+    virtual void end_pull() {}
+
     // Whether accepted messages come as `piece` packets; otherwise the fabric carries them as they are.
     virtual bool carries_pieces() const = 0;
 };

@@ -19,6 +19,12 @@ const FabricLink::Parcel& parcel_of(const transport::Message& message) {
     return *static_cast<const FabricLink::Parcel*>(message.user);
 }
 
+// Of the packet, beside its header, if it is matched with a receive.
+std::uint64_t payload_bytes(const PacketHeader& header) {
+    if (header.kind == PacketKind::whole) return header.bytes;
+    return header.kind == PacketKind::device_offer ? sizeof(device::Exported) : 0;
+}
+
 void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes) {
     if (bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -46,7 +52,7 @@ MessageRequest& PointToPoint::make(const MessageStart& start) {
     request.start = start;
     request.status = Status::in_progress;
     request.is_lent = true;
-    request.is_matched = false;
+    request.is_matched = request.is_pulling = false;
     request.work = Work::none;
     request.moved = 0;
     request.segment = {start.data, start.bytes};
@@ -57,7 +63,13 @@ MessageRequest& PointToPoint::make(const MessageStart& start) {
 void PointToPoint::release(MessageRequest& request) {
     request.is_lent = false;
     request.staging.reset();
+    request.direct.reset();
     free_.push_back(&request);
+}
+
+bool PointToPoint::may_go_direct(const MessageStart& start) {
+    const Peer& with = peer(start.peer);
+    return start.bytes > longest_whole && with.link && with.link->may_go_direct();
 }
 
 void PointToPoint::begin(MessageRequest& request) {
@@ -94,6 +106,16 @@ std::vector<int> PointToPoint::tags_not_received(int rank) const {
 bool PointToPoint::is_quiet() const {
     return is_idle() &&
            std::ranges::all_of(used_, [](const Peer* one) { return !one->link || one->link->is_quiet(); });
+}
+
+bool PointToPoint::let_go() {
+    bool is_offered = false;
+    for (MessageRequest* request : open_) {
+        if (!request->direct) continue;
+        is_offered |= request->start.direction == Direction::send;
+        if (request->is_pulling && request->direct->settle()) end_pull(*request);
+    }
+    return is_offered;
 }
 
 void PointToPoint::end_all(Status status) {
@@ -182,16 +204,26 @@ Sent PointToPoint::announce(Peer& peer, MessageRequest& send) {
         if (sent == Sent::done) finish(send);
         return sent;
     }
-    header.kind = PacketKind::offer;
-    header.place = place_of(peer, send);
     send.sequence = header.sequence;
     peer.offered.emplace(send.sequence, &send);  // before the peer can answer
-    const Sent sent = deliver(peer, header, nullptr, 0, nullptr);
+    const Sent sent = offer(peer, send, header);
     if (sent == Sent::no_room)
         peer.offered.erase(send.sequence);
     else
         ++peer.next_sequence;
     return sent;
+}
+
+Sent PointToPoint::offer(Peer& peer, MessageRequest& send, PacketHeader header) {
+    if (!send.direct) {
+        header.kind = PacketKind::offer;
+        header.place = place_of(peer, send);
+        return deliver(peer, header, nullptr, 0, nullptr);
+    }
+    header.kind = PacketKind::device_offer;
+    std::byte payload[sizeof(device::Exported)];
+    std::memcpy(payload, &send.direct->exported(), sizeof payload);
+    return deliver(peer, header, payload, sizeof payload, nullptr);
 }
 
 void PointToPoint::tell(Peer& peer, const PacketHeader& header, MessageRequest* request) {
@@ -206,10 +238,11 @@ void PointToPoint::take(int rank, const PacketHeader& header, const std::byte* p
 void PointToPoint::arrived(Peer& peer, const PacketHeader& header, const std::byte* payload) {
     switch (header.kind) {
         case PacketKind::whole:
-        case PacketKind::offer: {
+        case PacketKind::offer:
+        case PacketKind::device_offer: {
             if (const auto receive = peer.receives.pop(header.tag))
                 return match(peer, **receive, header, payload);
-            const std::uint64_t bytes = header.kind == PacketKind::whole ? header.bytes : 0;
+            const std::uint64_t bytes = payload_bytes(header);
             Early early{header, std::make_unique_for_overwrite<std::byte[]>(bytes)};
             copy_bytes(early.payload.get(), payload, bytes);
             return peer.early.push(header.tag, std::move(early));
@@ -257,6 +290,12 @@ void PointToPoint::match(Peer& peer, MessageRequest& receive, const PacketHeader
         return finish(receive);
     }
     receive.sequence = header.sequence;
+    if (receive.direct && header.kind == PacketKind::device_offer) {
+        device::Exported exported;
+        std::memcpy(&exported, payload, sizeof exported);
+        if (receive.direct->open(exported, {0, receive.start.bytes})) return give_work(receive, Work::pull);
+    }
+    if (receive.direct) stage(receive);
     receive.far = address(peer, header.place);
     give_work(receive, receive.far ? Work::fetch : Work::expect);
 }
@@ -264,7 +303,9 @@ void PointToPoint::match(Peer& peer, MessageRequest& receive, const PacketHeader
 void PointToPoint::accepted(Peer& peer, MessageRequest& send, std::uint64_t place) {
     send.is_matched = true;
     send.far = address(peer, place);
-    give_work(send, send.far ? Work::hand_over : Work::stream);
+    if (!send.direct) return give_work(send, send.far ? Work::hand_over : Work::stream);
+    stage(send);  // the receiver's buffer is on the host, or its device cannot reach this one
+    give_work(send, Work::load);
 }
 
 void PointToPoint::take_piece(Peer& peer, MessageRequest& receive, const std::byte* payload) {
@@ -304,6 +345,10 @@ bool PointToPoint::work(MessageRequest& request, std::uint64_t& budget) {
             return stream(with, request, budget);
         case Work::expect:
             return expect(with, request);
+        case Work::pull:
+            return pull(with, request);
+        case Work::load:
+            return load(request);
         case Work::none:
             break;
     }
@@ -364,6 +409,32 @@ bool PointToPoint::expect(Peer& peer, MessageRequest& receive) {
     }
     receive.work = Work::none;
     tell(peer, header);
+    return true;
+}
+
+bool PointToPoint::pull(Peer& peer, MessageRequest& receive) {
+    device::DirectBuffer& buffer = *receive.direct;
+    if (!receive.is_pulling) {
+        if (!buffer.may_be_used() || !peer.link->begin_pull()) return false;
+        receive.is_pulling = true;
+        buffer.copy();
+        return true;
+    }
+    if (!buffer.has_copied()) return false;
+    end_pull(receive);
+    receive.work = Work::none;
+    tell(peer, {.kind = PacketKind::taken, .sequence = receive.sequence}, &receive);
+    return true;
+}
+
+void PointToPoint::end_pull(MessageRequest& receive) {
+    receive.is_pulling = false;
+    peer(receive.start.peer).link->end_pull();
+}
+
+bool PointToPoint::load(MessageRequest& send) {
+    if (!has_come(send)) return false;
+    send.work = send.far ? Work::hand_over : Work::stream;
     return true;
 }
 

@@ -35,7 +35,10 @@ class PointToPoint : private PacketInbox {
     MessageRequest& make(const MessageStart& start);
     void release(MessageRequest& request);
 
-    // This and the following functions throw what the fabric throws.
+    // Whether a message may go from device to device, if both buffers are on one.
+    bool may_go_direct(const MessageStart& start);
+
+    // This and the following functions throw what the fabric and devices throw.
     void begin(MessageRequest& request);
     bool advance();  // true if anything moved
 
@@ -57,6 +60,9 @@ class PointToPoint : private PacketInbox {
 
     // After a failure: all requests end with this status, and nothing moves any more.
     void end_all(Status status);
+    // Before that: this rank's devices copy no more; waits up to a second for each copy that is under way.
+    // Returns whether other ranks' devices may copy from this one's.
+    bool let_go();
 
   private:
     using Work = MessageRequest::Work;
@@ -91,6 +97,7 @@ class PointToPoint : private PacketInbox {
     Sent deliver(Peer& peer, const PacketHeader& header, const std::byte* payload, std::size_t bytes,
                  MessageRequest* request);
     Sent announce(Peer& peer, MessageRequest& send);
+    Sent offer(Peer& peer, MessageRequest& send, PacketHeader header);
     void tell(Peer& peer, const PacketHeader& header, MessageRequest* request = nullptr);
     void take(int rank, const PacketHeader& header, const std::byte* payload) override;
     void arrived(Peer& peer, const PacketHeader& header, const std::byte* payload);
@@ -105,6 +112,9 @@ class PointToPoint : private PacketInbox {
     bool copy(Peer& peer, MessageRequest& request, std::uint64_t& budget);
     bool stream(Peer& peer, MessageRequest& send, std::uint64_t& budget);
     bool expect(Peer& peer, MessageRequest& receive);
+    bool pull(Peer& peer, MessageRequest& receive);
+    void end_pull(MessageRequest& receive);
+    static bool load(MessageRequest& send);
     void finish(MessageRequest& request);
 
     std::vector<MessageRequest*> open_;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "runtime/device/staging.hpp"
-#include "runtime/engine/run/make_run.hpp"
+#include "runtime/engine/run/direct_start.hpp"
 
 namespace hocket::engine {
 
@@ -27,11 +27,30 @@ std::shared_ptr<StartablePlan> Execution::release() {
     run_->release();
     staging_.reset();
     stand_ins_ = {};
+    direct_.reset();
     return std::move(owner_);
+}
+
+void Execution::keep(std::unique_ptr<DirectStart> direct) {
+    direct_ = std::move(direct);
 }
 
 void Execution::keep(std::unique_ptr<device::Staging> staging) {
     staging_ = std::move(staging);
+    start_.staging = staging_.get();
+}
+
+void Execution::go_by_host(std::unique_ptr<device::Staging> staging) {
+    direct_.reset();
+    keep(std::move(staging));
+}
+
+bool Execution::waits_for_device() const {
+    return start_.staging ? start_.staging->is_waiting() : direct_ && direct_->is_waiting();
+}
+
+std::string Execution::awaited_of_device() const {
+    return start_.staging ? start_.staging->awaited() : direct_->awaited();
 }
 
 std::unique_ptr<device::Staging> Execution::take_staging() {

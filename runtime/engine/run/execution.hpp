@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/run.hpp"
@@ -31,11 +32,13 @@ class Execution : public Request {
                Neighbourhood* neighbourhood);
     std::shared_ptr<StartablePlan> release();  // the plan to give it back to
 
-    // What stands for the caller's buffers; kept until it is taken, or release(). staging: null if there is
+    // What stands for the caller's buffers. All are kept until taken, or release(); null if the start has
     // none.
+    void keep(std::unique_ptr<DirectStart> direct);
     void keep(std::unique_ptr<device::Staging> staging);
     void keep(StandIns stand_ins) { stand_ins_ = std::move(stand_ins); }
     StandIns take_stand_ins() { return std::move(stand_ins_); }
+    void go_by_host(std::unique_ptr<device::Staging> staging);  // instead of a direct start
     std::unique_ptr<device::Staging> take_staging();
 
     // How much local work is done between two looks at the fabric: about 10 us of it, so that messages keep
@@ -67,6 +70,12 @@ class Execution : public Request {
     void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
     bool has_neighbours() const { return !plan_->program().neighbours.empty(); }
 
+    bool let_go() { return run_->let_go(); }
+
+    // Whether its next step is a device's, which rings no bell; and what it is, for people.
+    bool waits_for_device() const;
+    std::string awaited_of_device() const;
+
     // How far it has come, and what it waits for.
     const Run& run() const { return *run_; }
     std::size_t messages() const { return messages_; }  // at most: for some counts there are fewer
@@ -84,6 +93,7 @@ class Execution : public Request {
     Start start_;
     Clock::time_point deadline_;
     std::shared_ptr<StartablePlan> owner_;
+    std::unique_ptr<DirectStart> direct_;
     std::unique_ptr<device::Staging> staging_;
     StandIns stand_ins_;
 };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -82,6 +83,12 @@ bool Neighbourhood::agrees(Member member, std::uint64_t number, std::uint32_t ch
     return true;
 }
 
+bool Neighbourhood::shows(Member member, std::uint64_t number, std::uint32_t checksum) {
+    if (shown(member, number).checksum != checksum) return false;
+    agreed_[member] = std::max(agreed_[member], static_cast<std::int64_t>(number));
+    return true;
+}
+
 std::int64_t Neighbourhood::agreed_until(dsl::Rank rank) const {
     const auto found = std::find(ranks_.begin(), ranks_.end(), rank);
     return found == ranks_.end() ? -1 : agreed_[static_cast<std::size_t>(found - ranks_.begin())];
@@ -141,6 +148,32 @@ std::optional<dsl::Rank> Neighbourhood::busy_since(std::uint64_t number) const {
     for (Member member = 0; member < members(); ++member)
         if (member != self() && number >= lanes && heard_[member] <= number - lanes) return ranks_[member];
     return std::nullopt;
+}
+
+// Either the owner sees that there is a copy, or this rank sees that the memory was withdrawn.
+bool Neighbourhood::begin_pull(Member from) {
+    board(self()).pulls.fetch_add(1);
+    if (board(from).is_withdrawn.load() == 0) return true;
+    end_pull();
+    return false;
+}
+
+void Neighbourhood::end_pull() {
+    board(self()).pulls.fetch_sub(1);
+}
+
+bool Neighbourhood::withdraw(std::chrono::steady_clock::time_point until) {
+    board(self()).is_withdrawn.store(1);
+    const auto has_ended = [this] {
+        for (Member member = 0; member < members(); ++member)
+            if (member != self() && board(member).pulls.load() != 0) return false;
+        return true;
+    };
+    while (!has_ended()) {
+        if (std::chrono::steady_clock::now() >= until) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
 }
 
 void Neighbourhood::fall_asleep() {

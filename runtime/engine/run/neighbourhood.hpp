@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "dsl/projection/rank_program.hpp"
+#include "runtime/device/exported.hpp"
 #include "runtime/window/window.hpp"
 
 namespace hocket::engine {
@@ -45,6 +47,14 @@ class Neighbourhood {
         return members_of_[static_cast<std::size_t>(rank)];
     }  // a rank of it
 
+    // What a rank shows of a start that could go from device to device.
+    struct alignas(128) Shown {
+        std::atomic<std::uint64_t> marked;  // a stamp(); see DirectRun for the marks
+        std::uint32_t checksum;             // as in Line
+        bool is_direct, has_opened;         // whether it can go so; whether it could open what it needs
+        device::Exported input;             // if it has one
+    };
+
     // What a rank shows of one start. A tiny input lies in the line itself, so that one cache line moves, not
     // two.
     static constexpr std::uint64_t tiny_bytes = 192;
@@ -56,6 +66,7 @@ class Neighbourhood {
         std::uint32_t in_windows;                   // whether its buffers can be used where they are
         alignas(16) std::byte tiny[tiny_bytes];
         std::atomic<std::uint64_t> reached_in_odd_tiles;
+        Shown shown;
     };
     Line& line(Member member, std::uint64_t number) const { return board(member).lines[number % lanes]; }
     std::byte* slice(Member member) const { return window_->slice(member); }
@@ -75,6 +86,14 @@ class Neighbourhood {
         return reached(line(member, number), tile).load(std::memory_order_acquire) - stamp(number, value) <
                (1u << 28);
     }
+    Shown& shown(Member member, std::uint64_t number) const { return line(member, number).shown; }
+    void mark(std::uint64_t number, std::uint64_t value) {
+        publish(shown(self(), number).marked, stamp(number, value));
+    }
+    bool has_marked(Member member, std::uint64_t number, std::uint64_t value) const {
+        return shown(member, number).marked.load(std::memory_order_acquire) - stamp(number, value) <
+               (1u << 28);
+    }
     // Looks for a moment; after that the caller sleeps, or comes back.
     bool has_reached(Member member, std::uint64_t number, std::uint64_t tile, std::uint64_t value) const;
     // Whether a neighbour is done with start `number` and never entered it, because its count was 0.
@@ -84,6 +103,7 @@ class Neighbourhood {
     }
     // Whether a neighbour that has entered start `number` has started the same as this rank.
     bool agrees(Member member, std::uint64_t number, std::uint32_t checksum);
+    bool shows(Member member, std::uint64_t number, std::uint32_t checksum);  // the same, by what it shows
     // The last start on which the neighbour agreed; -1 if there is none.
     std::int64_t agreed_until(dsl::Rank rank) const;
 
@@ -99,6 +119,14 @@ class Neighbourhood {
     // Changes a word that others look at, and wakes those that are asleep.
     void publish(std::atomic<std::uint64_t>& word, std::uint64_t value);
 
+    // Around a copy on a device from a neighbour's memory, which the window does not hold. False: the
+    // neighbour has failed, and nothing of it is read any more.
+    bool begin_pull(Member from);
+    void end_pull();
+    // After a failure: once this has returned true, no neighbour reads this rank's memory of a device, nor
+    // will it. Waits for copies that are under way, until then.
+    bool withdraw(std::chrono::steady_clock::time_point until);
+
     // Between these two, every signal of a neighbour rings this rank's doorbell.
     void fall_asleep();
     void wake_up();
@@ -110,6 +138,8 @@ class Neighbourhood {
         alignas(128) std::atomic<std::uint64_t> completed;
         alignas(128) std::atomic<std::uint32_t> asleep;
         alignas(128) std::atomic<std::uint32_t> sleepers;  // of the whole host, on the first member's board
+        alignas(128) std::atomic<std::uint32_t> pulls;     // copies that begin_pull() has let begin
+        std::atomic<std::uint32_t> is_withdrawn;
         Line lines[lanes];
     };
     static constexpr int crowded_spins = 2, spins = 400;

@@ -1,5 +1,4 @@
-// A way to run a plan's program: one start of it, or one tile of a large start. Only the program decides
-// which way, so all ranks take the same one.
+// A way to run a plan's program: one start of it, or one tile of a large start.
 #pragma once
 
 #include <cstddef>
@@ -46,6 +45,10 @@ class Run {
     bool is_done() const { return is_done_; }
     const std::optional<Disagreement>& disagreement() const { return disagreement_; }
 
+    // Before the end, after a failure: what this rank's devices copy from others ends. Returns whether others
+    // may copy from this rank's devices.
+    virtual bool let_go() { return false; }
+
     // To be called after the end, however it ended; keeps memory for the next start.
     virtual void release() {}
     virtual std::uint64_t memory_bytes() const = 0;
@@ -63,5 +66,11 @@ class Run {
     bool is_done_ = true;
     std::optional<Disagreement> disagreement_;
 };
+
+class Execution;
+
+// A run of the execution's plan, which belongs to it. Only the program decides which, so all ranks take the
+// same kind.
+std::unique_ptr<Run> make_run(const Plan& plan, Execution& execution);
 
 }  // namespace hocket::engine

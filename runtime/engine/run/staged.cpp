@@ -99,18 +99,21 @@ std::vector<Stretch> input_of(const Start& start, const Layout& layout) {
 
 }  // namespace
 
-std::unique_ptr<device::Staging> stage(Start& start, const device::Buffers& buffers) {
+std::unique_ptr<device::Staging> stage(Start& start, const device::Buffers& buffers,
+                                       const device::StreamPoint* send_behind,
+                                       const device::StreamPoint* recv_behind) {
     const Layout layout = layout_of(start);
     const auto place = [&](const std::optional<device::Place>& where, const void* memory,
-                           std::vector<Stretch> stretches,
-                           const char* name) -> std::optional<device::StagedBuffer> {
+                           std::vector<Stretch> stretches, const char* name,
+                           const device::StreamPoint* behind) -> std::optional<device::StagedBuffer> {
         if (!where) return std::nullopt;
-        return device::StagedBuffer{*where, memory, std::move(stretches), name};
+        return device::StagedBuffer{*where, memory, std::move(stretches), name, behind};
     };
     const std::vector<Stretch> output = stretches_received(start);
     auto staging = device::Staging::begin(
-        buffers, place(buffers.send, start.send, buffers.send ? input_of(start, layout) : output, "send"),
-        place(buffers.recv, start.recv, output, "recv"));
+        buffers,
+        place(buffers.send, start.send, buffers.send ? input_of(start, layout) : output, "send", send_behind),
+        place(buffers.recv, start.recv, output, "recv", recv_behind));
     if (staging->input()) start.send = staging->input();
     if (staging->output()) start.recv = staging->output();
     start.staging = staging.get();

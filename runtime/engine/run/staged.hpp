@@ -13,8 +13,11 @@
 namespace hocket::engine {
 
 // Puts memory of the host in place of the start's buffers that are on a device, and begins to fill it. The
-// start refers to what is returned. Throws hocket::Error like device::Staging.
-std::unique_ptr<device::Staging> stage(Start& start, const device::Buffers& buffers);
+// start refers to what is returned. The points: as in device::StagedBuffer. Throws hocket::Error like
+// device::Staging.
+std::unique_ptr<device::Staging> stage(Start& start, const device::Buffers& buffers,
+                                       const device::StreamPoint* send_behind = nullptr,
+                                       const device::StreamPoint* recv_behind = nullptr);
 
 // Of a GraphRun: an operation runs once its input has come, and what is final goes to the device.
 class StagedOps {

@@ -13,6 +13,8 @@ class Staging;
 
 namespace hocket::engine {
 
+class DirectStart;
+
 // One start on a communicator: what its tiles have in common. All ranks number starts alike.
 struct Start {
     Plan* plan = nullptr;
@@ -23,6 +25,7 @@ struct Start {
     double factor = 1;  // this rank's, if the plan multiplies
     std::shared_ptr<const Arguments> arguments = nullptr;
     device::Staging* staging = nullptr;  // where send or recv stand for memory of a device; else null
+    DirectStart* direct = nullptr;       // while send and recv are memory of a device; else null
     std::uint64_t number = 0;            // counts all starts
     std::uint64_t turn = 0;              // the first tile's
     std::uint32_t checksum = 0;          // of what all ranks have started so far

@@ -408,3 +408,28 @@ TEST_CASE("schedules that compute give the same bits on memory of devices, step 
                   },
                   {{"HOCKET_TOPOLOGY", hosts.size() == 4 ? "2x2" : "1"}}) == "");
 }
+
+TEST_CASE("what only moves data goes from device to device inside a host, whatever the schedule") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("only the tests' driver counts its calls");
+    for (const std::string schedule : {"", "ring"})
+        for (const std::string hosts : {"aa", "aaaa"}) {
+            INFO(schedule << " on " << hosts);
+            CHECK(run_on_devices(
+                      hosts,
+                      [](const Cuda& cuda, hkt_comm* comm) {
+                          const Given given = give(comm, HKT_FLOAT32, 300'001);
+                          for (const Call& call : calls_of(given)) {
+                              if (call.name.find("reduce") != std::string::npos) continue;
+                              if (call.name == "all_to_all_v") continue;
+                              const bool overlaps = call.name == "all_to_all";
+                              const unsigned long long before = cuda.count("cuMemHostAlloc");
+                              check_apart(cuda, comm, call, HKT_FLOAT32, {true, true}, nullptr, true);
+                              if (!overlaps) check_in_place(cuda, comm, call, HKT_FLOAT32, nullptr);
+                              expect(cuda.count("cuMemHostAlloc") == before, call.name + " went by the host");
+                              if (overlaps) check_in_place(cuda, comm, call, HKT_FLOAT32, nullptr);
+                          }
+                          expect(cuda.count("cuMemcpyAsync") > 0, "nothing went from device to device");
+                      },
+                      {{"HOCKET_SCHEDULE", schedule}}) == "");
+        }
+}

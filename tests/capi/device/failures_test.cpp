@@ -22,7 +22,7 @@ void expect_in(const std::string& text, const std::string& part) {
 }
 
 void expect_nothing_left(const Cuda& cuda) {
-    for (const char* what : {"pinned", "streams", "events"})
+    for (const char* what : {"pinned", "streams", "events", "opened"})
         expect(cuda.count(what) == 0, std::string("left behind: ") + what);
 }
 

@@ -26,7 +26,7 @@ inline std::string run_on_devices(const std::string& hosts,
             body(cuda, comm.get());
         }
         if (!Cuda::is_fake()) return;
-        for (const char* what : {"pinned", "streams", "events"})
+        for (const char* what : {"pinned", "streams", "events", "opened"})
             expect(cuda.count(what) == 0, std::string("the communicator has left ") + what +
                                               " behind: " + std::to_string(cuda.count(what)));
     }));

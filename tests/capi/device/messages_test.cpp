@@ -1,35 +1,13 @@
 // Messages between two ranks, from and to memory of devices.
-#include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "tests/capi/device/jobs.hpp"
+#include "tests/capi/device/messages.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
 
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-Bytes contents(std::size_t bytes, int number) {
-    Bytes filled(bytes);
-    for (std::size_t i = 0; i < bytes; ++i)
-        filled[i] = static_cast<std::byte>((i * 7 + i / 251 + static_cast<std::size_t>(number) * 31) % 256);
-    return filled;
-}
-
-hkt_request* send(hkt_comm* comm, const void* from, std::size_t bytes, int peer, int tag) {
-    hkt_request* request = nullptr;
-    must(comm, hkt_send(from, bytes, HKT_UINT8, peer, tag, comm, &request));
-    return request;
-}
-
-hkt_request* receive(hkt_comm* comm, void* to, std::size_t bytes, int peer, int tag) {
-    hkt_request* request = nullptr;
-    must(comm, hkt_recv(to, bytes, HKT_UINT8, peer, tag, comm, &request));
-    return request;
-}
 
 constexpr std::size_t sizes[] = {0, 1, 4000, 4001, 300'000, 5'000'001};
 

@@ -1,4 +1,5 @@
 // The driver's functions. Parameters that do not matter have no name.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +18,7 @@ struct {
     std::string function;  // "" or "*": none or all
     int after = 0, result = success;
 } failing;
-std::atomic<bool> has_failed{false}, is_initialized{false};
+std::atomic<bool> has_failed{false}, is_initialized{false}, holds_copies{false};
 std::set<Stream*> streams;
 std::set<Event*> events;
 std::map<Context*, std::unique_ptr<Stream>> default_streams;
@@ -73,6 +74,27 @@ int copy(void* host, unsigned long long device, std::size_t bytes, void* handle,
     return success;
 }
 
+// From memory of a device to memory of a device. The source, which may be another process's, may be read from
+// the call on.
+int copy_inside(unsigned long long to, unsigned long long from, std::size_t bytes, void* handle) {
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr || &stream->context != current.back()) return invalid_handle;
+    auto *target = reinterpret_cast<void*>(to), *source = reinterpret_cast<void*>(from);
+    std::byte *written = shadow_of(target, bytes), *read = shadow_of(source, bytes);
+    if (written == nullptr || read == nullptr) return invalid_value;
+    for (const void* memory : {target, source}) use_allocation(memory, 1);
+    begin_read(source);
+    stream->enqueue([=] {
+        std::memset(written, 0xdb, bytes);
+        while (holds_copies) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        stream->be_late();
+        std::memcpy(written, read, bytes);
+        end_read(source);
+        for (const void* memory : {target, source}) use_allocation(memory, -1);
+    });
+    return success;
+}
+
 }  // namespace
 
 namespace fake_cuda {
@@ -89,6 +111,7 @@ int result_of_call(const char* function) {
     if (failing.after-- > 0) return success;
     failing.after = 0;
     has_failed = true;
+    if (failing.result == launch_failed) give_reads_up();
     return failing.result;
 }
 
@@ -106,11 +129,13 @@ FAKE_CUDA_API void fake_cuda_fail(const char* function, int after, int result) {
     failing = {function, after, result};
 }
 
-// "pinned" (bytes), "streams", "events", "contexts" (retained): what there is now. Else how often that
+// "pinned" (bytes), "streams", "events", "contexts" (retained), "opened" (of other processes' memory): what
+// there is now. Else how often that
 // function was called.
 FAKE_CUDA_API unsigned long long fake_cuda_count(const char* what) {
     const std::string name = what;
     if (name == "pinned") return pinned_bytes();
+    if (name == "opened") return opened();
     const std::lock_guard lock(mutex);
     if (name == "streams") return streams.size();
     if (name == "events") return events.size();
@@ -124,6 +149,10 @@ FAKE_CUDA_API unsigned long long fake_cuda_count(const char* what) {
 
 FAKE_CUDA_API void fake_cuda_capture(void* stream, int captures) {
     stream_of(stream)->is_capturing = captures != 0;
+}
+
+FAKE_CUDA_API void fake_cuda_hold_copies(int holds) {
+    holds_copies = holds != 0;
 }
 
 // ---- Processes, devices, contexts ---------------------------------------------------------------
@@ -140,6 +169,7 @@ FAKE_CUDA_API int cuGetErrorName(int result, const char** name) {
             : result == invalid_value   ? "CUDA_ERROR_INVALID_VALUE"
             : result == invalid_context ? "CUDA_ERROR_INVALID_CONTEXT"
             : result == invalid_handle  ? "CUDA_ERROR_INVALID_HANDLE"
+            : result == not_supported   ? "CUDA_ERROR_NOT_SUPPORTED"
                                         : nullptr;
     return *name == nullptr ? invalid_value : success;
 }
@@ -213,8 +243,14 @@ FAKE_CUDA_API int cuPointerGetAttributes(unsigned count, const int* attributes, 
             case 2:
                 value_of(values[i], allocation ? 2u : is_pinned(memory, 1) ? 1u : 0u);
                 break;
+            case 7:
+                value_of<unsigned long long>(values[i], allocation ? allocation->number : 0);
+                break;
             case 8:
                 value_of(values[i], 0u);
+                break;
+            case 10:
+                value_of(values[i], has_context ? 1u : 0u);
                 break;
             case 9:
                 value_of(values[i], allocation ? allocation->device : -2);
@@ -260,6 +296,22 @@ FAKE_CUDA_API int cuMemcpyHtoDAsync_v2(unsigned long long device, const void* ho
     return copy(const_cast<void*>(host), device, bytes, stream, false);
 }
 
+FAKE_CUDA_API int cuMemcpyAsync(unsigned long long to, unsigned long long from, std::size_t bytes,
+                                void* stream) {
+    BEGIN_IN_CONTEXT("cuMemcpyAsync")
+    return copy_inside(to, from, bytes, stream);
+}
+
+FAKE_CUDA_API int cuMemGetAddressRange_v2(unsigned long long* begin, std::size_t* bytes,
+                                          unsigned long long pointer) {
+    BEGIN_IN_CONTEXT("cuMemGetAddressRange")
+    const Allocation* allocation = allocation_of(reinterpret_cast<void*>(pointer));
+    if (allocation == nullptr) return invalid_value;
+    *begin = reinterpret_cast<std::uintptr_t>(allocation->begin);
+    *bytes = allocation->bytes;
+    return success;
+}
+
 // At once: the caller knows that nothing on a stream uses the memory.
 FAKE_CUDA_API int cuMemcpyDtoH_v2(void* host, unsigned long long device, std::size_t bytes) {
     BEGIN_IN_CONTEXT("cuMemcpyDtoH")
@@ -275,6 +327,39 @@ FAKE_CUDA_API int cuMemcpyHtoD_v2(unsigned long long device, const void* host, s
     if (shadow == nullptr) return invalid_value;
     std::memcpy(shadow, host, bytes);
     return success;
+}
+
+// ---- Between processes --------------------------------------------------------------------------
+
+struct IpcHandle {
+    char bytes[64];
+};
+
+// Memory of a pool has no handle.
+FAKE_CUDA_API int cuIpcGetMemHandle(IpcHandle* handle, unsigned long long pointer) {
+    BEGIN_IN_CONTEXT("cuIpcGetMemHandle")
+    auto* memory = reinterpret_cast<void*>(pointer);
+    const Allocation* allocation = allocation_of(memory);
+    Handle made{};
+    if (allocation == nullptr || allocation->device != 0 || !export_allocation(memory, made))
+        return invalid_value;
+    std::memcpy(handle->bytes, &made, sizeof made);
+    return success;
+}
+
+FAKE_CUDA_API int cuIpcOpenMemHandle_v2(unsigned long long* pointer, IpcHandle handle, unsigned) {
+    BEGIN_IN_CONTEXT("cuIpcOpenMemHandle")
+    Handle given{};
+    std::memcpy(&given, handle.bytes, sizeof given);
+    std::byte* begin = nullptr;
+    const int result = open_exported(given, begin);
+    *pointer = reinterpret_cast<std::uintptr_t>(begin);
+    return result;
+}
+
+FAKE_CUDA_API int cuIpcCloseMemHandle(unsigned long long pointer) {
+    BEGIN_IN_CONTEXT("cuIpcCloseMemHandle")
+    return close_exported(reinterpret_cast<std::byte*>(pointer));
 }
 
 // ---- Streams and events -------------------------------------------------------------------------

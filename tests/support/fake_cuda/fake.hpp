@@ -3,10 +3,14 @@
 //
 //   memory    of a device is address space that the process cannot touch (a touch ends it with SIGSEGV):
 //             copies go through a second mapping of the same memory file
+//             another process opens it by its handle, which says where the memory file is; a process cannot
+//             open its own
 //   streams   are threads; each operation is late by a random time, so nothing is ordered but what streams
 //             and events order. What a copy writes is spoilt first, and right only some time later
-//   faults    a use that a real driver need not survive (pinned memory that is freed under a copy, handles of
-//             another context) ends the process with a text, or gives the driver's error
+//   faults    a use that a real driver need not survive (pinned memory that is freed under a copy, memory
+//   that
+//             is freed or closed while any process copies from it, handles of another context) ends the
+//             process with a text, or gives the driver's error
 //
 // tests/support/device.hpp says how tests talk to it beside that.
 #pragma once
@@ -29,7 +33,8 @@
 namespace fake_cuda {
 
 constexpr int success = 0, invalid_value = 1, out_of_memory = 2, not_initialized = 3, invalid_device = 101,
-              invalid_context = 201, invalid_handle = 400, not_ready = 600, launch_failed = 719;
+              invalid_context = 201, invalid_handle = 400, not_ready = 600, launch_failed = 719,
+              not_supported = 801;
 constexpr int devices = 2;
 constexpr std::uint64_t pinned_most = std::uint64_t{1} << 30;  // of a process
 
@@ -41,13 +46,33 @@ bool any_call_has_failed();
 
 // ---- Memory -------------------------------------------------------------------------------------
 
+// What all processes that have an allocation open see of it, behind its memory in its file.
+struct Common {
+    static constexpr int most_readers = 64;
+    std::atomic<bool> is_freed;
+    std::atomic<int>
+        readers[most_readers];  // a process for each copy under way that another one made; 0: none
+};
+
 struct Allocation {
     std::byte* begin;   // what the program gets
     std::byte* shadow;  // the same memory, accessible
     std::size_t bytes;
     int device;
-    int copies = 0;  // under way
+    int file;  // -1: another process's
+    Common* common;
+    std::uint64_t number;  // no other allocation of the process has or had it
+    int copies = 0;        // under way
+    int opens = 0;         // of another process's
+    int owner = 0;         // likewise
 };
+
+struct Handle {  // without padding: handles of one allocation are the same bytes
+    int owner, file, device, reserved;
+    std::uint64_t number, bytes;
+    std::uint64_t inode;  // of the file
+};
+static_assert(sizeof(Handle) <= 64);
 
 // Thread-safe. Device: success, or a driver's error.
 int allocate(std::size_t bytes, int device, std::byte*& begin);
@@ -57,6 +82,17 @@ void use_allocation(const void* memory, int change);
 std::byte* shadow_of(const void* memory, std::size_t bytes);
 // The allocation that the address is in; null: memory of the host.
 const Allocation* allocation_of(const void* memory);
+
+bool export_allocation(const void* begin, Handle& handle);
+// Success, or a driver's error.
+int open_exported(const Handle& handle, std::byte*& begin);
+int close_exported(const std::byte* begin);
+std::size_t opened();  // now
+// Around a copy from memory, which may be another process's.
+void begin_read(const void* memory);
+void end_read(const void* memory);
+// A device that has failed copies no more, as far as other processes can tell.
+void give_reads_up();
 
 int pin(std::size_t bytes, void*& begin);
 int unpin(void* begin);

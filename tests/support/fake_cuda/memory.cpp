@@ -1,7 +1,13 @@
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "tests/support/fake_cuda/fake.hpp"
 
@@ -27,30 +33,173 @@ auto find(Map& map, const void* memory) {
     return at < place->first + place->second.bytes ? place : map.end();
 }
 
+constexpr std::size_t page = 4096;
+std::size_t place_of_common(std::size_t bytes) {
+    return (bytes + page - 1) / page * page;
+}
+
+// Maps the file of an allocation. The caller holds no lock.
+bool map(int file, Allocation& made) {
+    void* hidden = mmap(nullptr, made.bytes, PROT_NONE, MAP_SHARED, file, 0);
+    void* shadow = mmap(nullptr, made.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void* common = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, file,
+                        static_cast<off_t>(place_of_common(made.bytes)));
+    if (hidden == MAP_FAILED || shadow == MAP_FAILED || common == MAP_FAILED) return false;
+    made.begin = static_cast<std::byte*>(hidden);
+    made.shadow = static_cast<std::byte*>(shadow);
+    made.common = static_cast<Common*>(common);  // zeros are its first state
+    return true;
+}
+
+void unmap(const Allocation& allocation) {
+    munmap(allocation.begin, allocation.bytes);
+    munmap(allocation.shadow, allocation.bytes);
+    munmap(allocation.common, page);
+    if (allocation.file >= 0) close(allocation.file);
+}
+
+// A process that was killed copies no more, also while its parent has not asked for its end.
+bool is_alive(int process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    std::string line;
+    if (!std::getline(file, line)) return false;
+    const std::size_t name_end = line.rfind(')');
+    return name_end != std::string::npos && line.substr(name_end + 2, 1) != "Z";
+}
+
+bool is_read_elsewhere(const Common& common) {
+    return std::any_of(std::begin(common.readers), std::end(common.readers),
+                       [](const std::atomic<int>& reader) { return reader != 0 && is_alive(reader); });
+}
+
 }  // namespace
 
 int allocate(std::size_t bytes, int device, std::byte*& begin) {
     const int file = memfd_create("device memory", MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return out_of_memory;
-    void* hidden = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
-    void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    close(file);
-    if (hidden == MAP_FAILED || shadow == MAP_FAILED) return out_of_memory;
-    begin = static_cast<std::byte*>(hidden);
+    if (file < 0 || ftruncate(file, static_cast<off_t>(place_of_common(bytes) + page)) != 0)
+        return out_of_memory;
+    Allocation made{};
+    made.bytes = bytes;
+    made.device = device;
+    made.file = file;
+    if (!map(file, made)) return out_of_memory;
+    begin = made.begin;
+    static std::uint64_t allocated = 0;
     const std::lock_guard lock(mutex);
-    allocations[begin] = {begin, static_cast<std::byte*>(shadow), bytes, device};
+    made.number = ++allocated;
+    allocations[begin] = made;
     return success;
 }
 
 bool release(std::byte* begin) {
     std::unique_lock lock(mutex);
     const auto place = allocations.find(begin);
-    if (place == allocations.end()) return false;
+    if (place == allocations.end() || place->second.file < 0) return false;
     copies_ended.wait(lock, [&] { return place->second.copies == 0; });
-    munmap(begin, place->second.bytes);
-    munmap(place->second.shadow, place->second.bytes);
+    place->second.common->is_freed = true;
+    if (is_read_elsewhere(*place->second.common))
+        fault("memory is freed while another process copies from it");
+    unmap(place->second);
     allocations.erase(place);
     return true;
+}
+
+bool export_allocation(const void* begin, Handle& handle) {
+    const std::lock_guard lock(mutex);
+    const auto place = allocations.find(static_cast<const std::byte*>(begin));
+    if (place == allocations.end() || place->second.file < 0) return false;
+    const Allocation& allocation = place->second;
+    struct stat state {};
+    fstat(allocation.file, &state);
+    handle = {getpid(),
+              allocation.file,
+              allocation.device,
+              0,
+              allocation.number,
+              allocation.bytes,
+              static_cast<std::uint64_t>(state.st_ino)};
+    return true;
+}
+
+int open_exported(const Handle& handle, std::byte*& begin) {
+    if (handle.owner == getpid()) return invalid_context;
+    {
+        const std::lock_guard lock(mutex);
+        for (auto& [at, allocation] : allocations)
+            if (allocation.owner == handle.owner && allocation.number == handle.number) {
+                ++allocation.opens;
+                begin = allocation.begin;
+                return success;
+            }
+    }
+    const std::string path = "/proc/" + std::to_string(handle.owner) + "/fd/" + std::to_string(handle.file);
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) return invalid_value;  // freed, or its process is gone
+    struct stat state {};
+    fstat(file, &state);
+    Allocation made{};
+    made.bytes = handle.bytes;
+    made.device = handle.device;
+    made.file = -1;
+    made.number = handle.number;
+    made.opens = 1;
+    made.owner = handle.owner;
+    const bool is_it = state.st_ino == handle.inode && map(file, made);
+    close(file);
+    if (!is_it) return invalid_value;
+    begin = made.begin;
+    const std::lock_guard lock(mutex);
+    allocations[begin] = made;
+    return success;
+}
+
+int close_exported(const std::byte* begin) {
+    const std::lock_guard lock(mutex);
+    const auto place = allocations.find(begin);
+    if (place == allocations.end() || place->second.opens == 0) return invalid_value;
+    if (--place->second.opens > 0) return success;
+    if (place->second.copies > 0) fault("memory of another process is closed under a copy");
+    unmap(place->second);
+    allocations.erase(place);
+    return success;
+}
+
+std::size_t opened() {
+    const std::lock_guard lock(mutex);
+    return static_cast<std::size_t>(std::count_if(allocations.begin(), allocations.end(),
+                                                  [](const auto& each) { return each.second.opens > 0; }));
+}
+
+void begin_read(const void* memory) {
+    const std::lock_guard lock(mutex);
+    Common& common = *find(allocations, memory)->second.common;
+    if (find(allocations, memory)->second.opens == 0) return;
+    int none = 0;
+    const bool found = std::any_of(std::begin(common.readers), std::end(common.readers), [&](auto& reader) {
+        none = 0;
+        return reader.compare_exchange_strong(none, getpid());
+    });
+    if (!found) fault("too many copies from one allocation for this driver");
+    if (common.is_freed) fault("a copy from memory that another process has freed");
+}
+
+void give_reads_up() {
+    const std::lock_guard lock(mutex);
+    for (auto& [begin, allocation] : allocations)
+        for (auto& reader : allocation.common->readers)
+            if (reader == getpid()) reader = 0;
+}
+
+void end_read(const void* memory) {
+    const std::lock_guard lock(mutex);
+    const Allocation& allocation = find(allocations, memory)->second;
+    if (allocation.opens == 0) return;
+    int self = getpid();
+    for (auto& reader : allocation.common->readers)
+        if (reader.compare_exchange_strong(self, 0))
+            return;
+        else
+            self = getpid();
 }
 
 std::byte* shadow_of(const void* memory, std::size_t bytes) {

@@ -1,0 +1,67 @@
+// One start of a collective that only moves data, on one host: from device to device if all ranks can, else
+// the usual way. A rank that cannot, because its buffers are the host's, says so and waits for nobody.
+//
+// The ranks come by three marks. At the first, each shows its input, or that it cannot; at the second,
+// whether it could open what it needs. Only if all could, each copies what belongs in its output; the third
+// mark says that it has.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "runtime/engine/run/direct_start.hpp"
+#include "runtime/engine/run/run.hpp"
+#include "runtime/layout.hpp"
+
+namespace hocket::engine {
+
+class Execution;
+
+class DirectRun final : public Run {
+  public:
+    // usual: the other way. execution: to whom the run belongs.
+    DirectRun(Execution& execution, std::unique_ptr<Run> usual)
+        : execution_(execution), usual_(std::move(usual)) {}
+
+    void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) override;
+    bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
+    void complete(dsl::OpId op) override { usual_->complete(op); }
+    bool let_go() override;
+    void release() override { usual_->release(); }
+    std::uint64_t memory_bytes() const override { return usual_->memory_bytes(); }
+    std::size_t messages() const override { return usual_->messages(); }
+
+    const Binding& binding() const override { return binding_ ? *binding_ : usual_->binding(); }
+    bool is_complete(dsl::OpId op) const override;
+    std::optional<dsl::OpId> first_incomplete() const override;
+    std::optional<dsl::Rank> awaited_at_start() const override;
+
+  private:
+    enum class Stage : std::uint8_t { closed, meeting, agreeing, copying, leaving, usual };
+
+    bool step(transport::Fabric* fabric, std::uint64_t& budget);
+    bool enter();
+    bool have_come(std::uint64_t mark);
+    void look_for_others(Member member);
+    bool all_show(bool Neighbourhood::Shown::*what) const;
+    void open();
+    bool copy();
+    bool begin_pulls();
+    void end_pulls();
+    void go_usual();
+    void begin_usual();
+
+    Execution& execution_;
+    const std::unique_ptr<Run> usual_;
+    Start start_;
+    std::optional<Layout> uneven_;
+    std::uint64_t tile_ = 0, number_ = 0;
+    Neighbourhood* neighbourhood_ = nullptr;
+    std::shared_ptr<const Binding> binding_;  // null: the usual run has begun
+    Stage stage_ = Stage::usual;
+    Member met_ = 0;  // members before it have come by the mark that is waited for
+    bool is_pulling_ = false;
+};
+
+}  // namespace hocket::engine
