@@ -25,6 +25,8 @@ struct Cuda {
     int (*device_get_count)(int*);  // null in the tests' driver, which has two
     int (*primary_context_retain)(void**, int);
     int (*context_set_current)(void*);
+    int (*context_get_device)(int*);
+    int (*context_create)(void**, unsigned, int);  // beside the primary one; it becomes the thread's
     int (*allocate)(unsigned long long*, std::size_t);
     int (*release)(unsigned long long);
     int (*host_allocate)(void**, std::size_t, unsigned);
@@ -42,6 +44,7 @@ struct Cuda {
     void (*fail)(const char* function, int after, int result);
     unsigned long long (*count)(const char* what);
     void (*capture)(void* stream, int captures);
+    void (*replay)(void* stream);
 };
 
 void must(int cuda_result, const char* what);

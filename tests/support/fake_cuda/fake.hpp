@@ -5,6 +5,8 @@
 //             copies go through a second mapping of the same memory file
 //   streams   are threads; each operation is late by a random time, so nothing is ordered but what streams
 //             and events order. What a copy writes is spoilt first, and right only some time later
+//   kernels   run on the processor (tests/support/simt.hpp), one at a time: kernels.cpp. While one runs, the
+//             memory of its device can be touched by the process, and by no means before or after
 //   faults    a use that a real driver need not survive (pinned memory that is freed under a copy, handles of
 //             another context) ends the process with a text, or gives the driver's error
 //
@@ -23,6 +25,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <vector>
 
 #define FAKE_CUDA_API extern "C" __attribute__((visibility("default")))
 
@@ -39,19 +42,26 @@ constexpr std::uint64_t pinned_most = std::uint64_t{1} << 30;  // of a process
 int result_of_call(const char* function);
 bool any_call_has_failed();
 
+struct Context {
+    int device;
+};
+
 // ---- Memory -------------------------------------------------------------------------------------
 
 struct Allocation {
     std::byte* begin;   // what the program gets
     std::byte* shadow;  // the same memory, accessible
     std::size_t bytes;
-    int device;
-    int copies = 0;  // under way
+    Context* context;
+    int uses = 0;  // copies and kernels that are under way
 };
 
 // Thread-safe. Device: success, or a driver's error.
-int allocate(std::size_t bytes, int device, std::byte*& begin);
-bool release(std::byte* begin);  // once its copies have ended
+int allocate(std::size_t bytes, Context& context, std::byte*& begin);
+bool release(std::byte* begin);  // once its uses have ended
+// While a kernel runs, the process can touch the memory of its device.
+void open_memory(int device);
+void close_memory();
 void use_allocation(const void* memory, int change);
 // Where the bytes can be touched; null if they are not all inside one allocation.
 std::byte* shadow_of(const void* memory, std::size_t bytes);
@@ -80,10 +90,6 @@ class Mark {
     std::atomic<bool> set_ = false;
 };
 
-struct Context {
-    int device;
-};
-
 class Stream {
   public:
     explicit Stream(Context& of);
@@ -94,6 +100,7 @@ class Stream {
 
     Context& context;
     std::atomic<bool> is_capturing = false;
+    std::vector<std::function<void()>> captured;  // a graph; of the thread that captures
 
   private:
     void run();

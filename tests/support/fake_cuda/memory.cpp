@@ -16,7 +16,8 @@ struct Pinned {
 std::mutex mutex;
 std::map<const std::byte*, Allocation> allocations;
 std::map<const std::byte*, Pinned> pinned;
-std::condition_variable copies_ended;
+std::condition_variable uses_ended;
+std::vector<std::byte*> opened;  // for the kernel that runs
 
 template <typename Map>
 auto find(Map& map, const void* memory) {
@@ -29,7 +30,7 @@ auto find(Map& map, const void* memory) {
 
 }  // namespace
 
-int allocate(std::size_t bytes, int device, std::byte*& begin) {
+int allocate(std::size_t bytes, Context& context, std::byte*& begin) {
     const int file = memfd_create("device memory", MFD_CLOEXEC);
     if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return out_of_memory;
     void* hidden = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
@@ -38,7 +39,7 @@ int allocate(std::size_t bytes, int device, std::byte*& begin) {
     if (hidden == MAP_FAILED || shadow == MAP_FAILED) return out_of_memory;
     begin = static_cast<std::byte*>(hidden);
     const std::lock_guard lock(mutex);
-    allocations[begin] = {begin, static_cast<std::byte*>(shadow), bytes, device};
+    allocations[begin] = {begin, static_cast<std::byte*>(shadow), bytes, &context};
     return success;
 }
 
@@ -46,7 +47,7 @@ bool release(std::byte* begin) {
     std::unique_lock lock(mutex);
     const auto place = allocations.find(begin);
     if (place == allocations.end()) return false;
-    copies_ended.wait(lock, [&] { return place->second.copies == 0; });
+    uses_ended.wait(lock, [&] { return place->second.uses == 0; });
     munmap(begin, place->second.bytes);
     munmap(place->second.shadow, place->second.bytes);
     allocations.erase(place);
@@ -69,8 +70,30 @@ const Allocation* allocation_of(const void* memory) {
 
 void use_allocation(const void* memory, int change) {
     const std::lock_guard lock(mutex);
-    find(allocations, memory)->second.copies += change;
-    if (change < 0) copies_ended.notify_all();
+    find(allocations, memory)->second.uses += change;
+    if (change < 0) uses_ended.notify_all();
+}
+
+// Memory that is allocated while a kernel runs stays closed to it.
+void open_memory(int device) {
+    const std::lock_guard lock(mutex);
+    for (auto& [begin, allocation] : allocations) {
+        if (allocation.context->device != device) continue;
+        ++allocation.uses;
+        opened.push_back(allocation.begin);
+        mprotect(allocation.begin, allocation.bytes, PROT_READ | PROT_WRITE);
+    }
+}
+
+void close_memory() {
+    const std::lock_guard lock(mutex);
+    for (std::byte* begin : opened) {
+        Allocation& allocation = allocations.at(begin);
+        mprotect(begin, allocation.bytes, PROT_NONE);
+        --allocation.uses;
+    }
+    opened.clear();
+    uses_ended.notify_all();
 }
 
 int pin(std::size_t bytes, void*& begin) {
@@ -88,7 +111,7 @@ int unpin(void* begin) {
     const auto place = pinned.find(static_cast<std::byte*>(begin));
     if (place == pinned.end()) fault("cuMemFreeHost of what cuMemHostAlloc did not give");
     if (place->second.copies > 0 && !any_call_has_failed()) fault("pinned memory is freed under a copy");
-    copies_ended.wait(lock, [&] { return place->second.copies == 0; });
+    uses_ended.wait(lock, [&] { return place->second.copies == 0; });
     munmap(begin, place->second.bytes);
     pinned.erase(place);
     return success;
@@ -105,7 +128,7 @@ void use_pinned(const void* memory, int change) {
     const std::lock_guard lock(mutex);
     const auto place = find(pinned, memory);
     place->second.copies += change;
-    if (change < 0) copies_ended.notify_all();
+    if (change < 0) uses_ended.notify_all();
 }
 
 std::uint64_t pinned_bytes() {
