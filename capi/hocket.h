@@ -655,8 +655,8 @@ HKT_API hkt_status hkt_topk(const void* x, size_t count, hkt_type type, size_t k
                             size_t* selected, int32_t* non_finite);
 
 /* The bytes of workspace that such a call needs on a device: up to 24 bytes * k, count / 64 and 1 MiB. Of the
- * options, only whether there is a residual matters. Less k or less count never needs more. Errors: INVALID_ARGUMENT,
- * DEVICE (there are no kernels for devices). */
+ * options, only whether there is a residual matters. Less k or less count never needs more. Errors:
+ * INVALID_ARGUMENT, DEVICE (there are no kernels for devices). */
 HKT_API hkt_status hkt_topk_workspace(size_t count, hkt_type type, size_t k, const hkt_topk_options* options,
                                       size_t* bytes);
 

@@ -15,12 +15,11 @@ namespace {
 constexpr const char* file_name = "libhocket_cuda.so";
 
 [[noreturn]] void refuse(const std::string& why) {
-    throw Error(
-        Status::device,
-        fmt::format("memory of a device was given to a kernel, and the kernels of CUDA devices cannot "
-                    "be loaded: {}. Meson builds {} with Hocket where it finds nvcc, and installs it "
-                    "beside libhocket.so; HOCKET_CUDA_KERNELS, if set, must be the path of it",
-                    why, file_name));
+    throw Error(Status::device,
+                fmt::format("the kernels of CUDA devices are needed for memory of one, and cannot "
+                            "be loaded: {}. Meson builds {} with Hocket where it finds nvcc, and installs it "
+                            "beside libhocket.so; HOCKET_CUDA_KERNELS, if set, must be the path of it",
+                            why, file_name));
 }
 
 std::string why_not() {

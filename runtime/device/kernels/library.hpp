@@ -9,10 +9,14 @@
 namespace hocket::device {
 
 // Its functions, without "hocket_cuda_".
-#define HOCKET_CUDA_KERNELS(X)                                                                           \
-    X(error_name)                                                                                        \
-    X(error_words) X(topk_workspace) X(topk) X(topk_with_feedback) X(scatter_add) X(norms) X(lars_norms) \
-        X(lars_ratios) X(lars_apply) X(lamb_norms) X(lamb_ratios) X(lamb_apply)
+// clang-format off
+#define HOCKET_CUDA_KERNELS(X)                                        \
+    X(error_name) X(error_words)                                      \
+    X(topk_workspace) X(topk) X(topk_with_feedback)                   \
+    X(scatter_add) X(norms)                                           \
+    X(lars_norms) X(lars_ratios) X(lars_apply)                        \
+    X(lamb_norms) X(lamb_ratios) X(lamb_apply)
+// clang-format on
 
 struct KernelLibrary {
     std::string path;  // as it was loaded
