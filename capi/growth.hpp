@@ -77,9 +77,9 @@ class Place {
 HKT_ENDS_WITH(hkt_comm_options, unique_id);
 HKT_ENDS_WITH(hkt_plan_options, tensors);
 HKT_ENDS_WITH(hkt_start_options, buffer_count);
-HKT_ENDS_WITH(hkt_topk_options, threads);
-HKT_ENDS_WITH(hkt_lars_options, threads);
-HKT_ENDS_WITH(hkt_lamb_options, threads);
+HKT_ENDS_WITH(hkt_topk_options, workspace_bytes);
+HKT_ENDS_WITH(hkt_lars_options, workspace_bytes);
+HKT_ENDS_WITH(hkt_lamb_options, workspace_bytes);
 HKT_ENDS_WITH(hkt_cache_options, timeout_ms);
 HKT_ENDS_WITH(hkt_cache_stats, damage);
 HKT_ENDS_WITH(hkt_cache_verification, findings);

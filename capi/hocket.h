@@ -96,8 +96,8 @@ typedef enum hkt_status {
     HKT_ERROR_IO = -11, /* a folder of schedules or the source of a cache cannot be read, for a reason of this
                            process or its disk; or the source has changed. The text has the file */
     HKT_ERROR_LIMIT = -12,  /* a sample, or a batch, is larger than the memory that a cache may use */
-    HKT_ERROR_DEVICE = -13, /* the CUDA driver reported a failure, or cannot be loaded. The text names its
-                               function, its error and the buffer */
+    HKT_ERROR_DEVICE = -13, /* the CUDA driver reported a failure, or it or the kernels for devices cannot be
+                               loaded. The text names the function, its error and the buffer, or the file */
     HKT_ERROR_ABORTED = -14 /* hkt_comm_abort was called on a rank, or hkt_comm_destroy beside other calls */
 } hkt_status;
 
@@ -359,8 +359,9 @@ HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
  * Data go by way of pinned host memory, in pieces; Hocket keeps this memory for the next start, and frees it
  * with comm. Between processes of one host, messages of hkt_send and collectives that only move data go from
  * device to device by CUDA IPC where all buffers allow it (HOCKET_CUDA_IPC=off: never). Alignment, count and
- * the in-place forms are as for memory of the host. The kernels (hkt_topk and those below it) and further
- * buffers of hkt_plan_start_with are memory of the host only: INVALID_ARGUMENT names the argument.
+ * the in-place forms are as for memory of the host. The kernels (hkt_topk and those below it) calculate on the
+ * device: see "Kernels on devices". Further buffers of hkt_plan_start_with are memory of the host only:
+ * INVALID_ARGUMENT names the argument.
  *
  * Order: a start reads its buffers behind all work that was on its stream when the function was called. When
  * a blocking call, hkt_wait or hkt_test has returned HKT_SUCCESS, the copies to recv may still be under way,
@@ -669,9 +670,35 @@ HKT_API void hkt_plan_destroy(hkt_plan* plan);
 
 /* ---- Kernels ---------------------------------------------------------------------------------- */
 /* The arithmetic of sparse collectives and of optimizers by itself, for frameworks that move the data on
- * their own. There is no communicator; all memory is the process's own (not a device's). The text of an error
- * is in hkt_last_error(). Results do not depend on the number of threads. Thread-safe, for calls that write
- * different memory. */
+ * their own. There is no communicator. The text of an error is in hkt_last_error(). Results do not depend on
+ * the number of threads. Thread-safe, for calls that write different memory.
+ *
+ * Kernels on devices
+ *   All memory of a call is the host's, or all of it is on one CUDA device and in one context of it; anything
+ * else is INVALID_ARGUMENT, and the text says where each argument lies. Only the lists of hkt_norms, hkt_lars
+ * and hkt_lamb (pointers and counts) and the options are always the host's, and are read during the call. On
+ * a device the results have the bits that they have on the host, but for those of NaNs that arithmetic makes.
+ *   The call is enqueued on the thread's stream (hkt_kernels_set_stream) and returns. It allocates nothing on
+ * the device and waits for nothing, and a stream that is being captured takes it into a graph; the graph
+ * keeps every number that was passed by value, such as seed, step and rate. The first call on a device loads
+ * code there, so make one before a capture. Order is that of the stream: what is passed must stay until the
+ * stream has come past the call.
+ *   What a call says by a pointer (selected, non_finite, skipped) it writes to the device, too. What it needs
+ * beside its results is the caller's workspace: memory of the device, aligned to 256 bytes as that of
+ * cudaMalloc is; its content is of no meaning, and one workspace serves all calls of a stream. `threads` is
+ * ignored. On the host the workspace is.
+ *   The code is in libhocket_cuda.so, which is loaded when a call is first given memory of a device, or by
+ * hkt_topk_workspace: from the path in HOCKET_CUDA_KERNELS, else from beside libhocket.so, else by the
+ * loader's path. If it is not there or does not fit: DEVICE, and the text says what was looked for. What the
+ * driver or a launch reports is DEVICE, or OUT_OF_MEMORY; faults of what runs later are those of the stream.
+ * docs/kernels.md says more. */
+
+/* Names the stream on which the calling thread's kernels are enqueued from now on; other threads have their
+ * own. stream: a CUstream or cudaStream_t of the context that the memory is in; NULL, which holds before the
+ * first call: the default stream of the memory's device. The stream remains the caller's, and must live as
+ * long as kernels are called with it. Local, never waits, thread-safe. Errors: INVALID_ARGUMENT (a stream,
+ * but no CUDA driver in this process), DEVICE. */
+HKT_API hkt_status hkt_kernels_set_stream(void* stream);
 
 /* Everything has a default: start from HKT_TOPK_OPTIONS_INIT and change what you need. decay, scale and
  * select_non_finite are for a residual alone. */
@@ -692,11 +719,13 @@ typedef struct hkt_topk_options {
                                   nothing is selected, and the residual stays as it was. 1: it is selected if
                                   k allows, and leaves a residual of 0 in any case */
     int32_t threads;           /* up to 256; 0: HOCKET_KERNEL_THREADS, read at each call, else 1. The calling
-                                  thread is one of them */
+                                  thread is one of them. Ignored on a device */
+    void* workspace;           /* on a device: hkt_topk_workspace() bytes of it. Ignored on the host */
+    size_t workspace_bytes;
 } hkt_topk_options;
 
 #define HKT_TOPK_OPTIONS_INIT \
-    { sizeof(hkt_topk_options), 0, 0, 0, NULL, 1, 1, -1, 0, 0, 0 }
+    { sizeof(hkt_topk_options), 0, 0, 0, NULL, 1, 1, -1, 0, 0, 0, NULL, 0 }
 
 /* How many of `count` elements the density (0 to 1) stands for: the product as a double, rounded down, but at
  * least 1 of any element if the density is above 0. Errors: INVALID_ARGUMENT. */
@@ -710,19 +739,31 @@ HKT_API hkt_status hkt_topk_count(size_t count, double density, size_t* k);
  * infinities. Zeros are selected, too, where there is nothing else. x: `count` elements, up to 2^32, of
  * float32, float16 or bfloat16; it is not changed. No two of x, values, indices and the residual may overlap.
  * options may be null. With a residual, value + residual is what was selected from, bit for bit, at each
- * index that was selected. Memory: up to 24 bytes * k and 1 MiB for each thread.
+ * index that was selected. Memory: up to 24 bytes * k and 1 MiB for each thread; on a device only the
+ * workspace.
  * Errors: INVALID_ARGUMENT: nothing has been written. OUT_OF_MEMORY: the residual may already be what was to
  * be selected from, so do not take the step again. */
 HKT_API hkt_status hkt_topk(const void* x, size_t count, hkt_type type, size_t k,
                             const hkt_topk_options* options, void* values, uint32_t* indices,
                             size_t* selected, int32_t* non_finite);
 
+/* The bytes of workspace that such a call needs on a device: up to 24 bytes * k, count / 64 and 1 MiB. Of the
+ * options, only whether there is a residual matters. Less k or less count never needs more. Errors:
+ * INVALID_ARGUMENT, DEVICE (there are no kernels for devices). */
+HKT_API hkt_status hkt_topk_workspace(size_t count, hkt_type type, size_t k, const hkt_topk_options* options,
+                                      size_t* bytes);
+
 /* dense[indices[i]] += values[i] for i = 0 .. k - 1, one after another, so the result is always the same. An
  * index may come more than once. dense: `count` elements of `type`, any type that has a sum; values: k of
  * value_type, the same type or, where both are floating-point types, another one. Sums are calculated as
  * hkt_type says, and rounded to `type` one by one. dense must not overlap the others. threads: as in
  * hkt_topk_options; ascending indices without repetition are needed for more than one to be used.
- * Errors: INVALID_ARGUMENT (an index that is not below `count`, among others), and nothing has been added. */
+ * Errors: INVALID_ARGUMENT (an index that is not below `count`, among others), and nothing has been added.
+ *
+ * On a device both types are float32, float16 or bfloat16, and nobody looks at the indices before: none may
+ * come twice, or what is added there is undefined, and those that are not below `count` are left out. So
+ * indices that are all ones (cudaMemset with 0xff) before hkt_topk add nothing if that skips its step. No
+ * workspace is needed. */
 HKT_API hkt_status hkt_scatter_add(void* dense, size_t count, hkt_type type, const void* values,
                                    hkt_type value_type, const uint32_t* indices, size_t k, int32_t threads);
 
@@ -734,6 +775,16 @@ HKT_API hkt_status hkt_scatter_add(void* dense, size_t count, hkt_type type, con
  * OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_norms(const void* const* tensors, const size_t* counts, size_t tensor_count,
                              hkt_type type, float* norms, int32_t threads);
+
+/* The same with a workspace of hkt_tensors_workspace() bytes, which it needs on a device. */
+HKT_API hkt_status hkt_norms_with(const void* const* tensors, const size_t* counts, size_t tensor_count,
+                                  hkt_type type, float* norms, int32_t threads, void* workspace,
+                                  size_t workspace_bytes);
+
+/* The bytes of workspace that hkt_norms_with, hkt_lars and hkt_lamb need on a device for tensors of so many
+ * elements: 8 bytes for each 65,536 elements that a tensor has or begins, and 4 for each tensor. Errors:
+ * INVALID_ARGUMENT. */
+HKT_API hkt_status hkt_tensors_workspace(const size_t* counts, size_t tensor_count, size_t* bytes);
 
 /* Optimizers for large batches, which give each tensor a rate of its own, the rate times the tensor's ratio.
  * hkt_lars and hkt_lamb take one step of a list of tensors, t = 0 .. tensor_count - 1. weights[t] and its
@@ -748,7 +799,9 @@ HKT_API hkt_status hkt_norms(const void* const* tensors, const size_t* counts, s
  *
  * No two of all tensors may overlap, apart from gradients. Thread-safe, for calls of different tensors.
  * Errors: INVALID_ARGUMENT (with the name and the number of the tensor), OUT_OF_MEMORY: nothing has been
- * changed. Memory: 8 bytes for 65,536 elements, and up to 300 bytes for a tensor. */
+ * changed. Memory: 8 bytes for 65,536 elements, and up to 300 bytes for a tensor. On a device, a failure of
+ * the driver may leave some of a step's work enqueued; so a step that ended with DEVICE must not be gone on
+ * from. */
 
 /* Everything has a default: start from HKT_LARS_OPTIONS_INIT and change what you need. */
 typedef struct hkt_lars_options {
@@ -759,10 +812,12 @@ typedef struct hkt_lars_options {
     double epsilon;      /* 0. Added to what the norm of the weights is divided by */
     int32_t adaptive;    /* 1. 0: all ratios are 1, which is SGD with momentum */
     int32_t threads;     /* as in hkt_topk_options */
+    void* workspace;     /* on a device: hkt_tensors_workspace() bytes of it. Ignored on the host */
+    size_t workspace_bytes;
 } hkt_lars_options;
 
 #define HKT_LARS_OPTIONS_INIT \
-    { sizeof(hkt_lars_options), 0.9, 0.0005, 0.001, 0, 1, 0 }
+    { sizeof(hkt_lars_options), 0.9, 0.0005, 0.001, 0, 1, 0, NULL, 0 }
 
 /* LARS (You, Gitman, Ginsburg 2017, Algorithm 1). With weights w, gradient g and momentum v of a tensor:
  *   ratio = trust * |w| / (|g| + weight_decay * |w| + epsilon)
@@ -782,10 +837,12 @@ typedef struct hkt_lamb_options {
     double weight_decay; /* 0.01 */
     int32_t adaptive;    /* 1. 0: all ratios are 1, which is Adam with decoupled weight decay */
     int32_t threads;     /* as in hkt_topk_options */
+    void* workspace;     /* as in hkt_lars_options */
+    size_t workspace_bytes;
 } hkt_lamb_options;
 
 #define HKT_LAMB_OPTIONS_INIT \
-    { sizeof(hkt_lamb_options), 0.9, 0.999, 1e-6, 0.01, 1, 0 }
+    { sizeof(hkt_lamb_options), 0.9, 0.999, 1e-6, 0.01, 1, 0, NULL, 0 }
 
 /* LAMB (You et al. 2020, Algorithm 2, with phi(x) = x). With weights w, gradient g, first moment m and second
  * moment v of a tensor:

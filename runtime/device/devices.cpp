@@ -13,11 +13,6 @@ namespace {
 // By communicator; a few at most. An entry of a communicator that is gone is never asked for again.
 thread_local std::vector<std::pair<std::uint64_t, Stream>> own_streams;
 
-bool is_default(Stream stream) {
-    const auto handle = reinterpret_cast<std::uintptr_t>(stream);
-    return handle == 0 || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
-}
-
 }  // namespace
 
 std::optional<Place> place_of(const Driver& driver, const void* memory, const char* name) {

@@ -93,6 +93,13 @@ const Driver* find_driver() {
     return known_driver();
 }
 
+const Driver& require_driver() {
+    if (const Driver* driver = find_driver()) return *driver;
+    throw Error(Status::invalid_argument,
+                "this process has no CUDA driver (libcuda.so.1), so this is no stream of it; if it has "
+                "one under another name, HOCKET_CUDA_DRIVER must name it");
+}
+
 InContext::InContext(const Driver& driver, Context context, const std::string& doing) : driver_(driver) {
     driver.require(driver.context_push(context), "cuCtxPushCurrent", doing);
     driver.exchange_capture_mode(&capture_mode_);

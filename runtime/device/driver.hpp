@@ -28,6 +28,7 @@ struct IpcHandle {  // of an allocation, for other processes
     X(primary_context_release, cuDevicePrimaryCtxRelease_v2, (int))                                  \
     X(context_push, cuCtxPushCurrent_v2, (Context))                                                  \
     X(context_pop, cuCtxPopCurrent_v2, (Context*))                                                   \
+    X(context_get_device, cuCtxGetDevice, (int*))                                                    \
     X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                              \
     X(stream_create, cuStreamCreate, (Stream*, unsigned))                                            \
     X(stream_destroy, cuStreamDestroy_v2, (Stream))                                                  \
@@ -91,8 +92,18 @@ const Driver* known_driver() noexcept;
 // hocket::Error (device) if that one cannot be loaded, or a function is missing. Thread-safe.
 const Driver* find_driver();
 
-// Makes a context the calling thread's for the life time of the object. What is called in it is no part of a
-// graph that a thread is capturing.
+// The same for who is given a stream, which is of no use without a driver: throws hocket::Error
+// (invalid_argument) if there is none.
+const Driver& require_driver();
+
+// Whether the stream is one that every context has.
+inline bool is_default(Stream stream) {
+    const auto handle = reinterpret_cast<std::uintptr_t>(stream);
+    return handle == 0 || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+}
+
+// Makes a context the calling thread's for the life time of the object. A graph that this thread, or another
+// one, is capturing forbids nothing that is called in it.
 class InContext {
   public:
     // Throws hocket::Error (device). doing: as in Driver::require

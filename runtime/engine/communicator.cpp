@@ -428,11 +428,10 @@ std::optional<device::Buffers> Communicator::buffer_on_device(const MessageStart
 }
 
 void Communicator::set_stream(device::Stream stream) {
-    if (stream && !device::find_driver())
-        throw Error(Status::invalid_argument,
-                    "this process has no CUDA driver (libcuda.so.1), so this is no stream of it; if it has "
-                    "one under another name, HOCKET_CUDA_DRIVER must name it");
-    device::find_driver();
+    if (stream)
+        device::require_driver();
+    else
+        device::find_driver();
     devices_.set_stream(stream);
 }
 

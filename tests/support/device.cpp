@@ -39,6 +39,8 @@ const Cuda& Cuda::load() {
         find(found.device_get_count, "cuDeviceGetCount", false);
         find(found.primary_context_retain, "cuDevicePrimaryCtxRetain");
         find(found.context_set_current, "cuCtxSetCurrent");
+        find(found.context_get_device, "cuCtxGetDevice");
+        find(found.context_create, "cuCtxCreate_v2");
         find(found.allocate, "cuMemAlloc_v2");
         find(found.release, "cuMemFree_v2");
         find(found.host_allocate, "cuMemHostAlloc");
@@ -55,6 +57,7 @@ const Cuda& Cuda::load() {
         find(found.count, "fake_cuda_count", false);
         find(found.capture, "fake_cuda_capture", false);
         find(found.hold_copies, "fake_cuda_hold_copies", false);
+        find(found.replay, "fake_cuda_replay", false);
         must(found.init(0), "cuInit");
         return found;
     }();

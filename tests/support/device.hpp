@@ -25,6 +25,8 @@ struct Cuda {
     int (*device_get_count)(int*);  // null in the tests' driver, which has two
     int (*primary_context_retain)(void**, int);
     int (*context_set_current)(void*);
+    int (*context_get_device)(int*);
+    int (*context_create)(void**, unsigned, int);  // beside the primary one; it becomes the thread's
     int (*allocate)(unsigned long long*, std::size_t);
     int (*release)(unsigned long long);
     int (*host_allocate)(void**, std::size_t, unsigned);
@@ -44,6 +46,7 @@ struct Cuda {
     void (*capture)(void* stream, int captures);
     // From now on copies from device to device don't end, or end after all.
     void (*hold_copies)(int holds);
+    void (*replay)(void* stream);
 };
 
 void must(int cuda_result, const char* what);

@@ -15,6 +15,7 @@
 #include <source_location>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 #define HOCKET_SIMT 1
 #define __global__
@@ -168,20 +169,36 @@ inline int __ffs(unsigned bits) {
     return a - b;
 }
 
+namespace hocket::simt {
+
+// Hands work of a kernel to a stream; gives a cudaError_t. tests/support/simt_at_once.cpp does it before it
+// returns, whatever the stream; tests/support/fake_cuda/kernels.cpp gives it to the tests' driver.
+int enqueue(void* stream, std::function<void()> work);
+inline thread_local int first_error = 0;  // of launches
+
+}  // namespace hocket::simt
+
 // What runtime/kernels/cuda/device.cuh defines for a device.
 namespace hocket::kernels::cuda {
 
 template <typename... Parameters>
-void launch(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, void*,
+void launch(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, void* stream,
             std::type_identity_t<Parameters>... arguments) {
-    simt::launch(blocks, threads, [=] { kernel(arguments...); });
+    const int error =
+        simt::enqueue(stream, [=] { simt::launch(blocks, threads, [=] { kernel(arguments...); }); });
+    if (simt::first_error == 0) simt::first_error = error;
 }
-inline int clear(void* memory, std::size_t bytes, void*) {
-    std::memset(memory, 0, bytes);
-    return 0;
+inline int clear(void* memory, std::size_t bytes, void* stream) {
+    return simt::enqueue(stream, [=] { std::memset(memory, 0, bytes); });
 }
 inline int launch_error() {
-    return 0;
+    return std::exchange(simt::first_error, 0);
+}
+inline const char* error_name(int error) {
+    return error == 719 ? "cudaErrorLaunchFailure" : "an error of the tests' device";
+}
+inline const char* error_words(int error) {
+    return error == 719 ? "unspecified launch failure" : "words of the tests' device";
 }
 
 // Those that wait for a word let others run.

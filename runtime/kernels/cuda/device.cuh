@@ -27,6 +27,12 @@ inline int clear(void* memory, std::size_t bytes, void* stream) {
 inline int launch_error() {
     return cudaGetLastError();
 }
+inline const char* error_name(int error) {
+    return cudaGetErrorName(static_cast<cudaError_t>(error));
+}
+inline const char* error_words(int error) {
+    return cudaGetErrorString(static_cast<cudaError_t>(error));
+}
 
 // A word by which blocks tell each other something: what was written before the one is seen after the other.
 __device__ inline std::uint64_t load_acquire(const std::uint64_t* from) {

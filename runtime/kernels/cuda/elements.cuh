@@ -13,6 +13,14 @@
 
 namespace hocket::kernels::cuda {
 
+// Calls the action with an element of the type, null; can_select(type).
+template <typename Action>
+int with_selectable(DataType type, const Action& action) {
+    if (type == DataType::float16) return action(static_cast<const Float16*>(nullptr));
+    if (type == DataType::bfloat16) return action(static_cast<const BFloat16*>(nullptr));
+    return action(static_cast<const float*>(nullptr));
+}
+
 template <typename Number>
 struct PlainElements {
     using Word = Number;

@@ -61,13 +61,13 @@ struct Boundary {
 template <typename Word, typename Output>
 __global__ void __launch_bounds__(block_threads)
     emit(Candidates<Word> candidates, std::uint64_t k, Draw draw, Output output, std::uint64_t* status,
-         State* state, DeviceSelected* selected) {
+         State* state, std::uint64_t* selected, std::uint32_t* non_finite) {
     if (state->skip) return;
     const View<Word> view = view_of(candidates, *state);
     const Boundary boundary(*state, k, draw);
     const std::uint64_t tiles = (view.count + emit_tile - 1) / emit_tile;
     bool all_finite = true;
-    if (blockIdx.x == 0 && threadIdx.x == 0) selected->count = k;
+    if (blockIdx.x == 0 && threadIdx.x == 0) *selected = k;
     for (std::uint64_t tile; (tile = next_ticket(&state->emit_tickets)) < tiles;) {
         const std::uint64_t first = tile * emit_tile + warp() * (emit_steps * warp_lanes) + lane();
         Word words[emit_steps];
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(block_threads)
             before[1] += bits_of(ties[step]);
         }
     }
-    if (__any_sync(all_lanes, !all_finite) && lane() == 0) atomicOr(&selected->non_finite, 1u);
+    if (__any_sync(all_lanes, !all_finite) && lane() == 0) atomicOr(non_finite, 1u);
 }
 
 // What was not selected of infinities and NaNs must not stay in the residual. Those that were selected have

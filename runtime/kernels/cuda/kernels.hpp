@@ -21,12 +21,14 @@
 
 namespace hocket::kernels::cuda {
 
-// What was selected; written by the device. As Selected of kernels/cpu/topk.hpp.
-struct DeviceSelected {
-    std::uint64_t count;
-    std::uint32_t non_finite;  // 0 or 1
-    std::uint32_t unused;
-};
+// What is passed between Hocket and this library, here and in the headers above. A change of any of it takes
+// the next number: Hocket refuses a library of another one.
+constexpr std::uint32_t interface_version = 1;
+HOCKET_CUDA_API std::uint32_t hocket_cuda_interface_version();
+
+// CUDA's name and words for a number that a call returned. Static storage.
+HOCKET_CUDA_API const char* hocket_cuda_error_name(int error);
+HOCKET_CUDA_API const char* hocket_cuda_error_words(int error);
 
 struct Selection {
     DataType type;  // of the elements; can_select(type)
@@ -37,7 +39,9 @@ struct Selection {
     Draw draw;
     void* values;            // min(k, count), of the elements' type, or as feedback says
     std::uint32_t* indices;  // min(k, count)
-    DeviceSelected* selected;
+    // What is found, as Selected of kernels/cpu/topk.hpp.
+    std::uint64_t* selected;
+    std::uint32_t* non_finite;  // becomes 0 or 1; may be null
 };
 
 // Memory that a selection needs while it runs, aligned to 256 bytes: what cudaMalloc returns is. Its content
@@ -47,6 +51,7 @@ struct Workspace {
     std::uint64_t bytes;  // at least hocket_cuda_topk_workspace()
 };
 
+// 0 for no elements.
 HOCKET_CUDA_API std::uint64_t hocket_cuda_topk_workspace(DataType type, std::uint64_t count, std::uint64_t k);
 
 HOCKET_CUDA_API int hocket_cuda_topk(const Selection* selection, const Workspace* workspace, void* stream);
@@ -55,8 +60,10 @@ HOCKET_CUDA_API int hocket_cuda_topk(const Selection* selection, const Workspace
 HOCKET_CUDA_API int hocket_cuda_topk_with_feedback(const Selection* selection, const Feedback* feedback,
                                                    const Workspace* workspace, void* stream);
 
-// dense[indices[i]] += values[i], for i in 0 .. k - 1. No index occurs twice; all are in range.
-HOCKET_CUDA_API int hocket_cuda_scatter_add(DataType type, void* dense, const void* values,
+// dense[indices[i]] += values[i], for i in 0 .. k - 1, for types that can_select. No index occurs twice;
+// those that are not below `count`, the number of elements of dense, are left out.
+HOCKET_CUDA_API int hocket_cuda_scatter_add(DataType type, void* dense, std::uint64_t count,
+                                            DataType value_type, const void* values,
                                             const std::uint32_t* indices, std::uint64_t k, void* stream);
 
 // As sum_chunks() of kernels/cpu/norms.hpp: the sums of `chunks` chunks, from number `first` on. `pairs` lie

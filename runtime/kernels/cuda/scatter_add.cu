@@ -1,37 +1,35 @@
 // Adds the values of a sparse tensor to a dense one.
-#include "runtime/half.hpp"
-#include "runtime/kernels/cuda/device.cuh"
+#include "runtime/kernels/cuda/elements.cuh"
 #include "runtime/kernels/cuda/kernels.hpp"
 
 namespace hocket::kernels::cuda {
 namespace {
 
-template <typename Stored>
+template <typename Stored, typename Value>
 __global__ void __launch_bounds__(block_threads)
-    add_scattered(Stored* dense, const Stored* values, const std::uint32_t* indices, std::uint64_t k) {
+    add_scattered(Stored* dense, std::uint64_t count, const Value* values, const std::uint32_t* indices,
+                  std::uint64_t k) {
     for (std::uint64_t i = blockIdx.x * std::uint64_t{block_threads} + threadIdx.x; i < k;
          i += gridDim.x * std::uint64_t{block_threads}) {
+        if (indices[i] >= count) continue;
         Stored& to = dense[indices[i]];
         to = static_cast<Stored>(__fadd_rn(static_cast<float>(to), static_cast<float>(values[i])));
     }
 }
 
-template <typename Stored>
-int enqueue(void* dense, const void* values, const std::uint32_t* indices, std::uint64_t k, void* stream) {
-    launch(add_scattered<Stored>, blocks_for(k, 4 * block_threads), block_threads, stream,
-           static_cast<Stored*>(dense), static_cast<const Stored*>(values), indices, k);
-    return launch_error();
-}
-
 }  // namespace
 
-int hocket_cuda_scatter_add(DataType type, void* dense, const void* values, const std::uint32_t* indices,
-                            std::uint64_t k, void* stream) {
-    if (!can_select(type)) return invalid_value;
+int hocket_cuda_scatter_add(DataType type, void* dense, std::uint64_t count, DataType value_type,
+                            const void* values, const std::uint32_t* indices, std::uint64_t k, void* stream) {
+    if (!can_select(type) || !can_select(value_type)) return invalid_value;
     if (k == 0) return ok;
-    if (type == DataType::float16) return enqueue<Float16>(dense, values, indices, k, stream);
-    if (type == DataType::bfloat16) return enqueue<BFloat16>(dense, values, indices, k, stream);
-    return enqueue<float>(dense, values, indices, k, stream);
+    return with_selectable(type, [&]<typename Stored>(const Stored*) {
+        return with_selectable(value_type, [&]<typename Value>(const Value*) {
+            launch(add_scattered<Stored, Value>, blocks_for(k, 4 * block_threads), block_threads, stream,
+                   static_cast<Stored*>(dense), count, static_cast<const Value*>(values), indices, k);
+            return launch_error();
+        });
+    });
 }
 
 }  // namespace hocket::kernels::cuda

@@ -42,9 +42,13 @@ struct Layout {
     }
 };
 
+std::uint64_t workspace_of(std::uint64_t word_size, std::uint64_t count, std::uint64_t k) {
+    return count == 0 ? 0 : Layout(word_size, count, std::min(k, count)).end;
+}
+
 bool is_valid(const Selection& selection, std::uint64_t word_size, const Workspace& workspace) {
     return can_select(selection.type) && selection.count <= most_selectable &&
-           workspace.bytes >= Layout(word_size, selection.count, std::min(selection.k, selection.count)).end;
+           workspace.bytes >= workspace_of(word_size, selection.count, selection.k);
 }
 
 // One selection. Elements: what is selected from; Stored: how the words that it leaves are to be read.
@@ -68,13 +72,16 @@ class Launches {
                       layout_.room} {}
 
     int enqueue(bool skip_non_finite) {
-        if (const int error = clear(selection_.selected, sizeof(DeviceSelected), stream_)) return error;
+        if (const int error = clear(selection_.selected, sizeof *selection_.selected, stream_)) return error;
+        if (selection_.non_finite != nullptr)
+            if (const int error = clear(selection_.non_finite, sizeof *selection_.non_finite, stream_))
+                return error;
         if (count_ == 0 || (k_ == 0 && !Elements::calculates)) return ok;
         if (const int error = clear(memory_, layout_.cleared, stream_)) return error;
         if constexpr (Elements::calculates)
             if (skip_non_finite)
                 launch(look_for_non_finite<Elements>, blocks_for(count_, 8 * block_threads), block_threads,
-                       stream_, elements_, count_, state_, &selection_.selected->non_finite);
+                       stream_, elements_, count_, state_, non_finite());
         if (k_ == 0 || k_ == count_ || selection_.thresholds > 0)
             calculate();
         else
@@ -83,7 +90,7 @@ class Launches {
         if constexpr (Elements::calculates)
             if (!skip_non_finite)
                 launch(drop_non_finite, blocks_for(count_, 8 * block_threads), block_threads, stream_,
-                       output_.residual, count_, k_ == 0, &selection_.selected->non_finite);
+                       output_.residual, count_, k_ == 0, non_finite());
         return launch_error();
     }
 
@@ -91,6 +98,10 @@ class Launches {
     template <typename Type>
     Type* at(std::uint64_t offset) const {
         return reinterpret_cast<Type*>(memory_ + offset);
+    }
+
+    std::uint32_t* non_finite() const {
+        return selection_.non_finite != nullptr ? selection_.non_finite : &state_->non_finite;
     }
 
     void calculate() {
@@ -115,7 +126,8 @@ class Launches {
             find_boundary();
         }
         launch(emit<Word, Output>, blocks_for(count_, emit_tile), block_threads, stream_, candidates_, k_,
-               selection_.draw, output_, at<std::uint64_t>(layout_.emit), state_, selection_.selected);
+               selection_.draw, output_, at<std::uint64_t>(layout_.emit), state_, selection_.selected,
+               non_finite());
     }
 
     void find_boundary() {
@@ -155,18 +167,10 @@ class Launches {
     const Candidates<Word> candidates_;
 };
 
-// Calls the action with an element of the type, null; can_select(type).
-template <typename Action>
-int with_selectable(DataType type, const Action& action) {
-    if (type == DataType::float16) return action(static_cast<const Float16*>(nullptr));
-    if (type == DataType::bfloat16) return action(static_cast<const BFloat16*>(nullptr));
-    return action(static_cast<const float*>(nullptr));
-}
-
 }  // namespace
 
 std::uint64_t hocket_cuda_topk_workspace(DataType type, std::uint64_t count, std::uint64_t k) {
-    return Layout(element_size(type), count, std::min(k, count)).end;
+    return workspace_of(element_size(type), count, k);
 }
 
 int hocket_cuda_topk(const Selection* selection, const Workspace* workspace, void* stream) {

@@ -49,6 +49,7 @@ struct State {
     std::uint32_t few;          // whether they were taken out
     std::uint64_t found;        // how many
     std::uint32_t skip;         // an element is not finite, and nothing is to be done
+    std::uint32_t non_finite;   // where the caller does not ask for it
     std::uint32_t boundary_known;
     Bisection bisection;
     Counter take_out_tickets, take_out_again_tickets, emit_tickets;

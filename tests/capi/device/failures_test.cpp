@@ -1,7 +1,6 @@
 // What goes wrong with memory of devices is told, on all ranks, and leaves nothing behind.
 #include <csignal>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "tests/capi/device/jobs.hpp"
@@ -221,41 +220,33 @@ TEST_CASE("a buffer that is longer than its memory is an error that names it") {
           }) == "");
 }
 
-TEST_CASE("what works on the host's memory alone refuses memory of a device, by name") {
+TEST_CASE("further buffers of a plan are memory of the host") {
     CHECK(run_on_devices("aa", [](const Cuda& cuda, hkt_comm* comm) {
-              const DeviceMemory memory(cuda, 40'000);
-              void* const device = memory.data();
-              std::vector<float> x(1000, 1);
-              std::vector<std::uint32_t> indices(1000);
-              std::iota(indices.begin(), indices.end(), 0u);
-              std::size_t selected = 0;
-              const auto refused = [&](hkt_status status, const char* function, const char* argument) {
-                  expect(status == HKT_ERROR_INVALID_ARGUMENT, std::string(function) + " took it");
-                  for (const char* part : {argument, "memory of device 0", function})
-                      expect_in(hkt_last_error(), part);
-              };
-              const auto topk = [&](const void* from, void* values, void* places) {
-                  return hkt_topk(from, 1000, HKT_FLOAT32, 10, nullptr, values,
-                                  static_cast<std::uint32_t*>(places), &selected, nullptr);
-              };
-              refused(topk(device, x.data(), indices.data()), "hkt_topk", "x (");
-              refused(topk(x.data(), device, indices.data()), "hkt_topk", "values (");
-              refused(topk(x.data(), x.data() + 500, device), "hkt_topk", "indices (");
-              const auto add = [&](void* dense, const void* values, const void* places) {
-                  return hkt_scatter_add(dense, 1000, HKT_FLOAT32, values, HKT_FLOAT32,
-                                         static_cast<const std::uint32_t*>(places), 10, 0);
-              };
-              refused(add(device, x.data(), indices.data()), "hkt_scatter_add", "dense (");
-              refused(add(x.data(), device, indices.data()), "hkt_scatter_add", "values (");
-              std::vector<float> y(10);
-              refused(add(x.data(), y.data(), device), "hkt_scatter_add", "indices (");
               const std::size_t counts[] = {1000};
-              const void* tensors[] = {device};
-              refused(hkt_norms(tensors, counts, 1, HKT_FLOAT32, x.data(), 0), "hkt_norms", "tensor");
-              tensors[0] = x.data();
-              refused(hkt_norms(tensors, counts, 1, HKT_FLOAT32, static_cast<float*>(device), 0), "hkt_norms",
-                      "norms (");
-              must(comm, sum(comm, device, device, 1000));
+              hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
+              options.schedule = "lars";
+              options.tensor_counts = counts;
+              options.tensors = 1;
+              hkt_plan* plan = nullptr;
+              must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, &options, &plan));
+              const DeviceMemory memory(cuda, 4000);
+              std::vector<float> host(1000, 1);
+              const double rate = 0.1;
+              const void* weights = memory.data();
+              hkt_start_options with = HKT_START_OPTIONS_INIT;
+              with.parameters = &rate;
+              with.parameter_count = 1;
+              with.buffers = &weights;
+              with.buffer_count = 1;
+              expect(hkt_plan_start_with(plan, host.data(), host.data(), 1000, &with, nullptr) ==
+                         HKT_ERROR_INVALID_ARGUMENT,
+                     "it took the buffer");
+              for (const char* part : {"hkt_plan_start_with", "buffers[0] (", "memory of device 0"})
+                  expect_in(hkt_comm_last_error(comm), part);
+              weights = host.data();
+              std::vector<float> update(1000);
+              must(comm, hkt_plan_start_with(plan, memory.data(), update.data(), 1000, &with, nullptr));
+              hkt_plan_destroy(plan);
           }) == "");
 }
 

@@ -24,7 +24,7 @@ std::set<Event*> events;
 std::map<Context*, std::unique_ptr<Stream>> default_streams;
 std::map<int, int> retained;  // by device
 
-Context contexts[devices] = {{0}, {1}};
+Context contexts[devices] = {{0}, {1}};  // the primary ones
 thread_local std::vector<Context*> current;
 
 #define BEGIN(function) \
@@ -147,8 +147,17 @@ FAKE_CUDA_API unsigned long long fake_cuda_count(const char* what) {
     return static_cast<unsigned long long>(calls[name]);
 }
 
-FAKE_CUDA_API void fake_cuda_capture(void* stream, int captures) {
-    stream_of(stream)->is_capturing = captures != 0;
+// While a stream captures, its kernels become a graph instead of running.
+FAKE_CUDA_API void fake_cuda_capture(void* handle, int captures) {
+    Stream* stream = stream_of(handle);
+    if (captures != 0) stream->captured.clear();
+    stream->is_capturing = captures != 0;
+}
+
+// Enqueues what the stream has captured.
+FAKE_CUDA_API void fake_cuda_replay(void* handle) {
+    Stream* stream = stream_of(handle);
+    for (const auto& work : stream->captured) stream->enqueue(work);
 }
 
 FAKE_CUDA_API void fake_cuda_hold_copies(int holds) {
@@ -220,6 +229,21 @@ FAKE_CUDA_API int cuCtxPopCurrent_v2(Context** context) {
     return success;
 }
 
+FAKE_CUDA_API int cuCtxGetDevice(int* device) {
+    BEGIN_IN_CONTEXT("cuCtxGetDevice")
+    *device = current.back()->device;
+    return success;
+}
+
+// Beside the primary one. It becomes the calling thread's, and lives as long as the process.
+FAKE_CUDA_API int cuCtxCreate_v2(Context** context, unsigned, int device) {
+    BEGIN("cuCtxCreate")
+    if (device < 0 || device >= devices) return invalid_device;
+    *context = new Context{device};
+    current.push_back(*context);
+    return success;
+}
+
 FAKE_CUDA_API int cuThreadExchangeStreamCaptureMode(int* mode) {
     thread_local int own = 0;
     std::swap(own, *mode);
@@ -235,10 +259,10 @@ FAKE_CUDA_API int cuPointerGetAttributes(unsigned count, const int* attributes, 
     auto* memory = reinterpret_cast<void*>(pointer);
     const Allocation* allocation = allocation_of(memory);
     // As memory of a pool has no context of its own, that of device 1 says that it has none.
-    const bool has_context = allocation != nullptr && allocation->device == 0;
+    const bool has_context = allocation != nullptr && allocation->context->device == 0;
     for (unsigned i = 0; i < count; ++i) switch (attributes[i]) {
             case 1:
-                value_of<Context*>(values[i], has_context ? &contexts[0] : nullptr);
+                value_of<Context*>(values[i], has_context ? allocation->context : nullptr);
                 break;
             case 2:
                 value_of(values[i], allocation ? 2u : is_pinned(memory, 1) ? 1u : 0u);
@@ -253,7 +277,7 @@ FAKE_CUDA_API int cuPointerGetAttributes(unsigned count, const int* attributes, 
                 value_of(values[i], has_context ? 1u : 0u);
                 break;
             case 9:
-                value_of(values[i], allocation ? allocation->device : -2);
+                value_of(values[i], allocation ? allocation->context->device : -2);
                 break;
             default:
                 return invalid_value;
@@ -264,7 +288,7 @@ FAKE_CUDA_API int cuPointerGetAttributes(unsigned count, const int* attributes, 
 FAKE_CUDA_API int cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
     BEGIN_IN_CONTEXT("cuMemAlloc")
     std::byte* begin = nullptr;
-    const int result = bytes == 0 ? invalid_value : allocate(bytes, current.back()->device, begin);
+    const int result = bytes == 0 ? invalid_value : allocate(bytes, *current.back(), begin);
     *pointer = reinterpret_cast<std::uintptr_t>(begin);
     return result;
 }
@@ -341,7 +365,7 @@ FAKE_CUDA_API int cuIpcGetMemHandle(IpcHandle* handle, unsigned long long pointe
     auto* memory = reinterpret_cast<void*>(pointer);
     const Allocation* allocation = allocation_of(memory);
     Handle made{};
-    if (allocation == nullptr || allocation->device != 0 || !export_allocation(memory, made))
+    if (allocation == nullptr || allocation->context->device != 0 || !export_allocation(memory, made))
         return invalid_value;
     std::memcpy(handle->bytes, &made, sizeof made);
     return success;
@@ -352,7 +376,7 @@ FAKE_CUDA_API int cuIpcOpenMemHandle_v2(unsigned long long* pointer, IpcHandle h
     Handle given{};
     std::memcpy(&given, handle.bytes, sizeof given);
     std::byte* begin = nullptr;
-    const int result = open_exported(given, begin);
+    const int result = open_exported(given, *current.back(), begin);
     *pointer = reinterpret_cast<std::uintptr_t>(begin);
     return result;
 }
@@ -360,6 +384,31 @@ FAKE_CUDA_API int cuIpcOpenMemHandle_v2(unsigned long long* pointer, IpcHandle h
 FAKE_CUDA_API int cuIpcCloseMemHandle(unsigned long long pointer) {
     BEGIN_IN_CONTEXT("cuIpcCloseMemHandle")
     return close_exported(reinterpret_cast<std::byte*>(pointer));
+}
+
+// ---- Kernels ------------------------------------------------------------------------------------
+
+// What a launch is for a real driver: the work runs on the stream, where it can touch the device's memory.
+FAKE_CUDA_API int fake_cuda_launch(void* handle, std::function<void()> work) {
+    BEGIN_IN_CONTEXT("cuLaunchKernel")
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr || &stream->context != current.back()) return invalid_handle;
+    const auto run = [work = std::move(work), device = stream->context.device] {
+        static std::mutex one_at_a_time;
+        const std::lock_guard lock(one_at_a_time);
+        open_memory(device);
+        try {
+            work();
+        } catch (const std::exception& error) {
+            fault(error.what());
+        }
+        close_memory();
+    };
+    if (stream->is_capturing)
+        stream->captured.emplace_back(run);
+    else
+        stream->enqueue(run);
+    return success;
 }
 
 // ---- Streams and events -------------------------------------------------------------------------

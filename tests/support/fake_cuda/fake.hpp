@@ -7,6 +7,8 @@
 //             open its own
 //   streams   are threads; each operation is late by a random time, so nothing is ordered but what streams
 //             and events order. What a copy writes is spoilt first, and right only some time later
+//   kernels   run on the processor (tests/support/simt.hpp), one at a time: kernels.cpp. While one runs, the
+//             memory of its device can be touched by the process, and by no means before or after
 //   faults    a use that a real driver need not survive (pinned memory that is freed under a copy, memory
 //   that
 //             is freed or closed while any process copies from it, handles of another context) ends the
@@ -27,6 +29,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <vector>
 
 #define FAKE_CUDA_API extern "C" __attribute__((visibility("default")))
 
@@ -44,6 +47,10 @@ constexpr std::uint64_t pinned_most = std::uint64_t{1} << 30;  // of a process
 int result_of_call(const char* function);
 bool any_call_has_failed();
 
+struct Context {
+    int device;
+};
+
 // ---- Memory -------------------------------------------------------------------------------------
 
 // What all processes that have an allocation open see of it, behind its memory in its file.
@@ -58,11 +65,11 @@ struct Allocation {
     std::byte* begin;   // what the program gets
     std::byte* shadow;  // the same memory, accessible
     std::size_t bytes;
-    int device;
+    Context* context;
     int file;  // -1: another process's
     Common* common;
     std::uint64_t number;  // no other allocation of the process has or had it
-    int copies = 0;        // under way
+    int uses = 0;          // copies and kernels that are under way
     int opens = 0;         // of another process's
     int owner = 0;         // likewise
 };
@@ -75,8 +82,11 @@ struct Handle {  // without padding: handles of one allocation are the same byte
 static_assert(sizeof(Handle) <= 64);
 
 // Thread-safe. Device: success, or a driver's error.
-int allocate(std::size_t bytes, int device, std::byte*& begin);
-bool release(std::byte* begin);  // once its copies have ended
+int allocate(std::size_t bytes, Context& context, std::byte*& begin);
+bool release(std::byte* begin);  // once its uses have ended
+// While a kernel runs, the process can touch the memory of its device.
+void open_memory(int device);
+void close_memory();
 void use_allocation(const void* memory, int change);
 // Where the bytes can be touched; null if they are not all inside one allocation.
 std::byte* shadow_of(const void* memory, std::size_t bytes);
@@ -85,7 +95,7 @@ const Allocation* allocation_of(const void* memory);
 
 bool export_allocation(const void* begin, Handle& handle);
 // Success, or a driver's error.
-int open_exported(const Handle& handle, std::byte*& begin);
+int open_exported(const Handle& handle, Context& context, std::byte*& begin);
 int close_exported(const std::byte* begin);
 std::size_t opened();  // now
 // Around a copy from memory, which may be another process's.
@@ -116,10 +126,6 @@ class Mark {
     std::atomic<bool> set_ = false;
 };
 
-struct Context {
-    int device;
-};
-
 class Stream {
   public:
     explicit Stream(Context& of);
@@ -130,6 +136,7 @@ class Stream {
 
     Context& context;
     std::atomic<bool> is_capturing = false;
+    std::vector<std::function<void()>> captured;  // a graph; of the thread that captures
 
   private:
     void run();

@@ -22,7 +22,8 @@ struct Pinned {
 std::mutex mutex;
 std::map<const std::byte*, Allocation> allocations;
 std::map<const std::byte*, Pinned> pinned;
-std::condition_variable copies_ended;
+std::condition_variable uses_ended;
+std::vector<std::byte*> opened;  // for the kernel that runs
 
 template <typename Map>
 auto find(Map& map, const void* memory) {
@@ -74,13 +75,13 @@ bool is_read_elsewhere(const Common& common) {
 
 }  // namespace
 
-int allocate(std::size_t bytes, int device, std::byte*& begin) {
+int allocate(std::size_t bytes, Context& context, std::byte*& begin) {
     const int file = memfd_create("device memory", MFD_CLOEXEC);
     if (file < 0 || ftruncate(file, static_cast<off_t>(place_of_common(bytes) + page)) != 0)
         return out_of_memory;
     Allocation made{};
     made.bytes = bytes;
-    made.device = device;
+    made.context = &context;
     made.file = file;
     if (!map(file, made)) return out_of_memory;
     begin = made.begin;
@@ -95,7 +96,7 @@ bool release(std::byte* begin) {
     std::unique_lock lock(mutex);
     const auto place = allocations.find(begin);
     if (place == allocations.end() || place->second.file < 0) return false;
-    copies_ended.wait(lock, [&] { return place->second.copies == 0; });
+    uses_ended.wait(lock, [&] { return place->second.uses == 0; });
     place->second.common->is_freed = true;
     if (is_read_elsewhere(*place->second.common))
         fault("memory is freed while another process copies from it");
@@ -113,7 +114,7 @@ bool export_allocation(const void* begin, Handle& handle) {
     fstat(allocation.file, &state);
     handle = {getpid(),
               allocation.file,
-              allocation.device,
+              allocation.context->device,
               0,
               allocation.number,
               allocation.bytes,
@@ -121,7 +122,7 @@ bool export_allocation(const void* begin, Handle& handle) {
     return true;
 }
 
-int open_exported(const Handle& handle, std::byte*& begin) {
+int open_exported(const Handle& handle, Context& context, std::byte*& begin) {
     if (handle.owner == getpid()) return invalid_context;
     {
         const std::lock_guard lock(mutex);
@@ -139,7 +140,7 @@ int open_exported(const Handle& handle, std::byte*& begin) {
     fstat(file, &state);
     Allocation made{};
     made.bytes = handle.bytes;
-    made.device = handle.device;
+    made.context = &context;
     made.file = -1;
     made.number = handle.number;
     made.opens = 1;
@@ -158,7 +159,7 @@ int close_exported(const std::byte* begin) {
     const auto place = allocations.find(begin);
     if (place == allocations.end() || place->second.opens == 0) return invalid_value;
     if (--place->second.opens > 0) return success;
-    if (place->second.copies > 0) fault("memory of another process is closed under a copy");
+    if (place->second.uses > 0) fault("memory of another process is closed under a copy");
     unmap(place->second);
     allocations.erase(place);
     return success;
@@ -218,8 +219,30 @@ const Allocation* allocation_of(const void* memory) {
 
 void use_allocation(const void* memory, int change) {
     const std::lock_guard lock(mutex);
-    find(allocations, memory)->second.copies += change;
-    if (change < 0) copies_ended.notify_all();
+    find(allocations, memory)->second.uses += change;
+    if (change < 0) uses_ended.notify_all();
+}
+
+// Memory that is allocated while a kernel runs stays closed to it.
+void open_memory(int device) {
+    const std::lock_guard lock(mutex);
+    for (auto& [begin, allocation] : allocations) {
+        if (allocation.context->device != device) continue;
+        ++allocation.uses;
+        opened.push_back(allocation.begin);
+        mprotect(allocation.begin, allocation.bytes, PROT_READ | PROT_WRITE);
+    }
+}
+
+void close_memory() {
+    const std::lock_guard lock(mutex);
+    for (std::byte* begin : opened) {
+        Allocation& allocation = allocations.at(begin);
+        mprotect(begin, allocation.bytes, PROT_NONE);
+        --allocation.uses;
+    }
+    opened.clear();
+    uses_ended.notify_all();
 }
 
 int pin(std::size_t bytes, void*& begin) {
@@ -237,7 +260,7 @@ int unpin(void* begin) {
     const auto place = pinned.find(static_cast<std::byte*>(begin));
     if (place == pinned.end()) fault("cuMemFreeHost of what cuMemHostAlloc did not give");
     if (place->second.copies > 0 && !any_call_has_failed()) fault("pinned memory is freed under a copy");
-    copies_ended.wait(lock, [&] { return place->second.copies == 0; });
+    uses_ended.wait(lock, [&] { return place->second.copies == 0; });
     munmap(begin, place->second.bytes);
     pinned.erase(place);
     return success;
@@ -254,7 +277,7 @@ void use_pinned(const void* memory, int change) {
     const std::lock_guard lock(mutex);
     const auto place = find(pinned, memory);
     place->second.copies += change;
-    if (change < 0) copies_ended.notify_all();
+    if (change < 0) uses_ended.notify_all();
 }
 
 std::uint64_t pinned_bytes() {

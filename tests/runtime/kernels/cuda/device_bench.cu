@@ -81,7 +81,8 @@ void report(const char* what, std::uint64_t count, std::uint64_t k, double micro
 struct Buffers {
     float *numbers, *residual, *values;
     std::uint32_t* indices;
-    cuda::DeviceSelected* selected;
+    std::uint64_t* selected;
+    std::uint32_t* non_finite;
     cuda::Workspace workspace;
 };
 
@@ -124,8 +125,16 @@ void bench_sort(const Buffers& buffers, std::uint64_t count) {
 
 void bench_topk(const Buffers& buffers, std::uint64_t count, std::uint64_t k, DataType type,
                 std::uint32_t rounds) {
-    const cuda::Selection selection{type,           buffers.numbers, count,           k, rounds, {1, 2, 3},
-                                    buffers.values, buffers.indices, buffers.selected};
+    const cuda::Selection selection{type,
+                                    buffers.numbers,
+                                    count,
+                                    k,
+                                    rounds,
+                                    {1, 2, 3},
+                                    buffers.values,
+                                    buffers.indices,
+                                    buffers.selected,
+                                    buffers.non_finite};
     char name[64];
     std::snprintf(name, sizeof name, "topk %s%s", name_of(type).data(), rounds > 0 ? ", paper(30)" : "");
     report(name, count, k, time_of([&](cudaStream_t stream) {
@@ -135,8 +144,9 @@ void bench_topk(const Buffers& buffers, std::uint64_t count, std::uint64_t k, Da
 }
 
 void bench_feedback(const Buffers& buffers, std::uint64_t count, std::uint64_t k, bool skip) {
-    const cuda::Selection selection{DataType::float32, buffers.numbers, count,           k, 0, {1, 2, 3},
-                                    buffers.values,    buffers.indices, buffers.selected};
+    const cuda::Selection selection{
+        DataType::float32, buffers.numbers,   count, k, 0, {1, 2, 3}, buffers.values, buffers.indices,
+        buffers.selected,  buffers.non_finite};
     const Feedback feedback{buffers.residual, 1, 1, DataType::float32, skip};
     CHECKED(cudaMemset(buffers.residual, 0, 4 * count));
     report(
@@ -210,7 +220,8 @@ void bench(std::uint64_t most) {
                     static_cast<float*>(allocate(4 * most)),
                     static_cast<float*>(allocate(4 * most_k)),
                     static_cast<std::uint32_t*>(allocate(4 * most_k)),
-                    static_cast<cuda::DeviceSelected*>(allocate(sizeof(cuda::DeviceSelected))),
+                    static_cast<std::uint64_t*>(allocate(8)),
+                    static_cast<std::uint32_t*>(allocate(4)),
                     {}};
     buffers.workspace.bytes = cuda::hocket_cuda_topk_workspace(DataType::float32, most, most_k);
     buffers.workspace.memory = allocate(buffers.workspace.bytes);

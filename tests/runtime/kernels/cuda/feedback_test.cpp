@@ -58,18 +58,19 @@ Outcome on_device(const Case& test) {
     OnDevice<std::byte> elements(as_type(test.type, test.numbers)), values(most * element_size(test.sent_as));
     OnDevice<std::uint32_t> indices(most);
     OnDevice<float> residual(test.residual);
-    OnDevice<cuda::DeviceSelected> result(1);
+    OnDevice<std::uint64_t> count_found(1);
+    OnDevice<std::uint32_t> non_finite(1);
     const std::size_t bytes = cuda::hocket_cuda_topk_workspace(DataType::float32, count, test.k);
     OnDevice<std::byte> memory(bytes);
     const cuda::Workspace workspace{memory.get(), bytes};
-    const cuda::Selection selection{test.type,    elements.get(),  count,
-                                    test.k,       test.thresholds, draw_of(test),
-                                    values.get(), indices.get(),   result.get()};
+    const cuda::Selection selection{test.type,         elements.get(),  count,        test.k,
+                                    test.thresholds,   draw_of(test),   values.get(), indices.get(),
+                                    count_found.get(), non_finite.get()};
     const Feedback feedback = feedback_of(test, residual.get());
     seed_order(test.seed);
     REQUIRE(cuda::hocket_cuda_topk_with_feedback(&selection, &feedback, &workspace, nullptr) == 0);
-    const cuda::DeviceSelected what = result.read()[0];
-    Outcome outcome{what.count, what.non_finite != 0, values.read(), indices.read(), residual.read()};
+    Outcome outcome{count_found.read()[0], non_finite.read()[0] != 0, values.read(), indices.read(),
+                    residual.read()};
     if (outcome.count == 0) {  // what was not written says nothing
         std::fill(outcome.values.begin(), outcome.values.end(), std::byte{0});
         std::fill(outcome.indices.begin(), outcome.indices.end(), 0u);

@@ -135,20 +135,27 @@ TEST_CASE("norms on the device: infinite, zero and no tensors") {
 TEST_CASE("sparse values are added on the device as on the processor") {
     Random random(4);
     for (const DataType type : selectable)
-        for (const std::size_t count : {1, 100, 20'000}) {
-            std::vector<std::uint32_t> indices;
-            for (std::uint32_t i = 0; i < count; ++i)
-                if (random() % 3 == 0) indices.push_back(i);
-            std::vector<std::byte> dense =
-                as_type(type, numbers_of(distribution("lognormal"), count, random()));
-            const std::vector<std::byte> values =
-                as_type(type, numbers_of(distribution("Student-t3"), indices.size(), random()));
-            OnDevice<std::byte> on_device(dense), values_on_device(values);
-            OnDevice<std::uint32_t> indices_on_device(indices);
-            scatter_add(type, dense.data(), type, values.data(), indices.data(), indices.size(), 1);
-            REQUIRE(cuda::hocket_cuda_scatter_add(type, on_device.get(), values_on_device.get(),
-                                                  indices_on_device.get(), indices.size(), nullptr) == 0);
-            REQUIRE(on_device.read() == dense);
-        }
-    CHECK(cuda::hocket_cuda_scatter_add(DataType::int32, nullptr, nullptr, nullptr, 0, nullptr) == 1);
+        for (const DataType value_type : selectable)
+            for (const std::size_t count : {1, 100, 20'000}) {
+                std::vector<std::uint32_t> indices;
+                for (std::uint32_t i = 0; i < count; ++i)
+                    if (random() % 3 == 0) indices.push_back(i);
+                std::vector<std::byte> dense =
+                    as_type(type, numbers_of(distribution("lognormal"), count, random()));
+                const std::vector<std::byte> values =
+                    as_type(value_type, numbers_of(distribution("Student-t3"), indices.size() + 2, random()));
+                OnDevice<std::byte> on_device(dense), values_on_device(values);
+                scatter_add(type, dense.data(), value_type, values.data(), indices.data(), indices.size(), 1);
+                // These are left out.
+                indices.push_back(static_cast<std::uint32_t>(count));
+                indices.push_back(~0u);
+                OnDevice<std::uint32_t> indices_on_device(indices);
+                REQUIRE(cuda::hocket_cuda_scatter_add(type, on_device.get(), count, value_type,
+                                                      values_on_device.get(), indices_on_device.get(),
+                                                      indices.size(), nullptr) == 0);
+                REQUIRE(on_device.read() == dense);
+            }
+    for (const auto& [type, value_type] :
+         {std::pair(DataType::int32, DataType::float32), std::pair(DataType::float32, DataType::float64)})
+        CHECK(cuda::hocket_cuda_scatter_add(type, nullptr, 0, value_type, nullptr, nullptr, 0, nullptr) == 1);
 }

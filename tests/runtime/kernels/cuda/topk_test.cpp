@@ -38,15 +38,15 @@ Outcome on_device(DataType type, const std::vector<std::byte>& elements, std::si
     const std::size_t count = elements.size() / element_size(type), selected = std::min(k, count);
     OnDevice<std::byte> from(elements), values(selected * element_size(type));
     OnDevice<std::uint32_t> indices(selected);
-    OnDevice<cuda::DeviceSelected> result(1);
+    OnDevice<std::uint64_t> count_found(1);
+    OnDevice<std::uint32_t> non_finite(1);
     OnDevice<std::byte> memory(cuda::hocket_cuda_topk_workspace(type, count, k));
     const cuda::Workspace workspace{memory.get(), cuda::hocket_cuda_topk_workspace(type, count, k)};
     const cuda::Selection selection{
-        type,         from.get(),   count,         k,           options.thresholds,
-        options.draw, values.get(), indices.get(), result.get()};
+        type,          from.get(),        count,           k, options.thresholds, options.draw, values.get(),
+        indices.get(), count_found.get(), non_finite.get()};
     REQUIRE(cuda::hocket_cuda_topk(&selection, &workspace, nullptr) == 0);
-    const cuda::DeviceSelected what = result.read()[0];
-    return {what.count, what.non_finite != 0, values.read(), indices.read()};
+    return {count_found.read()[0], non_finite.read()[0] != 0, values.read(), indices.read()};
 }
 
 void compare(DataType type, const std::vector<float>& numbers, std::size_t k, std::uint32_t thresholds,
@@ -164,8 +164,9 @@ TEST_CASE("the device selects what the draw decides among ties") {
 }
 
 TEST_CASE("the device refuses types without an order of magnitudes, and too small a workspace") {
-    OnDevice<cuda::DeviceSelected> result(1);
-    cuda::Selection selection{DataType::int32, nullptr, 0, 0, 0, {}, nullptr, nullptr, result.get()};
+    OnDevice<std::uint64_t> count_found(1);
+    cuda::Selection selection{DataType::int32, nullptr,           0,      0, 0, {}, nullptr,
+                              nullptr,         count_found.get(), nullptr};
     OnDevice<std::byte> memory(cuda::hocket_cuda_topk_workspace(DataType::float32, 1000, 10));
     cuda::Workspace workspace{memory.get(), cuda::hocket_cuda_topk_workspace(DataType::float32, 1000, 10)};
     CHECK(cuda::hocket_cuda_topk(&selection, &workspace, nullptr) == 1);

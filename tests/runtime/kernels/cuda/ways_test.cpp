@@ -18,12 +18,12 @@ cuda::State state_after(DataType type, const std::vector<float>& numbers, std::s
     const std::size_t count = numbers.size();
     OnDevice<std::byte> elements(as_type(type, numbers)), values(4 * k);
     OnDevice<std::uint32_t> indices(k);
-    OnDevice<cuda::DeviceSelected> result(1);
+    OnDevice<std::uint64_t> count_found(1);
     const std::size_t bytes = cuda::hocket_cuda_topk_workspace(type, count, k);
     OnDevice<std::byte> memory(bytes);
     const cuda::Workspace workspace{memory.get(), bytes};
-    const cuda::Selection selection{type, elements.get(), count,         k,           0,
-                                    {},   values.get(),   indices.get(), result.get()};
+    const cuda::Selection selection{type,          elements.get(),    count,  k, 0, {}, values.get(),
+                                    indices.get(), count_found.get(), nullptr};
     REQUIRE(cuda::hocket_cuda_topk(&selection, &workspace, nullptr) == 0);
     cuda::State state;
     std::memcpy(&state, memory.get(), sizeof state);

@@ -1,0 +1,34 @@
+// The kernels of CUDA devices (runtime/kernels/cuda), a library of their own that is loaded when memory of a
+// device is first given to one of them: Hocket itself is not linked with CUDA.
+#pragma once
+
+#include <string>
+
+#include "runtime/kernels/cuda/kernels.hpp"
+
+namespace hocket::device {
+
+// Its functions, without "hocket_cuda_".
+// clang-format off
+#define HOCKET_CUDA_KERNELS(X)                                        \
+    X(error_name) X(error_words)                                      \
+    X(topk_workspace) X(topk) X(topk_with_feedback)                   \
+    X(scatter_add) X(norms)                                           \
+    X(lars_norms) X(lars_ratios) X(lars_apply)                        \
+    X(lamb_norms) X(lamb_ratios) X(lamb_apply)
+// clang-format on
+
+struct KernelLibrary {
+    std::string path;  // as it was loaded
+#define HOCKET_DECLARE(name) decltype(&kernels::cuda::hocket_cuda_##name) name;
+    HOCKET_CUDA_KERNELS(HOCKET_DECLARE)
+#undef HOCKET_DECLARE
+};
+
+// Loads the library at the first call, from the path in HOCKET_CUDA_KERNELS; without it from the folder of
+// the library or program that this function is in, then by the loader's path. It is never unloaded. Throws
+// hocket::Error (device) if there is none, or one that does not fit, and looks again at the next call.
+// Thread-safe.
+const KernelLibrary& kernel_library();
+
+}  // namespace hocket::device
