@@ -11,8 +11,8 @@
 #include "dsl/planning/compile.hpp"
 #include "dsl/planning/estimate.hpp"
 #include "runtime/caught.hpp"
-#include "runtime/engine/agreement.hpp"
-#include "runtime/engine/open_fabric.hpp"
+#include "runtime/engine/job/agreement.hpp"
+#include "runtime/engine/job/open_fabric.hpp"
 #include "runtime/log.hpp"
 #include "runtime/net/own_address.hpp"
 

@@ -17,12 +17,12 @@
 
 #include "dsl/planning/compile.hpp"
 #include "runtime/device/devices.hpp"
-#include "runtime/engine/agreement.hpp"
 #include "runtime/engine/background.hpp"
-#include "runtime/engine/options.hpp"
+#include "runtime/engine/job/agreement.hpp"
+#include "runtime/engine/job/options.hpp"
+#include "runtime/engine/job/tuning.hpp"
 #include "runtime/engine/progress.hpp"
 #include "runtime/engine/sized_plans.hpp"
-#include "runtime/engine/tuning.hpp"
 
 namespace hocket::engine {
 

@@ -8,7 +8,7 @@
 
 namespace hocket::transport {
 
-// source_address: as for open_fabric (engine/open_fabric.hpp). connect() is collective here.
+// source_address: as for open_fabric (engine/job/open_fabric.hpp). connect() is collective here.
 std::unique_ptr<Fabric> open_streams(const std::string& source_address);
 
 }  // namespace hocket::transport

@@ -2,7 +2,7 @@
 // the slice's pages are mapped in their place. What lies in its outer pages beside it (other memory of the
 // program, the allocator's notes) is never shared: if the memory does not begin and end with a page, these
 // pages stay private. The slice has room for them, too; so the memory has a stand-in there that is in one
-// piece, and what lies in the outer pages goes by copy (engine/run/stand_ins.hpp).
+// piece, and what lies in the outer pages goes by copy (engine/start/stand_ins.hpp).
 #pragma once
 
 #include <atomic>

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "dsl/base/diagnostic.hpp"
-#include "runtime/engine/options.hpp"
+#include "runtime/engine/job/options.hpp"
 #include "runtime/error.hpp"
 #include "tools/schedc/check.hpp"
 #include "tools/schedc/explain.hpp"

@@ -2,7 +2,7 @@
 
 #include "runtime/engine/run/execution.hpp"
 #include "runtime/engine/run/staged.hpp"
-#include "runtime/engine/run/start_buffers.hpp"
+#include "runtime/engine/start/start_buffers.hpp"
 
 namespace hocket::engine {
 namespace {

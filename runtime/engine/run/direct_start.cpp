@@ -4,7 +4,7 @@
 
 #include "runtime/engine/run/shared_run.hpp"
 #include "runtime/engine/run/staged.hpp"
-#include "runtime/engine/run/start_buffers.hpp"
+#include "runtime/engine/start/start_buffers.hpp"
 
 namespace hocket::engine {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "runtime/device/direct_buffer.hpp"
 #include "runtime/engine/plan/plan.hpp"
-#include "runtime/engine/run/start.hpp"
+#include "runtime/engine/start/start.hpp"
 
 namespace hocket::engine {
 

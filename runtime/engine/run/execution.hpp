@@ -10,8 +10,8 @@
 
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/run.hpp"
-#include "runtime/engine/run/stand_ins.hpp"
-#include "runtime/engine/run/start.hpp"
+#include "runtime/engine/start/stand_ins.hpp"
+#include "runtime/engine/start/start.hpp"
 #include "runtime/error.hpp"
 #include "runtime/request.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/neighbourhood.hpp"
-#include "runtime/engine/run/start.hpp"
+#include "runtime/engine/start/start.hpp"
 #include "runtime/fabric/fabric.hpp"
 
 namespace hocket::engine {

@@ -7,7 +7,7 @@
 
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/engine/run/shared_run.hpp"
-#include "runtime/engine/run/start_buffers.hpp"
+#include "runtime/engine/start/start_buffers.hpp"
 
 namespace hocket::engine {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "runtime/device/staging.hpp"
 #include "runtime/engine/plan/plan.hpp"
-#include "runtime/engine/run/start.hpp"
+#include "runtime/engine/start/start.hpp"
 
 namespace hocket::engine {
 

@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "runtime/engine/run/neighbourhood.hpp"
-#include "runtime/engine/run/start.hpp"
 #include "runtime/engine/run/startable_plan.hpp"
+#include "runtime/engine/start/start.hpp"
 
 namespace hocket::engine {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/open_fabric.hpp"
+#include "runtime/engine/job/open_fabric.hpp"
 #include "tests/runtime/fabric/segment_lists.hpp"
 #include "tests/support/processes.hpp"
 

@@ -1,6 +1,6 @@
 // Real processes over real fabrics, with programs made by hand.
 #include "runtime/engine/progress.hpp"
-#include "runtime/engine/open_fabric.hpp"
+#include "runtime/engine/job/open_fabric.hpp"
 #include "runtime/engine/run/startable_plan.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include <numeric>
 #include <thread>
 
-#include "runtime/engine/agreement.hpp"
+#include "runtime/engine/job/agreement.hpp"
 #include "runtime/engine/notice.hpp"
 #include "tests/runtime/engine/failures.hpp"
 #include "tests/runtime/engine/programs.hpp"

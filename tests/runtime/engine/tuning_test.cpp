@@ -1,4 +1,4 @@
-#include "runtime/engine/tuning.hpp"
+#include "runtime/engine/job/tuning.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 #include <deque>
 #include <thread>
 
-#include "runtime/engine/open_fabric.hpp"
+#include "runtime/engine/job/open_fabric.hpp"
 #include "runtime/error.hpp"
 #include "tests/runtime/bootstrap/exchange.hpp"
 #include "tests/support/restrictions.hpp"

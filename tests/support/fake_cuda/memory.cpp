@@ -23,7 +23,7 @@ std::mutex mutex;
 std::map<const std::byte*, Allocation> allocations;
 std::map<const std::byte*, Pinned> pinned;
 std::condition_variable uses_ended;
-std::vector<std::byte*> opened;  // for the kernel that runs
+std::vector<std::byte*> opened_for_kernel;  // for the kernel that runs
 
 template <typename Map>
 auto find(Map& map, const void* memory) {
@@ -229,19 +229,19 @@ void open_memory(int device) {
     for (auto& [begin, allocation] : allocations) {
         if (allocation.context->device != device) continue;
         ++allocation.uses;
-        opened.push_back(allocation.begin);
+        opened_for_kernel.push_back(allocation.begin);
         mprotect(allocation.begin, allocation.bytes, PROT_READ | PROT_WRITE);
     }
 }
 
 void close_memory() {
     const std::lock_guard lock(mutex);
-    for (std::byte* begin : opened) {
+    for (std::byte* begin : opened_for_kernel) {
         Allocation& allocation = allocations.at(begin);
         mprotect(begin, allocation.bytes, PROT_NONE);
         --allocation.uses;
     }
-    opened.clear();
+    opened_for_kernel.clear();
     uses_ended.notify_all();
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/engine/open_fabric.hpp"
+#include "runtime/engine/job/open_fabric.hpp"
 
 #include <fmt/format.h>
 

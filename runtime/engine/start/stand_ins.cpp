@@ -1,11 +1,11 @@
-#include "runtime/engine/run/stand_ins.hpp"
+#include "runtime/engine/start/stand_ins.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 
-#include "runtime/engine/run/start_buffers.hpp"
+#include "runtime/engine/start/start_buffers.hpp"
 
 namespace hocket::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/engine/agreement.hpp"
+#include "runtime/engine/job/agreement.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -11,8 +11,8 @@
 #include <set>
 
 #include "dsl/graph/topology.hpp"
+#include "runtime/engine/job/tuning.hpp"
 #include "runtime/engine/run/neighbourhood.hpp"
-#include "runtime/engine/tuning.hpp"
 #include "runtime/error.hpp"
 
 namespace hocket::engine {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/device/staging.hpp"
-#include "runtime/engine/run/start.hpp"
+#include "runtime/engine/start/start.hpp"
 
 namespace hocket::engine {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "dsl/graph/step_graph.hpp"
-#include "runtime/engine/options.hpp"
+#include "runtime/engine/job/options.hpp"
 
 namespace hocket::engine {
 

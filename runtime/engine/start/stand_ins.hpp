@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "runtime/engine/run/start.hpp"
+#include "runtime/engine/start/start.hpp"
 #include "runtime/window/window.hpp"
 
 namespace hocket::engine {

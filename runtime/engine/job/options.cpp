@@ -1,4 +1,4 @@
-#include "runtime/engine/options.hpp"
+#include "runtime/engine/job/options.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

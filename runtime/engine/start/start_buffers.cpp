@@ -1,4 +1,4 @@
-#include "runtime/engine/run/start_buffers.hpp"
+#include "runtime/engine/start/start_buffers.hpp"
 
 namespace hocket::engine {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/bootstrap/bootstrap.hpp"
-#include "runtime/engine/options.hpp"
+#include "runtime/engine/job/options.hpp"
 #include "runtime/fabric/fabric.hpp"
 
 namespace hocket::engine {
