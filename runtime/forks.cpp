@@ -45,6 +45,8 @@ class Registry {
         if (inherited.next_) inherited.next_->previous_ = inherited.previous_;
     }
 
+    void go_on_in_children(int change) { go_on_ += change; }
+
   private:
     Registry() {
         if (pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
@@ -53,6 +55,7 @@ class Registry {
     }
 
     void in_child() {
+        if (go_on_ > 0) return mutex_.unlock();
         detail::generation.fetch_add(1, std::memory_order_relaxed);
         for (Inherited* inherited = first_; inherited; inherited = inherited->next_) inherited->in_child();
         for (std::size_t word = 0; word < closed_.size(); ++word)
@@ -66,6 +69,7 @@ class Registry {
     std::mutex mutex_;
     std::vector<std::uint64_t> closed_;  // a bit for each descriptor
     Inherited* first_ = nullptr;
+    int go_on_ = 0;  // how many ChildrenGoOn there are
 };
 
 void close_in_children(int fd) {
@@ -88,6 +92,16 @@ void Inherited::begin() {
 void Inherited::end() noexcept {
     const auto lock = no_fork();
     Registry::get().unlist(*this);
+}
+
+ChildrenGoOn::ChildrenGoOn() {
+    const auto lock = no_fork();
+    Registry::get().go_on_in_children(1);
+}
+
+ChildrenGoOn::~ChildrenGoOn() {
+    const auto lock = no_fork();
+    Registry::get().go_on_in_children(-1);
 }
 
 std::unique_lock<std::mutex> no_fork() {

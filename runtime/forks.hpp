@@ -53,4 +53,13 @@ class Inherited {
 // While it is held, no fork happens: for changes of what an in_child() reads.
 std::unique_lock<std::mutex> no_fork();
 
+// While one exists, children keep everything, as if nothing were registered: for a process that forks to go
+// on in the child with what it has made, and has no thread. Nothing of it may be used on both sides.
+class ChildrenGoOn {
+  public:
+    ChildrenGoOn();
+    ~ChildrenGoOn();
+    ChildrenGoOn(const ChildrenGoOn&) = delete;
+};
+
 }  // namespace hocket::forks

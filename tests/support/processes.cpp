@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "runtime/error.hpp"
+#include "tests/support/going_on.hpp"
 #include "tests/support/test.hpp"
 
 namespace hocket::test {
@@ -57,7 +58,7 @@ int Processes::start(const std::function<std::string()>& body) {
     int ends[2];
     REQUIRE(pipe(ends) == 0);
     const double started = now();
-    const pid_t pid = fork();
+    const pid_t pid = hocket::test::fork_to_go_on();
     REQUIRE(pid >= 0);
     if (pid == 0) {
         ::signal(SIGALRM, SIG_DFL);

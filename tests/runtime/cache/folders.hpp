@@ -20,6 +20,7 @@
 #include "runtime/cache/directory/directory.hpp"
 #include "runtime/cache/segments/descriptor.hpp"
 #include "runtime/xxh3.hpp"
+#include "tests/support/going_on.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace hocket::test {
@@ -147,7 +148,7 @@ inline SmallSegment make_small_segment(const std::vector<std::uint64_t>& sizes, 
 // Runs it in a process that ends without ending anything else.
 template <typename Call>
 void in_dying_process(Call call) {
-    const pid_t child = ::fork();
+    const pid_t child = hocket::test::fork_to_go_on();
     if (child == 0) {
         call();
         ::_exit(0);

@@ -627,10 +627,10 @@ TEST_CASE("a mismatch that two ranks notice is told to all, though the others wa
             const auto outcomes =
                 run_ranks({5, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int rank) {
                     auto comm = join();
-                    comm->barrier();
                     const std::uint64_t count = rank == 2 ? 1001 : 1000;
                     auto data = values<float>(rank, count);
                     const auto plan = comm->cached_plan({}, count);
+                    comm->barrier();  // all are about to start
                     const double begin = test::now_ms();
                     const auto text =
                         failure_of([&] { comm->wait(comm->start(plan, data.data(), data.data(), count)); });

@@ -30,7 +30,7 @@ TEST_CASE("a notice comes out as it went in, and cut short it loses the end of i
 }
 
 TEST_CASE("what is no notice is an internal error, with its text") {
-    for (const char* text : {"", "x", "0\n1\nop\ntext", "1\n1\nop\ntext", "-14\n1\nop\n", "-8", "-8\n",
+    for (const char* text : {"", "x", "0\n1\nop\ntext", "1\n1\nop\ntext", "-15\n1\nop\n", "-8", "-8\n",
                              "-8\nx\nop\n", "-8 \n1\nop\n", "99999999999\n1\n\n"}) {
         const Notice notice = decode_notice(text);
         INFO(text);

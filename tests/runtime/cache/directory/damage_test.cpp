@@ -8,6 +8,7 @@
 
 #include "runtime/cache/directory/directory.hpp"
 #include "tests/runtime/cache/folders.hpp"
+#include "tests/support/going_on.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -405,7 +406,7 @@ TEST_CASE("a process that is killed at any file call while it gives space back c
         for (bool is_killed = true; is_killed; ++nth) {
             Ward ward(24, fast_folder());
             ward.damage_all_but_one_in(each);
-            const pid_t child = ::fork();
+            const pid_t child = hocket::test::fork_to_go_on();
             if (child == 0) {
                 int calls = -1;  // counted from when all is found
                 const Files files([&](FileCall, const std::string&) {

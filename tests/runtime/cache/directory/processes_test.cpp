@@ -14,6 +14,7 @@
 
 #include "runtime/cache/directory/directory.hpp"
 #include "tests/runtime/cache/folders.hpp"
+#include "tests/support/going_on.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -76,7 +77,7 @@ class Child {
         if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
         reports_ = Descriptor(ends[0]);
         const Descriptor to_parent(ends[1]);
-        pid_ = ::fork();
+        pid_ = hocket::test::fork_to_go_on();
         if (pid_ == 0) live(folder, first_key, to_parent.get());
     }
     ~Child() { kill(); }
@@ -214,7 +215,7 @@ TEST_CASE("a flight ends with its process") {
     REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
     const Descriptor from_child(ends[0]);
     Descriptor to_parent(ends[1]);
-    const pid_t child = ::fork();
+    const pid_t child = hocket::test::fork_to_go_on();
     if (child == 0) {
         Directory directory(files, options_for(folder.path()));
         const char answer = directory.begin_flight(7) ? 'y' : 'n';

@@ -12,6 +12,7 @@
 #include "runtime/cache/segments/space.hpp"
 #include "tests/runtime/cache/folders.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/going_on.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -105,7 +106,7 @@ TEST_CASE("the limit holds at every moment, for threads and processes on one fol
     constexpr std::uint64_t limit = 24 * MiB;
     std::vector<pid_t> children;
     for (std::uint64_t process = 1; process <= 3; ++process) {
-        const pid_t child = ::fork();
+        const pid_t child = hocket::test::fork_to_go_on();
         if (child == 0) {
             Directory directory(files, options_for(folder.path(), limit, true, process == 3 ? theirs : ours));
             for (std::uint64_t i = 0; i < 1500; ++i)

@@ -15,6 +15,7 @@
 
 #include "runtime/cache/io/loop.hpp"
 #include "runtime/error.hpp"
+#include "tests/support/going_on.hpp"
 #include "tests/support/test.hpp"
 
 // The rest of the test case runs once for each way of doing I/O.
@@ -92,7 +93,7 @@ inline bool has_ring() {
 
 // The wait status of a child that runs the body: 0 if it returns true. The caller has no other thread.
 inline int status_of_child(const std::function<bool()>& body) {
-    const pid_t pid = fork();
+    const pid_t pid = hocket::test::fork_to_go_on();
     REQUIRE(pid >= 0);
     if (pid == 0) {
         signal(SIGABRT, SIG_DFL);

@@ -306,7 +306,7 @@ TEST_CASE("a header is read as it was written, and with any bit changed not at a
     };
     makes_no_sense({PeerMessage::answer, 1, 1, max_peer_text + 1, 0, Status::io});
     makes_no_sense({PeerMessage::answer, 1, 1, 0, 0, Status::in_progress});
-    makes_no_sense({PeerMessage::answer, 1, 1, 0, 0, static_cast<Status>(-14)});
+    makes_no_sense({PeerMessage::answer, 1, 1, 0, 0, static_cast<Status>(lowest_status - 1)});
     makes_no_sense({PeerMessage::answer, 1, 1, 0, 5, Status::success});
     makes_no_sense({PeerMessage::answer, 1, 1, max_peer_bytes + 1, 0, Status::success});
     makes_no_sense({PeerMessage::question, 1, 1, 1, 0, Status::success});

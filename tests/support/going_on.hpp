@@ -1,0 +1,15 @@
+// A child that goes on with what the test has made, as if it were the test's own process.
+#pragma once
+
+#include <unistd.h>
+
+#include "runtime/forks.hpp"
+
+namespace hocket::test {
+
+inline pid_t fork_to_go_on() {
+    const forks::ChildrenGoOn go_on;
+    return fork();
+}
+
+}  // namespace hocket::test
