@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -45,13 +46,13 @@ transport::Socket accept_invitation(const hkt_comm_options& given, engine::Choic
     return listener;
 }
 
-hkt_status make_group(const char* function, hkt_comm& comm, std::int32_t color, std::int32_t key,
-                      hkt_comm** group) {
+hkt_status make_group(const char* function, const std::string& what, hkt_comm& comm, std::int32_t color,
+                      std::int32_t key, hkt_comm** group) {
     if (group == nullptr)
         capi::refuse(fmt::format("{}: group is null; pass the address of an hkt_comm*", function));
     *group = nullptr;
     auto made = std::make_unique<hkt_comm>();
-    made->engine = engine::split(*comm.engine, color < 0 ? std::nullopt : std::optional(color), key);
+    made->engine = engine::split(*comm.engine, what, color < 0 ? std::nullopt : std::optional(color), key);
     if (made->engine) *group = made.release();
     return HKT_SUCCESS;
 }
@@ -152,7 +153,7 @@ hkt_status hkt_comm_split(hkt_comm* comm, int32_t color, int32_t key, hkt_comm**
         if (color < HKT_NO_COLOR)
             capi::refuse(
                 fmt::format("hkt_comm_split: the color is {}; it must be 0 or more, or HKT_NO_COLOR", color));
-        return make_group("hkt_comm_split", *comm, color, key, group);
+        return make_group("hkt_comm_split", "hkt_comm_split", *comm, color, key, group);
     });
 }
 
@@ -171,14 +172,18 @@ hkt_status hkt_comm_create_group(hkt_comm* comm, const int32_t* ranks, size_t co
                 capi::refuse(fmt::format("{}: rank {} is in the list twice", function, ranks[i]));
             if (ranks[i] == comm->engine->rank()) place = i;
         }
-        return make_group(function, *comm, place ? 0 : HKT_NO_COLOR,
-                          static_cast<std::int32_t>(place.value_or(0)), group);
+        return make_group(
+            function, fmt::format("{} of ranks {}", function, fmt::join(ranks, ranks + count, ", ")), *comm,
+            place ? 0 : HKT_NO_COLOR, static_cast<std::int32_t>(place.value_or(0)), group);
     });
 }
 
 void hkt_comm_destroy(hkt_comm* comm) {
     if (comm == nullptr) return;
-    if (comm->is_of_a_parent() || !others_have_ended(*comm)) capi::give_up(comm->engine);
+    if (comm->is_of_a_parent())
+        capi::give_up(comm->engine);
+    else if (!others_have_ended(*comm))
+        return;
     delete comm;
 }
 

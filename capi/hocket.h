@@ -359,8 +359,8 @@ HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
  * Data go by way of pinned host memory, in pieces; Hocket keeps this memory for the next start, and frees it
  * with comm. Between processes of one host, messages of hkt_send and collectives that only move data go from
  * device to device by CUDA IPC where all buffers allow it (HOCKET_CUDA_IPC=off: never). Alignment, count and
- * the in-place forms are as for memory of the host. The kernels (hkt_topk and those below it) calculate on the
- * device: see "Kernels on devices". Further buffers of hkt_plan_start_with are memory of the host only:
+ * the in-place forms are as for memory of the host. The kernels (hkt_topk and those below it) calculate on
+ * the device: see "Kernels on devices". Further buffers of hkt_plan_start_with are memory of the host only:
  * INVALID_ARGUMENT names the argument.
  *
  * Order: a start reads its buffers behind all work that was on its stream when the function was called. When

@@ -84,6 +84,12 @@ void keep_in_children(int fd) noexcept {
     Registry::get().set(fd, false);
 }
 
+int close(int fd) noexcept {
+    const auto lock = no_fork();
+    Registry::get().set(fd, false);
+    return ::close(fd);
+}
+
 void Inherited::begin() {
     const auto lock = no_fork();
     Registry::get().list(*this);

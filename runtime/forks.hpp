@@ -27,6 +27,8 @@ inline std::uint32_t generation() {
 // May throw std::bad_alloc.
 void close_in_children(int fd);
 void keep_in_children(int fd) noexcept;
+// Both in one: no child keeps a descriptor that is being closed. Returns what close(2) does.
+int close(int fd) noexcept;
 
 // Something else that a child needs to change.
 class Inherited {

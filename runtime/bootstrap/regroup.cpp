@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <map>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "runtime/bootstrap/link.hpp"
@@ -22,6 +24,8 @@ using namespace std::chrono_literals;
 
 constexpr auto time_to_listen = 5s;
 constexpr auto probe_interval = 20ms, longest_probe = 200ms;
+constexpr auto pause_between_attempts = 10ms;
+constexpr auto last_word = 500ms;  // a leader whose time is over says so
 constexpr std::size_t most_said = 1 << 20;
 
 std::string encode(const std::set<int>& ranks) {
@@ -48,6 +52,14 @@ std::string encode(const std::vector<int>& survivors, const Invitation& meeting)
         .bytes(text)
         .bytes(encode(std::set<int>(survivors.begin(), survivors.end())))
         .text();
+}
+
+Error not_come(const std::vector<int>& ranks) {
+    return {Status::timeout,
+            fmt::format(
+                "{} did not come to be counted in time, and {} not ended: do all ranks that are left call "
+                "hkt_comm_shrink? Another call goes on without {}",
+                ranks_text(ranks), ranks.size() == 1 ? "has" : "have", ranks.size() == 1 ? "it" : "them")};
 }
 
 Refuge::Regrouped decode(std::string_view payload, std::size_t ranks) {
@@ -98,6 +110,8 @@ class Refuge::Leader {
         }
         std::vector<int> survivors{refuge_.self_};
         for (const auto& [rank, member] : members_) survivors.push_back(rank);
+        require_right_to_go_on(survivors);
+        if (survivors.size() == 1) return {survivors, {}};
         Regrouped result{survivors, invite(refuge_.own_.host)};
         tell_all(FrameType::start, encode(result.survivors, result.meeting));
         return result;
@@ -176,12 +190,30 @@ class Refuge::Leader {
 
     [[noreturn]] void give_up(const std::vector<int>& ranks) {
         for (const int rank : ranks) refuge_.note_lost(rank);
+        tell_all(FrameType::lost, encode(std::set<int>(ranks.begin(), ranks.end())));
+        throw not_come(ranks);
+    }
+
+    // A rank that is not here and has not ended may be stopped, or behind a broken link, with others that
+    // think the same of the ranks that are here. Only one side may go on: the one with more ranks, or with
+    // the first if they are as many.
+    void require_right_to_go_on(const std::vector<int>& survivors) {
+        std::vector<int> unknown;
+        for (int rank = 0; rank < static_cast<int>(refuge_.all_.size()); ++rank)
+            if (std::find(survivors.begin(), survivors.end(), rank) == survivors.end() &&
+                !refuge_.is_gone(rank))
+                unknown.push_back(rank);
+        const bool has_first =
+            unknown.empty() || *std::min_element(survivors.begin(), survivors.end()) < unknown[0];
+        if (survivors.size() > unknown.size() || (survivors.size() == unknown.size() && has_first)) return;
+        tell_all(FrameType::lost, encode(std::set<int>(unknown.begin(), unknown.end())));
         throw Error(
-            Status::timeout,
-            fmt::format("{} did not come to be counted in time, and {} not ended: do all ranks that are "
-                        "left call hkt_comm_shrink? Another call goes on without {}",
-                        ranks_text(ranks), ranks.size() == 1 ? "has" : "have",
-                        ranks.size() == 1 ? "it" : "them"));
+            Status::bootstrap,
+            fmt::format(
+                "{} cannot go on without {}, who have not ended: perhaps they have gone on without "
+                "{}. Of two such parts the one with more ranks goes on, or with the first if both have "
+                "as many",
+                ranks_text(survivors), ranks_text(unknown), survivors.size() == 1 ? "it" : "them"));
     }
 
     void tell_all(FrameType type, const std::string& payload) {
@@ -202,6 +234,7 @@ class Refuge::Leader {
 
 Refuge::Regrouped Refuge::regroup(Clock::time_point deadline) {
     const std::lock_guard one_at_a_time(regrouping_);
+    answered_.clear();
     Regrouped result = lead_or_follow(deadline);
     for (int rank = 0; rank < static_cast<int>(all_.size()); ++rank)
         if (!std::binary_search(result.survivors.begin(), result.survivors.end(), rank)) note_lost(rank);
@@ -214,16 +247,18 @@ Refuge::Regrouped Refuge::lead_or_follow(Clock::time_point deadline) {
             ++rank;
             continue;
         }
-        bool is_there = false;
-        Regrouped result = follow(rank, deadline, is_there);
-        if (is_there) return result;
-        if (is_gone(rank)) note_lost(rank);  // else it died while it led, or begins again
+        const auto result = follow(rank, deadline);
+        if (result) return *result;
+        if (is_gone(rank))
+            note_lost(rank);
+        else  // it begins again
+            std::this_thread::sleep_for(pause_between_attempts);
     }
     return Leader(*this, deadline).run();
 }
 
-// is_there: false if the rank has ended, or has closed the connection.
-Refuge::Regrouped Refuge::follow(int leader, Clock::time_point deadline, bool& is_there) {
+// Nothing if the rank has ended, or has closed the connection.
+std::optional<Refuge::Regrouped> Refuge::follow(int leader, Clock::time_point deadline) {
     const auto host = fmt::format("rank {} at {}", leader, all_[static_cast<std::size_t>(leader)].text());
     Link link;
     try {
@@ -234,42 +269,46 @@ Refuge::Regrouped Refuge::follow(int leader, Clock::time_point deadline, bool& i
                          {deadline}),
                     most_said);
     } catch (const DialError& error) {
-        if (error.kind == DialError::Kind::unreachable && Clock::now() < deadline) return {};
+        if (error.kind == DialError::Kind::unreachable && Clock::now() < deadline) return std::nullopt;
         if (error.kind == DialError::Kind::impostor) {  // its port is another program's by now
             note_lost(leader);
-            return {};
+            return std::nullopt;
         }
         if (error.kind == DialError::Kind::refused)
             throw Error(Status::bootstrap,
                         fmt::format("{} does not take rank {} in: {}", host, self_, error.what()));
-        note_lost(leader);
-        throw Error(
-            Status::timeout,
-            fmt::format("{} has not ended, but did not gather the ranks that are left in time: does it call "
-                        "hkt_comm_shrink? Another call goes on without it",
-                        host));
+        if (!answered_.contains(leader)) note_lost(leader);
+        throw not_come({leader});
     }
+    answered_.insert(leader);
     link.queue(FrameType::ready, encode(lost()));
     link.flush();
     for (;;) {
         pollfd entry{link.fd(), POLLIN, 0};
-        if (poll_until({&entry, 1}, deadline) == 0)
+        if (poll_until({&entry, 1}, deadline + last_word) == 0)
             throw Error(
                 Status::timeout,
                 fmt::format("{} still waits for other ranks: do all that are left call hkt_comm_shrink?",
                             host));
         const Link::State state = link.receive();
         try {
-            while (const auto frame = link.parser().next())
-                if (frame->type == FrameType::start) {
-                    is_there = true;
-                    return decode(frame->payload, all_.size());
-                }
+            while (const auto frame = link.parser().next()) {
+                if (frame->type == FrameType::start) return decode(frame->payload, all_.size());
+                if (frame->type == FrameType::lost) throw_given_up(frame->payload);
+            }
         } catch (const ProtocolError& error) {
             throw Error(Status::bootstrap, fmt::format("{}: {}", host, error.what()));
         }
-        if (state != Link::State::open) return {};
+        if (state != Link::State::open) return std::nullopt;
     }
+}
+
+// The leader has waited long enough for some, and all give them up.
+void Refuge::throw_given_up(std::string_view payload) {
+    PayloadReader reader(payload);
+    const std::set<int> ranks = decode_ranks(reader, all_.size());
+    for (const int rank : ranks) note_lost(rank);
+    throw not_come({ranks.begin(), ranks.end()});
 }
 
 // Whether the kernel there knows nothing of its refuge any more.

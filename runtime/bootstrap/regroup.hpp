@@ -8,12 +8,18 @@
 //
 // Communicators that come out of one another this way share the refuges, and number the ranks as the first of
 // them did. So it does not matter if some have a later communicator than others when the next rank is lost.
+//
+// Who neither comes nor has ended is unknown: the wait for it ends at the deadline, and all that wait
+// together give it up together. Without those that are unknown only a part goes on that has more ranks than
+// they are, or as many and the first.
 #pragma once
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/bootstrap/invitation.hpp"
@@ -47,7 +53,8 @@ class Refuge {
   private:
     class Leader;
     Regrouped lead_or_follow(Clock::time_point deadline);
-    Regrouped follow(int leader, Clock::time_point deadline, bool& is_there);
+    std::optional<Regrouped> follow(int leader, Clock::time_point deadline);
+    void throw_given_up(std::string_view payload);
     bool is_gone(int rank) const;
 
     Endpoint own_;
@@ -55,7 +62,8 @@ class Refuge {
     std::vector<Endpoint> all_;
     int self_ = 0;
     std::string secret_;
-    std::mutex regrouping_;
+    std::mutex regrouping_;     // guards answered_
+    std::set<int> answered_;    // ranks that took this one in, in this call: they live, whatever they do now
     mutable std::mutex mutex_;  // guards lost_
     std::set<int> lost_;
 };

@@ -441,7 +441,17 @@ void Communicator::set_stream(device::Stream stream) {
 std::vector<std::string> Communicator::exchange(const std::string& text) {
     if (size() == 1) return {text};
     const std::lock_guard lock(exchanging_);
-    return bootstrap_->all_gather(text, options_.timeout);
+    progress_->finish_collectives();  // others may wait for this rank's part
+    try {
+        return bootstrap_->all_gather(text, options_.timeout);
+    } catch (const Error& error) {
+        progress_->failure();  // looks for what others have reported
+        if (error.status() != Status::timeout) throw;
+        // Some ranks have come and others not, as in an operation that fails so.
+        const Error whole(error.status(), fmt::format("not all ranks make this call: {}", error.what()));
+        progress_->cannot_start(whole);
+        throw whole;
+    }
 }
 
 std::vector<int> Communicator::lost() {

@@ -42,6 +42,22 @@ Wish decode(const std::string& text) {
     return {numbers[0] != 0, numbers[1], numbers[2]};
 }
 
+// Leaves the wishes, and compares what all of them are for.
+void take_what(std::vector<std::string>& wishes, const std::string& own, int self) {
+    for (std::size_t rank = 0; rank < wishes.size(); ++rank) {
+        std::size_t place = 0;
+        for (int word = 0; word < 3 && place != std::string::npos; ++word)
+            place = wishes[rank].find(' ', place + 1);
+        const std::string theirs = place == std::string::npos ? wishes[rank] : wishes[rank].substr(place + 1);
+        if (theirs != own)
+            throw Error(Status::mismatch,
+                        fmt::format("rank {} called {}, and rank {} {}; all ranks must make the same "
+                                    "call, with the same list",
+                                    self, own, rank, theirs));
+        wishes[rank].resize(place);
+    }
+}
+
 // The ranks of the parent that are in this rank's group, in their order there.
 std::vector<int> members_of(const std::vector<std::string>& wishes, const Wish& own) {
     std::vector<std::tuple<int, int>> members;  // key, rank
@@ -71,9 +87,11 @@ std::unique_ptr<Communicator> make(Options options, const std::vector<int>& memb
 
 }  // namespace
 
-std::unique_ptr<Communicator> split(Communicator& parent, std::optional<int> color, int key) {
+std::unique_ptr<Communicator> split(Communicator& parent, const std::string& what, std::optional<int> color,
+                                    int key) {
     const Wish own{color.has_value(), color.value_or(0), key};
-    const std::vector<std::string> wishes = parent.exchange(encode(own));
+    std::vector<std::string> wishes = parent.exchange(encode(own) + " " + what);
+    take_what(wishes, what, parent.rank());
     const std::vector<int> members = own.takes_part ? members_of(wishes, own) : std::vector<int>();
     const bool leads = !members.empty() && members[0] == parent.rank() && members.size() > 1;
     // All ranks take part in the second exchange as well, whether they lead a group or are in none.
@@ -84,8 +102,13 @@ std::unique_ptr<Communicator> split(Communicator& parent, std::optional<int> col
         } catch (const Error& error) {
             trouble = error.what();
         }
-    const std::vector<std::string> invitations =
-        parent.exchange(invitation ? invitation->text() : "no invitation: " + trouble);
+    std::vector<std::string> invitations;
+    try {
+        invitations = parent.exchange(invitation ? invitation->text() : "no invitation: " + trouble);
+    } catch (...) {
+        if (invitation) transport::take_listener(*invitation);  // and closes it
+        throw;
+    }
     if (members.empty()) return nullptr;
     Options options = parent.options();
     options.refuge.reset();

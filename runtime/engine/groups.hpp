@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "runtime/engine/communicator.hpp"
 
@@ -12,7 +13,10 @@ namespace hocket::engine {
 // of their keys, then of their ranks in the parent. Null on ranks that give no color. It has the parent's
 // settings except the topology, which is found, and everything else of its own: sockets, shared memory,
 // plans. Throws hocket::Error as Communicator::create does.
-std::unique_ptr<Communicator> split(Communicator& parent, std::optional<int> color, int key);
+//
+// what: all ranks must say the same; otherwise throws Error(mismatch) on all of them.
+std::unique_ptr<Communicator> split(Communicator& parent, const std::string& what, std::optional<int> color,
+                                    int key);
 
 // Collective over the ranks of the parent that are left: a communicator of them, in their order. The parent
 // is as good as failed. If others are lost meanwhile, it is one of those that remain after that. Throws

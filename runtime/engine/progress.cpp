@@ -356,6 +356,14 @@ void Progress::drive_what_is_in_flight(const std::atomic<bool>& is_ending) {
     go_out();
 }
 
+void Progress::finish_collectives() {
+    Gate::Visit visit(gate_);
+    come_in();
+    wait_for_others(visit, Clock::time_point::max(), [&] { return in_flight_.empty(); });
+    go_out();
+    if (failure_) throw Error(failure_->status, failure_->text);
+}
+
 void Progress::call_driver() {
     Gate::Visit visit(gate_);
     gate_.call_all();
@@ -514,7 +522,7 @@ void Progress::drive(Gate::Visit& visit, Clock::time_point until, Ended ended) {
         if (ended()) return;  // a visitor may have finished it
         const bool moved = step();
         const auto now = Clock::now();
-        if (now >= until) return;
+        if (now >= until) return watch(now);
         if (now - watched > watch_interval) {
             watch(now);
             watched = now;

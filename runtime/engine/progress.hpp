@@ -61,6 +61,10 @@ class Progress {
     // caller's. Returns the place of the first that has ended.
     std::optional<std::size_t> wait_any(std::span<Request* const> requests, Clock::time_point until);
 
+    // Waits until no collective is in flight: for a thread that is going to wait for something that does not
+    // move them.
+    void finish_collectives();
+
     // For a thread that moves what nobody else moves: returns once nothing is in flight, or another thread
     // waits and does that itself, or is_ending holds and call_driver() was called. Never throws.
     void drive_what_is_in_flight(const std::atomic<bool>& is_ending);

@@ -160,8 +160,7 @@ std::string error_text(int number) {
 
 void Socket::close() {
     if (fd_ < 0) return;
-    forks::keep_in_children(fd_);
-    ::close(std::exchange(fd_, -1));
+    forks::close(std::exchange(fd_, -1));
 }
 
 std::string Endpoint::text() const {

@@ -110,7 +110,10 @@ void WindowAdopted::restore(void* memory) {
     if (found == ranges_.end())
         throw Error(Status::invalid_argument,
                     fmt::format("no shared memory begins at {}: it must be what was registered", memory));
-    if (--found->second.registered > 0) return;
+    if (found->second.registered > 1) {
+        --found->second.registered;
+        return;
+    }
     const Range range = found->second;
     const bool mapped = is_still_mapped(range);
     {

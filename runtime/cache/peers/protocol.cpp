@@ -33,8 +33,7 @@ std::uint64_t checksum_of(const Wire& wire) {
 }
 
 bool is_answer_status(std::int32_t status) {
-    return status == static_cast<int>(Status::success) ||
-           (status < 0 && status >= lowest_status);
+    return status == static_cast<int>(Status::success) || (status < 0 && status >= lowest_status);
 }
 
 // Each kind has its rules, and no PeerService breaks them.

@@ -23,7 +23,7 @@ class Descriptor {
         return *this;
     }
     ~Descriptor() {
-        if (fd_ >= 0) Files::close(release());
+        if (fd_ >= 0) forks::close(fd_);
     }
     int get() const { return fd_; }
     int release() {

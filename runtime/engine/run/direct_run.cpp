@@ -23,6 +23,7 @@ void DirectRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
     is_pulling_ = false;
     met_ = 0;
     is_done_ = false;
+    has_begun_usual_ = false;
     stage_ = Stage::closed;
     if (start.direct)
         binding_ = start.plan->bind(layout_of(start));
@@ -32,6 +33,7 @@ void DirectRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
 
 void DirectRun::begin_usual() {
     usual_->begin(start_, tile_, neighbourhood_);
+    has_begun_usual_ = true;
     is_done_ = usual_->is_done();
     binding_.reset();
 }
@@ -160,8 +162,8 @@ void DirectRun::end_pulls() {
 
 void DirectRun::go_usual() {
     execution_.go_by_host(start_.direct->stage(start_));
-    stage_ = Stage::usual;
     begin_usual();
+    stage_ = Stage::usual;
 }
 
 bool DirectRun::let_go() {
@@ -173,13 +175,13 @@ bool DirectRun::let_go() {
 // ---- About a run that has begun -----------------------------------------------------------------
 
 bool DirectRun::is_complete(dsl::OpId op) const {
-    if (!start_.direct) return usual_->is_complete(op);
+    if (has_begun_usual_) return usual_->is_complete(op);
     const dsl::Rank peer = start_.plan->program().ops[op].peer;
     return peer >= 0 && neighbourhood_->has_marked(neighbourhood_->member_of(peer), number_, copied);
 }
 
 std::optional<dsl::OpId> DirectRun::first_incomplete() const {
-    if (!start_.direct) return usual_->first_incomplete();
+    if (has_begun_usual_) return usual_->first_incomplete();
     return awaited_at_start() ? std::optional<dsl::OpId>(0) : std::nullopt;
 }
 

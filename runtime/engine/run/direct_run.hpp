@@ -62,6 +62,7 @@ class DirectRun final : public Run {
     Stage stage_ = Stage::usual;
     Member met_ = 0;  // members before it have come by the mark that is waited for
     bool is_pulling_ = false;
+    bool has_begun_usual_ = false;
 };
 
 }  // namespace hocket::engine

@@ -115,6 +115,37 @@ TEST_CASE("a group is made from a list of ranks, and outlives its parent") {
     CHECK(problems(outcomes) == "");
 }
 
+TEST_CASE("ranks that make different groups are told so, and go on") {
+    const auto outcomes = run_ranks({3}, [](int rank) {
+        const Comm comm = join();
+        const std::vector<std::int32_t> list =
+            rank == 2 ? std::vector<std::int32_t>{1, 0} : std::vector<std::int32_t>{0, 1};
+        hkt_comm* group = nullptr;
+        const std::string text = failure_of(
+            comm.get(), hkt_comm_create_group(comm.get(), list.data(), 2, &group), HKT_ERROR_MISMATCH);
+        expect(text.find("hkt_comm_create_group of ranks 0, 1") != std::string::npos &&
+                   text.find("hkt_comm_create_group of ranks 1, 0") != std::string::npos,
+               text);
+        const hkt_status status = rank == 1 ? hkt_comm_split(comm.get(), 0, 0, &group)
+                                            : hkt_comm_create_group(comm.get(), list.data(), 2, &group);
+        failure_of(comm.get(), status, HKT_ERROR_MISMATCH);
+        require_sum(comm.get(), rank, 3);
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("a rank that does not join in when others split breaks the communicator for all") {
+    const auto outcomes = run_ranks({3, {{"HOCKET_TIMEOUT_MS", "3000"}}}, [](int rank) {
+        const Comm comm = join();
+        hkt_comm* group = nullptr;
+        const hkt_status status =
+            rank == 1 ? hkt_barrier(comm.get()) : hkt_comm_split(comm.get(), 0, 0, &group);
+        expect(status < 0, "this cannot go well");
+        for (int call = 0; call < 2; ++call) expect(hkt_barrier(comm.get()) < 0, "nor anything after it");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
 TEST_CASE("a rank's death breaks the groups that it is in, and no others") {
     const auto outcomes = run_ranks({4}, [](int rank) {
         const Comm comm = join();

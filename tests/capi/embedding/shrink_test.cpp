@@ -103,6 +103,7 @@ TEST_CASE("after a loss the ranks that are left go on, whoever was lost") {
 TEST_CASE("nobody has to be lost, and one rank may be all that is left") {
     const auto outcomes = run_ranks({3}, [](int rank) {
         const Comm comm = join();
+        hkt_barrier(comm.get());  // all have one
         if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(30));
         const Comm same = shrunken(comm.get());
         expect(hkt_comm_size(same.get()) == 3 && hkt_comm_rank(same.get()) == rank, "all are left");
@@ -113,6 +114,42 @@ TEST_CASE("nobody has to be lost, and one rank may be all that is left") {
         expect(hkt_comm_size(still.get()) == 1, "a world of one");
     });
     CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("a rank that stands still is given up by all together, and does not go on by itself") {
+    for (const int late : {0, 3}) {
+        auto* const have_gone_on =
+            static_cast<std::atomic<int>*>(shared_memory(2 * sizeof(std::atomic<int>)));
+        auto* const has_tried = have_gone_on + 1;
+        const auto wait_for = [](const std::atomic<int>& number, int least) {
+            while (number < least) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        };
+        const auto outcomes = run_ranks({4, {{"HOCKET_TIMEOUT_MS", "2500"}}}, [&](int rank) {
+            const Comm comm = join();
+            if (rank == 1) raise(SIGKILL);
+            while (work(comm.get(), rank, 6, 1)) continue;
+            hkt_comm* made = nullptr;
+            if (rank == late) {
+                wait_for(*have_gone_on, 2);
+                for (int attempt = 0; attempt < 3; ++attempt)
+                    expect(hkt_comm_shrink(comm.get(), &made) < 0 && made == nullptr, "a world of its own");
+                ++*has_tried;
+                const std::string text = hkt_comm_last_error(comm.get());
+                expect(text.find("perhaps they have gone on without it") != std::string::npos, text);
+                return;
+            }
+            failure_of(comm.get(), hkt_comm_shrink(comm.get(), &made), HKT_ERROR_TIMEOUT);
+            const Comm left = shrunken(comm.get());
+            expect(hkt_comm_size(left.get()) == 2, "the two that are left");
+            expect(work(left.get(), rank, late == 0 ? 5 : 2, 10), "they work");
+            ++*have_gone_on;
+            wait_for(*has_tried, 1);  // a rank that has ended is known to be gone
+        });
+        for (const int rank : {0, 2, 3}) {
+            INFO("late: " << late << ", rank " << rank);
+            CHECK(outcomes[static_cast<std::size_t>(rank)].text == "");
+        }
+    }
 }
 
 TEST_CASE("random ranks die at random times, also while the others shrink") {
