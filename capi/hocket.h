@@ -548,8 +548,8 @@ HKT_API hkt_status hkt_recv(void* buffer, size_t count, hkt_type type, int32_t p
 /* ---- Requests --------------------------------------------------------------------------------- */
 
 /* Waits until the operation is complete, frees the request, and returns the operation's status. Spins
- * briefly, then sleeps. Errors: PEER_LOST, TIMEOUT, MISMATCH, TRANSPORT, DEVICE, and what another rank could
- * not do (OUT_OF_MEMORY, IO, DEVICE); recv is then undefined and the communicator is broken
+ * briefly, then sleeps. Errors: PEER_LOST, TIMEOUT, MISMATCH, TRANSPORT, DEVICE, ABORTED, and what another
+ * rank could not do (OUT_OF_MEMORY, IO, DEVICE); recv is then undefined and the communicator is broken
  * (hkt_comm_status). */
 HKT_API hkt_status hkt_wait(hkt_request* request);
 
