@@ -623,17 +623,21 @@ TEST_CASE("a rank that is done serves those that are late") {
 TEST_CASE("a mismatch that two ranks notice is told to all, though the others wait for somebody else") {
     for (const char* provider : {"", "ofi+tcp", "tcp"})
         for (const bool leaves : {false, true}) {
-            const test::Tally known;
+            const test::Tally known, started;
             const auto outcomes =
                 run_ranks({5, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int rank) {
                     auto comm = join();
                     const std::uint64_t count = rank == 2 ? 1001 : 1000;
                     auto data = values<float>(rank, count);
                     const auto plan = comm->cached_plan({}, count);
-                    comm->barrier();  // all are about to start
+                    comm->barrier();
                     const double begin = test::now_ms();
-                    const auto text =
-                        failure_of([&] { comm->wait(comm->start(plan, data.data(), data.data(), count)); });
+                    const auto text = failure_of([&] {
+                        if (rank == 2) started.await(4);  // who is told has something to tell
+                        auto& execution = comm->start(plan, data.data(), data.data(), count);
+                        started.add();
+                        comm->wait(execution);
+                    });
                     const auto own = fmt::format("all_reduce #1 (ring on {}, float32 sum, {} elements)",
                                                  comm->topology(), count);
                     // Which of the two notices first, and so whose words the others hear, is open.
