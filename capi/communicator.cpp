@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "runtime/bootstrap/invitation.hpp"
 #include "runtime/engine/groups.hpp"
 #include "runtime/log.hpp"
+#include "runtime/net/own_address.hpp"
 
 using namespace hocket;
 
@@ -137,8 +137,7 @@ hkt_status hkt_unique_id_create(hkt_unique_id* id) {
     return capi::guarded([&] {
         if (id == nullptr)
             capi::refuse("hkt_unique_id_create: id is null; pass the address of an hkt_unique_id");
-        const char* const chosen = std::getenv("HOCKET_FABRIC_ADDR");
-        const std::string text = transport::invite(chosen == nullptr ? "" : chosen).text();
+        const std::string text = transport::invite(transport::own_address()).text();
         if (text.size() >= sizeof id->text)
             capi::refuse(fmt::format("hkt_unique_id_create: \"{}\" is longer than an id may be", text));
         std::memset(id->text, 0, sizeof id->text);

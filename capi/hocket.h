@@ -294,8 +294,9 @@ HKT_API hkt_status hkt_comm_create_group(hkt_comm* comm, const int32_t* ranks, s
  * HKT_ERROR_ABORTED. All get the same ranks, also if more are lost meanwhile, rank 0 among them or not. comm
  * fails for good, and must still be destroyed, later or at once. What late ranks of comm still write, they
  * write to memory of comm. The settings are those of comm, except a declared topology. Errors: those of
- * hkt_comm_create, and TIMEOUT if a rank that has not ended does not come; another call goes on without it.
- * The text is that of comm. */
+ * hkt_comm_create; TIMEOUT if a rank that has not ended does not come; another call goes on without it; but
+ * BOOTSTRAP if such ranks are more than those that have come, or as many and the first is among them: they
+ * may have gone on by themselves. The text is that of comm. */
 HKT_API hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken);
 
 /* Sets *count to how many ranks of comm are known to be lost, and writes the first `room` of them to ranks,
@@ -349,7 +350,8 @@ HKT_API hkt_status hkt_mem_free(hkt_comm* comm, void* memory);
 HKT_API hkt_status hkt_mem_register(hkt_comm* comm, void* memory, size_t bytes);
 
 /* Takes back one hkt_mem_register; after the last one the memory is private again, and its contents stay.
- * memory is what hkt_mem_register was given. Errors: INVALID_ARGUMENT. */
+ * memory is what hkt_mem_register was given. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY (the memory stays
+ * shared: call it again). */
 HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
 
 /* ---- Memory of devices -------------------------------------------------------------------------- */
@@ -528,8 +530,8 @@ HKT_API hkt_status hkt_barrier(hkt_comm* comm);
  * without a limit, so that the one it waits for can come.) A longer send is complete once its receive was
  * started and the data have left this rank. So two ranks that send to each other, and a rank that sends to
  * itself, start the send or the receive with a request before they wait. Messages move inside Hocket's calls
- * on both ranks (starts, hkt_wait, hkt_test, collectives that wait). A message that has not been received
- * when its sender destroys its communicator may be lost.
+ * on both ranks (starts, hkt_wait, hkt_test, collectives that wait), or by its progress thread. A message
+ * that has not been received when its sender destroys its communicator may be lost.
  *
  * count and type's size must be the same on both sides. If they differ, the receiver finds it, and all ranks
  * fail with HKT_ERROR_MISMATCH; the text has both ranks, the tag and both sizes. A message that nobody sends

@@ -11,7 +11,6 @@
 
 #include "runtime/error.hpp"
 #include "runtime/forks.hpp"
-#include "runtime/net/own_address.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -74,8 +73,7 @@ Invitation Invitation::parse(const std::string& text) {
         "the unique id is none: it must be what hkt_unique_id_create has written on rank 0, all of it");
 }
 
-Invitation invite(const std::string& address) {
-    const std::string host = address.empty() ? reachable_address() : address;
+Invitation invite(const std::string& host) {
     Socket listener = listen_on({host, 0}, Clock::now() + time_to_listen,
                                 "it must be an address of this host; HOCKET_FABRIC_ADDR chooses another one");
     const auto bound = bound_to(listener);

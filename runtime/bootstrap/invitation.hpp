@@ -19,9 +19,9 @@ struct Invitation {
 };
 
 // Opens a socket in this process, which is to be rank 0's, and keeps it until it is taken. address: numeric,
-// at which the other ranks reach this host; empty: found. At most 1024 invitations are open at a time.
+// at which the other ranks reach this host. At most 1024 invitations are open at a time.
 // Thread-safe. Throws Error(bootstrap).
-Invitation invite(const std::string& address = "");
+Invitation invite(const std::string& address);
 
 // The socket of an invitation that invite() made in this process; closed if it has been taken, or is another
 // process's. Thread-safe.

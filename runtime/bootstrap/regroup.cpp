@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/bootstrap/join.hpp"
 #include "runtime/bootstrap/link.hpp"
 #include "runtime/error.hpp"
 #include "runtime/net/admission.hpp"
@@ -206,14 +207,15 @@ class Refuge::Leader {
         const bool has_first =
             unknown.empty() || *std::min_element(survivors.begin(), survivors.end()) < unknown[0];
         if (survivors.size() > unknown.size() || (survivors.size() == unknown.size() && has_first)) return;
-        tell_all(FrameType::lost, encode(std::set<int>(unknown.begin(), unknown.end())));
-        throw Error(
+        const Error error(
             Status::bootstrap,
             fmt::format(
                 "{} cannot go on without {}, who have not ended: perhaps they have gone on without "
                 "{}. Of two such parts the one with more ranks goes on, or with the first if both have "
                 "as many",
                 ranks_text(survivors), ranks_text(unknown), survivors.size() == 1 ? "it" : "them"));
+        tell_all(FrameType::abort, encode_abort(error));
+        throw error;
     }
 
     void tell_all(FrameType type, const std::string& payload) {
@@ -295,6 +297,7 @@ std::optional<Refuge::Regrouped> Refuge::follow(int leader, Clock::time_point de
             while (const auto frame = link.parser().next()) {
                 if (frame->type == FrameType::start) return decode(frame->payload, all_.size());
                 if (frame->type == FrameType::lost) throw_given_up(frame->payload);
+                if (frame->type == FrameType::abort) throw decode_abort(frame->payload);
             }
         } catch (const ProtocolError& error) {
             throw Error(Status::bootstrap, fmt::format("{}: {}", host, error.what()));

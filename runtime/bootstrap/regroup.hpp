@@ -47,7 +47,8 @@ class Refuge {
         Invitation meeting;          // made by the first of them
     };
     // All survivors call this. Throws Error: timeout (a rank that has not ended did not come; it is lost from
-    // now on), bootstrap (the others have gone on without this one). One caller at a time; others wait.
+    // now on), bootstrap (too many are unknown: they may have gone on without this one). One caller at a
+    // time; others wait.
     Regrouped regroup(Clock::time_point deadline);
 
   private:

@@ -69,8 +69,7 @@ std::string address_for_refuge(const Options& options) {
     const std::string& meeting = options.master_addr;
     if (meeting.starts_with("127.") || meeting == "localhost") return "127.0.0.1";
     if (meeting == "::1") return meeting;
-    const char* const chosen = std::getenv("HOCKET_FABRIC_ADDR");
-    return chosen != nullptr && *chosen != '\0' ? chosen : transport::reachable_address();
+    return transport::own_address();
 }
 
 std::string report_text(const transport::Report& report) {
@@ -467,9 +466,7 @@ std::vector<int> Communicator::lost() {
 }
 
 std::string Communicator::own_address() const {
-    if (const char* chosen = std::getenv("HOCKET_FABRIC_ADDR"); chosen != nullptr && *chosen != '\0')
-        return chosen;
-    return one_host_ ? "127.0.0.1" : transport::reachable_address();
+    return one_host_ && transport::chosen_address().empty() ? "127.0.0.1" : transport::own_address();
 }
 
 void Communicator::barrier() {

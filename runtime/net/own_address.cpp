@@ -1,5 +1,7 @@
 #include "runtime/net/own_address.hpp"
 
+#include <cstdlib>
+
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -68,6 +70,16 @@ std::string reachable_address(const fs::path& interfaces) {
         best_address = numeric(*entry->ifa_addr);
     }
     return best_address;
+}
+
+std::string chosen_address() {
+    const char* const chosen = std::getenv("HOCKET_FABRIC_ADDR");
+    return chosen == nullptr ? "" : chosen;
+}
+
+std::string own_address() {
+    const std::string chosen = chosen_address();
+    return chosen.empty() ? reachable_address() : chosen;
 }
 
 }  // namespace hocket::transport

@@ -11,4 +11,10 @@ namespace hocket::transport {
 // Loopback if there is no other. `interfaces`: where the kernel describes them.
 std::string reachable_address(const std::filesystem::path& interfaces = "/sys/class/net");
 
+// HOCKET_FABRIC_ADDR: which address the user has chosen; empty if none.
+std::string chosen_address();
+
+// The chosen one, or else the reachable one.
+std::string own_address();
+
 }  // namespace hocket::transport

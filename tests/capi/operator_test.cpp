@@ -112,7 +112,8 @@ hkt_status call(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op
                 const void* send, void* recv, std::size_t count) {
     if (way == Way::jit_plan || way == Way::interpreter_plan) {
         hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
-        options.executor = way == Way::jit_plan ? HKT_EXECUTOR_DEFAULT : HKT_EXECUTOR_INTERPRETER;
+        const bool has_jit = std::string(hkt_comm_info(comm, "executor")) == "jit";
+        options.executor = way == Way::jit_plan && has_jit ? HKT_EXECUTOR_JIT : HKT_EXECUTOR_INTERPRETER;
         hkt_plan* plan = nullptr;
         must(comm, hkt_plan_create(comm, collective, type, op, &options, &plan));
         const hkt_status status = hkt_plan_start(plan, send, recv, count, nullptr);

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <string_view>
 
 #include "runtime/error.hpp"
 #include "runtime/libfabric/endpoint.hpp"
+#include "runtime/net/own_address.hpp"
 #include "runtime/streams/streams.hpp"
 
 namespace hocket::engine {
@@ -25,8 +25,8 @@ std::unique_ptr<transport::Fabric> open_at(const std::string& provider, const st
 
 std::unique_ptr<transport::Fabric> open_fabric(const std::string& provider,
                                                const std::string& source_address) {
-    const char* chosen = std::getenv("HOCKET_FABRIC_ADDR");
-    if (chosen == nullptr || *chosen == '\0') return open_at(provider, source_address);
+    const std::string chosen = transport::chosen_address();
+    if (chosen.empty()) return open_at(provider, source_address);
     try {
         return open_at(provider, chosen);
     } catch (const Error& error) {

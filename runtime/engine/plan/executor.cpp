@@ -88,27 +88,23 @@ class Tiered final : public Executor {
     }
 
     void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
-        now().bind(layout, byte_offsets);
+        const Executor* const compiled = compiled_.load(std::memory_order_acquire);
+        (compiled ? *compiled : static_cast<const Executor&>(interpreter_)).bind(layout, byte_offsets);
     }
     void run(dsl::OpId op, std::byte* const* areas, const std::uint64_t* byte_offsets) const override {
-        if (compiled_.load(std::memory_order_acquire) == nullptr &&
-            interpreted_.fetch_sub(1, std::memory_order_relaxed) == 0)
-            compile();
-        now().run(op, areas, byte_offsets);
+        const Executor* compiled = compiled_.load(std::memory_order_acquire);
+        if (!compiled && interpreted_.fetch_sub(1, std::memory_order_relaxed) == 0) compiled = compile();
+        (compiled ? *compiled : static_cast<const Executor&>(interpreter_)).run(op, areas, byte_offsets);
     }
 
   private:
     static constexpr std::ptrdiff_t starts_interpreted = 3;  // about: a start may be cut into several
 
-    const Executor& now() const {
-        const Executor* const compiled = compiled_.load(std::memory_order_acquire);
-        return compiled == nullptr ? interpreter_ : *compiled;
-    }
-
     // Only one thread comes here.
-    void compile() const {
+    const Executor* compile() const {
         jit_ = std::make_unique<Jit>(program_, type_, op_);
         compiled_.store(jit_.get(), std::memory_order_release);
+        return jit_.get();
     }
 
     const dsl::RankProgram& program_;

@@ -15,6 +15,7 @@
 
 #include "tests/runtime/engine/extents.hpp"
 #include "tests/runtime/engine/failures.hpp"
+#include "tests/runtime/engine/programs.hpp"
 #include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
@@ -180,14 +181,14 @@ template <typename T>
 void check_collective(Communicator& comm, PlanChoice choice, std::initializer_list<std::uint64_t> counts) {
     for (const std::uint64_t count : counts) {
         choice.type = type_of<T>();
-        choice.executor = ExecutorKind::automatic;
+        choice.executor = test::compiled_if_any();
         const auto usual = comm.cached_plan(choice, count);
         choice.executor = ExecutorKind::interpreter;
         expect(comm.executor() == "interpreter" || comm.cached_plan(choice, count) != usual,
                "the interpreter was asked for, and the JIT's plan came");
         const auto oracle = run<T>(comm, choice, count, false);
         expect_result(comm, choice, count, oracle);
-        for (const auto executor : {ExecutorKind::interpreter, ExecutorKind::automatic})
+        for (const auto executor : {ExecutorKind::interpreter, test::compiled_if_any()})
             for (const bool in_place : {false, true}) {
                 choice.executor = executor;
                 expect(
@@ -350,7 +351,7 @@ TEST_CASE("buffers in the window, in private memory and in both give the same bi
             const auto comm = join();
             for (const auto collective : dsl::all_collectives)
                 for (const std::uint64_t count : {1, 1000, 5003, 70001, 300007})
-                    for (const auto executor : {ExecutorKind::interpreter, ExecutorKind::automatic})
+                    for (const auto executor : {ExecutorKind::interpreter, test::compiled_if_any()})
                         for (const ReduceOp op : sums_of(collective))
                             check_places(*comm, {.collective = collective, .op = op, .executor = executor},
                                          count);
@@ -361,6 +362,26 @@ TEST_CASE("buffers in the window, in private memory and in both give the same bi
 }
 
 // Data change places in them: in one buffer, and in two, whose positions are not the caller's.
+TEST_CASE("a plan gives the same bits before it is compiled, while it is, and after") {
+    const auto outcomes = run_ranks({3, {}, 120}, [](int) {
+        const auto comm = join();
+        for (const auto collective :
+             {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
+            for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max})
+                for (const std::uint64_t count : {1000, 70001}) {
+                    PlanChoice choice{
+                        .collective = collective, .op = op, .executor = ExecutorKind::interpreter};
+                    if (!contract_of(collective).combines()) choice.op = ReduceOp::sum;
+                    const auto oracle = run<float>(*comm, choice, count, false);
+                    choice.executor = ExecutorKind::automatic;
+                    for (int start = 0; start < 10; ++start)
+                        expect(same_bits(run<float>(*comm, choice, count, start % 2 == 0), oracle),
+                               fmt::format("start {} of {} differs", start, dsl::name_of(collective)));
+                }
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
 TEST_CASE("exchanges inside of any collective are right, wherever buffers are") {
     const std::string path = "/tmp/hocket-exchanges-" + std::to_string(getpid()) + ".sched";
     std::ofstream(path) << R"(

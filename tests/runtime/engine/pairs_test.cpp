@@ -7,6 +7,7 @@
 #include <random>
 
 #include "runtime/engine/communicator.hpp"
+#include "tests/runtime/engine/programs.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 
@@ -99,7 +100,7 @@ struct Manner {
         : in_window((number & 1) != 0),
           in_place((number & 2) != 0),
           displaced((number & 4) != 0),
-          executor((number & 8) != 0 ? ExecutorKind::interpreter : ExecutorKind::automatic) {}
+          executor((number & 8) != 0 ? ExecutorKind::interpreter : test::compiled_if_any()) {}
     static constexpr unsigned count = 16;
 };
 

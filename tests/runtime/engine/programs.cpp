@@ -3,6 +3,12 @@
 #include <map>
 
 namespace hocket::test {
+
+engine::ExecutorKind compiled_if_any() {
+    const bool has_jit = engine::name_of(engine::ExecutorKind::automatic) == "jit";
+    return has_jit ? engine::ExecutorKind::jit : engine::ExecutorKind::interpreter;
+}
+
 namespace {
 
 using dsl::Op;

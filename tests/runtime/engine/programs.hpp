@@ -2,8 +2,13 @@
 #pragma once
 
 #include "dsl/projection/rank_program.hpp"
+#include "runtime/engine/plan/executor.hpp"
 
 namespace hocket::test {
+
+// What is compared with the interpreter: the JIT from the first start on, if it is built in. (automatic
+// begins with the interpreter.)
+engine::ExecutorKind compiled_if_any();
 
 // Ring all_reduce: chunk c goes round from rank c + 1 to rank c, combined on the way, and round once more.
 dsl::RankProgram ring_all_reduce(dsl::Rank rank, dsl::Rank ranks);

@@ -4,6 +4,7 @@
 
 #include "runtime/engine/communicator.hpp"
 #include "tests/runtime/engine/failures.hpp"
+#include "tests/runtime/engine/programs.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 
@@ -124,7 +125,7 @@ void check_all(Communicator& comm) {
                          .op = (manner & 8) != 0 ? ReduceOp::premul_sum : ReduceOp::sum,
                          .root = root,
                          .schedule = name,
-                         .executor = (manner & 4) != 0 ? ExecutorKind::interpreter : ExecutorKind::automatic},
+                         .executor = (manner & 4) != 0 ? ExecutorKind::interpreter : test::compiled_if_any()},
                         counts, (manner & 1) != 0, (manner & 2) != 0);
                 }
 }

@@ -18,6 +18,7 @@
 #include "dsl/planning/compile.hpp"
 #include "runtime/engine/communicator.hpp"
 #include "tests/runtime/engine/extents.hpp"
+#include "tests/runtime/engine/programs.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 
@@ -147,7 +148,7 @@ struct Manner {
         : in_window((number & 1) != 0),
           in_place((number & 2) != 0),
           at_once((number & 4) != 0),
-          executor((number & 8) != 0 ? ExecutorKind::interpreter : ExecutorKind::automatic) {}
+          executor((number & 8) != 0 ? ExecutorKind::interpreter : test::compiled_if_any()) {}
     static constexpr unsigned count = 16;
 };
 
@@ -313,7 +314,7 @@ TEST_CASE("a plan that is kept is the one that would be made for the choice, wha
                 for (const Collective collective : dsl::all_collectives)
                     for (int four = 0; four < 4; ++four) {
                         const auto [type, op] = pair_of(next++);
-                        for (const auto executor : {ExecutorKind::automatic, ExecutorKind::interpreter})
+                        for (const auto executor : {test::compiled_if_any(), ExecutorKind::interpreter})
                             for (const int root : {0, contract_of(collective).has_root() ? 2 : 0}) {
                                 check({collective, type, op, root, std::nullopt, executor}, count);
                                 check({collective, type, op, root, "direct", executor}, count);
