@@ -142,7 +142,8 @@ TEST_CASE("messages of any type, from and to memory that the host shares or does
                     std::fill_n(buffer, count, 0);
                     talk.must(hkt_recv(buffer, count, HKT_FLOAT64, other, 0, talk.comm, nullptr));
                     for (std::size_t i = 0; i < count; ++i)
-                        expect(buffer[i] == static_cast<double>(i) + 0.5, "element " + std::to_string(i));
+                        expect(buffer[i] == static_cast<double>(i) + 0.5,
+                               [&] { return "element " + std::to_string(i); });
                 }
         talk.must(hkt_barrier(talk.comm));
         talk.must(hkt_mem_deregister(talk.comm, registered));

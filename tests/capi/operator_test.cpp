@@ -142,10 +142,11 @@ void check(hkt_comm* comm, const std::string& name, Fold fold, hkt_collective co
     must(comm, call(comm, collective, Type<T>::value, op, way, send.data(), recv.data(), count));
     must(comm, hkt_op_destroy(op, comm));
     for (std::size_t i = 0; i < count && (collective != HKT_REDUCE || rank == 0); ++i)
-        expect(is_right(fold, static_cast<float>(recv[i]), folded(fold, ranks, begin + i)),
-               name + ": element " + std::to_string(i) + " of " + hkt_collective_name(collective) + ", " +
+        expect(is_right(fold, static_cast<float>(recv[i]), folded(fold, ranks, begin + i)), [&] {
+            return name + ": element " + std::to_string(i) + " of " + hkt_collective_name(collective) + ", " +
                    hkt_type_name(Type<T>::value) + ", way " + std::to_string(static_cast<int>(way)) +
-                   ", is " + std::to_string(static_cast<float>(recv[i])));
+                   ", is " + std::to_string(static_cast<float>(recv[i]));
+        });
 }
 
 template <typename T>

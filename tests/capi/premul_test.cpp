@@ -135,10 +135,11 @@ void check(hkt_comm* comm, hkt_collective collective, std::size_t count, Way way
                              (in_place ? ", in place" : "");
     for (std::size_t i = 0; receives && i < count; ++i)
         expect(recv[i] == static_cast<T>(multiplied_sum(ranks, begin + i)),
-               what + ": element " + std::to_string(i) + " is wrong");
+               [&] { return what + ": element " + std::to_string(i) + " is wrong"; });
     for (std::size_t i = 0; i < whole; ++i) {
         const bool is_covered = in_place && receives && i >= begin && i < begin + count;
-        expect(is_covered || send[i] == static_cast<T>(input(rank, i)), what + ": send was written to");
+        expect(is_covered || send[i] == static_cast<T>(input(rank, i)),
+               [&] { return what + ": send was written to"; });
     }
 }
 

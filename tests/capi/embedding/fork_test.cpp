@@ -2,11 +2,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <new>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -119,14 +121,22 @@ TEST_CASE("a rank's death is noticed while a forked child of it lives") {
     for (const auto& way : ways) {
         auto environment = way;
         environment["HOCKET_HEARTBEAT_TIMEOUT_MS"] = environment["HOCKET_TIMEOUT_MS"] = "3600000";
-        const auto outcomes = run_ranks({3, environment}, [](int rank) {
+        struct Shared {
+            std::atomic<pid_t> child;
+            std::atomic<int> survivors;
+        };
+        auto* const shared = new (shared_memory(sizeof(Shared))) Shared{};
+        // Who does not notice is ended before the child is.
+        const auto outcomes = run_ranks({3, environment, 30}, [shared](int rank) {
             const Comm comm = join();
             require_sum(comm.get(), 1000, "before the death");
             if (rank == 1) {
-                if (fork() == 0) {
-                    alarm(30);
+                const pid_t child = fork();
+                if (child == 0) {
+                    alarm(60);
                     for (;;) pause();
                 }
+                shared->child = child;
                 raise(SIGKILL);
             }
             std::vector<float> data(1000);
@@ -135,6 +145,7 @@ TEST_CASE("a rank's death is noticed while a forked child of it lives") {
                 status =
                     hkt_all_reduce(data.data(), data.data(), 1000, HKT_FLOAT32, HKT_SUM, comm.get(), nullptr);
             expect(status == HKT_ERROR_PEER_LOST, hkt_comm_last_error(comm.get()));
+            if (++shared->survivors == 2) kill(shared->child, SIGKILL);
         });
         CHECK(outcomes[1].signal == SIGKILL);
         for (const int survivor : {0, 2}) CHECK(outcomes[survivor].text == "");

@@ -524,7 +524,9 @@ TEST_CASE("small collectives that are done at once, asked for, and with late ran
                     comm->wait(comm->start(plan, data.data(), data.data(), count));
                 for (std::uint64_t i = 0; i < count; ++i)
                     expect(data[i] == static_cast<std::int64_t>(round * 1000 + i) * ranks * (ranks + 1) / 2,
-                           fmt::format("round {}, element {} of {}: {}", round, i, count, data[i]));
+                           [&] {
+                               return fmt::format("round {}, element {} of {}: {}", round, i, count, data[i]);
+                           });
             }
         });
         INFO(ranks << " ranks");

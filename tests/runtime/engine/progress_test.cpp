@@ -151,7 +151,7 @@ void expect_sum(const std::vector<std::int64_t>& values, int ranks, const std::s
     const std::int64_t all = 1000 * ranks * (ranks - 1) / 2;
     for (std::size_t i = 0; i < values.size(); ++i)
         expect(values[i] == all + static_cast<std::int64_t>(i) * ranks,
-               fmt::format("{}: element {} is {}", what, i, values[i]));
+               [&] { return fmt::format("{}: element {} is {}", what, i, values[i]); });
 }
 
 const char* const providers[] = {"ofi+tcp", "tcp"};

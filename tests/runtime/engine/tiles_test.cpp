@@ -45,7 +45,7 @@ std::vector<std::int64_t> numbers(std::uint64_t count, int rank) {
 void expect_sum(const std::int64_t* values, std::uint64_t count, int ranks, const std::string& what) {
     for (std::uint64_t i = 0; i < count; ++i)
         expect(values[i] == static_cast<std::int64_t>(i * 7) * ranks + 500 * ranks * (ranks - 1),
-               fmt::format("{}: element {} of {} is {}", what, i, count, values[i]));
+               [&] { return fmt::format("{}: element {} of {} is {}", what, i, count, values[i]); });
 }
 
 std::shared_ptr<engine::StartablePlan> plan_of(Communicator& comm, std::uint64_t count,

@@ -84,10 +84,11 @@ void check(Communicator& comm, PlanChoice choice, const Counts& counts, bool in_
     comm.run(plan, send, recv, Extent(layout), static_cast<double>(factor_of(comm.rank())));
     for (std::uint64_t i = 0; i < received.count; ++i)
         expect(recv[i] == expected(choice, layout, comm.size(), received.begin + i),
-               fmt::format("{}: element {} is wrong", what, i));
+               [&] { return fmt::format("{}: element {} is wrong", what, i); });
     if (!in_place) {
         for (std::uint64_t i = 0; i < sent.count; ++i)
-            expect(send[i] == value(comm.rank(), sent.begin + i), what + ": the input was written to");
+            expect(send[i] == value(comm.rank(), sent.begin + i),
+                   [&] { return what + ": the input was written to"; });
         expect(recv[received.count] == untouched && recv[-1] == untouched,
                what + ": written beside the output");
     }

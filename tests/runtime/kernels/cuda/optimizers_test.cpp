@@ -130,9 +130,11 @@ void compare_many(std::uint64_t seed) {
     for (const DataType type : gradient_types) {
         std::vector<std::size_t> counts;
         for (int i = 0; i < 400; ++i) counts.push_back(random() % 7 == 0 ? 0 : random() % 300);
-        if (type == DataType::float32) counts[111] = 2'300'000;  // more chunks than a warp has lanes
+        const bool is_large = type == DataType::float32;
+        if (is_large) counts[111] = 2'300'000;  // more chunks than a warp has lanes
         Model<Step> model(type, counts, random());
-        for (const int parts : {1, 5}) CHECK(compare_step(usual_step<Step>(), model, parts, random));
+        if (!is_large) CHECK(compare_step(usual_step<Step>(), model, 1, random));
+        CHECK(compare_step(usual_step<Step>(), model, 5, random));
     }
 }
 
