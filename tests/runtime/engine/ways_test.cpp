@@ -110,7 +110,7 @@ std::vector<Work> all_work() {
             if (contract_of(collective).combines())
                 for (const std::uint64_t count : {7, 3001}) add_multiplied(collective, schedule, count);
         }
-    for (const std::uint64_t count : {65'537, 300'007}) {
+    for (const std::uint64_t count : {65'537, 130'003}) {
         add(all_reduce, "direct", count);
         add(broadcast, "chain(4)", count);
         add(all_gather, "ring", count);
@@ -150,6 +150,12 @@ struct Manner {
           at_once((number & 4) != 0),
           executor((number & 8) != 0 ? ExecutorKind::interpreter : test::compiled_if_any()) {}
     static constexpr unsigned count = 16;
+    // The sanitizers look at code, not at results: every third has each side of each choice.
+#ifdef __SANITIZE_ADDRESS__
+    static constexpr unsigned step = 3;
+#else
+    static constexpr unsigned step = 1;
+#endif
 };
 
 constexpr std::byte unwritten{0x5a};
@@ -163,7 +169,8 @@ std::vector<std::byte> sent_by(const Work& work, int rank) {
     return sent;
 }
 
-std::vector<std::byte> run(Communicator& comm, const Work& work, const Manner& manner) {
+std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vector<std::byte>& sent,
+                           const Manner& manner) {
     const PlanChoice choice{.collective = work.collective,
                             .type = work.type,
                             .op = work.op,
@@ -180,19 +187,22 @@ std::vector<std::byte> run(Communicator& comm, const Work& work, const Manner& m
     std::byte* const send = block + (manner.in_place ? extents.send_begin * element : 0);
     std::byte* const recv = block + (manner.in_place ? extents.recv_begin * element : whole);
     const std::uint64_t received = extents.received * element;
-    std::fill_n(block, 2 * whole, unwritten);
-    const std::vector<std::byte> sent = sent_by(work, comm.rank());
+    if (whole > 0) std::memset(block, static_cast<int>(unwritten), 2 * whole);
     std::copy(sent.begin(), sent.end(), send);
     if (manner.at_once)
         comm.run(plan, send, recv, work.count, factor_of(comm.rank()));
     else
         comm.wait(comm.start(plan, send, recv, work.count, factor_of(comm.rank())));
     std::vector<std::byte> result(recv, recv + received);
-    expect(manner.in_place || std::all_of(recv + received, block + 2 * whole,
-                                          [](std::byte other) { return other == unwritten; }),
+    const std::byte *const beside = recv + received, *const end = block + 2 * whole;
+    // Each byte is as the one before it, and the first is unwritten.
+    expect(manner.in_place || beside == end ||
+               (*beside == unwritten &&
+                std::memcmp(beside, beside + 1, static_cast<std::size_t>(end - beside - 1)) == 0),
            "something was written beside the result");
-    expect((manner.in_place && received > 0) || std::equal(sent.begin(), sent.end(), send),
-           "the send buffer was written to");
+    expect(
+        (manner.in_place && received > 0) || sent.empty() || std::memcmp(sent.data(), send, sent.size()) == 0,
+        "the send buffer was written to");
     if (in_window) comm.window().release(block);
     return result;
 }
@@ -208,9 +218,10 @@ void expect_right(const Work& work, int rank, const std::vector<std::byte>& resu
         static thread_local std::pair<dsl::Rank, std::vector<std::byte>> sent;
         if (i == 0 || sent.first != sender) sent = {sender, sent_by(work, sender)};
         const std::uint64_t at = test::place_at_sender(work.collective, rank, work.count, place);
-        expect(std::memcmp(&result[i * element], &sent.second[at * element], element) == 0,
-               fmt::format("{} of {} {} by '{}': element {} is wrong", dsl::name_of(work.collective),
-                           work.count, name_of(work.type), work.schedule, i));
+        expect(std::memcmp(&result[i * element], &sent.second[at * element], element) == 0, [&] {
+            return fmt::format("{} of {} {} by '{}': element {} is wrong", dsl::name_of(work.collective),
+                               work.count, name_of(work.type), work.schedule, i);
+        });
     }
 }
 
@@ -260,16 +271,20 @@ TEST_CASE("every way of running a schedule gives the same bits") {
                 const auto comm = join(way, rank);
                 std::byte* expected = reference + static_cast<std::uint64_t>(rank) * bytes;
                 for (const Work& work : all) {
-                    for (unsigned number = 0; number < Manner::count; ++number) {
-                        const std::vector<std::byte> result = run(*comm, work, Manner(number));
+                    const std::vector<std::byte> sent = sent_by(work, rank);
+                    for (unsigned number = 0; number < Manner::count; number += Manner::step) {
+                        const std::vector<std::byte> result = run(*comm, work, sent, Manner(number));
                         if (is_first && number == 0) {
                             expect_right(work, rank, result);
                             std::copy(result.begin(), result.end(), expected);
                         }
-                        expect(std::equal(result.begin(), result.end(), expected),
-                               fmt::format("{} of {} {} {} by '{}' differs, manner {}",
-                                           dsl::name_of(work.collective), work.count, name_of(work.type),
-                                           name_of(work.op), work.schedule, number));
+                        expect(result.empty() || std::memcmp(result.data(), expected, result.size()) == 0,
+                               [&] {
+                                   return fmt::format("{} of {} {} {} by '{}' differs, manner {}",
+                                                      dsl::name_of(work.collective), work.count,
+                                                      name_of(work.type), name_of(work.op), work.schedule,
+                                                      number);
+                               });
                     }
                     expected += ranks * work.count * element_size(work.type);
                 }
@@ -310,15 +325,14 @@ TEST_CASE("a plan that is kept is the one that would be made for the choice, wha
         };
         std::size_t next = 0;  // pair
         for (int round = 0; round < 2; ++round)
-            for (const std::uint64_t count : {1000, 7, 300'000})
+            for (const std::uint64_t count : {7, 300'000})
                 for (const Collective collective : dsl::all_collectives)
-                    for (int four = 0; four < 4; ++four) {
+                    for (const auto executor : {test::compiled_if_any(), ExecutorKind::interpreter}) {
                         const auto [type, op] = pair_of(next++);
-                        for (const auto executor : {test::compiled_if_any(), ExecutorKind::interpreter})
-                            for (const int root : {0, contract_of(collective).has_root() ? 2 : 0}) {
-                                check({collective, type, op, root, std::nullopt, executor}, count);
-                                check({collective, type, op, root, "direct", executor}, count);
-                            }
+                        for (const int root : {0, contract_of(collective).has_root() ? 2 : 0}) {
+                            check({collective, type, op, root, std::nullopt, executor}, count);
+                            check({collective, type, op, root, "direct", executor}, count);
+                        }
                     }
     });
     CHECK(test::problems(outcomes) == "");
