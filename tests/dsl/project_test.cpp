@@ -89,9 +89,9 @@ TEST_CASE("ranks that share memory do what their collective promises, in any ord
                         for (const bool in_place : {false, true}) {
                             const unsigned seed = ++order;
                             INFO("count " << count << ", in place " << in_place << ", seed " << seed);
-                            CHECK(test::simulate(programs,
-                                                 {by_rank ? count * ranks : count, in_place, seed,
-                                                  hosts == placements(ranks)[0] && seed == 3}) == "");
+                            CHECK(test::simulate(programs, {by_rank ? count * ranks : count, in_place, seed,
+                                                            hosts == placements(ranks)[0] && seed == 3}) ==
+                                  "");
                         }
                 }
         }
