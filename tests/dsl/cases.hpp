@@ -22,7 +22,7 @@ struct Case {
 
 inline const std::vector<Case>& cases() {
     using enum dsl::Collective;
-#ifdef __SANITIZE_ADDRESS__  // ten times as slow, and the code that runs is the same
+#ifdef __SANITIZE_ADDRESS__  // several times as slow: fewer sizes of each form
     static const std::vector<const char*> any = {"1", "2", "3", "5", "2x3", "2x2x2"};
     static const std::vector<const char*> pow2 = {"1", "2", "4", "2x4"};
 #else

@@ -296,6 +296,7 @@ TEST_CASE("buffers of several MiB go to and from devices in pieces") {
         INFO(hosts);
         CHECK(run_on_devices(hosts, [](const Cuda& cuda, hkt_comm* comm) {
                   check_all(cuda, comm, HKT_FLOAT32, 700'001);
+                  check_all(cuda, comm, HKT_INT8, 700'001);
               }) == "");
     }
 }

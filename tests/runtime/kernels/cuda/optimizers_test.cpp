@@ -133,6 +133,7 @@ void compare_many(std::uint64_t seed) {
         const bool is_large = type == DataType::float32;
         if (is_large) counts[111] = 2'300'000;  // more chunks than a warp has lanes
         Model<Step> model(type, counts, random());
+        // A large one takes seconds for each number of parts.
         if (!is_large) CHECK(compare_step(usual_step<Step>(), model, 1, random));
         CHECK(compare_step(usual_step<Step>(), model, 5, random));
     }
