@@ -41,14 +41,14 @@ TEST_CASE("programs of all ranks together do what their collective promises") {
                 CHECK(test::rendezvous(programs) == "");
                 const bool by_rank = contract_of(item.collective).is_by_rank();
                 for (const std::uint64_t count : {0, 1, 2, 3, 5, 7, 12, 64, 101})
-                    for (const bool in_place : {false, true}) {
-                        const unsigned seed = in_place ? 2 : 1;
-                        INFO(name_of(item.collective)
-                             << " by " << checked->name() << " on " << topology << ", count " << count
-                             << ", in place " << in_place << ", root " << root << ", seed " << seed);
-                        CHECK(test::simulate(programs, {by_rank ? count * ranks : count, in_place, seed}) ==
-                              "");
-                    }
+                    for (const bool in_place : {false, true})
+                        for (const unsigned seed : {1u, 2u}) {
+                            INFO(name_of(item.collective)
+                                 << " by " << checked->name() << " on " << topology << ", count " << count
+                                 << ", in place " << in_place << ", root " << root << ", seed " << seed);
+                            CHECK(test::simulate(programs,
+                                                 {by_rank ? count * ranks : count, in_place, seed}) == "");
+                        }
             }
         }
 }
@@ -86,13 +86,13 @@ TEST_CASE("ranks that share memory do what their collective promises, in any ord
                     CHECK(test::rendezvous(programs) == "");
                     unsigned order = 0;  // another one each time
                     for (const std::uint64_t count : {1, 5, 64})
-                        for (const bool in_place : {false, true}) {
-                            const unsigned seed = ++order;
-                            INFO("count " << count << ", in place " << in_place << ", seed " << seed);
-                            CHECK(test::simulate(programs, {by_rank ? count * ranks : count, in_place, seed,
-                                                            hosts == placements(ranks)[0] && seed == 3}) ==
-                                  "");
-                        }
+                        for (const bool in_place : {false, true})
+                            for (const unsigned seed : {++order, ++order}) {
+                                INFO("count " << count << ", in place " << in_place << ", seed " << seed);
+                                CHECK(test::simulate(programs,
+                                                     {by_rank ? count * ranks : count, in_place, seed,
+                                                      hosts == placements(ranks)[0] && seed == 3}) == "");
+                            }
                 }
         }
 }

@@ -282,7 +282,7 @@ void check_all(const Cuda& cuda, hkt_comm* comm, hkt_type type, std::size_t coun
 }  // namespace
 
 TEST_CASE("every collective on memory of devices gives the host's bits, with every type") {
-    for (const std::string hosts : {"a", "aaa", "abc", "aabb"}) {
+    for (const std::string hosts : {"a", "aa", "aaa", "aaaa", "ab", "abcd", "aabb"}) {
         INFO(hosts);
         CHECK(run_on_devices(hosts, [](const Cuda& cuda, hkt_comm* comm) {
                   for (const hkt_type type : types)
@@ -292,10 +292,10 @@ TEST_CASE("every collective on memory of devices gives the host's bits, with eve
 }
 
 TEST_CASE("buffers of several MiB go to and from devices in pieces") {
-    for (const std::string hosts : {"aaa", "aabb"}) {
+    for (const std::string hosts : {"a", "aaa", "abc", "aabb"}) {
         INFO(hosts);
         CHECK(run_on_devices(hosts, [](const Cuda& cuda, hkt_comm* comm) {
-                  check_all(cuda, comm, HKT_FLOAT32, 700'001);
+                  check_all(cuda, comm, HKT_FLOAT32, 1'000'007);
                   check_all(cuda, comm, HKT_INT8, 700'001);
               }) == "");
     }
@@ -303,7 +303,7 @@ TEST_CASE("buffers of several MiB go to and from devices in pieces") {
 
 TEST_CASE("schedules with many steps on memory of devices") {
     for (const char* schedule : {"ring", "halving", "bruck", "binomial"})
-        for (const std::string hosts : {"aaaa", "aabb"}) {
+        for (const std::string hosts : {"aaaa", "abcd", "aabb"}) {
             INFO(schedule << " on " << hosts);
             CHECK(run_on_devices(
                       hosts,
