@@ -127,15 +127,13 @@ TEST_CASE("a rank's death is noticed while a forked child of it lives") {
         };
         auto* const shared = new (shared_memory(sizeof(Shared))) Shared{};
         // A survivor that does not notice is ended by its deadline, while the child still lives.
-        const auto outcomes = run_ranks({3, environment, 30}, [shared, &way](int rank) {
-            // Who shares a host is seen to die by its neighbours, whatever its sockets do.
-            if (!way.empty()) setenv("HOCKET_HOST_ID", std::to_string(rank).c_str(), 1);
+        const auto outcomes = run_ranks({3, environment, 30}, [shared](int rank) {
             const Comm comm = join();
             require_sum(comm.get(), 1000, "before the death");
             if (rank == 1) {
                 const pid_t child = fork();
                 if (child == 0) {
-                    alarm(60);
+                    alarm(40);
                     for (;;) pause();
                 }
                 shared->child = child;

@@ -65,6 +65,14 @@ std::string read_all(int fd) {
     return text;
 }
 
+// What is said of a rank that could not say it itself. SIGKILL is how tests let a rank die.
+std::string ending(int status) {
+    if (!WIFSIGNALED(status)) return "ended with status " + std::to_string(WEXITSTATUS(status));
+    const int signal = WTERMSIG(status);
+    if (signal == SIGALRM) return "hung until its deadline";
+    return signal == SIGKILL ? "" : "ended by signal " + std::to_string(signal);
+}
+
 }  // namespace
 
 std::vector<Outcome> run_ranks(const Job& job, const std::function<void(int)>& body) {
@@ -90,6 +98,7 @@ std::vector<Outcome> run_ranks(const Job& job, const std::function<void(int)>& b
         waitpid(processes[rank], &status, 0);
         if (WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
         outcome.ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        if (!outcome.ok && outcome.text.empty()) outcome.text = ending(status);
         outcomes.push_back(outcome);
     }
     return outcomes;
@@ -100,12 +109,8 @@ std::string problems(const std::vector<Outcome>& outcomes) {
     for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
         const Outcome& outcome = outcomes[rank];
         if (outcome.ok) continue;
-        text += "rank " + std::to_string(rank) + ": " + outcome.text;
-        if (outcome.signal == SIGALRM)
-            text += "hung until its deadline";
-        else if (outcome.signal != 0)
-            text += "ended by signal " + std::to_string(outcome.signal);
-        text += '\n';
+        text += "rank " + std::to_string(rank) + ": " +
+                (outcome.signal == SIGKILL ? "killed" : outcome.text) + '\n';
     }
     return text;
 }

@@ -14,7 +14,7 @@ namespace hocket::test {
 struct Outcome {
     int signal = 0;    // that ended the rank, or 0
     bool ok = false;   // the body returned
-    std::string text;  // what the body threw
+    std::string text;  // what the body threw, or how the rank ended; empty if it returned or was killed
 };
 
 struct Job {
