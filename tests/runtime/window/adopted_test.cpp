@@ -29,10 +29,23 @@ struct Pages {
               mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0))) {
         REQUIRE(memory != MAP_FAILED);
     }
-    ~Pages() { munmap(memory, bytes); }
+    ~Pages() {
+        munmap(memory, hole_begin);
+        munmap(memory + hole_end, bytes - hole_end);
+    }
     Pages(const Pages&) = delete;
+
+    // Unmaps a part. Another mapping may take its place at once (a sanitizer's table, a thread's stack), so
+    // the destructor leaves that place alone.
+    void unmap(std::size_t offset, std::size_t size) {
+        munmap(memory + offset, size);
+        hole_begin = offset;
+        hole_end = offset + size;
+    }
+
     const std::size_t bytes;
     char* const memory;
+    std::size_t hole_begin = 0, hole_end = 0;
 };
 
 void fill(char* memory, std::size_t bytes, int seed) {
@@ -219,8 +232,12 @@ TEST_CASE("memory that cannot be made shared is refused, and stays as it is") {
     const int fd = open("/proc/self/exe", O_RDONLY);
     void* const file = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     close(fd);
-    const Pages pages(8), shared(1, MAP_SHARED), hole(3), read_only(2);
-    munmap(hole.memory + 4096, 4096);
+    const Pages pages(8), shared(1, MAP_SHARED), read_only(2);
+    Pages hole(3);
+    hole.unmap(4096, 4096);
+    // The kernel puts no other mapping right under memory that may grow downwards: the hole stays one.
+    REQUIRE(mmap(hole.memory + 8192, 4096, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_GROWSDOWN, -1, 0) == hole.memory + 8192);
     mprotect(read_only.memory, 4096, PROT_READ);
     char local[64] = {};
     static const char constant[64] = "constant";
@@ -285,13 +302,14 @@ TEST_CASE("memory that was unmapped while it was shared is not mapped over again
 }
 
 TEST_CASE("a window that goes restores what it adopted") {
-    const Pages pages(4), gone(4);
+    const Pages pages(4);
+    Pages gone(4);
     fill(pages.memory, pages.bytes, 3);
     {
         const auto window = open_window_alone();
         window->adopt(pages.memory, pages.bytes);
         window->adopt(gone.memory, gone.bytes);
-        munmap(gone.memory, gone.bytes);
+        gone.unmap(0, gone.bytes);
         fill(pages.memory, pages.bytes, 4);
     }
     CHECK(is_private(pages.memory));
