@@ -16,6 +16,7 @@ struct Trait {
     std::uint32_t history = 0;  // the computations that it went through; 0: none
     std::uint64_t states = 0;  // a bit for each extra buffer: states whose content of earlier starts is in it
     std::uint32_t left_by = 0;  // if not 0, one more than the number of the selection that left it
+    bool is_selected = false;   // selections are in it
 
     friend auto operator<=>(const Trait&, const Trait&) = default;
 };
@@ -33,10 +34,16 @@ class Traits {
         return entry->second;
     }
 
-    // What a statement makes of values with these histories, in the order in which it names them.
-    std::uint32_t history(std::uint32_t origin, const std::vector<std::uint32_t>& of) {
-        const auto [entry, is_new] =
-            histories_.try_emplace({origin, of}, static_cast<std::uint32_t>(origins_.size()));
+    // What a computation does with values.
+    enum class Use : std::uint8_t { result, selected_piece, sum };
+
+    // What a computation makes of values with these histories, in the order in which it names them. `of` may
+    // have other numbers, too, on which the result depends. A statement that runs twice, in a loop, is two
+    // computations: its constants may differ. origin: of the statement, for messages.
+    std::uint32_t history(std::uint32_t computation, Use use, std::vector<std::uint32_t> of,
+                          std::uint32_t origin) {
+        const auto [entry, is_new] = histories_.try_emplace({computation, use, std::move(of)},
+                                                            static_cast<std::uint32_t>(origins_.size()));
         if (is_new) origins_.push_back(origin);
         return entry->second;
     }
@@ -47,7 +54,7 @@ class Traits {
     std::vector<Trait> traits_;
     std::map<Trait, TraitId> numbers_;
     std::vector<std::uint32_t> origins_{0};
-    std::map<std::pair<std::uint32_t, std::vector<std::uint32_t>>, std::uint32_t> histories_;
+    std::map<std::tuple<std::uint32_t, Use, std::vector<std::uint32_t>>, std::uint32_t> histories_;
 };
 
 }  // namespace hocket::dsl

@@ -78,11 +78,21 @@ void Verifier::set_initial_state() {
 
 Completion Verifier::run() {
     everyone_ = sets_.everyone();
-    do {
-        run_start();
-    } while (learn_states());
+    knows_states_ = !has_states();
+    if (!knows_states_) {
+        do {
+            run_start();
+        } while (learn_states());
+        knows_states_ = true;
+    }
+    run_start();
     find_alike();
     return std::move(completion_);
+}
+
+bool Verifier::has_states() const {
+    return std::any_of(graph_.extras.begin(), graph_.extras.end(),
+                       [](const ExtraBuffer& extra) { return extra.kind == ExtraBuffer::Kind::state; });
 }
 
 void Verifier::run_start() {

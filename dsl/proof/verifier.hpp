@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ class Verifier {
     void set_initial_state();
     void set_initial_extras();
     void run_start();
+    bool has_states() const;
     bool learn_states();
     void find_alike();
     void run_phase(std::size_t begin, std::size_t end);
@@ -61,6 +63,7 @@ class Verifier {
         std::uint64_t states = 0;
         bool is_uniform = true;  // the same on all ranks
         bool is_linear = true;   // in what it was made of
+        bool is_selected = false;
     };
     // What a rank's selection or sums were made of.
     struct Selection {
@@ -79,14 +82,21 @@ class Verifier {
     Known value_at(const Step& step, std::int64_t buffer, std::uint32_t atom);
     Known run_formula(const Step& step, std::uint32_t atom);
     Known joined(const Step& step, const Formula::Item& item, const Known* operands, std::uint32_t atom);
+    bool is_partial(SetId set);
     void check_is_whole_or_linear(const Step& step, const Known& value, std::uint32_t atom);
     Known with_sparse(const Step& step, Known value, std::uint32_t atom,
                       const std::vector<std::vector<std::uint32_t>>& pieces,
                       std::vector<std::uint32_t>& histories);
-    Known with_selection(const Step& step, Known value, const Selection& selection, std::size_t entry,
-                         std::uint32_t atom, Rank source);
-    Known without_selection(const Step& step, Known value, const Selection& selection, std::size_t entry,
-                            std::uint32_t atom, bool clears);
+    // A selected piece that a computation reads.
+    struct Selected {
+        const Selection& selection;
+        Rank rank;  // that selected it
+        const Selection::Entry& entry;
+    };
+    Known with_selection(const Step& step, Known value, const Selected& selected, std::uint32_t atom);
+    Known without_selection(const Step& step, Known value, const Selected& selected, std::uint32_t atom,
+                            bool clears);
+    void check_selected_alike(const Step& step, const Selected& selected, TraitId first, std::uint32_t atom);
     bool is_selected_from(const Step& step, std::uint32_t atom,
                           const std::vector<std::vector<std::uint32_t>>& pieces) const;
     std::vector<std::vector<std::uint32_t>> pieces_held(const Step& step);
@@ -98,6 +108,8 @@ class Verifier {
     [[noreturn]] void refuse_combine(const Step& step, std::size_t to, std::size_t value);
     [[noreturn]] void refuse_differing(std::size_t at, std::size_t other);
     std::string history_text(std::uint32_t history) const;
+    std::string difference_text(const std::string& one, std::uint32_t history, const std::string& other,
+                                std::uint32_t of_other) const;
     bool concurrent(std::uint32_t a, std::uint32_t b) const;
     struct Expected {
         SetId contributions;
@@ -146,6 +158,7 @@ class Verifier {
     // By place, of states: the contributions to what they hold when a start begins, or of_none if that is the
     // same on all ranks.
     std::vector<SetId> kept_;
+    bool knows_states_ = false;  // kept_ is right
     Completion completion_;
     std::vector<SetId> values_;  // what the current phase reads, in order
     std::vector<std::uint32_t> value_atoms_;

@@ -181,6 +181,24 @@ TEST_CASE("between two reductions only what is linear is done to partial sums") 
     CHECK(verdict("x = sqrt(abs(x)) + 1 all_reduce x over world x = x * x") == "");
 }
 
+TEST_CASE("what all ranks have is not added to partial sums, wherever it is kept") {
+    const auto between = [](const std::string& statements) {
+        return verdict("state e like x\nall_reduce x over l0\n" + statements + "\nall_reduce x over l1",
+                       "2x2");
+    };
+    for (const char* const affine :
+         {"e = 0 * e + 1 x = x + e", "e = 0.5 * e + w x = x - e", "e = 0 * e + w x = select(e > 0, x, e)"}) {
+        INFO(affine);
+        CHECK_THAT(between(affine), Contains("the sum of all ranks' results would"));
+    }
+    // To multiply by it is linear, and what a state keeps of partial sums is one itself.
+    CHECK(between("e = 0 * e + w x = x * e") == "");
+    CHECK(between("e = 0.5 * e + x x = e") == "");
+    CHECK(between("e = 0.5 * e + x x = x - e") == "");
+    // Where the sum is whole, all may be added.
+    CHECK(verdict("state e like x all_reduce x over world e = 0 * e + 1 x = x + e") == "");
+}
+
 TEST_CASE("what no rank's input is part of cannot be combined") {
     CHECK_THAT(verdict("x = w all_reduce x over world"),
                Contains("combines") && Contains("holds the part of no rank's input"));
@@ -202,6 +220,19 @@ TEST_CASE("ranks that hold the same part calculate it alike") {
         verdict("reduce_scatter x over world let s = mstopk(x, 0.1) x = dense(s) all_gather x over world") ==
         "");
     CHECK(verdict("let y = x.part(0 of 2) y = 2 * y all_reduce x over world x : 0 -> 1") == "");
+}
+
+TEST_CASE("a statement that runs twice is not the same calculation twice") {
+    // In the second turn each rank multiplies its own part once more, by another number.
+    CHECK_THAT(verdict("all_reduce x over world\nstate b like x\nb = 0 * b + x\n"
+                       "for i in 0 ..< 2 { x = b * (i + 1) partition x over levels[i] }",
+                       "2x2"),
+               Contains("end with different values") &&
+                   Contains("both went through `x = b * (i + 1)`, but not with the same numbers"));
+    CHECK_THAT(
+        verdict("all_reduce x over world\nfor i in 0 ..< 2 { x = 2 * x partition x over levels[i] }", "2x2"),
+        Contains("end with different values"));
+    CHECK(verdict("all_reduce x over world\nfor i in 0 ..< 3 { x = x * (i + 1) }", "2x2") == "");
 }
 
 TEST_CASE("what a state keeps of one rank is not taken for what all ranks have") {
@@ -241,6 +272,41 @@ TEST_CASE("selections are taken from one thing, and added once") {
                Contains("takes a selection away from something else than it was made of"));
     CHECK_THAT(verdict(two + "all_gather s over world x = sum(s) + sum(t)"), Contains("a second time"));
     CHECK(verdict(two + "x = sum(t)") == "");
+
+    // What is selected from has no selections in it.
+    CHECK_THAT(
+        verdict("let s = mstopk(x, 0.5) all_gather s over world x = sum(s)\n"
+                "let t = mstopk(x, 0.5) x = dense(t) broadcast x over world from 0"),
+        Contains("rank 0 selects from the buffer, which selections were added to") && Contains("x = sum(s)"));
+    CHECK_THAT(verdict("let s = mstopk(x, 0.5) all_gather s over world x = sum(s) x = 2 * x\n"
+                       "let t = mstopk(x, 0.5) x = dense(t) broadcast x over world from 0"),
+               Contains("which selections were added to"));
+
+    // Each rank takes away what it has selected itself.
+    const std::string complete =
+        "state e like x all_reduce x over world e = e + x\n"
+        "let s = mstopk(e, 0.1) x = dense(s) all_gather s over world\n";
+    CHECK_THAT(verdict(complete + "e = e - sum(s) broadcast x over world from 0"),
+               Contains("rank 0 takes away what rank 1 selected; each rank takes away its own"));
+
+    // Selections of differently calculated values are as little alike as the values.
+    CHECK_THAT(verdict("let z = x.part(0 of 1) partition z over world z = 2 * z\n"
+                       "let s = mstopk(x, 1.0) all_gather s over world x = sum(s)"),
+               Contains("that were not made of values calculated alike") && Contains("`z = 2 * z`") &&
+                   Contains("is as it was in the input"));
+    CHECK(verdict("x = 2 * x let s = mstopk(x, 1.0) all_gather s over world x = sum(s)") == "");
+}
+
+TEST_CASE("what has moved to other places is not calculated with, whichever comes first") {
+    const std::string turn = "each c in 0 ..< ranks  x[c] : 0 -> x[c + 1] : 0\n";
+    const auto refusal = [&](const std::string& body) {
+        return check_error("schedule t reduce_scatter(x) {\n" + body + "\n}", Collective::reduce_scatter,
+                           "2");
+    };
+    CHECK_THAT(refusal("all_reduce x over world\n" + turn + "state e like x e = 0 * e + x x : 1 -> 0 x = e"),
+               Contains("a schedule cannot both move data to other places and compute"));
+    CHECK_THAT(refusal("all_reduce x over world state e like x e = 0 * e + x\n" + turn + "x : 1 -> 0 x = e"),
+               Contains("a schedule cannot both move data to other places and compute"));
 }
 
 TEST_CASE("sums are of all of x, once, and calculated alike") {

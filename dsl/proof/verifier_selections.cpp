@@ -1,0 +1,226 @@
+// What the proof knows of selections, and of sums over tensors: what they were made of, and that each is used
+// once.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/proof/verifier.hpp"
+
+namespace hocket::dsl {
+
+using Use = Computation::Sparse::Use;
+
+// For each sparse term and each sum: the ranks whose pieces the rank holds.
+std::vector<std::vector<std::uint32_t>> Verifier::pieces_held(const Step& step) {
+    const Computation& computation = graph_.computations[step.computation];
+    std::vector<std::vector<std::uint32_t>> all;
+    for (const std::uint32_t region : graph_.held[step.held]) {
+        std::vector<std::uint32_t>& ranks = all.emplace_back();
+        const std::size_t term = all.size() - 1;
+        const std::int64_t buffer = term < computation.sparse.size()
+                                        ? computation.sparse[term].buffer
+                                        : computation.scalars[term - computation.sparse.size()];
+        for (const AtomRange range : regions_[region])
+            for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
+                const Rational in_buffer = division_.boundaries()[atom] - Rational(buffer);
+                const auto rank =
+                    static_cast<std::uint32_t>(in_buffer.offset(static_cast<std::uint64_t>(graph_.ranks)));
+                const std::size_t at = place(step.source, atom);
+                if (state_[at] != sets_.single(static_cast<Rank>(rank)))
+                    fail(step,
+                         fmt::format("rank {} reads the piece of rank {} of {}, which is not here",
+                                     step.source, rank, graph_.extra_at(buffer)->name),
+                         last_write(at, "written by this"), "all_gather it first");
+                if (!strand_read_.empty()) check_strands(step, at, false);
+                ranks.push_back(rank);
+            }
+    }
+    return all;
+}
+
+Verifier::Known Verifier::with_selection(const Step& step, Known value, const Selected& selected,
+                                         std::uint32_t atom) {
+    const SetId added = selected.entry.set;
+    const SetId sum = value.set == Contributions::of_none ? added : sets_.unite(value.set, added);
+    if (sum == Contributions::overlap)
+        fail(step,
+             fmt::format("rank {} adds the part of rank {} to {} a second time (from rank {}'s selection)",
+                         step.source, sets_.common(value.set, added), chunk_text(place(step.source, atom)),
+                         selected.rank),
+             {{graph_.origins[graph_.steps[selected.selection.step].origin].transfer, "selected here"}});
+    value.set = sum;
+    value.states |= traits_[selected.entry.trait].states;
+    value.is_uniform = false;
+    value.is_selected = true;
+    return value;
+}
+
+// What is left of a value once what was selected of it is taken away.
+Verifier::Known Verifier::without_selection(const Step& step, Known value, const Selected& selected,
+                                            std::uint32_t atom, bool clears) {
+    const Computation& computation = graph_.computations[step.computation];
+    const std::vector<Note> selected_here{
+        {graph_.origins[graph_.steps[selected.selection.step].origin].transfer, "selected here"}};
+    const char* const right =
+        "e = e - dense(s), or e = cleared(e, s), right after let s = mstopk(e, density)";
+    if (selected.rank != step.source)
+        fail(step,
+             fmt::format("rank {} takes away what rank {} selected; each rank takes away its own",
+                         step.source, selected.rank),
+             selected_here, right);
+    const bool is_alone = computation.formula.items.size() == 1 && !computation.elements.empty() &&
+                          computation.sparse.size() == 1;
+    const std::size_t from =
+        is_alone ? place(step.source, mirrored(atom, computation.elements[0])) : std::size_t{0};
+    const bool is_same =
+        is_alone && selected.entry.set == state_[from] && selected.entry.trait == trait_[from];
+    if (!is_alone || (!clears && !is_same))
+        fail(step,
+             fmt::format("rank {} takes a selection away from something else than it was made of",
+                         step.source),
+             selected_here, right);
+    value.set = Contributions::of_none;
+    return value;
+}
+
+// Selections of several ranks are added like values that are combined.
+void Verifier::check_selected_alike(const Step& step, const Selected& selected, TraitId first,
+                                    std::uint32_t atom) {
+    if (selected.entry.trait == first) return;
+    fail(step,
+         fmt::format(
+             "rank {} adds selections of {} that were not made of values calculated alike: {}", step.source,
+             chunk_text(place(step.source, atom)),
+             difference_text(fmt::format("that of rank {}", selected.rank),
+                             traits_[selected.entry.trait].history, "another", traits_[first].history)),
+         {{graph_.origins[graph_.steps[selected.selection.step].origin].transfer, "selected here"}},
+         "do the same on all ranks before they select");
+}
+
+Verifier::Known Verifier::with_sparse(const Step& step, Known value, std::uint32_t atom,
+                                      const std::vector<std::vector<std::uint32_t>>& pieces,
+                                      std::vector<std::uint32_t>& histories) {
+    const Computation& computation = graph_.computations[step.computation];
+    for (std::size_t term = 0; term < computation.sparse.size(); ++term) {
+        const auto [buffer, use] = computation.sparse[term];
+        const auto extra = static_cast<std::size_t>(graph_.extra_at(buffer) - graph_.extras.data());
+        if (use == Use::add && value.set != Contributions::of_none && term == 0)
+            fail(step,
+                 fmt::format("rank {} adds selections to {}, which holds the parts of {} already",
+                             step.source, chunk_text(place(step.source, atom)), sets_.text(value.set)),
+                 {}, "x = sum(s) takes the place of what x was");
+        std::optional<TraitId> first;  // of the selected values of this term
+        for (const std::uint32_t rank : pieces[term]) {
+            const Selection& selection = selections_[extra * static_cast<std::size_t>(graph_.ranks) + rank];
+            const AtomRange& target = regions_[step.region].front();
+            if (selection.begin < target.begin || selection.begin + selection.entries.size() > target.end)
+                fail(step,
+                     fmt::format("rank {} adds what rank {} selected to {}, but not all of it lies there",
+                                 step.source, rank, chunk_text(place(step.source, target.begin))),
+                     {{graph_.origins[graph_.steps[selection.step].origin].transfer, "selected here"}},
+                     "gather selections over the levels over which x is not scattered");
+            if (!selection.has(atom)) continue;
+            const Selected selected{selection, static_cast<Rank>(rank), selection.at(atom)};
+            if (!first) first = selected.entry.trait;
+            check_selected_alike(step, selected, *first, atom);
+            // Which of those that tie are selected differs by rank.
+            const Step& select = graph_.steps[selection.step];
+            histories.push_back(traits_.history(select.computation, Traits::Use::selected_piece,
+                                                {rank, traits_[selected.entry.trait].history},
+                                                select.origin));
+            value = use == Use::add ? with_selection(step, value, selected, atom)
+                                    : without_selection(step, value, selected, atom, use == Use::clear);
+        }
+    }
+    return value;
+}
+
+// Sums are numbers that all ranks have alike once every part of x is in them, and once, and each part was
+// calculated alike. Returns their history.
+std::uint32_t Verifier::check_sums(const Step& step, std::int64_t buffer,
+                                   const std::vector<std::uint32_t>& pieces) {
+    const ExtraBuffer& extra = *graph_.extra_at(buffer);
+    const auto number = static_cast<std::size_t>(&extra - graph_.extras.data());
+    std::vector<bool> is_there(input_.end, false);
+    std::vector<std::uint32_t> histories;
+    for (const std::uint32_t rank : pieces) {
+        const Selection& part = selections_[number * static_cast<std::size_t>(graph_.ranks) + rank];
+        histories.push_back(part.begin);
+        for (std::uint32_t i = 0; i < part.entries.size(); ++i) {
+            const std::uint32_t atom = part.begin + i;
+            if (is_there[atom])
+                fail(step, fmt::format("rank {} adds {} twice in sum({})", step.source,
+                                       chunk_text(place(step.source, atom)), extra.name));
+            is_there[atom] = true;
+            histories.push_back(traits_[part.entries[i].trait].history);
+            if (contract_.combines() && part.entries[i].set != everyone_ &&
+                part.entries[i].set != Contributions::of_none)
+                fail(step,
+                     fmt::format("sum({}) is of {} while it held the parts of {} only", extra.name,
+                                 chunk_text(place(step.source, atom)), sets_.text(part.entries[i].set)),
+                     {{graph_.origins[graph_.steps[part.step].origin].transfer, "added up here"}},
+                     "reduce first");
+        }
+    }
+    const auto missing = std::find(is_there.begin() + input_.begin, is_there.end(), false);
+    if (missing != is_there.end())
+        fail(step,
+             fmt::format(
+                 "rank {} lacks {} in sum({})", step.source,
+                 chunk_text(place(step.source, static_cast<std::uint32_t>(missing - is_there.begin()))),
+                 extra.name),
+             {{extra.span, "each rank adds up its own part"}},
+             fmt::format("all_gather {} first", extra.name));
+    histories.push_back(static_cast<std::uint32_t>(number));
+    return traits_.history(step.computation, Traits::Use::sum, std::move(histories), step.origin);
+}
+
+// scalars: the histories of the sums in it.
+void Verifier::keep_selection(const Step& step, const std::vector<std::uint32_t>& scalars) {
+    const Computation& computation = graph_.computations[step.computation];
+    const ExtraBuffer& extra = *graph_.extra_at(computation.target);
+    Selection& selection = selections_[static_cast<std::size_t>(&extra - graph_.extras.data()) *
+                                           static_cast<std::size_t>(graph_.ranks) +
+                                       static_cast<std::size_t>(step.source)];
+    const AtomRange atoms = regions_[step.region].front();
+    selection.begin = atoms.begin;
+    selection.step = static_cast<std::uint32_t>(&step - graph_.steps.data());
+    const bool selects = computation.kind == Computation::Kind::select;
+    for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
+        const Known value = run_formula(step, atom);
+        if (selects && value.is_selected)
+            fail(step,
+                 fmt::format(
+                     "rank {} selects from {}, which selections were added to: each contribution enters "
+                     "one selection",
+                     step.source, chunk_text(place(step.source, mirrored(atom, computation.elements[0])))),
+                 last_write(place(step.source, mirrored(atom, computation.elements[0])), "added here"),
+                 "select from what was not selected from before");
+        if (selects && value.set == Contributions::of_none)
+            fail(step, fmt::format("rank {} selects from {}, of which no rank's input is part", step.source,
+                                   chunk_text(place(step.source, mirrored(atom, computation.elements[0])))));
+        if (selects) {
+            selection.entries.push_back(
+                {value.set, trait_[place(step.source, mirrored(atom, computation.elements[0]))]});
+            continue;
+        }
+        std::vector<std::uint32_t> histories = scalars;
+        for (const std::int64_t buffer : computation.elements)
+            histories.push_back(traits_[trait_[place(step.source, mirrored(atom, buffer))]].history);
+        selection.entries.push_back(
+            {value.set, traits_.intern({.history = traits_.history(step.computation, Traits::Use::result,
+                                                                   std::move(histories), step.origin)})});
+    }
+}
+
+// Whether the first sparse term's selections are of this atom, too.
+bool Verifier::is_selected_from(const Step& step, std::uint32_t atom,
+                                const std::vector<std::vector<std::uint32_t>>& pieces) const {
+    const std::int64_t buffer = graph_.computations[step.computation].sparse[0].buffer;
+    const auto extra = static_cast<std::size_t>(graph_.extra_at(buffer) - graph_.extras.data());
+    return std::any_of(pieces[0].begin(), pieces[0].end(), [&](std::uint32_t rank) {
+        return selections_[extra * static_cast<std::size_t>(graph_.ranks) + rank].has(atom);
+    });
+}
+
+}  // namespace hocket::dsl
