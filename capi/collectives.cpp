@@ -194,4 +194,16 @@ hkt_status hkt_barrier(hkt_comm* comm) {
     });
 }
 
+hkt_status hkt_barrier_start(hkt_comm* comm, hkt_request** request) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_barrier_start");
+        if (request == nullptr)
+            capi::refuse("hkt_barrier_start: request is null; pass the address of an hkt_request*");
+        engine::Execution& started = comm->engine->start_barrier();
+        started.user = comm;
+        *request = capi::handle(started);
+        return HKT_SUCCESS;
+    });
+}
+
 }  // extern "C"

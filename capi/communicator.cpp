@@ -70,6 +70,18 @@ bool others_have_ended(hkt_comm& comm) {
     return false;
 }
 
+// What hkt_request_callback promised is called before the communicator goes. False: this is such a call.
+bool has_called_all(hkt_comm& comm) {
+    if (comm.engine->caller().is_this_thread()) {
+        log_line(
+            "hocket: warning: hkt_comm_destroy was called from a callback of the communicator, and did "
+            "nothing; call it from another thread");
+        return false;
+    }
+    comm.engine->caller().finish();
+    return true;
+}
+
 engine::ExecutorKind executor_of(std::int32_t value) {
     if (value < HKT_EXECUTOR_DEFAULT || value > HKT_EXECUTOR_INTERPRETER)
         capi::refuse(fmt::format("hkt_comm_options.executor is {}; it must be an hkt_executor", value));
@@ -181,7 +193,7 @@ void hkt_comm_destroy(hkt_comm* comm) {
     if (comm == nullptr) return;
     if (comm->is_of_a_parent())
         capi::give_up(comm->engine);
-    else if (!others_have_ended(*comm))
+    else if (!has_called_all(*comm) || !others_have_ended(*comm))
         return;
     delete comm;
 }

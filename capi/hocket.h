@@ -516,6 +516,10 @@ HKT_API hkt_status hkt_all_to_all_v(const void* send, const size_t* send_counts,
 /* Returns when every rank has entered it. Always waits. */
 HKT_API hkt_status hkt_barrier(hkt_comm* comm);
 
+/* The same with a request, which ends when every rank has entered it, by hkt_barrier or by this. A null
+ * request is INVALID_ARGUMENT. */
+HKT_API hkt_status hkt_barrier_start(hkt_comm* comm, hkt_request** request);
+
 /* ---- Point to point --------------------------------------------------------------------------- */
 /* A send on one rank and a receive on another (or the same) are matched by peer and tag: the first send to a
  * rank with a tag goes to the first receive from the sender with that tag, the second to the second, in the
@@ -570,6 +574,26 @@ HKT_API hkt_status hkt_wait_for(hkt_request* request, int64_t timeout_ms);
  * requests are collectives and messages of one communicator. Thread-safe. Errors: INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t timeout_ms,
                                 size_t* index);
+
+/* Ends that are told
+ *   A program that does something else can be told when an operation ends, however it ends; at once, if it
+ * has ended already. The request stays the program's, and hkt_test of it tells how it ended. Nothing is told
+ * of a request that is still in flight when its communicator is destroyed. Being told moves no operation: use
+ * options.progress = HKT_PROGRESS_THREAD, or have a thread that waits. A request may have several of both.
+ * For collectives and messages; a batch of a cache is INVALID_ARGUMENT. Thread-safe. */
+
+/* Adds 1 to the eventfd (eventfd(2)), so that poll, epoll or an event loop wakes up. One descriptor may serve
+ * many requests: reading it gives the number of those that have ended. Hocket makes a descriptor of its own
+ * of it, so the program may close its own at any time. Errors: INVALID_ARGUMENT (also for a descriptor that
+ * is no eventfd), OUT_OF_MEMORY (also for want of descriptors). */
+HKT_API hkt_status hkt_request_eventfd(hkt_request* request, int eventfd);
+
+/* Calls function(user) once, from a thread of the communicator that does nothing else: the functions of all
+ * its requests are called one after another, and one that takes long keeps the others waiting. function may
+ * use Hocket, also wait for the request and start others, but must not destroy this communicator, and must
+ * not throw. hkt_comm_destroy returns after the last of them has. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY
+ * (also if there can be no thread). */
+HKT_API hkt_status hkt_request_callback(hkt_request* request, void (*function)(void* user), void* user);
 
 /* ---- Plans ------------------------------------------------------------------------------------ */
 

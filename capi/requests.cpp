@@ -1,6 +1,10 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <string_view>
 #include <vector>
 
 #include "capi/handles.hpp"
@@ -73,6 +77,33 @@ hkt_comm* comm_of_all(const std::vector<Request*>& requests, const std::vector<s
     return static_cast<hkt_comm*>(requests[0]->user);
 }
 
+// The communicator of the request, which it will tell of its end.
+hkt_comm& comm_that_tells(hkt_request* request, const char* function) {
+    Request& started = checked(request, function);
+    if (started.type == Request::Type::batch)
+        capi::refuse(
+            fmt::format("{}: the request is a batch of a cache; hkt_test and hkt_wait_for tell "
+                        "whether it has ended",
+                        function));
+    return *static_cast<hkt_comm*>(started.user);
+}
+
+// A descriptor of our own of the program's eventfd.
+transport::Socket own_eventfd(int eventfd) {
+    constexpr std::string_view expected = "anon_inode:[eventfd]";
+    char kind[expected.size() + 1];
+    const ssize_t length = readlink(fmt::format("/proc/self/fd/{}", eventfd).c_str(), kind, sizeof kind);
+    if (length < 0 || std::string_view(kind, static_cast<std::size_t>(length)) != expected)
+        capi::refuse(fmt::format("hkt_request_eventfd: the descriptor {} is {}; make one with eventfd(2)",
+                                 eventfd, length < 0 ? "not open" : "no eventfd"));
+    const int own = fcntl(eventfd, F_DUPFD_CLOEXEC, 0);
+    if (own < 0)
+        throw Error(Status::out_of_memory,
+                    fmt::format("hkt_request_eventfd: cannot have a further descriptor: {}",
+                                transport::error_text(errno)));
+    return transport::Socket(own);
+}
+
 }  // namespace
 
 extern "C" {
@@ -105,6 +136,23 @@ hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t time
             if (first) *index = places[*first];
             return first ? HKT_SUCCESS : HKT_IN_PROGRESS;
         });
+    });
+}
+
+hkt_status hkt_request_eventfd(hkt_request* request, int eventfd) {
+    return capi::guarded(comm_of(request), [&] {
+        hkt_comm& comm = comm_that_tells(request, "hkt_request_eventfd");
+        comm.engine->tell_end(*reinterpret_cast<Request*>(request), own_eventfd(eventfd));
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_request_callback(hkt_request* request, void (*function)(void* user), void* user) {
+    return capi::guarded(comm_of(request), [&] {
+        hkt_comm& comm = comm_that_tells(request, "hkt_request_callback");
+        if (function == nullptr) capi::refuse("hkt_request_callback: function is null");
+        comm.engine->tell_end(*reinterpret_cast<Request*>(request), engine::Call{function, user});
+        return HKT_SUCCESS;
     });
 }
 

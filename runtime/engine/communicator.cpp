@@ -470,9 +470,16 @@ std::string Communicator::own_address() const {
 }
 
 void Communicator::barrier() {
+    progress_->run(barrier_plan(), 1, &here_, &all_here_);
+}
+
+Execution& Communicator::start_barrier() {
+    return progress_->start(barrier_plan(), 1, &here_, &all_here_);
+}
+
+const std::shared_ptr<StartablePlan>& Communicator::barrier_plan() {
     std::call_once(barrier_made_, [this] { barrier_ = make_meeting("barrier"); });
-    std::int32_t here = 1, all = 0;
-    progress_->run(barrier_, 1, &here, &all);
+    return barrier_;
 }
 
 // Uses the library's own choice of schedule, whatever the communicator's is.

@@ -107,6 +107,7 @@ class Communicator {
         return progress_->wait(execution, until);
     }
     void barrier();
+    Execution& start_barrier();
     MessageRequest& start(const MessageStart& message) {
         check_message(message);
         const auto buffers = buffer_on_device(message);
@@ -126,6 +127,9 @@ class Communicator {
                                         Progress::Clock::time_point until) {
         return progress_->wait_any(requests, until);
     }
+    void tell_end(const Request& request, Endings::Way way) { progress_->tell_end(request, std::move(way)); }
+    // The thread of the calls that tell_end() promised.
+    Caller& caller() { return progress_->caller(); }
     std::optional<Failure> failure() { return progress_->failure(); }
     // All calls fail from now on, here and on the other ranks.
     void abort(const std::string& reason) { progress_->abort(reason); }
@@ -175,6 +179,7 @@ class Communicator {
     std::optional<device::Buffers> buffer_on_device(const MessageStart& message);
     std::optional<device::Place> place_of(const device::Driver& driver, const void* memory,
                                           const char* name) const;
+    const std::shared_ptr<StartablePlan>& barrier_plan();
     void say_goodbye();
 
     using Key =
@@ -202,6 +207,9 @@ class Communicator {
     std::mutex exchanging_;
     std::once_flag barrier_made_;
     std::shared_ptr<StartablePlan> barrier_;
+    // What all barriers send and receive. Nobody looks at the sum.
+    const std::int32_t here_ = 1;
+    std::int32_t all_here_ = 0;
     std::mutex plans_mutex_;
     std::map<Key, std::unique_ptr<SizedPlans>> plans_;
     // The communicator's own choices with root 0, found without a lock.

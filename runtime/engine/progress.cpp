@@ -324,11 +324,7 @@ bool Progress::wait_and_finish(Started& started, Clock::time_point until) {
 
 std::optional<std::size_t> Progress::wait_any(std::span<Request* const> requests, Clock::time_point until) {
     Gate::Visit visit(gate_);
-    for (const Request* request : requests)
-        if (request->type == Request::Type::message)
-            require_lent(static_cast<const MessageRequest&>(*request));
-        else
-            require_lent(static_cast<const Execution&>(*request));
+    for (const Request* request : requests) require_lent(*request);
     std::optional<std::size_t> first;
     come_in();
     wait_for_others(visit, until, [&] {
@@ -338,6 +334,19 @@ std::optional<std::size_t> Progress::wait_any(std::span<Request* const> requests
     });
     go_out();
     return first;
+}
+
+void Progress::tell_end(const Request& request, Endings::Way way) {
+    Gate::Visit visit(gate_);
+    require_lent(request);
+    endings_.add(request, std::move(way));
+    announce();
+}
+
+// Some operation may have ended.
+void Progress::announce() {
+    gate_.announce();
+    endings_.look([](const Request& request) { return status_of(request) != Status::in_progress; });
 }
 
 // False: the time has come first.
@@ -378,12 +387,11 @@ std::optional<Failure> Progress::failure() {
 
 // A request is gone once it was waited for. Its memory is kept for the next start, so we can notice a caller
 // that asks for it again.
-void Progress::require_lent(const Execution& execution) const {
-    if (std::find(lent_.begin(), lent_.end(), &execution) == lent_.end()) refuse_request();
-}
-
-void Progress::require_lent(const MessageRequest& request) const {
-    if (!request.is_lent) refuse_request();
+void Progress::require_lent(const Request& request) const {
+    const bool is_lent = request.type == Request::Type::message
+                             ? static_cast<const MessageRequest&>(request).is_lent
+                             : std::find(lent_.begin(), lent_.end(), &request) != lent_.end();
+    if (!is_lent) refuse_request();
 }
 
 // For an execution that has ended, when the caller asks for it: it goes back to its plan.
@@ -466,7 +474,7 @@ void Progress::look_at_messages() {
     if (const auto& mismatch = messages_.mismatch(); mismatch && !failure_)
         fail(sizes_differ(mismatch->receive->start, mismatch->sent_bytes, mismatch->sent_element,
                           bootstrap_.rank(), in_flight()));
-    if (messages_.retire()) gate_.announce();
+    if (messages_.retire()) announce();
 }
 
 // How many executions may move: the oldest ones, as far as their messages fit. All ranks start the same
@@ -511,7 +519,7 @@ void Progress::retire() {
     if (rest == in_flight_.end()) return;
     in_flight_.erase(rest, in_flight_.end());
     if (neighbourhood_) neighbourhood_->complete(in_flight_.empty() ? turns_ : in_flight_.front()->turn());
-    gate_.announce();
+    announce();
 }
 
 template <typename Ended>
@@ -736,7 +744,7 @@ void Progress::fail(Failure failure) {
     for (Execution* execution : in_flight_) execution->end(failure_->status);
     in_flight_.clear();
     messages_.end_all(failure_->status);
-    gate_.announce();
+    announce();
 }
 
 // What devices copy ends; nobody copies from this rank's devices any more.

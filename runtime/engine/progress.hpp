@@ -15,6 +15,7 @@
 
 #include "runtime/bootstrap/bootstrap.hpp"
 #include "runtime/device/devices.hpp"
+#include "runtime/engine/endings.hpp"
 #include "runtime/engine/failure.hpp"
 #include "runtime/engine/gate.hpp"
 #include "runtime/engine/left_alone.hpp"
@@ -60,6 +61,11 @@ class Progress {
     // Waits until one of the collectives and messages has ended, or the time has come; they stay the
     // caller's. Returns the place of the first that has ended.
     std::optional<std::size_t> wait_any(std::span<Request* const> requests, Clock::time_point until);
+
+    // Tells the program once the collective or message has ended; at once if it has.
+    void tell_end(const Request& request, Endings::Way way);
+    // The thread that makes the calls. No gate is needed for it.
+    Caller& caller() { return endings_.caller(); }
 
     // Waits until no collective is in flight: for a thread that is going to wait for something that does not
     // move them.
@@ -108,8 +114,8 @@ class Progress {
     void arrived(const transport::Completion& completion);
     void message_arrived(const transport::Completion& completion);
     std::size_t window() const;
-    void require_lent(const Execution& execution) const;
-    void require_lent(const MessageRequest& request) const;
+    void require_lent(const Request& request) const;
+    void announce();
     void retire();
     void finish(Execution& execution);
     void finish(MessageRequest& request);
@@ -151,6 +157,7 @@ class Progress {
     std::vector<std::int64_t> agreed_;       // by peer: the last start on which its messages agreed; -1
     std::optional<Failure> failure_;
     LeftAlone left_alone_;
+    Endings endings_;
     bool somebody_left_ = false, is_leaving_ = false;
     std::optional<Clock::time_point> stranded_since_;  // waiting for a rank that has left
 

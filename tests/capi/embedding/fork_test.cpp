@@ -67,11 +67,16 @@ TEST_CASE("a forked child cannot use its parent's handles, and the parent's job 
                     require_refusal(hkt_send(x, 1, HKT_FLOAT32, 2, 7, parents, nullptr));
                     require_refusal(hkt_recv(x, 1, HKT_FLOAT32, 2, 7, parents, nullptr));
                     require_refusal(hkt_barrier(parents));
+                    hkt_request* none = nullptr;
+                    require_refusal(hkt_barrier_start(parents, &none));
                     require_refusal(hkt_wait(request));
                     require_refusal(hkt_test(request));
                     require_refusal(hkt_wait_for(request, 10));
                     std::size_t index = 0;
                     require_refusal(hkt_wait_any(&request, 1, 10, &index));
+                    require_refusal(hkt_request_eventfd(request, 0));
+                    require_refusal(hkt_request_callback(
+                        request, [](void*) {}, nullptr));
                     require_refusal(hkt_plan_start(plan, x, x, 5000, nullptr));
                     require_refusal(hkt_plan_reset_state(plan));
                     require_refusal(hkt_comm_status(parents));

@@ -187,6 +187,38 @@ TEST_CASE("one of several requests is waited for") {
     }
 }
 
+TEST_CASE("a barrier that was started ends when every rank has entered it") {
+    for (const auto& way : ways) {
+        const auto outcomes = run_ranks({3, way}, [](int rank) {
+            const Comm comm = join();
+            for (int round = 0; round < 20; ++round) {
+                hkt_request* requests[2] = {};
+                if (rank == round % 3) {  // the others are told that this rank has not entered it
+                    const std::int32_t not_yet = 1;
+                    for (const int other : {(rank + 1) % 3, (rank + 2) % 3})
+                        must(comm.get(), hkt_send(&not_yet, 1, HKT_INT32, other, 1, comm.get(), nullptr));
+                    std::int32_t go = 0;
+                    for (const int other : {(rank + 1) % 3, (rank + 2) % 3})
+                        must(comm.get(), hkt_recv(&go, 1, HKT_INT32, other, 2, comm.get(), nullptr));
+                    must(comm.get(), hkt_barrier(comm.get()));
+                    must(comm.get(), hkt_barrier_start(comm.get(), &requests[1]));
+                } else {
+                    std::int32_t not_yet = 0;
+                    must(comm.get(), hkt_barrier_start(comm.get(), &requests[0]));
+                    must(comm.get(), hkt_barrier_start(comm.get(), &requests[1]));
+                    must(comm.get(), hkt_recv(&not_yet, 1, HKT_INT32, round % 3, 1, comm.get(), nullptr));
+                    expect(hkt_wait_for(requests[0], 0) == HKT_IN_PROGRESS, "one has not entered it");
+                    must(comm.get(), hkt_send(&not_yet, 1, HKT_INT32, round % 3, 2, comm.get(), nullptr));
+                    must(comm.get(), hkt_wait(requests[0]));
+                }
+                must(comm.get(), hkt_wait(requests[1]));
+            }
+            failure_of(comm.get(), hkt_barrier_start(comm.get(), nullptr), HKT_ERROR_INVALID_ARGUMENT);
+        });
+        CHECK(problems(outcomes) == "");
+    }
+}
+
 TEST_CASE("requests of two communicators are not waited for together") {
     const Comm a = alone(), b = alone();
     std::int32_t to[2] = {};

@@ -1,0 +1,81 @@
+// Tells the program that an operation has ended: through an eventfd, or by a call.
+#pragma once
+
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "runtime/net/socket.hpp"
+#include "runtime/request.hpp"
+
+namespace hocket::engine {
+
+// A function of the program.
+struct Call {
+    void (*function)(void* user);
+    void* user;
+};
+
+// Calls functions one after another, on a thread that begins with the first of them. Thread-safe.
+class Caller {
+  public:
+    Caller() = default;
+    ~Caller() { finish(); }
+    Caller(const Caller&) = delete;
+
+    // Begins the thread if there is none. Throws hocket::Error(out_of_memory).
+    void prepare();
+    // Moves the call here. Allocates nothing; after prepare().
+    void add(std::list<Call>& from, std::list<Call>::iterator call);
+    // Returns after the last call; the thread is gone then. Not for a function that is being called.
+    void finish();
+    bool is_this_thread();
+
+  private:
+    void run();
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::list<Call> due_;
+    bool is_ending_ = false;
+    std::thread thread_;
+};
+
+// What is still to be told. Not thread-safe, but for what caller() gives.
+class Endings {
+  public:
+    // An eventfd of the program, which this has a descriptor of its own for; or a call.
+    using Way = std::variant<transport::Socket, Call>;
+
+    // Throws hocket::Error(out_of_memory), std::bad_alloc.
+    void add(const Request& request, Way way);
+
+    // Tells the program of all that have ended.
+    template <typename HasEnded>
+    void look(HasEnded has_ended) {
+        for (auto at = waiting_.begin(); at != waiting_.end();)
+            if (has_ended(*at->request))
+                at = tell(at);
+            else
+                ++at;
+    }
+
+    Caller& caller() { return caller_; }
+
+  private:
+    struct Waiting {
+        const Request* request;
+        transport::Socket eventfd;
+        std::list<Call> call;  // of one or none: its node moves to the caller
+    };
+
+    std::list<Waiting>::iterator tell(std::list<Waiting>::iterator ended) noexcept;
+
+    std::list<Waiting> waiting_;
+    Caller caller_;
+};
+
+}  // namespace hocket::engine
