@@ -1,5 +1,5 @@
-// What the proof knows of a value beside whose contributions are in it: what was calculated of them. Each
-// trait is stored once, so two values were made alike exactly if the numbers of their traits are equal.
+// What the proof knows of a value beside whose contributions are in it. Each trait is stored once: two values
+// have the same one exactly if the numbers are equal.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,36 @@
 #include <utility>
 #include <vector>
 
+#include "dsl/proof/contributions.hpp"
+
 namespace hocket::dsl {
 
 using TraitId = std::uint32_t;
 
 struct Trait {
-    std::uint32_t history = 0;  // the computations that it went through; 0: none
-    std::uint64_t states = 0;  // a bit for each extra buffer: states whose content of earlier starts is in it
+    // The computations that it went through, whatever they were made of; 0: none. Values of several ranks are
+    // combined only if they have the same.
+    std::uint32_t history = 0;
+    // How it was made, of what, and in which order. Two values with the same contributions and the same
+    // number are the same, bit for bit. 0: an input, or what a state held at the beginning.
+    std::uint32_t value = 0;
+    // A bit for each extra buffer: states whose content of earlier starts is in it; and `fresh`.
+    std::uint64_t states = 0;
     std::uint32_t left_by = 0;  // if not 0, one more than the number of the selection that left it
-    bool is_selected = false;   // selections are in it
+    SetId left_set = Contributions::undefined;  // the contributions to what was left
+    bool is_selected = false;                   // selections are in it
+    bool has_sent = false;  // perhaps there are contributions in it that a selection has sent as well
+
+    static constexpr std::uint64_t fresh = std::uint64_t{1} << 63;  // x as it is given to this start
 
     friend auto operator<=>(const Trait&, const Trait&) = default;
 };
 
 class Traits {
   public:
-    static constexpr TraitId plain = 0;
+    static constexpr TraitId plain = 0;  // of x
 
-    Traits() : traits_{{}} { numbers_.emplace(Trait{}, plain); }
+    Traits() { intern({.states = Trait::fresh}); }
 
     const Trait& operator[](TraitId id) const { return traits_[id]; }
     TraitId intern(const Trait& trait) {
@@ -37,9 +49,9 @@ class Traits {
     // What a computation does with values.
     enum class Use : std::uint8_t { result, selected_piece, sum };
 
-    // What a computation makes of values with these histories, in the order in which it names them. `of` may
-    // have other numbers, too, on which the result depends. A statement that runs twice, in a loop, is two
-    // computations: its constants may differ. origin: of the statement, for messages.
+    // What a computation makes of values with these histories, in the order in which it names them. A
+    // statement that runs twice, in a loop, is two computations: its constants may differ. origin: of the
+    // statement, for messages.
     std::uint32_t history(std::uint32_t computation, Use use, std::vector<std::uint32_t> of,
                           std::uint32_t origin) {
         const auto [entry, is_new] = histories_.try_emplace({computation, use, std::move(of)},
@@ -50,11 +62,27 @@ class Traits {
     // The statement that came last in it. Not for history 0.
     std::uint32_t origin_of(std::uint32_t history) const { return origins_[history]; }
 
+    // The number of the value that a computation makes of values, given by contributions and number one after
+    // the other, and of other numbers on which it depends.
+    std::uint32_t value(std::uint32_t computation, Use use, std::vector<std::uint32_t> of) {
+        return number({computation, use, std::move(of)});
+    }
+    // Of values that are combined in this order, given likewise.
+    std::uint32_t folded(std::vector<std::uint32_t> of) {
+        return number({~std::uint32_t{0}, {}, std::move(of)});
+    }
+
   private:
+    using Made = std::tuple<std::uint32_t, Use, std::vector<std::uint32_t>>;
+
+    std::uint32_t number(Made made) {
+        return values_.emplace(std::move(made), static_cast<std::uint32_t>(values_.size() + 1)).first->second;
+    }
+
     std::vector<Trait> traits_;
     std::map<Trait, TraitId> numbers_;
     std::vector<std::uint32_t> origins_{0};
-    std::map<std::tuple<std::uint32_t, Use, std::vector<std::uint32_t>>, std::uint32_t> histories_;
+    std::map<Made, std::uint32_t> histories_, values_;
 };
 
 }  // namespace hocket::dsl

@@ -86,6 +86,7 @@ Completion Verifier::run() {
         knows_states_ = true;
     }
     run_start();
+    check_kept_alike();
     find_alike();
     return std::move(completion_);
 }
@@ -118,9 +119,15 @@ void Verifier::run_phase(std::size_t begin, std::size_t end) {
         return;
     }
     for (std::size_t i = begin; i < end; ++i) read(graph_.steps[i]);
-    if (watches_order_) note_order(begin, end);
+    folded_.clear();
+    if (watches_order_ || !trait_.empty()) fold(begin, end);
     std::size_t value = 0;
     for (std::size_t i = begin; i < end; ++i) write(i, value);
+    for (const auto& [at, number] : folded_) {
+        Trait trait = traits_[trait_[at]];
+        trait.value = number;
+        trait_[at] = traits_.intern(trait);
+    }
     if (!contract_.combines()) return;
     for (std::size_t i = begin; i < end; ++i)
         if (graph_.steps[i].combines) find_completed(i);
@@ -219,7 +226,7 @@ void Verifier::combine(std::size_t index, std::size_t to, std::size_t value) {
              {}, "only what was at the same place of all ranks' inputs can be combined");
     if (state_[to] == Contributions::of_none || values_[value] == Contributions::of_none)
         refuse_combine_of_none(step, to, value);
-    if (!trait_.empty() && trait_[to] != value_traits_[value]) refuse_combine(step, to, value);
+    if (!trait_.empty()) combine_traits(step, to, value);
     const SetId sum = sets_.unite(state_[to], values_[value]);
     if (sum == Contributions::overlap)
         fail(step,
@@ -293,8 +300,8 @@ void Verifier::check_result() {
                 if (trait_.empty()) continue;
                 std::size_t& first = first_holder[atom];
                 if (first == place_limit) first = at;
-                if (traits_[trait_[at]].history != traits_[trait_[first]].history)
-                    refuse_differing(at, first);
+                if (traits_[trait_[at]].value != traits_[trait_[first]].value) refuse_differing(at, first);
+                if (traits_[trait_[at]].has_sent) refuse_sent(at);
             }
     }
     if (!trait_.empty()) check_states();

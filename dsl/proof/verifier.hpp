@@ -51,8 +51,12 @@ class Verifier {
         Rank rank;          // that it comes from
         SetId set;
         std::size_t step;
+        TraitId trait;
     };
-    void note_order(std::size_t begin, std::size_t end);
+    void fold(std::size_t begin, std::size_t end);
+    template <typename Take>
+    void in_order_of_fold(std::size_t first, std::size_t last, Take take);
+    void number_fold(std::size_t first, std::size_t last);
     void note_fold(std::size_t first, std::size_t last);
     void note_join(SetId left, SetId right, std::size_t step);
 
@@ -61,10 +65,21 @@ class Verifier {
     struct Known {
         SetId set = Contributions::of_none;
         std::uint64_t states = 0;
-        bool is_uniform = true;  // the same on all ranks
-        bool is_linear = true;   // in what it was made of
-        bool is_selected = false;
+        bool is_uniform = true;                     // the same on all ranks
+        bool is_linear = true;                      // in what it was made of
+        SetId left_set = Contributions::undefined;  // see Trait
+        bool is_selected = false, has_sent = false;
     };
+    // What a value was made of, for its trait: as Traits::history() and Traits::value() take it.
+    struct MadeOf {
+        std::vector<std::uint32_t> histories, values;
+        void add(SetId set, const Trait& trait) {
+            histories.push_back(trait.history);
+            values.insert(values.end(), {set, trait.value});
+        }
+    };
+    void add_elements(const Step& step, std::uint32_t atom, MadeOf& of) const;
+
     // What a rank's selection or sums were made of.
     struct Selection {
         struct Entry {
@@ -85,8 +100,7 @@ class Verifier {
     bool is_partial(SetId set);
     void check_is_whole_or_linear(const Step& step, const Known& value, std::uint32_t atom);
     Known with_sparse(const Step& step, Known value, std::uint32_t atom,
-                      const std::vector<std::vector<std::uint32_t>>& pieces,
-                      std::vector<std::uint32_t>& histories);
+                      const std::vector<std::vector<std::uint32_t>>& pieces, MadeOf& of);
     // A selected piece that a computation reads.
     struct Selected {
         const Selection& selection;
@@ -100,9 +114,21 @@ class Verifier {
     bool is_selected_from(const Step& step, std::uint32_t atom,
                           const std::vector<std::vector<std::uint32_t>>& pieces) const;
     std::vector<std::vector<std::uint32_t>> pieces_held(const Step& step);
-    std::uint32_t check_sums(const Step& step, std::int64_t buffer, const std::vector<std::uint32_t>& pieces);
-    void keep_selection(const Step& step, const std::vector<std::uint32_t>& scalars);
+    void check_sums(const Step& step, std::int64_t buffer, const std::vector<std::uint32_t>& pieces,
+                    MadeOf& of);
+    void keep_selection(const Step& step, const MadeOf& scalars);
+    void combine_traits(const Step& step, std::size_t to, std::size_t value);
+    [[noreturn]] void refuse_sent(std::size_t place);
+
+    // States (verifier_states.cpp).
+    template <typename Call>
+    void for_kept(std::size_t state, Call call);
+    SetId left_in(std::size_t place) const;
+    bool learn_sets();
+    bool learn_sent();
+    bool is_sent(Rank rank, std::uint32_t atom, std::size_t at);
     void check_states();
+    void check_kept_alike();
     std::uint32_t mirrored(std::uint32_t atom, std::int64_t buffer) const;
     [[noreturn]] void refuse_combine_of_none(const Step& step, std::size_t to, std::size_t value);
     [[noreturn]] void refuse_combine(const Step& step, std::size_t to, std::size_t value);
@@ -158,11 +184,13 @@ class Verifier {
     // By place, of states: the contributions to what they hold when a start begins, or of_none if that is the
     // same on all ranks.
     std::vector<SetId> kept_;
-    bool knows_states_ = false;  // kept_ is right
+    bool knows_states_ = false;    // kept_ is right
+    std::vector<bool> kept_sent_;  // by place, of states: Trait::has_sent when a start begins
     Completion completion_;
     std::vector<SetId> values_;  // what the current phase reads, in order
     std::vector<std::uint32_t> value_atoms_;
     std::vector<TraitId> value_traits_;
+    std::vector<std::pair<std::size_t, std::uint32_t>> folded_;  // in the current phase: places and numbers
 
     bool watches_order_ = false;
     OrderNeeds order_needs_;

@@ -19,20 +19,22 @@ std::uint32_t Verifier::mirrored(std::uint32_t atom, std::int64_t buffer) const 
 void Verifier::set_initial_extras() {
     selections_.assign(graph_.extras.size() * static_cast<std::size_t>(graph_.ranks), {});
     was_read_.assign(state_.size(), false);
-    if (kept_.empty()) kept_.assign(state_.size(), Contributions::of_none);
+    if (kept_.empty()) {
+        kept_.assign(state_.size(), Contributions::of_none);
+        kept_sent_.assign(state_.size(), false);
+    }
     for (std::size_t i = 0; i < graph_.extras.size(); ++i) {
         const ExtraBuffer& extra = graph_.extras[i];
         if (!extra.is_like_x()) continue;
         const bool is_state = extra.kind == ExtraBuffer::Kind::state;
-        const TraitId trait =
-            is_state ? traits_.intern({.states = std::uint64_t{1} << i}) : TraitId{Traits::plain};
         for (Rank rank = 0; rank < graph_.ranks; ++rank) {
             const AtomRange atoms =
                 is_state ? regions_[extra.regions[static_cast<std::size_t>(rank)]].front() : input_;
             for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
                 const std::size_t at = place(rank, mirrored(atom, extra.begin));
                 state_[at] = kept_[at];
-                trait_[at] = trait;
+                trait_[at] = traits_.intern(
+                    {.states = is_state ? std::uint64_t{1} << i : 0, .has_sent = kept_sent_[at]});
             }
         }
     }
@@ -48,7 +50,8 @@ std::string Verifier::history_text(std::uint32_t history) const {
 std::string Verifier::difference_text(const std::string& one, std::uint32_t history, const std::string& other,
                                       std::uint32_t of_other) const {
     const std::string first = history_text(history), second = history_text(of_other);
-    if (first == second) return fmt::format("both {}, but not with the same numbers", first);
+    if (first == second)
+        return fmt::format("both {}, but not with the same numbers, or in another order", first);
     return fmt::format("{} {}, {} {}", one, first, other, second);
 }
 
@@ -85,6 +88,17 @@ void Verifier::refuse_differing(std::size_t at, std::size_t other) {
     throw DiagnosticError(std::move(diagnostic));
 }
 
+// Of what is sent and what is here already, calculated alike.
+void Verifier::combine_traits(const Step& step, std::size_t to, std::size_t value) {
+    const Trait& sent = traits_[value_traits_[value]];
+    Trait trait = traits_[trait_[to]];
+    if (trait.history != sent.history) refuse_combine(step, to, value);
+    trait.states |= sent.states;
+    trait.is_selected |= sent.is_selected;
+    trait.has_sent |= sent.has_sent;
+    trait_[to] = traits_.intern(trait);
+}
+
 // ---- Formulas ----------------------------------------------------------------------------------
 
 Verifier::Known Verifier::value_at(const Step& step, std::int64_t buffer, std::uint32_t atom) {
@@ -106,7 +120,11 @@ Verifier::Known Verifier::value_at(const Step& step, std::int64_t buffer, std::u
     // A state that keeps what all ranks have is uniform, too, once that is known of it.
     const bool is_given = extra && extra->kind == ExtraBuffer::Kind::given;
     const bool is_uniform = is_given || (knows_states_ && state_[from] == Contributions::of_none);
-    return {state_[from], trait.states, is_uniform, true, trait.is_selected};
+    return {.set = state_[from],
+            .states = trait.states,
+            .is_uniform = is_uniform,
+            .is_selected = trait.is_selected,
+            .has_sent = trait.has_sent};
 }
 
 Verifier::Known Verifier::joined(const Step& step, const Formula::Item& item, const Known* operands,
@@ -136,6 +154,7 @@ Verifier::Known Verifier::joined(const Step& step, const Formula::Item& item, co
                 "ranks that it was made of");
         result.states |= other.states;
         result.is_selected |= other.is_selected;
+        result.has_sent |= other.has_sent;
         const bool both_uniform = result.is_uniform && other.is_uniform;
         const bool both_data = !result.is_uniform && !other.is_uniform;
         if (is_sum)
@@ -193,9 +212,9 @@ void Verifier::compute(std::size_t index) {
     const Step& step = graph_.steps[index];
     const Computation& computation = graph_.computations[step.computation];
     const auto pieces = pieces_held(step);
-    std::vector<std::uint32_t> scalars;  // histories
+    MadeOf scalars;
     for (std::size_t i = 0; i < computation.scalars.size(); ++i)
-        scalars.push_back(check_sums(step, computation.scalars[i], pieces[computation.sparse.size() + i]));
+        check_sums(step, computation.scalars[i], pieces[computation.sparse.size() + i], scalars);
     const ExtraBuffer* const target = graph_.extra_at(computation.target);
     const bool is_state = target && target->kind == ExtraBuffer::Kind::state;
     const auto write = [&](std::size_t to, SetId set, TraitId trait) {
@@ -219,14 +238,13 @@ void Verifier::compute(std::size_t index) {
     }
     const bool takes_away =
         !computation.sparse.empty() && computation.sparse[0].use != Computation::Sparse::Use::add;
-    std::vector<std::uint32_t> histories;
+    MadeOf of;
     for (const AtomRange range : regions_[step.region]) {
         deadline_.check(verifying_, range.end - range.begin);
         for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
-            histories = scalars;
-            const Known value = with_sparse(step, run_formula(step, atom), atom, pieces, histories);
-            for (const std::int64_t buffer : computation.elements)
-                histories.push_back(traits_[trait_[place(step.source, mirrored(atom, buffer))]].history);
+            of = scalars;
+            const Known value = with_sparse(step, run_formula(step, atom), atom, pieces, of);
+            add_elements(step, atom, of);
             const std::uint32_t left_by =
                 takes_away && is_selected_from(step, atom, pieces)
                     ? static_cast<std::uint32_t>(graph_.extra_at(computation.sparse[0].buffer) -
@@ -234,84 +252,32 @@ void Verifier::compute(std::size_t index) {
                           1
                     : 0;
             write(place(step.source, mirrored(atom, computation.target)), value.set,
-                  traits_.intern(
-                      {traits_.history(step.computation, Traits::Use::result, histories, step.origin),
-                       value.states, left_by, value.is_selected}));
+                  traits_.intern({.history = traits_.history(step.computation, Traits::Use::result,
+                                                             of.histories, step.origin),
+                                  .value = traits_.value(step.computation, Traits::Use::result, of.values),
+                                  .states = value.states,
+                                  .left_by = left_by,
+                                  .left_set = value.left_set,
+                                  .is_selected = value.is_selected,
+                                  .has_sent = value.has_sent}));
         }
     }
 }
 
-// What was selected must be taken out of the states that it came from, or it counts again in the next start.
-void Verifier::check_states() {
-    const auto ranks = static_cast<std::size_t>(graph_.ranks);
-    for (std::size_t i = 0; i < graph_.extras.size(); ++i) {
-        const ExtraBuffer& state = graph_.extras[i];
-        if (state.kind != ExtraBuffer::Kind::state) continue;
-        for (Rank rank = 0; rank < graph_.ranks; ++rank) {
-            const AtomRange atoms = regions_[state.regions[static_cast<std::size_t>(rank)]].front();
-            for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
-                const std::size_t at = place(rank, mirrored(atom, state.begin));
-                for (std::size_t s = 0; s < graph_.extras.size(); ++s) {
-                    const Selection& selection = selections_[s * ranks + static_cast<std::size_t>(rank)];
-                    if (graph_.extras[s].kind != ExtraBuffer::Kind::selection || !selection.has(atom))
-                        continue;
-                    if ((traits_[selection.at(atom).trait].states >> i & 1) == 0) continue;
-                    if (traits_[trait_[at]].left_by == s + 1) continue;
-                    fail(
-                        graph_.steps[selection.step],
-                        fmt::format("rank {} selects from what {} was added to, but {} still holds what was "
-                                    "selected: it would count again in the next start",
-                                    rank, state.name, chunk_text(at)),
-                        last_write(at, "last written by this"),
-                        fmt::format("after the selection: {0} = {0} - dense({1}), or {0} = cleared({0}, {1})",
-                                    state.name, graph_.extras[s].name));
-                }
-            }
-        }
+void Verifier::add_elements(const Step& step, std::uint32_t atom, MadeOf& of) const {
+    for (const std::int64_t buffer : graph_.computations[step.computation].elements) {
+        const std::size_t at = place(step.source, mirrored(atom, buffer));
+        of.add(state_[at], traits_[trait_[at]]);
     }
 }
 
-// What states hold when a start begins is what they hold when one ends. The first run takes them for the same
-// on all ranks. True if that is wrong, and the start is to be run again.
-bool Verifier::learn_states() {
-    const auto ranks = static_cast<std::size_t>(graph_.ranks);
-    bool is_new = false;
-    std::vector<std::size_t> holder(atoms_);  // by atom: the first place that holds it
-    for (const ExtraBuffer& state : graph_.extras) {
-        if (state.kind != ExtraBuffer::Kind::state) continue;
-        std::fill(holder.begin(), holder.end(), kept_.size());
-        std::vector<bool> differs(atoms_, false);
-        const auto for_places = [&](auto call) {
-            for (Rank rank = 0; rank < graph_.ranks; ++rank) {
-                const AtomRange atoms = regions_[state.regions[static_cast<std::size_t>(rank)]].front();
-                for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom)
-                    call(rank, atom, place(rank, mirrored(atom, state.begin)));
-            }
-        };
-        for_places([&](Rank, std::uint32_t atom, std::size_t at) {
-            if (holder[atom] == kept_.size()) holder[atom] = at;
-            if (traits_[trait_[at]].history != traits_[trait_[holder[atom]]].history) differs[atom] = true;
-        });
-        for_places([&](Rank rank, std::uint32_t atom, std::size_t at) {
-            const std::uint32_t left_by = traits_[trait_[at]].left_by;
-            SetId set = state_[at];
-            if (left_by != 0)
-                set = selections_[(left_by - 1) * ranks + static_cast<std::size_t>(rank)].at(atom).set;
-            if (set == everyone_) set = Contributions::of_none;
-            if (set == Contributions::of_none && differs[atom]) set = sets_.single(rank);
-            if (set == kept_[at]) return;
-            if (kept_[at] != Contributions::of_none)
-                fail(graph_.steps[writer_[at]],
-                     fmt::format("rank {} begins a start with the parts of {} in {}, and leaves {} there",
-                                 rank, sets_.text(kept_[at]), chunk_text(at),
-                                 set == Contributions::of_none ? "what all ranks have"
-                                                               : "those of " + sets_.text(set)),
-                     {}, "a state keeps the same parts from start to start");
-            kept_[at] = set;
-            is_new = true;
-        });
-    }
-    return is_new;
+void Verifier::refuse_sent(std::size_t at) {
+    throw DiagnosticError(Diagnostic{
+        graph_.header,
+        fmt::format("{}: rank {} ends with {} holding what an earlier start has sent already", subject_,
+                    rank_of(at), chunk_text(at)),
+        last_write(at, "last written by this"),
+        "what a selection was made of is taken out of every state that holds it: e = e - dense(s)"});
 }
 
 void Verifier::find_alike() {

@@ -19,7 +19,7 @@ OrderNeeds Verifier::order_needs() {
 
 // All operands of the phase's combines, by the place that they are combined into, then by their rank: so they
 // are folded.
-void Verifier::note_order(std::size_t begin, std::size_t end) {
+void Verifier::fold(std::size_t begin, std::size_t end) {
     operands_.clear();
     std::size_t value = 0;
     for (std::size_t i = begin; i < end; ++i) {
@@ -27,7 +27,8 @@ void Verifier::note_order(std::size_t begin, std::size_t end) {
         for (const AtomRange range : regions_[step.target])
             for (std::uint32_t atom = range.begin; atom < range.end; ++atom, ++value)
                 if (step.combines)
-                    operands_.push_back({place(step.destination, atom), step.source, values_[value], i});
+                    operands_.push_back({place(step.destination, atom), step.source, values_[value], i,
+                                         trait_.empty() ? Traits::plain : value_traits_[value]});
     }
     std::sort(operands_.begin(), operands_.end(), [](const Operand& a, const Operand& b) {
         return std::tuple(a.place, a.rank, a.step) < std::tuple(b.place, b.rank, b.step);
@@ -35,24 +36,20 @@ void Verifier::note_order(std::size_t begin, std::size_t end) {
     for (std::size_t first = 0; first < operands_.size();) {
         std::size_t last = first;
         while (last < operands_.size() && operands_[last].place == operands_[first].place) ++last;
-        note_fold(first, last);
+        if (watches_order_) note_fold(first, last);
+        if (!trait_.empty()) number_fold(first, last);
         first = last;
     }
 }
 
-// The operands [first, last) of operands_ and the receiver's own value.
-void Verifier::note_fold(std::size_t first, std::size_t last) {
+// Calls take(operand, is_own) for the operands [first, last) of operands_ and the receiver's own value, in
+// the order in which they are folded.
+template <typename Take>
+void Verifier::in_order_of_fold(std::size_t first, std::size_t last, Take take) {
     const std::size_t place = operands_[first].place;
-    const Operand own{place, rank_of(place), state_[place], 0};
-    SetId left = Contributions::undefined;
-    std::size_t left_step = 0;
-    bool is_first = true, is_own_due = true;
-    const auto take = [&](const Operand& operand, bool is_own) {
-        if (!is_first) note_join(left, operand.set, is_own ? left_step : operand.step);
-        left = is_first ? operand.set : sets_.unite(left, operand.set);
-        left_step = operand.step;
-        is_first = false;
-    };
+    const Operand own{place, rank_of(place), state_[place], 0,
+                      trait_.empty() ? Traits::plain : trait_[place]};
+    bool is_own_due = true;
     for (std::size_t i = first; i < last; ++i) {
         if (is_own_due && operands_[i].rank > own.rank) {
             take(own, true);
@@ -61,6 +58,30 @@ void Verifier::note_fold(std::size_t first, std::size_t last) {
         take(operands_[i], false);
     }
     if (is_own_due) take(own, true);
+}
+
+// The first two may change places, as those of a sum may.
+void Verifier::number_fold(std::size_t first, std::size_t last) {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> operands;
+    in_order_of_fold(first, last, [&](const Operand& operand, bool) {
+        operands.emplace_back(operand.set, traits_[operand.trait].value);
+    });
+    if (operands[1] < operands[0]) std::swap(operands[0], operands[1]);
+    std::vector<std::uint32_t> flat;
+    for (const auto& [set, value] : operands) flat.insert(flat.end(), {set, value});
+    folded_.emplace_back(operands_[first].place, traits_.folded(std::move(flat)));
+}
+
+void Verifier::note_fold(std::size_t first, std::size_t last) {
+    SetId left = Contributions::undefined;
+    std::size_t left_step = 0;
+    bool is_first = true;
+    in_order_of_fold(first, last, [&](const Operand& operand, bool is_own) {
+        if (!is_first) note_join(left, operand.set, is_own ? left_step : operand.step);
+        left = is_first ? operand.set : sets_.unite(left, operand.set);
+        left_step = operand.step;
+        is_first = false;
+    });
 }
 
 void Verifier::note_join(SetId left, SetId right, std::size_t step) {

@@ -49,7 +49,6 @@ Verifier::Known Verifier::with_selection(const Step& step, Known value, const Se
                          selected.rank),
              {{graph_.origins[graph_.steps[selected.selection.step].origin].transfer, "selected here"}});
     value.set = sum;
-    value.states |= traits_[selected.entry.trait].states;
     value.is_uniform = false;
     value.is_selected = true;
     return value;
@@ -79,6 +78,16 @@ Verifier::Known Verifier::without_selection(const Step& step, Known value, const
              fmt::format("rank {} takes a selection away from something else than it was made of",
                          step.source),
              selected_here, right);
+    const auto* const target = graph_.extra_at(computation.target);
+    if (target && target->kind == ExtraBuffer::Kind::state &&
+        (value.states >> (target - graph_.extras.data()) & 1) == 0)
+        fail(step,
+             fmt::format(
+                 "rank {} overwrites {}, and what it kept from earlier starts is lost: what is left of "
+                 "the selection has none of it",
+                 step.source, chunk_text(place(step.source, mirrored(atom, computation.target)))),
+             selected_here, right);
+    value.left_set = state_[from];
     value.set = Contributions::of_none;
     return value;
 }
@@ -86,7 +95,7 @@ Verifier::Known Verifier::without_selection(const Step& step, Known value, const
 // Selections of several ranks are added like values that are combined.
 void Verifier::check_selected_alike(const Step& step, const Selected& selected, TraitId first,
                                     std::uint32_t atom) {
-    if (selected.entry.trait == first) return;
+    if (traits_[selected.entry.trait].history == traits_[first].history) return;
     fail(step,
          fmt::format(
              "rank {} adds selections of {} that were not made of values calculated alike: {}", step.source,
@@ -98,8 +107,7 @@ void Verifier::check_selected_alike(const Step& step, const Selected& selected, 
 }
 
 Verifier::Known Verifier::with_sparse(const Step& step, Known value, std::uint32_t atom,
-                                      const std::vector<std::vector<std::uint32_t>>& pieces,
-                                      std::vector<std::uint32_t>& histories) {
+                                      const std::vector<std::vector<std::uint32_t>>& pieces, MadeOf& of) {
     const Computation& computation = graph_.computations[step.computation];
     for (std::size_t term = 0; term < computation.sparse.size(); ++term) {
         const auto [buffer, use] = computation.sparse[term];
@@ -123,11 +131,13 @@ Verifier::Known Verifier::with_sparse(const Step& step, Known value, std::uint32
             const Selected selected{selection, static_cast<Rank>(rank), selection.at(atom)};
             if (!first) first = selected.entry.trait;
             check_selected_alike(step, selected, *first, atom);
-            // Which of those that tie are selected differs by rank.
             const Step& select = graph_.steps[selection.step];
-            histories.push_back(traits_.history(select.computation, Traits::Use::selected_piece,
-                                                {rank, traits_[selected.entry.trait].history},
-                                                select.origin));
+            const Trait& from = traits_[selected.entry.trait];
+            of.histories.push_back(traits_.history(select.computation, Traits::Use::selected_piece,
+                                                   {from.history}, select.origin));
+            // Which of those that tie are selected differs by rank.
+            of.values.push_back(traits_.value(select.computation, Traits::Use::selected_piece,
+                                              {rank, selected.entry.set, from.value}));
             value = use == Use::add ? with_selection(step, value, selected, atom)
                                     : without_selection(step, value, selected, atom, use == Use::clear);
         }
@@ -136,23 +146,26 @@ Verifier::Known Verifier::with_sparse(const Step& step, Known value, std::uint32
 }
 
 // Sums are numbers that all ranks have alike once every part of x is in them, and once, and each part was
-// calculated alike. Returns their history.
-std::uint32_t Verifier::check_sums(const Step& step, std::int64_t buffer,
-                                   const std::vector<std::uint32_t>& pieces) {
+// calculated alike.
+void Verifier::check_sums(const Step& step, std::int64_t buffer, const std::vector<std::uint32_t>& pieces,
+                          MadeOf& of) {
     const ExtraBuffer& extra = *graph_.extra_at(buffer);
     const auto number = static_cast<std::size_t>(&extra - graph_.extras.data());
     std::vector<bool> is_there(input_.end, false);
-    std::vector<std::uint32_t> histories;
+    MadeOf parts;
+    parts.histories.push_back(static_cast<std::uint32_t>(number));
+    parts.values = parts.histories;
     for (const std::uint32_t rank : pieces) {
         const Selection& part = selections_[number * static_cast<std::size_t>(graph_.ranks) + rank];
-        histories.push_back(part.begin);
+        parts.histories.push_back(part.begin);
+        parts.values.push_back(part.begin);
         for (std::uint32_t i = 0; i < part.entries.size(); ++i) {
             const std::uint32_t atom = part.begin + i;
             if (is_there[atom])
                 fail(step, fmt::format("rank {} adds {} twice in sum({})", step.source,
                                        chunk_text(place(step.source, atom)), extra.name));
             is_there[atom] = true;
-            histories.push_back(traits_[part.entries[i].trait].history);
+            parts.add(part.entries[i].set, traits_[part.entries[i].trait]);
             if (contract_.combines() && part.entries[i].set != everyone_ &&
                 part.entries[i].set != Contributions::of_none)
                 fail(step,
@@ -171,12 +184,13 @@ std::uint32_t Verifier::check_sums(const Step& step, std::int64_t buffer,
                  extra.name),
              {{extra.span, "each rank adds up its own part"}},
              fmt::format("all_gather {} first", extra.name));
-    histories.push_back(static_cast<std::uint32_t>(number));
-    return traits_.history(step.computation, Traits::Use::sum, std::move(histories), step.origin);
+    of.histories.push_back(
+        traits_.history(step.computation, Traits::Use::sum, std::move(parts.histories), step.origin));
+    of.values.push_back(traits_.value(step.computation, Traits::Use::sum, std::move(parts.values)));
 }
 
-// scalars: the histories of the sums in it.
-void Verifier::keep_selection(const Step& step, const std::vector<std::uint32_t>& scalars) {
+// scalars: the sums in it.
+void Verifier::keep_selection(const Step& step, const MadeOf& scalars) {
     const Computation& computation = graph_.computations[step.computation];
     const ExtraBuffer& extra = *graph_.extra_at(computation.target);
     Selection& selection = selections_[static_cast<std::size_t>(&extra - graph_.extras.data()) *
@@ -188,6 +202,15 @@ void Verifier::keep_selection(const Step& step, const std::vector<std::uint32_t>
     const bool selects = computation.kind == Computation::Kind::select;
     for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
         const Known value = run_formula(step, atom);
+        if (selects && value.has_sent)
+            fail(step,
+                 fmt::format(
+                     "rank {} selects from {}, which holds what an earlier start has sent already: it "
+                     "would count again",
+                     step.source, chunk_text(place(step.source, mirrored(atom, computation.elements[0])))),
+                 last_write(place(step.source, mirrored(atom, computation.elements[0])),
+                            "last written by this"),
+                 "what a selection was made of is taken out of every state that holds it: e = e - dense(s)");
         if (selects && value.is_selected)
             fail(step,
                  fmt::format(
@@ -204,12 +227,13 @@ void Verifier::keep_selection(const Step& step, const std::vector<std::uint32_t>
                 {value.set, trait_[place(step.source, mirrored(atom, computation.elements[0]))]});
             continue;
         }
-        std::vector<std::uint32_t> histories = scalars;
-        for (const std::int64_t buffer : computation.elements)
-            histories.push_back(traits_[trait_[place(step.source, mirrored(atom, buffer))]].history);
+        MadeOf of = scalars;
+        add_elements(step, atom, of);
         selection.entries.push_back(
             {value.set, traits_.intern({.history = traits_.history(step.computation, Traits::Use::result,
-                                                                   std::move(histories), step.origin)})});
+                                                                   std::move(of.histories), step.origin),
+                                        .value = traits_.value(step.computation, Traits::Use::result,
+                                                               std::move(of.values))})});
     }
 }
 

@@ -253,7 +253,72 @@ TEST_CASE("what a state keeps of one rank is not taken for what all ranks have")
     // Which of those that tie are selected differs by rank, and so does what is left.
     CHECK_THAT(verdict("all_reduce x over world state e like x state u like x\nu = 0.5 * u + e\n"
                        "e = e + x let s = mstopk(e, 0.1) e = e - dense(s)\nx = x + u"),
-               Contains("from values with different contributions: those of {0} and those of {0, 1, 2, 3}"));
+               Contains("holds what an earlier start has sent already: it would count again"));
+}
+
+TEST_CASE("a state is left alike on all ranks, and the same wherever the same contributions are in it") {
+    const std::string differs =
+        "that were not calculated alike: both went through `e = x`, but not with the same "
+        "numbers, or in another order";
+    // The ranks of a host keep the sums of the host, one of them doubled; f brings x back.
+    CHECK_THAT(
+        verdict("state e like x state f like x\nall_reduce x over l0\nx = x + e + 0 * f\nf = x\n"
+                "let z = x.part(0 of 1) partition z over l0 z = 2 * z\ne = x\nx = f\nall_reduce x over l1",
+                "2x2"),
+        Contains("rank 0 and rank 1 keep values in e[0, 1/2) " + differs));
+    CHECK_THAT(
+        check_error("schedule t broadcast(x, root) {\nbroadcast x over world from root\nstate e like x state "
+                    "f like x\n"
+                    "x = x + e + 0 * f\nf = x\nlet z = x.part(0 of 1) partition z over world z = 2 * z\n"
+                    "e = x\nx = f\n}",
+                    Collective::broadcast, "2"),
+        Contains("keep values in e[0, 1/2) " + differs));
+    // One rank has the whole sum before the others: that is not what all ranks have.
+    CHECK_THAT(verdict("x : 2 +> 3\nx : 0 -> 2\nx : 1 -> 0\nstate e like x\nx = x + e\n"
+                       "each r in 2 ..< 4  x : r +> 0\ne = x\neach r in 2 ..< 4  x : r +> 1\n"
+                       "each r in 2 ..< 4  x : 0 -> r"),
+               Contains("from values with different contributions: those of {1} and those of {0, 1, 2, 3}"));
+}
+
+TEST_CASE("sums that were added in different orders are not calculated with as if they were the same") {
+    // (0 + 1) + (2 + 3) on ranks 0 and 1, 0 + (1 + (2 + 3)) on the others.
+    const std::string sums =
+        "x : 2 +> 3\nx : 1 -> 2\nx : 0 +> 1\nx : 3 +> 1\nx : 3 +> 2\nx : 2 -> 3\n"
+        "x : 0 +> 3\nx : 1 -> 0\nx : 3 -> 2\n";
+    CHECK_THAT(verdict(sums + "x = select(x > 1, 1, 0 - 1)"),
+               Contains("rank 0 and rank 2 end with different values in the buffer: both went through") &&
+                   Contains("but not with the same numbers, or in another order"));
+    // All at once, each rank adds in the order of ranks; and two operands may change places.
+    CHECK(verdict("all_reduce x over world using exchange x = select(x > 1, 1, 0 - 1)", "5") == "");
+    CHECK(verdict("all_reduce x over world using butterfly x = select(x > 1, 1, 0 - 1)", "8") == "");
+}
+
+TEST_CASE("what was sent is not kept, by whatever way it would count again") {
+    const std::string again = "which holds what an earlier start has sent already: it would count again";
+    // Rank 0 selects from what rank 1 keeps, too.
+    CHECK_THAT(
+        verdict("state e like x\nx = x + e\ne = x\nreduce_scatter x over world\nlet s = mstopk(x, 0.5)\n"
+                "e = cleared(e, s)\nx = sum(s)\nall_gather x over world",
+                "2"),
+        Contains("rank 0 selects from chunk 0 of 2, " + again));
+    // The ranks of a host keep the same sum, and each takes away what it selects itself.
+    CHECK_THAT(verdict("state u like x\nall_reduce x over l0\nx = x + u\nlet s = mstopk(x, 0.5)\n"
+                       "all_reduce x over l1\nu = x\nu = cleared(u, s)",
+                       "2x2"),
+               Contains(again));
+    // An average that goes nowhere may keep what it likes.
+    CHECK(verdict("state m like x state e like x\nm = 0.9 * m + 0.1 * x\ne = e + x\nlet s = mstopk(e, 0.1)\n"
+                  "e = e - dense(s)\nall_gather s over world x = sum(s)") == "");
+}
+
+TEST_CASE("what is left of a selection goes to a state that is in it") {
+    CHECK_THAT(
+        verdict("state e like x\ne = e + x\nlet s = mstopk(e, 0.25)\ne = cleared(x, s)\n"
+                "all_gather s over world x = sum(s)"),
+        Contains("overwrites e[0, 1), and what it kept from earlier starts is lost: what is left of the "
+                 "selection has none of it"));
+    CHECK(verdict("state e like x\nx = x + e\nlet s = mstopk(x, 0.25)\ne = x - dense(s)\n"
+                  "all_gather s over world x = sum(s)") == "");
 }
 
 TEST_CASE("a state is read before it is overwritten, all of it") {

@@ -1,0 +1,141 @@
+// What states hold when a start begins: what they hold when one ends. The proof learns it by running a start
+// again and again, from states that hold nothing, until nothing is new.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/proof/verifier.hpp"
+
+namespace hocket::dsl {
+
+// Calls call(rank, atom of x, place) for all that the state keeps.
+template <typename Call>
+void Verifier::for_kept(std::size_t state, Call call) {
+    const ExtraBuffer& extra = graph_.extras[state];
+    if (extra.kind != ExtraBuffer::Kind::state) return;
+    for (Rank rank = 0; rank < graph_.ranks; ++rank) {
+        const AtomRange atoms = regions_[extra.regions[static_cast<std::size_t>(rank)]].front();
+        for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom)
+            call(rank, atom, place(rank, mirrored(atom, extra.begin)));
+    }
+}
+
+// The contributions to what is in the place, whether or not a selection left it.
+SetId Verifier::left_in(std::size_t at) const {
+    const Trait& trait = traits_[trait_[at]];
+    return trait.left_by != 0 ? trait.left_set : state_[at];
+}
+
+// True if something is new, and the start is to be run again.
+bool Verifier::learn_states() {
+    const bool sets = learn_sets(), sent = learn_sent();
+    return sets || sent;
+}
+
+// What all who keep an element have complete is no part of anything: it is what all ranks have.
+bool Verifier::learn_sets() {
+    bool is_new = false;
+    for (std::size_t state = 0; state < graph_.extras.size(); ++state) {
+        std::vector<bool> is_whole(atoms_, true);
+        for_kept(state, [&](Rank, std::uint32_t atom, std::size_t at) {
+            const SetId set = left_in(at);
+            if (set != everyone_ && set != Contributions::of_none) is_whole[atom] = false;
+        });
+        for_kept(state, [&](Rank rank, std::uint32_t atom, std::size_t at) {
+            const SetId set = is_whole[atom] ? Contributions::of_none : left_in(at);
+            if (set == kept_[at]) return;
+            if (kept_[at] != Contributions::of_none)
+                fail(graph_.steps[writer_[at]],
+                     fmt::format("rank {} begins a start with the parts of {} in {}, and leaves {} there",
+                                 rank, sets_.text(kept_[at]), chunk_text(at),
+                                 set == Contributions::of_none ? "what all ranks have"
+                                                               : "those of " + sets_.text(set)),
+                     {}, "a state keeps the same parts from start to start");
+            kept_[at] = set;
+            is_new = true;
+        });
+    }
+    return is_new;
+}
+
+bool Verifier::learn_sent() {
+    bool is_new = false;
+    for (std::size_t state = 0; state < graph_.extras.size(); ++state)
+        for_kept(state, [&](Rank rank, std::uint32_t atom, std::size_t at) {
+            if (kept_sent_[at] || !is_sent(rank, atom, at)) return;
+            kept_sent_[at] = true;
+            is_new = true;
+        });
+    return is_new;
+}
+
+// Whether what is left in the place may hold contributions that a selection of this start has sent, or one of
+// an earlier start. at: of the rank, where an atom of x is.
+bool Verifier::is_sent(Rank rank, std::uint32_t atom, std::size_t at) {
+    const Trait& trait = traits_[trait_[at]];
+    if (trait.has_sent) return true;
+    const auto ranks = static_cast<std::size_t>(graph_.ranks);
+    const auto is_whole = [&](SetId set) { return set == everyone_ || set == Contributions::of_none; };
+    const SetId set = left_in(at);
+    for (std::size_t s = 0; s < graph_.extras.size(); ++s) {
+        if (graph_.extras[s].kind != ExtraBuffer::Kind::selection) continue;
+        for (Rank by = 0; by < graph_.ranks; ++by) {
+            const Selection& selection = selections_[s * ranks + static_cast<std::size_t>(by)];
+            if (!selection.has(atom) || (by == rank && trait.left_by == s + 1)) continue;
+            const Selection::Entry& entry = selection.at(atom);
+            if ((trait.states & traits_[entry.trait].states) == 0) continue;
+            if (is_whole(set) || is_whole(entry.set) || sets_.common(set, entry.set) >= 0) return true;
+        }
+    }
+    return false;
+}
+
+// What was selected must be taken out of the states that it came from, or it counts again in the next start.
+void Verifier::check_states() {
+    const auto ranks = static_cast<std::size_t>(graph_.ranks);
+    for (std::size_t state = 0; state < graph_.extras.size(); ++state)
+        for_kept(state, [&](Rank rank, std::uint32_t atom, std::size_t at) {
+            for (std::size_t s = 0; s < graph_.extras.size(); ++s) {
+                const Selection& selection = selections_[s * ranks + static_cast<std::size_t>(rank)];
+                if (graph_.extras[s].kind != ExtraBuffer::Kind::selection || !selection.has(atom)) continue;
+                if ((traits_[selection.at(atom).trait].states >> state & 1) == 0) continue;
+                if (traits_[trait_[at]].left_by == s + 1) continue;
+                const std::string& name = graph_.extras[state].name;
+                fail(graph_.steps[selection.step],
+                     fmt::format("rank {} selects from what {} was added to, but {} still holds what was "
+                                 "selected: it would count again in the next start",
+                                 rank, name, chunk_text(at)),
+                     last_write(at, "last written by this"),
+                     fmt::format("after the selection: {0} = {0} - dense({1}), or {0} = cleared({0}, {1})",
+                                 name, graph_.extras[s].name));
+            }
+        });
+}
+
+// The proof takes a state for calculated alike on all ranks, and for the same wherever the same contributions
+// are in it. So it must be left like that.
+void Verifier::check_kept_alike() {
+    for (std::size_t state = 0; state < graph_.extras.size(); ++state) {
+        std::vector<std::vector<std::size_t>> holders(atoms_);  // by atom: places of different contributions
+        for_kept(state, [&](Rank rank, std::uint32_t atom, std::size_t at) {
+            const Trait& trait = traits_[trait_[at]];
+            bool is_known = false;
+            for (const std::size_t other : holders[atom]) {
+                const Trait& others = traits_[trait_[other]];
+                const bool is_same_set = kept_[other] == kept_[at];
+                is_known |= is_same_set;
+                if (trait.history == others.history && (!is_same_set || trait.value == others.value))
+                    continue;
+                const std::size_t written = writer_[at] != nothing ? at : other;
+                fail(graph_.steps[writer_[written]],
+                     fmt::format("rank {} and rank {} keep values in {} that were not calculated alike: {}",
+                                 rank_of(other), rank, chunk_text(at),
+                                 difference_text("the one", others.history, "the other", trait.history)),
+                     last_write(at, "last written by this"), "do the same on all ranks that keep it");
+            }
+            if (!is_known) holders[atom].push_back(at);
+        });
+    }
+}
+
+}  // namespace hocket::dsl
