@@ -35,6 +35,7 @@ class Verifier {
     void run_start();
     bool learn_states();
     void find_alike();
+    std::vector<Holding> holdings_of(const std::vector<SetId>& sets);
     void run_phase(std::size_t begin, std::size_t end);
     void find_completed(std::size_t index);
     void read(const Step& step);

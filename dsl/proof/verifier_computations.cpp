@@ -478,16 +478,4 @@ bool Verifier::learn_states() {
     return is_new;
 }
 
-void Verifier::find_alike() {
-    for (const ExtraBuffer& extra : graph_.extras) {
-        bool is_alike = extra.kind == ExtraBuffer::Kind::state;
-        for (Rank rank = 0; is_alike && rank < graph_.ranks; ++rank) {
-            const AtomRange atoms = regions_[extra.regions[static_cast<std::size_t>(rank)]].front();
-            for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom)
-                is_alike &= kept_[place(rank, mirrored(atom, extra.begin))] == Contributions::of_none;
-        }
-        completion_.is_alike.push_back(is_alike);
-    }
-}
-
 }  // namespace hocket::dsl
