@@ -41,12 +41,12 @@ struct ExtraBuffer {
 // element together, its total, is the sum of the values that are counted: no contribution is in two of them.
 struct Holding {
     Interval where;
-    // The lowest of the ranks that hold the value of the same contributions there: these values are the same,
-    // but for which of those that tie were taken away by a selection.
+    // The lowest of the ranks that hold the value of the same contributions there. These are the same values,
+    // but for what selections drew among those that tie.
     Rank like;
     bool is_counted;
-    // The ranks that take the total and those that take 0 hold together what they would if one rank's
-    // contributions alone had made the total.
+    // For what another job has saved: whether the total goes here, or 0. It goes to all that hold one certain
+    // rank's contributions, as if that rank's input alone had made it.
     bool takes_total;
 
     friend bool operator==(const Holding&, const Holding&) = default;
