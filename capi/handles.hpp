@@ -54,7 +54,8 @@ struct hkt_comm : hocket::capi::Handle {
 
 struct hkt_plan : hocket::capi::Handle {
     hkt_comm* comm;
-    double factor;  // as in engine::Start
+    double factor;             // as in engine::Start
+    std::uint64_t pieces = 1;  // of x, of the count that a start is given
     std::unique_ptr<hocket::engine::SizedPlans> plans;
     std::once_flag explained;
     std::string explanation;

@@ -664,9 +664,10 @@ HKT_API const char* hkt_plan_parameter(hkt_plan* plan, size_t index);
  * is of no step: load an older one, or reset it. The states of all ranks of a job can be loaded by a job of
  * any number of ranks with the same schedule; its arguments may differ. With as many ranks and the same
  * topology each rank gets its own back, bit for bit. Otherwise what the old ranks kept of an element is added
- * up, in the order of the ranks, and goes to the lowest of the new ranks that keep that element: nothing that
- * was not sent yet is lost. But where the proof has found that all ranks keep the same of an element, as a
- * momentum of complete sums, one of these values goes to all new ranks that keep it. */
+ * up, in the order of the ranks, and one of the new ranks gets it, the others 0: nothing that was not sent
+ * yet is lost. Where the proof has found that several old ranks keep the same of an element, since it is made
+ * of the same ranks' inputs, that counts once; new ranks that keep the same get the same. So a momentum of
+ * complete sums, or of what was broadcast, is on all ranks what it was. */
 
 /* Writes this rank's state to memory, and its size to *bytes. If `room` is smaller than that, or memory is
  * null, only *bytes is set, and the call succeeds. Not while a start is in flight. Errors: INVALID_ARGUMENT
@@ -674,8 +675,9 @@ HKT_API const char* hkt_plan_parameter(hkt_plan* plan, size_t index);
 HKT_API hkt_status hkt_plan_save_state(hkt_plan* plan, void* memory, size_t room, size_t* bytes);
 
 /* Replaces this rank's state by what a job's ranks have saved: all of them, in any order, count of them; the
- * same on all ranks of this job. Errors: INVALID_ARGUMENT (what is wrong with which of them); the state is
- * then as it was. OUT_OF_MEMORY. */
+ * same on all ranks of this job. Errors: INVALID_ARGUMENT (what is wrong with which of them; it is of an
+ * older format; x has as many elements as when it was saved, and these are not divided evenly by this job's
+ * ranks where each has a piece); the state is then as it was. OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const size_t* bytes,
                                        size_t count);
 

@@ -47,7 +47,10 @@ hkt_status start(hkt_plan& plan, const void* send, void* recv, std::size_t count
 void check_further_buffer(hkt_plan& plan, std::size_t index, const void* buffer, const void* recv,
                           std::size_t count) {
     const auto& made = *plan.comm->engine->plan_for(*plan.plans, count).plan;
-    const std::uint64_t elements = made.elements_of_x(count),
+    const std::uint64_t all = made.elements_of_x(count),
+                        received = made.output() == dsl::Share::none  ? 0
+                                   : made.output() == dsl::Share::own ? count
+                                                                      : all,
                         element = element_size(engine::working_type(made.type()));
     const auto begin = reinterpret_cast<std::uintptr_t>(buffer), to = reinterpret_cast<std::uintptr_t>(recv);
     if (begin % element != 0)
@@ -55,7 +58,8 @@ void check_further_buffer(hkt_plan& plan, std::size_t index, const void* buffer,
             fmt::format("hkt_plan_start_with: buffers[{}] is {}, which is not a multiple of {}, the bytes "
                         "of an element",
                         index, buffer, element));
-    if (recv != nullptr && begin < to + elements * made.element() && to < begin + elements * element)
+    if (recv != nullptr && received > 0 && begin < to + received * made.element() &&
+        to < begin + all * element)
         capi::refuse(
             fmt::format("hkt_plan_start_with: buffers[{}] overlaps recv, which is written while the "
                         "buffer is still read: give recv memory of its own",
@@ -106,6 +110,8 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
         auto made = std::make_unique<hkt_plan>();
         made->comm = comm;
         made->factor = factor;
+        if (contract_of(choice.collective).is_by_rank())
+            made->pieces = static_cast<std::uint64_t>(comm->engine->size());
         made->plans = comm->engine->make_plans(choice);
         *plan = made.release();
         return HKT_SUCCESS;
@@ -177,16 +183,22 @@ hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const s
             all.push_back({static_cast<const std::byte*>(saved[i]), bytes[i]});
         }
         const std::lock_guard lock(plan->state_mutex);
-        const std::uint64_t elements = engine::KeptState::count_of(all.front());
-        const std::uint64_t before = plan->state_count.value_or(elements);
-        with_state(*plan, elements, [&](engine::KeptState& state) { state.load(all); });
+        const std::uint64_t elements = engine::KeptState::count_of(all.front()),
+                            starts_with = elements / plan->pieces;
+        if (elements % plan->pieces != 0)
+            capi::refuse(
+                fmt::format("hkt_plan_load_state: the state was saved for {} elements, which are no {} "
+                            "pieces of one count",
+                            elements, plan->pieces));
+        const std::uint64_t before = plan->state_count.value_or(starts_with);
+        with_state(*plan, starts_with, [&](engine::KeptState& state) { state.load(all); });
         // Two counts may share a plan, and so a state.
         const auto plan_for = [&](std::uint64_t count) {
             return plan->comm->engine->plan_for(*plan->plans, count).plan.get();
         };
-        if (plan_for(before) != plan_for(elements))
+        if (plan_for(before) != plan_for(starts_with))
             with_state(*plan, before, [](engine::KeptState& state) { state.reset(); });
-        plan->state_count = elements;
+        plan->state_count = starts_with;
         return HKT_SUCCESS;
     });
 }

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "dsl/base/collective.hpp"
 #include "dsl/base/source.hpp"
 #include "dsl/graph/formula.hpp"
+#include "dsl/graph/region.hpp"
 
 namespace hocket::dsl {
 
@@ -33,6 +35,21 @@ struct ExtraBuffer {
 
     bool is_like_x() const { return kind == Kind::state || kind == Kind::given; }
     static constexpr std::uint32_t missing = ~std::uint32_t{0};
+};
+
+// What a rank holds of a state from one start to the next, in one stretch of x. What all ranks hold of an
+// element together, its total, is the sum of the values that are counted: no contribution is in two of them.
+struct Holding {
+    Interval where;
+    // The lowest of the ranks that hold the value of the same contributions there. These are the same values,
+    // but for what selections drew among those that tie.
+    Rank like;
+    bool is_counted;
+    // For what another job has saved: whether the total goes here, or 0. It goes to all that hold one certain
+    // rank's contributions, as if that rank's input alone had made it.
+    bool takes_total;
+
+    friend bool operator==(const Holding&, const Holding&) = default;
 };
 
 inline constexpr std::int64_t first_extra = 2, extra_stride = 2;

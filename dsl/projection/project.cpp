@@ -577,8 +577,8 @@ void Projector::describe_computations(RankProgram& program) const {
         ProgramBuffer& own = program.extras.emplace_back();
         own.buffer = extra;
         own.area = extra.is_like_x() ? area++ : -1;
-        own.is_alike = program.extras.size() <= completion_.is_alike.size() &&
-                       completion_.is_alike[program.extras.size() - 1];
+        if (program.extras.size() <= completion_.holdings.size())
+            own.holdings = completion_.holdings[program.extras.size() - 1];
         for (const std::uint32_t region : extra.regions)
             own.regions.push_back(graph_.regions[region].front());
     }

@@ -130,9 +130,9 @@ struct ShiftedArea {
 // A buffer beside x, as one rank's program has it.
 struct ProgramBuffer {
     ExtraBuffer buffer;
-    std::vector<Interval> regions;  // by rank, in x: ExtraBuffer::regions
-    std::int32_t area = -1;         // among the kept ones, or -1
-    bool is_alike = false;          // a state: the same on all ranks that keep an element
+    std::vector<Interval> regions;               // by rank, in x: ExtraBuffer::regions
+    std::int32_t area = -1;                      // among the kept ones, or -1
+    std::vector<std::vector<Holding>> holdings;  // of a state, by rank: Completion::holdings
 };
 
 // From one boundary to another.

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -48,6 +49,13 @@ class Contributions {
     }
 
     bool contains(SetId set, Rank rank) const { return bits_of(set)[rank / 64] >> rank % 64 & 1; }
+
+    Rank size(SetId set) const {
+        const std::uint64_t* const bits = bits_of(set);
+        Rank ranks = 0;
+        for (std::size_t i = 0; i < words_; ++i) ranks += std::popcount(bits[i]);
+        return ranks;
+    }
 
     // The smallest rank that is in both, in `a` but not in `b`; -1 if there is none.
     Rank common(SetId a, SetId b) const { return first(a, b, true); }

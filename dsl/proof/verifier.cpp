@@ -301,7 +301,6 @@ void Verifier::check_result() {
                 std::size_t& first = first_holder[atom];
                 if (first == place_limit) first = at;
                 if (traits_[trait_[at]].value != traits_[trait_[first]].value) refuse_differing(at, first);
-                if (traits_[trait_[at]].has_sent) refuse_sent(at);
             }
     }
     if (!trait_.empty()) check_states();

@@ -37,6 +37,7 @@ class Verifier {
     bool has_states() const;
     bool learn_states();
     void find_alike();
+    std::vector<Holding> holdings_of(const std::vector<SetId>& sets);
     void run_phase(std::size_t begin, std::size_t end);
     void find_completed(std::size_t index);
     void read(const Step& step);
@@ -118,7 +119,6 @@ class Verifier {
                     MadeOf& of);
     void keep_selection(const Step& step, const MadeOf& scalars);
     void combine_traits(const Step& step, std::size_t to, std::size_t value);
-    [[noreturn]] void refuse_sent(std::size_t place);
 
     // States (verifier_states.cpp).
     template <typename Call>

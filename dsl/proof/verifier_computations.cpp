@@ -271,25 +271,4 @@ void Verifier::add_elements(const Step& step, std::uint32_t atom, MadeOf& of) co
     }
 }
 
-void Verifier::refuse_sent(std::size_t at) {
-    throw DiagnosticError(Diagnostic{
-        graph_.header,
-        fmt::format("{}: rank {} ends with {} holding what an earlier start has sent already", subject_,
-                    rank_of(at), chunk_text(at)),
-        last_write(at, "last written by this"),
-        "what a selection was made of is taken out of every state that holds it: e = e - dense(s)"});
-}
-
-void Verifier::find_alike() {
-    for (const ExtraBuffer& extra : graph_.extras) {
-        bool is_alike = extra.kind == ExtraBuffer::Kind::state;
-        for (Rank rank = 0; is_alike && rank < graph_.ranks; ++rank) {
-            const AtomRange atoms = regions_[extra.regions[static_cast<std::size_t>(rank)]].front();
-            for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom)
-                is_alike &= kept_[place(rank, mirrored(atom, extra.begin))] == Contributions::of_none;
-        }
-        completion_.is_alike.push_back(is_alike);
-    }
-}
-
 }  // namespace hocket::dsl

@@ -19,9 +19,8 @@ struct Completion {
     // Something is calculated of values that hold several ranks' contributions, but not those of all. What is
     // linear may be: it is right where contributions are added up, but not for a maximum or a product.
     bool computes_on_parts = false;
-    // By extra buffer: whether it is a state that is the same on all ranks that keep an element, at each
-    // start.
-    std::vector<bool> is_alike;
+    // By extra buffer; of a state by rank, ascending. Where a rank keeps nothing there is none.
+    std::vector<std::vector<std::vector<Holding>>> holdings;
 
     std::uint32_t of(std::size_t step) const { return by_step.empty() ? nothing : by_step[step]; }
 };

@@ -82,8 +82,10 @@ void bound_depth(Expression& expression) {
     int depth = 0;
     for (const Expression& arg : expression.args) depth = std::max<int>(depth, arg.depth);
     if (++depth > depth_limit)
-        throw DiagnosticError(expression.span, "this expression is nested too deeply",
-                              "split it with let; the limit is " + std::to_string(depth_limit) + " levels");
+        throw DiagnosticError(
+            expression.span, "this expression is nested too deeply",
+            "write (a + b) + (c + d) for a + b + c + d, or several statements for one; the limit is " +
+                std::to_string(depth_limit) + " levels");
     expression.depth = static_cast<std::uint16_t>(depth);
 }
 

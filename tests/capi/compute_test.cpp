@@ -32,13 +32,15 @@ struct DestroyPlan {
 using Plan = std::unique_ptr<hkt_plan, DestroyPlan>;
 
 Plan plan_of(hkt_comm* comm, const std::string& schedule, hkt_type type = HKT_FLOAT32,
-             const std::vector<std::size_t>& tensors = {}) {
+             const std::vector<std::size_t>& tensors = {}, hkt_collective collective = HKT_ALL_REDUCE,
+             hkt_executor executor = HKT_EXECUTOR_DEFAULT) {
     hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
     options.schedule = schedule.c_str();
     options.tensor_counts = tensors.data();
     options.tensors = tensors.size();
+    options.executor = executor;
     hkt_plan* plan = nullptr;
-    must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, type, HKT_SUM, &options, &plan));
+    must(comm, hkt_plan_create(comm, collective, type, HKT_SUM, &options, &plan));
     return Plan(plan);
 }
 
@@ -153,12 +155,12 @@ class SparseReference {
                                   {0, static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(rank)});
             for (std::size_t i = 0; i < sent.indices.size(); ++i) {
                 const float value = rounded<T>(sent.values[i]);
-                float& to = result[begin + sent.indices[i]];
-                to = rounded<T>(to + value);
+                result[begin + sent.indices[i]] += value;
                 shard[sent.indices[i]] -= value;
             }
             residual = shard;
         }
+        for (float& value : result) value = rounded<T>(value);  // once, however many ranks sent something
         return result;
     }
 
@@ -276,6 +278,39 @@ TEST_CASE("sparse all-reduces of 16-bit numbers keep what rounding left") {
     on_hosts("aabb", "", [](hkt_comm* comm, int rank) {
         check_all_sparse<hocket::BFloat16>(comm, rank, HKT_BFLOAT16, true);
         check_all_sparse<hocket::Float16>(comm, rank, HKT_FLOAT16, true);
+    });
+}
+
+TEST_CASE("16-bit numbers are rounded once, whatever is added up in one statement") {
+    const File file(R"(
+schedule beside all_reduce(x) with w approximate {
+    let s = mstopk(x, 1.0)
+    all_gather s over world
+    x = 0.75 * w + sum(s)
+}
+)");
+    // More elements than are calculated at a time. Each small part alone is half of what the type can tell
+    // from 1.
+    constexpr std::size_t count = 40'001;
+    on_hosts("abc", "", [&](hkt_comm* comm, int rank) {
+        std::vector<hocket::BFloat16> x(count), y(count);
+        std::vector<float> w(count, 1.0f / 192), sum(count), with_w(count);
+        for (std::size_t i = 0; i < count; ++i) {
+            const float large = 1 + static_cast<float>(i % 64) / 128;
+            x[i] = static_cast<hocket::BFloat16>(rank == 0 ? large : 1.0f / 256);
+            sum[i] = large + 1.0f / 128;
+            with_w[i] = rounded<hocket::BFloat16>(0.75f * w[i] + sum[i]);
+        }
+        for (const hkt_executor executor : {HKT_EXECUTOR_DEFAULT, HKT_EXECUTOR_INTERPRETER}) {
+            const auto plan_here = [&](const std::string& schedule) {
+                return plan_of(comm, schedule, HKT_BFLOAT16, {}, HKT_ALL_REDUCE, executor);
+            };
+            const Plan plain = plan_here("naive_ag_lossy(1.0)"), beside = plan_here(file.schedule("beside"));
+            must(comm, hkt_plan_start(plain.get(), x.data(), y.data(), count, nullptr));
+            expect_same(y, sum, "the sum");
+            must(comm, start(beside.get(), x.data(), y.data(), count, {}, {w.data()}));
+            expect_same(y, with_w, "the sum with w");
+        }
     });
 }
 
@@ -576,6 +611,103 @@ schedule heavy all_reduce(x) {
         });
 }
 
+TEST_CASE("what is moved to all ranks, and what groups of ranks hold alike, is counted once in another job") {
+    const File file(R"(
+schedule moved broadcast(x, root) {
+    broadcast x over world from root
+    state v like x
+    v = 0.5 * v + x
+    x = v
+}
+schedule grouped all_reduce(x) {
+    all_reduce x over levels[0]
+    state v like x
+    v = 0.5 * v + x
+    x = v
+    all_reduce x over levels[1]
+}
+)");
+    const std::size_t count = 50;
+    const auto result_of = [&](hkt_comm* comm, hkt_plan* plan, float value) {
+        const std::vector<float> x(count, value);
+        std::vector<float> y(count);
+        must(comm, hkt_plan_start(plan, x.data(), y.data(), count, nullptr));
+        return y;
+    };
+    for (const auto& [name, collective, sum] :
+         {std::tuple{"moved", HKT_BROADCAST, 8.0f}, std::tuple{"grouped", HKT_ALL_REDUCE, 32.0f}}) {
+        const Slots slots(4);
+        on_hosts("aabb", "2x2", [&](hkt_comm* comm, int rank) {
+            const Plan plan = plan_of(comm, file.schedule(name), HKT_FLOAT32, {}, collective);
+            expect_same(result_of(comm, plan.get(), 8), std::vector<float>(count, sum), "before");
+            slots.put(rank, saved_state(comm, plan.get()));
+        });
+        for (const auto& [hosts, topology] : {std::pair<std::string, std::string>{"aabb", "2x2"},
+                                              {"aaaa", "4x1"},
+                                              {"abcd", "1x4"},
+                                              {"aa", "2x1"},
+                                              {"ab", "1x2"},
+                                              {"aaabbb", "3x2"}})
+            on_hosts(hosts, topology, [&](hkt_comm* comm, int) {
+                const Plan plan = plan_of(comm, file.schedule(name), HKT_FLOAT32, {}, collective);
+                must(comm, load(plan.get(), slots.all()));
+                expect_same(result_of(comm, plan.get(), 0), std::vector<float>(count, sum / 2),
+                            "after loading");
+            });
+    }
+}
+
+TEST_CASE("the state of a collective of pieces is for the count that its starts are given") {
+    const File file(R"(
+schedule kept reduce_scatter(x) {
+    reduce_scatter x over world
+    state v like x
+    v = 0.5 * v + x
+    x = v
+}
+)");
+    const std::size_t count = 12;
+    const Slots slots(2);
+    const auto result_of = [&](hkt_comm* comm, hkt_plan* plan, float value, std::size_t piece) {
+        const std::vector<float> x(piece * static_cast<std::size_t>(hkt_comm_size(comm)), value);
+        std::vector<float> y(piece);
+        must(comm, hkt_plan_start(plan, x.data(), y.data(), piece, nullptr));
+        return y;
+    };
+    const auto plan_here = [&](hkt_comm* comm) {
+        return plan_of(comm, file.schedule("kept"), HKT_FLOAT32, {}, HKT_REDUCE_SCATTER);
+    };
+    on_hosts("ab", "", [&](hkt_comm* comm, int rank) {
+        const Plan plan = plan_here(comm);
+        expect_same(result_of(comm, plan.get(), 8, count), std::vector<float>(count, 16.0f), "before");
+        slots.put(rank, saved_state(comm, plan.get()));
+    });
+    on_hosts("ab", "", [&](hkt_comm* comm, int rank) {
+        const Plan plan = plan_here(comm);
+        must(comm, load(plan.get(), slots.all()));
+        expect(saved_state(comm, plan.get()) == slots.all()[static_cast<std::size_t>(rank)], "saved again");
+        expect_same(result_of(comm, plan.get(), 8, count), std::vector<float>(count, 24.0f), "after");
+        std::vector<float> x(8 * count), y(8 * count);
+        const std::string refusal =
+            failure_of(comm, hkt_plan_start(plan.get(), x.data(), y.data(), 2 * count, nullptr),
+                       HKT_ERROR_INVALID_ARGUMENT);
+        expect(refusal.find("keeps a state for a count of 12 and is started with 24") != std::string::npos,
+               refusal);
+    });
+    on_hosts("abc", "", [&](hkt_comm* comm, int) {
+        const Plan plan = plan_here(comm);
+        must(comm, load(plan.get(), slots.all()));
+        expect_same(result_of(comm, plan.get(), 0, 8), std::vector<float>(8, 8.0f), "on three ranks");
+    });
+    on_hosts("abcde", "", [&](hkt_comm* comm, int) {
+        const Plan plan = plan_here(comm);
+        const std::string refusal =
+            failure_of(comm, load(plan.get(), slots.all()), HKT_ERROR_INVALID_ARGUMENT);
+        expect(refusal.find("saved for 24 elements, which are no 5 pieces of one count") != std::string::npos,
+               refusal);
+    });
+}
+
 TEST_CASE("a state of another count takes the place of the plan's, also where both counts share a plan") {
     const Comm comm = alone();
     const Plan first = plan_of(comm.get(), "naive_ag(0.1)"), second = plan_of(comm.get(), "naive_ag(0.1)");
@@ -661,12 +793,47 @@ TEST_CASE("a saved state that is damaged or not whole is refused, and the plan's
     for (std::size_t at = 0; at < saved.size(); ++at) {
         auto damaged = saved;
         damaged[at] ^= std::byte{1};
-        refused({damaged});
+        const std::string refusal = refused({damaged});
+        CHECK_THAT(refusal, Contains("saved state 0 cannot be loaded: it is not what") ||
+                                Contains("saved state 0 cannot be loaded: its checksum is wrong"));
         refused({std::vector<std::byte>(saved.begin(), saved.begin() + static_cast<std::ptrdiff_t>(at))});
     }
     CHECK(saved_state(comm.get(), plan.get()) == saved);
     must(comm.get(), load(plan.get(), {saved}));
     CHECK(saved_state(comm.get(), plan.get()) == saved);
+}
+
+TEST_CASE("a further buffer may lie right behind what is received, and anywhere if nothing is") {
+    const File file(R"(
+schedule pieces reduce_scatter(x) with w {
+    reduce_scatter x over world
+    partition w over world
+    x = x + w
+}
+schedule rooted reduce(x, root) with w {
+    x = x + w
+    reduce x over world to root
+}
+)");
+    on_hosts("ab", "", [&](hkt_comm* comm, int rank) {
+        std::vector<float> x(8, 1.0f), memory(20, 0.5f);
+        const Plan pieces = plan_of(comm, file.schedule("pieces"), HKT_FLOAT32, {}, HKT_REDUCE_SCATTER);
+        const auto pieces_with = [&](std::size_t w) {
+            return start(pieces.get(), x.data(), memory.data() + 8, 4, {}, {memory.data() + w});
+        };
+        must(comm, pieces_with(12));
+        must(comm, pieces_with(0));
+        expect_same(std::vector<float>(memory.begin() + 8, memory.begin() + 12), {2.5f, 2.5f, 2.5f, 2.5f},
+                    "x + w");
+        for (const std::size_t w : {1, 8, 11})
+            expect(failure_of(comm, pieces_with(w), HKT_ERROR_INVALID_ARGUMENT)
+                           .find("buffers[0] overlaps recv") != std::string::npos,
+                   "overlaps");
+        const Plan rooted = plan_of(comm, file.schedule("rooted"), HKT_FLOAT32, {}, HKT_REDUCE);
+        float* const recv = rank == 0 ? memory.data() + 8 : memory.data();
+        must(comm, start(rooted.get(), x.data(), recv, 8, {}, {memory.data()}));
+        if (rank == 0) expect(memory[8] == 3, "the sum is " + std::to_string(memory[8]));
+    });
 }
 
 TEST_CASE("parameters that differ between ranks are a mismatch, and a function has no state to keep") {

@@ -321,6 +321,49 @@ TEST_CASE("what is left of a selection goes to a state that is in it") {
                   "all_gather s over world x = sum(s)") == "");
 }
 
+namespace {
+
+// What each rank holds of the first state: where, like which rank, whether it is counted, and takes the
+// total.
+std::vector<std::string> holdings(const std::string& schedule, const std::string& topology,
+                                  Collective collective = Collective::all_reduce) {
+    const TemporarySchedule file(schedule);
+    const auto program = dsl::check_schedule(request(collective, file.path(), topology))->project(0);
+    std::vector<std::string> all;
+    for (const auto& of_rank : program.extras[0].holdings) {
+        std::string& text = all.emplace_back();
+        for (const dsl::Holding& one : of_rank)
+            text += (text.empty() ? "" : ", ") + dsl::text_of({one.where}) + " like " +
+                    std::to_string(one.like) + (one.is_counted ? " counted" : "") +
+                    (one.takes_total ? " takes" : "");
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("the proof knows which ranks hold the same of a state, and counts it once") {
+    using Texts = std::vector<std::string>;
+    const std::string keep = "state m like x m = 0.5 * m + x x = m\n";
+    const std::string momentum = "schedule t all_reduce(x) {\nall_reduce x over levels[0]\n" + keep +
+                                 "all_reduce x over levels[1]\n}\n";
+    const std::string first = "[0, 1) like 0 counted takes", same = "[0, 1) like 0 takes";
+    CHECK(holdings(momentum, "2x2") == Texts{first, same, "[0, 1) like 2 counted", "[0, 1) like 2"});
+    CHECK(holdings(momentum, "3x1") == Texts{first, same, same});
+    CHECK(holdings(momentum, "1x3") == Texts{first, "[0, 1) like 1 counted", "[0, 1) like 2 counted"});
+    const std::string moved = "(x) {\nall_gather x over world\n" + keep + "}\n";
+    CHECK(holdings("schedule t all_gather" + moved, "3", Collective::all_gather) == Texts{first, same, same});
+    CHECK(holdings("schedule t reduce_scatter(x) {\nreduce_scatter x over world\n" + keep + "}\n", "2",
+                   Collective::reduce_scatter) ==
+          Texts{"[0, 1/2) like 0 counted takes", "[1/2, 1) like 1 counted takes"});
+    CHECK(holdings("schedule t all_reduce(x) {\n" + keep + "all_reduce x over world\n}\n", "2") ==
+          Texts{first, "[0, 1) like 1 counted"});
+    // Only the part of rank 0, on rank 0; with the others', on rank 2.
+    CHECK(holdings(
+              "schedule t all_reduce(x) {\nx : 0 +> 2\n" + keep + "x : 1 +> 2\nx : 2 -> 0\nx : 2 -> 1\n}\n",
+              "3") == Texts{same, "[0, 1) like 1 counted", "[0, 1) like 2 counted takes"});
+}
+
 TEST_CASE("a state is read before it is overwritten, all of it") {
     CHECK_THAT(verdict("all_reduce x over world state e like x e = x"),
                Contains("rank 0 overwrites e[0, 1), and what it kept from earlier starts is lost"));

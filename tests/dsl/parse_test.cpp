@@ -155,6 +155,16 @@ TEST_CASE("what is nested too deeply is refused, not crashed upon") {
     CHECK_THAT(parse_error(std::string(2 << 20, ' ')), Contains("larger than 1 MiB"));
 }
 
+TEST_CASE("what is nested too deeply can be written otherwise, also where let names no results") {
+    std::string sum = "x";
+    for (int i = 0; i < 300; ++i) sum += " + x";
+    for (const std::string& text :
+         {"schedule s all_reduce(x) { x = " + sum + " }", "operator o(x, y) = " + sum,
+          "schedule s all_reduce(x) { let n = " + sum + " }"})
+        CHECK_THAT(parse_error(text), Contains("write (a + b) + (c + d) for a + b + c + d, or several "
+                                               "statements for one; the limit is 200 levels"));
+}
+
 TEST_CASE("references name a schedule and its arguments") {
     const dsl::SourceFile file{"<r>", "flat(ring, 2 * 3)"};
     const dsl::ast::Expression reference = dsl::parse_reference(file);

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <limits>
 
+#include "runtime/engine/compute/sparse_terms.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/cpu/feedback.hpp"
 #include "runtime/kernels/cpu/scatter_add.hpp"
@@ -16,7 +15,7 @@ namespace hocket::engine {
 namespace {
 
 using Kind = dsl::Op::Kind;
-using Use = dsl::Computation::Sparse::Use;
+using Use = SparseTerm::Use;
 
 [[noreturn]] void refuse(const std::string& text) {
     throw Error(Status::invalid_argument, text);
@@ -28,55 +27,13 @@ bool selects(const dsl::RankProgram& program) {
     });
 }
 
-// A rank's piece of a selection.
-struct SelectedPiece {
-    std::uint64_t k;
-    std::byte* values;
-    std::uint32_t* indices;
-};
+// More elements than there are.
+constexpr std::uint64_t all_at_once = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t strip_elements = 1 << 14;
 
-SelectedPiece piece_at(std::byte* memory, std::uint64_t k, DataType type) {
-    return {k, memory, reinterpret_cast<std::uint32_t*>(memory + bytes_of_values(k, type))};
-}
-
-// to[indices[i]] = to[indices[i]] - values[i]; of infinities and NaNs nothing is left.
-void subtract(DataType type, std::byte* to, DataType value_type, const SelectedPiece& piece) {
-    with_type(type, [&]<DataType t>(TypeConstant<t>) {
-        with_type(value_type, [&]<DataType v>(TypeConstant<v>) {
-            if constexpr (row_of(t).kind == kind::floating && row_of(v).kind == kind::floating) {
-                using Stored = typename ElementOf<t>::Stored;
-                using Worked = typename ElementOf<t>::Worked;
-                auto* const dense = reinterpret_cast<Stored*>(to);
-                const auto* const values =
-                    reinterpret_cast<const typename ElementOf<v>::Stored*>(piece.values);
-                for (std::uint64_t i = 0; i < piece.k; ++i) {
-                    const Worked left =
-                        static_cast<Worked>(dense[piece.indices[i]]) -
-                        static_cast<Worked>(static_cast<typename ElementOf<v>::Worked>(values[i]));
-                    dense[piece.indices[i]] = static_cast<Stored>(std::isfinite(left) ? left : Worked{0});
-                }
-            } else {
-                no_such_row(t);
-            }
-        });
-    });
-}
-
-void clear(std::byte* to, std::size_t element, const SelectedPiece& piece) {
-    for (std::uint64_t i = 0; i < piece.k; ++i) std::memset(to + piece.indices[i] * element, 0, element);
-}
-
-// For a selection that was skipped: what the other ranks get is not finite, so that they notice.
-void fill_non_finite(DataType type, const SelectedPiece& piece) {
-    std::memset(piece.values, 0, piece.k * element_size(type));
-    for (std::uint64_t i = 0; i < piece.k; ++i) piece.indices[i] = static_cast<std::uint32_t>(i);
-    with_type(type, [&]<DataType t>(TypeConstant<t>) {
-        using Stored = typename ElementOf<t>::Stored;
-        using Worked = typename ElementOf<t>::Worked;
-        if constexpr (row_of(t).kind == kind::floating)
-            reinterpret_cast<Stored*>(piece.values)[0] =
-                static_cast<Stored>(std::numeric_limits<Worked>::quiet_NaN());
-    });
+const dsl::Formula& the_element() {
+    static const dsl::Formula formula{{{dsl::Formula::Op::element}}};
+    return formula;
 }
 
 }  // namespace
@@ -113,9 +70,12 @@ Computer::Computer(const dsl::RankProgram& program, DataType type, const Reducti
         std::vector<DataType> types;
         for (const std::int64_t buffer : computation.elements) types.push_back(type_of(buffer));
         const bool assigns = computation.kind == dsl::Computation::Kind::assign;
+        const bool is_final = assigns && computation.sparse.empty();
         formulas_.emplace_back(computation.formula, types,
-                               assigns ? type_of(computation.target) : working_type(type), options.compiled);
+                               is_final ? type_of(computation.target) : working_type(type), options.compiled);
     }
+    if (type != working_type(type) && selects(program))
+        rounding_.emplace(the_element(), std::vector{working_type(type)}, type, options.compiled);
     find_feedback();
 }
 
@@ -159,10 +119,10 @@ void Computer::run(dsl::OpId id, const Start& start) const {
 // ---- Formulas ----------------------------------------------------------------------------------
 
 // Calls for each tensor of which some of the elements first .. first + count - 1 are, with these elements
-// (counted from `first`) and the formula's inputs.
+// (counted from `first`) and the formula's inputs. most: elements at a time.
 template <typename Call>
 void Computer::for_tensors(const dsl::Op& op, const Start& start, std::uint64_t first, std::uint64_t count,
-                           Call call) const {
+                           std::uint64_t most, Call call) const {
     const dsl::Computation& computation = program_.computations[op.computation];
     const std::size_t n = computation.elements.size();
     std::vector<FormulaOperand> operands(n), here(n);
@@ -172,8 +132,10 @@ void Computer::for_tensors(const dsl::Op& op, const Start& start, std::uint64_t 
     const std::uint64_t last = first + count;
     auto tensor =
         static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin());
-    for (std::uint64_t begin = first; begin < last; ++tensor) {
-        const std::uint64_t end = ends_.empty() ? last : std::min(ends_[tensor], last);
+    for (std::uint64_t begin = first; begin < last;) {
+        while (!ends_.empty() && ends_[tensor] <= begin) ++tensor;
+        const std::uint64_t tensor_end = ends_.empty() ? last : std::min(ends_[tensor], last),
+                            end = begin + std::min(tensor_end - begin, most);
         for (std::size_t i = 0; i < n; ++i)
             here[i] = {operands[i].elements + (begin - first) * element_size(operands[i].type),
                        operands[i].type};
@@ -182,9 +144,7 @@ void Computer::for_tensors(const dsl::Op& op, const Start& start, std::uint64_t 
             for (const dsl::MessagePart& piece : op.reads[n + computation.sparse.size() + i])
                 scalars[i] += reinterpret_cast<const double*>(at(piece, start))[ends_.empty() ? 0 : tensor];
         }
-        if (begin < end)
-            call(tensor, FormulaInputs{here, start.arguments.parameters, scalars}, begin - first,
-                 end - begin);
+        call(tensor, FormulaInputs{here, start.arguments.parameters, scalars}, begin - first, end - begin);
         begin = end;
     }
 }
@@ -201,37 +161,62 @@ void Computer::assign(const dsl::Op& op, const Start& start) const {
     const std::uint64_t first = element_of(op.part(0), type, start),
                         count =
                             (start.byte_offsets[op.end] - start.byte_offsets[op.begin]) / element_size(type);
+    std::vector<SparseTerm> terms = sparse_terms(op, start, first);
     // Most often the element stays where it is, and only the sparse terms change it.
     const bool stays = computation.formula.items.size() == 1 && computation.elements.size() == 1 &&
                        computation.elements[0] == computation.target && at(op.reads[0][0], start) == target;
+    const bool rounds_once =
+        type == working_type(type) || computation.sparse.empty() || (stays && terms.size() <= 1);
+    if (!rounds_once) return assign_by_strips(op, start, terms, {target, first, count});
     if (!stays)
-        for_tensors(op, start, first, count,
+        for_tensors(op, start, first, count, all_at_once,
                     [&](std::size_t, const FormulaInputs& inputs, std::uint64_t begin, std::uint64_t n) {
                         formulas_[op.computation].run(inputs, n, target + begin * element_size(type));
                     });
-    for (std::size_t term = 0; term < computation.sparse.size(); ++term)
-        add_sparse(op, start, term, target, first);
-}
-
-// first: the element of x at which the target begins.
-void Computer::add_sparse(const dsl::Op& op, const Start& start, std::size_t term, std::byte* target,
-                          std::uint64_t first) const {
-    const dsl::Computation& computation = program_.computations[op.computation];
-    const auto [buffer, use] = computation.sparse[term];
-    const auto extra = static_cast<std::size_t>((buffer - dsl::first_extra) / dsl::extra_stride);
-    const DataType type = type_of(computation.target);
-    for (const dsl::MessagePart& part : op.reads[computation.elements.size() + term]) {
-        const dsl::Rational within = program_.boundaries[part.begin] - dsl::Rational(buffer);
-        const auto rank = static_cast<dsl::Rank>(within.offset(static_cast<std::uint64_t>(program_.ranks)));
-        const SelectedPiece piece = piece_at(at(part, start), start.extras.selected(extra, rank), type_);
-        std::byte* const to = target + (start.extras.region(extra, rank).begin - first) * element_size(type);
-        if (use == Use::add)
+    for (const SparseTerm& term : terms) {
+        std::byte* const to = target + term.begin * element_size(type);
+        const SelectedPiece& piece = term.piece;
+        if (term.use == Use::add)
             kernels::scatter_add(type, to, type_, piece.values, piece.indices, piece.k, threads_);
-        else if (use == Use::subtract)
+        else if (term.use == Use::subtract)
             subtract(type, to, type_, piece);
         else
             clear(to, element_size(type), piece);
     }
+}
+
+// first: the element of x at which the target begins.
+std::vector<SparseTerm> Computer::sparse_terms(const dsl::Op& op, const Start& start,
+                                               std::uint64_t first) const {
+    const dsl::Computation& computation = program_.computations[op.computation];
+    std::vector<SparseTerm> terms;
+    for (std::size_t i = 0; i < computation.sparse.size(); ++i) {
+        const auto [buffer, use] = computation.sparse[i];
+        const auto extra = static_cast<std::size_t>((buffer - dsl::first_extra) / dsl::extra_stride);
+        for (const dsl::MessagePart& part : op.reads[computation.elements.size() + i]) {
+            const dsl::Rational within = program_.boundaries[part.begin] - dsl::Rational(buffer);
+            const auto rank =
+                static_cast<dsl::Rank>(within.offset(static_cast<std::uint64_t>(program_.ranks)));
+            const SelectedPiece piece = piece_at(at(part, start), start.extras.selected(extra, rank), type_);
+            terms.push_back({piece, use, start.extras.region(extra, rank).begin - first});
+        }
+    }
+    return terms;
+}
+
+// Numbers of 16 bits are calculated as float32 from the formula to the last term, so that they are rounded
+// once: in strips that stay in the processor's cache.
+void Computer::assign_by_strips(const dsl::Op& op, const Start& start, std::vector<SparseTerm>& terms,
+                                const Target& target) const {
+    std::vector<float> strip(std::min(target.count, strip_elements));
+    for_tensors(
+        op, start, target.first, target.count, strip_elements,
+        [&](std::size_t, const FormulaInputs& inputs, std::uint64_t begin, std::uint64_t n) {
+            formulas_[op.computation].run(inputs, n, reinterpret_cast<std::byte*>(strip.data()));
+            for (SparseTerm& term : terms) add_to_strip(type_, term, strip.data(), begin, n);
+            const FormulaOperand sums{reinterpret_cast<const std::byte*>(strip.data()), DataType::float32};
+            rounding_->run({{&sums, 1}, {}, {}}, n, target.begin + begin * element_size(type_));
+        });
 }
 
 void Computer::total(const dsl::Op& op, const Start& start) const {
@@ -243,7 +228,7 @@ void Computer::total(const dsl::Op& op, const Start& start) const {
     const std::uint64_t first = element_of(from, type, start),
                         count = (start.byte_offsets[from.end] - start.byte_offsets[from.begin]) /
                                 element_size(type);
-    for_tensors(op, start, first, count,
+    for_tensors(op, start, first, count, all_at_once,
                 [&](std::size_t tensor, const FormulaInputs& inputs, std::uint64_t, std::uint64_t n) {
                     sums[tensor] = formulas_[op.computation].sum(inputs, n);
                 });

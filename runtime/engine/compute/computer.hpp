@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "runtime/engine/compute/extra_layout.hpp"
 #include "runtime/engine/compute/formula_runner.hpp"
 #include "runtime/engine/compute/reduction.hpp"
+#include "runtime/engine/compute/sparse_terms.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::engine {
@@ -61,21 +63,27 @@ class Computer {
     DataType type_of(std::int64_t buffer) const;
     std::byte* at(const dsl::MessagePart& part, const Start& start) const;
     void assign(const dsl::Op& op, const Start& start) const;
-    void add_sparse(const dsl::Op& op, const Start& start, std::size_t term, std::byte* target,
-                    std::uint64_t first) const;
+    std::vector<SparseTerm> sparse_terms(const dsl::Op& op, const Start& start, std::uint64_t first) const;
+    struct Target {
+        std::byte* begin;
+        std::uint64_t first, count;  // elements of x
+    };
+    void assign_by_strips(const dsl::Op& op, const Start& start, std::vector<SparseTerm>& terms,
+                          const Target& target) const;
     void select(const dsl::Op& op, const Start& start) const;
     void total(const dsl::Op& op, const Start& start) const;
     void select_with_feedback(const dsl::Op& op, const Feedback& feedback, const Start& start) const;
 
     template <typename Call>
     void for_tensors(const dsl::Op& op, const Start& start, std::uint64_t first, std::uint64_t count,
-                     Call call) const;
+                     std::uint64_t most, Call call) const;
 
     const dsl::RankProgram& program_;
     DataType type_;
     std::vector<std::uint64_t> ends_;  // of the tensors, in elements; empty: one tensor
     unsigned threads_;
-    std::vector<FormulaRunner> formulas_;     // by computation
+    std::vector<FormulaRunner> formulas_;    // by computation; where sparse terms follow, in the working type
+    std::optional<FormulaRunner> rounding_;  // from the working type
     std::map<dsl::OpId, Feedback> feedback_;  // by the first operation
     std::vector<bool> is_done_before_;        // by operation: the first one of a feedback does it
 };

@@ -15,7 +15,8 @@ namespace {
 
 using Kind = dsl::ExtraBuffer::Kind;
 
-constexpr char magic[8] = {'H', 'K', 'T', 'S', 'T', 'A', 'T', '1'};
+constexpr char magic[8] = {'H', 'K', 'T', 'S', 'T', 'A', 'T', '2'};
+constexpr std::size_t magic_name = 7;  // then the number of the format
 constexpr std::uint64_t longest_name = 4096, most_elements = std::uint64_t{1} << 47;
 
 [[noreturn]] void refuse(const std::string& text) {
@@ -40,7 +41,9 @@ class Writer {
     std::vector<std::byte> bytes;
 };
 
-class Reader {
+}  // namespace
+
+class KeptState::Reader {
   public:
     Reader(std::span<const std::byte> bytes, std::size_t number) : bytes_(bytes), number_(number) {}
 
@@ -72,14 +75,29 @@ class Reader {
     std::size_t number_;
 };
 
-}  // namespace
+// What is between the magic and the checksum, once both are right.
+KeptState::Reader KeptState::content_of(std::span<const std::byte> bytes, std::size_t number) {
+    const Reader reader(bytes, number);
+    std::uint64_t checksum;
+    if (bytes.size() < sizeof magic + sizeof checksum || std::memcmp(bytes.data(), magic, magic_name) != 0)
+        reader.bad("it is not what hkt_plan_save_state has written");
+    const auto content = bytes.first(bytes.size() - sizeof checksum);
+    std::memcpy(&checksum, bytes.data() + content.size(), sizeof checksum);
+    if (checksum != XXH3_64bits(content.data(), content.size())) reader.bad("its checksum is wrong");
+    if (std::memcmp(bytes.data(), magic, sizeof magic) != 0)
+        reader.bad(fmt::format(
+            "its format is '{}', and this version of Hocket reads '{}' alone: load it with the version that "
+            "saved it, or begin without it",
+            static_cast<char>(bytes[magic_name]), magic[magic_name]));
+    return {content.subspan(sizeof magic), number};
+}
 
 // One rank's saved state. Values lie in the caller's memory.
 struct KeptState::Saved {
     std::uint64_t ranks, rank, count, starts;
     struct Values {
-        bool is_alike = false;  // as ProgramBuffer::is_alike, in the job that saved it
         Region region = {};
+        std::vector<Held> held = {};  // in the job that saved it
         std::span<const std::byte> bytes = {};
     };
     std::vector<Values> values;  // by extra buffer; empty for those that are no states
@@ -91,6 +109,16 @@ KeptState::KeptState(const dsl::RankProgram& program, DataType type)
 KeptState::Region KeptState::region_of(std::size_t extra, dsl::Rank rank, std::uint64_t count) const {
     const dsl::Interval& interval = program_.extras[extra].regions[static_cast<std::size_t>(rank)];
     return {interval.begin.offset(count), interval.end.offset(count)};
+}
+
+std::vector<KeptState::Held> KeptState::held_by(dsl::Rank rank, std::size_t extra,
+                                                std::uint64_t count) const {
+    std::vector<Held> all;
+    for (const dsl::Holding& holding : program_.extras[extra].holdings[static_cast<std::size_t>(rank)])
+        all.push_back({{holding.where.begin.offset(count), holding.where.end.offset(count)},
+                       static_cast<std::uint64_t>(holding.like),
+                       holding.is_counted});
+    return all;
 }
 
 void KeptState::check_count(std::uint64_t count) const {
@@ -141,9 +169,14 @@ std::vector<std::byte> KeptState::save() const {
         const Region region = region_of(i, program_.rank, count);
         writer.number<std::uint64_t>(buffer.name.size());
         writer.append(buffer.name.data(), buffer.name.size());
-        writer.number<std::uint64_t>(program_.extras[i].is_alike ? 1 : 0);
         writer.number(region.begin);
         writer.number(region.end);
+        const std::vector<Held> all = held_by(program_.rank, i, count);
+        writer.number<std::uint64_t>(all.size());
+        for (const Held& held : all)
+            for (const std::uint64_t number :
+                 {held.where.begin, held.where.end, held.like, std::uint64_t{held.is_counted}})
+                writer.number(number);
         writer.append(values_[i].data(), values_[i].size());
     }
     writer.number<std::uint64_t>(XXH3_64bits(writer.bytes.data(), writer.bytes.size()));
@@ -151,23 +184,32 @@ std::vector<std::byte> KeptState::save() const {
 }
 
 std::uint64_t KeptState::count_of(std::span<const std::byte> saved) {
-    Reader reader(saved, 0);
-    if (saved.size() < sizeof magic || std::memcmp(saved.data(), magic, sizeof magic) != 0)
-        reader.bad("it is not what hkt_plan_save_state has written");
-    reader.take(sizeof magic + 3 * sizeof(std::uint64_t));  // its type, and whose it is
+    Reader reader = content_of(saved, 0);
+    reader.take(3 * sizeof(std::uint64_t));  // its type, and whose it is
     return reader.number();
 }
 
+// Of a rank's values in the region. Throws where they are not ascending, or lie outside of it.
+std::vector<KeptState::Held> KeptState::parse_held(Reader& reader, const Region& region,
+                                                   std::uint64_t ranks) {
+    const std::uint64_t count = reader.number();
+    if (count > reader.left() / (4 * sizeof(std::uint64_t))) reader.bad("it ends early");
+    std::vector<Held> all;
+    std::uint64_t before = region.begin;
+    for (std::uint64_t i = 0; i < count; ++i) {
+        const Region where{reader.number(), reader.number()};
+        const std::uint64_t like = reader.number(), is_counted = reader.number();
+        if (where.begin < before || where.begin > where.end || where.end > region.end)
+            reader.bad("what a rank holds lies outside of its region");
+        if (like >= ranks || is_counted > 1) reader.bad("what a rank holds is like that of none");
+        all.push_back({where, like, is_counted == 1});
+        before = where.end;
+    }
+    return all;
+}
+
 KeptState::Saved KeptState::parse(std::span<const std::byte> bytes, std::size_t number) const {
-    Reader reader(bytes, number);
-    if (bytes.size() < sizeof magic + sizeof(std::uint64_t) ||
-        std::memcmp(bytes.data(), magic, sizeof magic) != 0)
-        reader.bad("it is not what hkt_plan_save_state has written");
-    std::uint64_t checksum;
-    const auto content = bytes.first(bytes.size() - sizeof checksum);
-    std::memcpy(&checksum, bytes.data() + content.size(), sizeof checksum);
-    if (checksum != XXH3_64bits(content.data(), content.size())) reader.bad("its checksum is wrong");
-    reader = Reader(content.subspan(sizeof magic), number);
+    Reader reader = content_of(bytes, number);
     if (reader.number() != element_size(type_))
         reader.bad(fmt::format("it is not of {}, as this plan's", name_of(type_)));
     Saved saved{reader.number(), reader.number(), reader.number(), reader.number(), {}};
@@ -181,9 +223,9 @@ KeptState::Saved KeptState::parse(std::span<const std::byte> bytes, std::size_t 
         reader.bad(fmt::format("it is of schedule {}, not of {}", schedule, base_name(program_.schedule)));
     for (std::uint64_t state = 0; state < states; ++state) {
         const std::string name = reader.text();
-        const bool is_alike = reader.number() != 0;
         const Region region{reader.number(), reader.number()};
         if (region.begin > region.end || region.end > saved.count) reader.bad("a region lies outside of x");
+        std::vector<Held> held = parse_held(reader, region, saved.ranks);
         if (region.end - region.begin > reader.left() / element_size(type_)) reader.bad("it ends early");
         const auto values = reader.take((region.end - region.begin) * element_size(type_));
         // Those that a loop has made have one name; they are saved in their order.
@@ -194,7 +236,7 @@ KeptState::Saved KeptState::parse(std::span<const std::byte> bytes, std::size_t 
         if (index == found.size())
             reader.bad(fmt::format("schedule {} has no state '{}', or not so many of them", program_.schedule,
                                    name));
-        saved.values[index] = {is_alike, region, values};
+        saved.values[index] = {region, std::move(held), values};
         found[index] = true;
     }
     if (!reader.is_at_end()) reader.bad("there is more in it than its states");
@@ -231,9 +273,9 @@ bool KeptState::fits(const Saved& saved, dsl::Rank ranks) const {
     if (ranks != program_.ranks) return false;
     for (std::size_t i = 0; i < values_.size(); ++i) {
         if (program_.extras[i].buffer.kind != Kind::state) continue;
-        const Region region = region_of(i, static_cast<dsl::Rank>(saved.rank), saved.count);
-        if (region.begin != saved.values[i].region.begin || region.end != saved.values[i].region.end)
-            return false;
+        const auto rank = static_cast<dsl::Rank>(saved.rank);
+        if (region_of(i, rank, saved.count) != saved.values[i].region) return false;
+        if (held_by(rank, i, saved.count) != saved.values[i].held) return false;
     }
     return true;
 }
@@ -242,22 +284,22 @@ template <typename T>
 void KeptState::gather(std::size_t extra, const std::vector<Saved>& all, T* to) const {
     const std::uint64_t count = all[0].count;
     const Region own = region_of(extra, program_.rank, count);
-    std::vector<bool> is_there(own.end - own.begin, false);
-    for (const Saved& saved : all) {  // in the order of ranks
-        const auto& [is_alike, region, bytes] = saved.values[extra];
-        const std::uint64_t begin = std::max(own.begin, region.begin), end = std::min(own.end, region.end);
-        for (std::uint64_t i = begin; i < end; ++i) {
-            if (is_alike && is_there[i - own.begin]) continue;
-            T value;
-            std::memcpy(&value, bytes.data() + (i - region.begin) * sizeof(T), sizeof(T));
-            to[i - own.begin] += value;
-            is_there[i - own.begin] = true;
+    for (const dsl::Holding& holding :
+         program_.extras[extra].holdings[static_cast<std::size_t>(program_.rank)]) {
+        if (!holding.takes_total) continue;
+        const Region here{holding.where.begin.offset(count), holding.where.end.offset(count)};
+        for (const Saved& saved : all) {  // in the order of ranks
+            const auto& [region, held, bytes] = saved.values[extra];
+            for (const Held& one : held) {
+                if (!one.is_counted) continue;
+                const std::uint64_t end = std::min(here.end, one.where.end);
+                for (std::uint64_t i = std::max(here.begin, one.where.begin); i < end; ++i) {
+                    T value;
+                    std::memcpy(&value, bytes.data() + (i - region.begin) * sizeof(T), sizeof(T));
+                    to[i - own.begin] += value;
+                }
+            }
         }
-    }
-    for (dsl::Rank lower = 0; !program_.extras[extra].is_alike && lower < program_.rank; ++lower) {
-        const Region other = region_of(extra, lower, count);
-        const std::uint64_t begin = std::max(own.begin, other.begin), end = std::min(own.end, other.end);
-        if (begin < end) std::fill(to + (begin - own.begin), to + (end - own.begin), T{0});
     }
 }
 

@@ -39,24 +39,36 @@ class KeptState {
     // Forgets all: the next start may have another count.
     void reset();
 
-    // The count of what was saved; load() checks the rest.
+    // The elements of x of what was saved, and whole; load() checks the rest.
     static std::uint64_t count_of(std::span<const std::byte> saved);
 
     // As bytes that load() takes, on any number of ranks. Throws after a start that failed.
     std::vector<std::byte> save() const;
     // Takes what all ranks of a job have saved, of this schedule and one count, in any order. If this job has
-    // as many ranks, with the same parts of x, each takes its own. Otherwise an element's values of all old
-    // ranks are added in the order of the ranks, or if they were the same, one of them is taken. It goes to
-    // the lowest of the new ranks that keep that element, and the others get 0; or if they must be the same,
-    // to all of them. So no sum of a residual is lost. If it throws, nothing has changed.
+    // as many ranks, which hold the same as those did (dsl::Holding), each takes its own. Otherwise an
+    // element's values are added in the order of the ranks, one of those that are the same. The total goes to
+    // those of the new ranks that hold the contributions of one rank, and the others get 0. So nothing is
+    // lost, nothing counts twice, and ranks that hold the same have the same. If it throws, nothing has
+    // changed.
     void load(std::span<const std::span<const std::byte>> saved);
 
   private:
     struct Region {
         std::uint64_t begin, end;
+        friend bool operator==(const Region&, const Region&) = default;
+    };
+    struct Held {  // as dsl::Holding, in elements
+        Region where;
+        std::uint64_t like;
+        bool is_counted;
+        friend bool operator==(const Held&, const Held&) = default;
     };
     struct Saved;
+    class Reader;
     Region region_of(std::size_t extra, dsl::Rank rank, std::uint64_t count) const;
+    std::vector<Held> held_by(dsl::Rank rank, std::size_t extra, std::uint64_t count) const;
+    static Reader content_of(std::span<const std::byte> bytes, std::size_t number);
+    static std::vector<Held> parse_held(Reader& reader, const Region& region, std::uint64_t ranks);
     Saved parse(std::span<const std::byte> bytes, std::size_t number) const;
     void check_complete(const std::vector<Saved>& all) const;
     bool fits(const Saved& saved, dsl::Rank ranks) const;

@@ -12,6 +12,7 @@
 #include "runtime/engine/compute/kept_state.hpp"
 #include "runtime/error.hpp"
 #include "tests/dsl/cases.hpp"
+#include "tests/dsl/errors.hpp"
 #include "tests/support/fuzz_input.hpp"
 
 using namespace hocket;
@@ -44,12 +45,22 @@ Job job_of(const std::string& schedule, const std::string& topology, std::uint64
 }
 
 const std::vector<Job>& jobs() {
-    static const std::vector<Job> all = {job_of("hitopk", "2x2", 10), job_of("dgc", "3", 7),
-                                         job_of("naive_ag", "1", 5), job_of("lamb", "2", 3)};
+    static const TemporarySchedule by_groups(
+        "schedule s all_reduce(x) {\n"
+        "    all_reduce x over levels[0]\n"
+        "    state m like x\n"
+        "    m = 0.5 * m + x\n"
+        "    x = m\n"
+        "    all_reduce x over levels[1]\n"
+        "}\n");
+    static const std::vector<Job> all = {
+        job_of("hitopk", "2x2", 10),         job_of("dgc", "3", 7),
+        job_of("naive_ag", "1", 5),          job_of("lamb", "2", 3),
+        job_of(by_groups.path(), "2x2", 10), job_of(by_groups.path(), "1x3", 10)};
     return all;
 }
 
-// Numbers that break things, where the eight bytes of a number may lie.
+// Numbers that break things, where the eight bytes of a number may lie: behind a name that is anywhere.
 void damage(Bytes& bytes, FuzzInput& input) {
     static const std::uint64_t numbers[] = {
         0, 1, 2, ~0ull, ~0ull / 2, 1ull << 63, 1 << 24, 1ull << 62, 1ull << 61, 0x40000000, 4096, 4097};
@@ -67,7 +78,7 @@ void damage(Bytes& bytes, FuzzInput& input) {
                              std::byte{input.byte()});
                 break;
             default: {
-                const std::size_t word = at / 8 * 8;
+                const std::size_t word = input.below(2) == 0 ? at / 8 * 8 : at;
                 const std::uint64_t number =
                     numbers[input.below(std::size(numbers))] + input.below(3) - input.below(3);
                 if (word + 8 <= bytes.size()) std::memcpy(bytes.data() + word, &number, sizeof number);

@@ -1,6 +1,9 @@
 // What a plan keeps from one start to the next, saved and loaded.
 #include "runtime/engine/compute/kept_state.hpp"
 
+#include <xxhash.h>
+
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
@@ -146,6 +149,79 @@ TEST_CASE("on another number of ranks each element's sum goes to one of those th
         INFO(topology);
         CHECK(sums == wanted);
     }
+}
+
+namespace {
+
+// What the ranks of one job have saved, where a state's values are given by rank.
+std::vector<Bytes> saved_by(const std::vector<dsl::RankProgram>& programs, const std::vector<float>& values) {
+    std::vector<Bytes> saved;
+    for (const dsl::RankProgram& program : programs) {
+        KeptState state(program, DataType::float32);
+        state.prepare(3);
+        std::fill_n(reinterpret_cast<float*>(state.memory(0)), 3,
+                    values[static_cast<std::size_t>(program.rank)]);
+        saved.push_back(state.save());
+    }
+    return saved;
+}
+
+// And what the ranks of another one have once they have loaded it.
+std::vector<float> loaded_by(const std::vector<dsl::RankProgram>& programs, const std::vector<Bytes>& saved) {
+    std::vector<float> values;
+    for (const dsl::RankProgram& program : programs) {
+        KeptState state(program, DataType::float32);
+        load(state, saved);
+        const auto* const loaded = reinterpret_cast<const float*>(state.memory(0));
+        CHECK(std::all_of(loaded, loaded + 3, [&](float value) { return value == loaded[0]; }));
+        values.push_back(loaded[0]);
+    }
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE("what some ranks hold alike is taken once, and is alike again") {
+    const TemporarySchedule file(
+        "schedule s all_reduce(x) {\n"
+        "    all_reduce x over levels[0]\n"
+        "    state m like x\n"
+        "    m = 0.5 * m + x\n"
+        "    x = m\n"
+        "    all_reduce x over levels[1]\n"
+        "}\n");
+    const auto on = [&](const std::string& topology) { return programs_of(file.path(), topology); };
+    const auto two_groups = saved_by(on("2x2"), {3, 3, 5, 5});
+    using Values = std::vector<float>;
+    CHECK(loaded_by(on("2x2"), two_groups) == Values{3, 3, 5, 5});
+    CHECK(loaded_by(on("4x1"), two_groups) == Values{8, 8, 8, 8});
+    CHECK(loaded_by(on("1x4"), two_groups) == Values{8, 0, 0, 0});
+    CHECK(loaded_by(on("2x1"), two_groups) == Values{8, 8});
+    CHECK(loaded_by(on("1x2"), two_groups) == Values{8, 0});
+    CHECK(loaded_by(on("3x2"), two_groups) == Values{8, 8, 8, 0, 0, 0});
+    CHECK(loaded_by(on("1x1"), two_groups) == Values{8});
+    CHECK(loaded_by(on("2x2"), saved_by(on("4x1"), {7, 7, 7, 7})) == Values{7, 7, 0, 0});
+    CHECK(loaded_by(on("2x2"), saved_by(on("1x4"), {1, 2, 4, 8})) == Values{15, 15, 0, 0});
+}
+
+TEST_CASE("a state of another format is refused as such") {
+    const auto programs = programs_of("naive_ag", "1");
+    auto saved = saved_by(programs, {1});
+    saved[0][7] = std::byte{'1'};
+    const std::size_t content = saved[0].size() - sizeof(std::uint64_t);
+    const std::uint64_t checksum = XXH3_64bits(saved[0].data(), content);
+    std::memcpy(saved[0].data() + content, &checksum, sizeof checksum);
+    KeptState state(programs[0], DataType::float32);
+    CHECK_THROWS_WITH(load(state, saved),
+                      Contains("its format is '1', and this version of Hocket reads '2' alone"));
+}
+
+TEST_CASE("what a damaged state is for is not believed") {
+    const auto programs = programs_of("naive_ag", "1");
+    auto saved = saved_by(programs, {1});
+    CHECK(KeptState::count_of(saved[0]) == 3);
+    saved[0][8 + 3 * 8] ^= std::byte{1};  // its count
+    CHECK_THROWS_WITH(KeptState::count_of(saved[0]), Contains("its checksum is wrong"));
 }
 
 TEST_CASE("starts have their turn in order, and one count until the state is reset") {

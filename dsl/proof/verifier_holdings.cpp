@@ -1,0 +1,80 @@
+// Which ranks hold the same of a state, and which of these values are all that is held together.
+#include <algorithm>
+#include <map>
+
+#include "dsl/proof/verifier.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+void append(std::vector<Holding>& holdings, const Interval& where, Holding next) {
+    const bool goes_on = !holdings.empty() && holdings.back().where.end == where.begin;
+    next.where = goes_on ? holdings.back().where : where;
+    if (goes_on && holdings.back() == next) {
+        holdings.back().where.end = where.end;
+        return;
+    }
+    next.where = where;
+    holdings.push_back(next);
+}
+
+}  // namespace
+
+// What ranks hold of one element. sets: by rank, the contributions; undefined where it keeps nothing.
+std::vector<Holding> Verifier::holdings_of(const std::vector<SetId>& sets) {
+    std::vector<Holding> holdings(sets.size());
+    std::map<SetId, Rank> first;
+    std::vector<Rank> firsts;
+    for (Rank rank = 0; rank < graph_.ranks; ++rank) {
+        const SetId set = sets[static_cast<std::size_t>(rank)];
+        if (set == Contributions::undefined) continue;
+        const auto [entry, is_new] = first.emplace(set, rank);
+        if (is_new) firsts.push_back(rank);
+        holdings[static_cast<std::size_t>(rank)].like = entry->second;
+    }
+    const auto set_of = [&](Rank rank) { return sets[static_cast<std::size_t>(rank)]; };
+    std::stable_sort(firsts.begin(), firsts.end(),
+                     [&](Rank a, Rank b) { return sets_.size(set_of(a)) > sets_.size(set_of(b)); });
+    SetId counted = Contributions::undefined;
+    for (const Rank rank : firsts) {
+        const SetId sum = sets_.unite(counted, set_of(rank));
+        if (sum == Contributions::overlap) continue;
+        counted = sum;
+        holdings[static_cast<std::size_t>(rank)].is_counted = true;
+    }
+    for (Rank rank = 0; rank < graph_.ranks; ++rank)
+        holdings[static_cast<std::size_t>(rank)].takes_total =
+            set_of(rank) != Contributions::undefined &&
+            sets_.contains(set_of(rank), sets_.lowest(set_of(firsts.front())));
+    return holdings;
+}
+
+// Who holds what of the states: so what was saved can be brought to other ranks.
+void Verifier::find_alike() {
+    const auto ranks = static_cast<std::size_t>(graph_.ranks);
+    for (const ExtraBuffer& state : graph_.extras) {
+        auto& by_rank = completion_.holdings.emplace_back();
+        if (state.kind != ExtraBuffer::Kind::state) continue;
+        by_rank.resize(ranks);
+        std::vector<SetId> before, sets(ranks);
+        std::vector<Holding> here;
+        for (std::uint32_t atom = input_.begin; atom < input_.end; ++atom) {
+            deadline_.check(verifying_, ranks);
+            for (Rank rank = 0; rank < graph_.ranks; ++rank) {
+                const auto r = static_cast<std::size_t>(rank);
+                const AtomRange atoms = regions_[state.regions[r]].front();
+                const bool keeps = atoms.begin <= atom && atom < atoms.end;
+                const SetId set = keeps ? kept_[place(rank, mirrored(atom, state.begin))] : SetId{};
+                sets[r] = set == Contributions::of_none ? everyone_ : set;
+            }
+            if (sets != before) here = holdings_of(sets);
+            before = sets;
+            for (std::size_t rank = 0; rank < ranks; ++rank)
+                if (sets[rank] != Contributions::undefined)
+                    append(by_rank[rank], {division_.boundaries()[atom], division_.boundaries()[atom + 1]},
+                           here[rank]);
+        }
+    }
+}
+
+}  // namespace hocket::dsl
