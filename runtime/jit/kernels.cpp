@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "runtime/forks.hpp"
 #include "runtime/jit/compiler.hpp"
@@ -24,7 +25,12 @@ Process& process() {
     return process;
 }
 
-// After require_compiler().
+// Hold this while something is compiled: one thread at a time, and no fork meanwhile.
+std::unique_lock<std::mutex> compiling() {
+    require_compiler();  // takes the same lock
+    return forks::no_fork();
+}
+
 Compiler& compiler() {
     auto& compiler = process().compiler;
     if (!compiler) compiler = std::make_unique<Compiler>();
@@ -46,8 +52,7 @@ Kernel& find_kernel(const KernelShape& shape) {
 }
 
 FormulaCode find_formula(const FormulaShape& shape) {
-    require_compiler();
-    const auto lock = forks::no_fork();
+    const auto lock = compiling();
     auto& formulas = process().formulas;
     if (const auto known = formulas.find(shape); known != formulas.end()) return known->second;
     return formulas.emplace(shape, compiler().compile(shape)).first->second;
@@ -60,8 +65,7 @@ Code Kernel::compile() {
         code_.store(copy_one, std::memory_order_release);
         return copy_one;
     }
-    require_compiler();
-    const auto lock = forks::no_fork();
+    const auto lock = compiling();
     if (const Code known = code_.load(std::memory_order_relaxed)) return known;
     const Code code = compiler().compile(shape_);
     code_.store(code, std::memory_order_release);
