@@ -55,7 +55,7 @@ class Communicator {
     const std::string& provider() const { return provider_; }  // "none" in a world of one
     const std::string& topology() const { return options_.topology; }
     const std::string& schedule_path() const { return schedule_path_; }
-    const char* executor() const { return name_of(options_.executor); }
+    std::string_view executor() const { return name_of(options_.executor); }
     const char* progress() const { return background_ ? "thread" : "calls"; }
 
     // The operator that schedule files define under this name, or in this file (dsl/elaboration/find.hpp).

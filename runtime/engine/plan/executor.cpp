@@ -119,7 +119,7 @@ class Tiered final : public Executor {
 
 }  // namespace
 
-const char* name_of(ExecutorKind kind) {
+std::string_view name_of(ExecutorKind kind) {
     if (kind == ExecutorKind::interpreter) return "interpreter";
     if (kind == ExecutorKind::automatic) return jit::may_compile() ? "jit" : "interpreter";
     try {
@@ -135,7 +135,7 @@ const char* name_of(ExecutorKind kind) {
 }
 
 bool compiles(ExecutorKind kind) {
-    return name_of(kind) == std::string_view("jit");
+    return name_of(kind) == "jit";
 }
 
 std::unique_ptr<Executor> Executor::create(ExecutorKind kind, const dsl::RankProgram& program, DataType type,
