@@ -255,7 +255,7 @@ const char* hkt_comm_info(const hkt_comm* comm, const char* key) {
     if (name == "provider_why") return engine.provider_why().c_str();
     if (name == "topology") return engine.topology().c_str();
     if (name == "schedule_path") return engine.schedule_path().c_str();
-    if (name == "executor") return engine.executor().c_str();
+    if (name == "executor") return engine.executor().data();
     if (name == "progress") return engine.progress();
     return nullptr;
 }

@@ -94,7 +94,8 @@ typedef enum hkt_status {
     HKT_ERROR_OUT_OF_MEMORY = -9,
     HKT_ERROR_INTERNAL = -10, /* a defect in Hocket: please report it */
     HKT_ERROR_IO = -11, /* a folder of schedules or the source of a cache cannot be read, for a reason of this
-                           process or its disk; or the source has changed. The text has the file */
+                           process or its disk; or the source has changed; or the JIT was asked for by name,
+                           and its library cannot be loaded. The text has the file */
     HKT_ERROR_LIMIT = -12,  /* a sample, or a batch, is larger than the memory that a cache may use */
     HKT_ERROR_DEVICE = -13, /* the CUDA driver reported a failure, or it or the kernels for devices cannot be
                                loaded. The text names the function, its error and the buffer, or the file */
@@ -152,8 +153,9 @@ typedef enum hkt_collective {
 
 /* What executes a plan's local work. */
 typedef enum hkt_executor {
-    HKT_EXECUTOR_DEFAULT = 0, /* HOCKET_EXECUTOR (jit|interpreter); else the JIT where it is built in */
-    HKT_EXECUTOR_JIT = 1,
+    HKT_EXECUTOR_DEFAULT = 0, /* HOCKET_EXECUTOR (jit|interpreter); else the interpreter for the first starts,
+                                 then the JIT where libhocket_jit.so can be loaded */
+    HKT_EXECUTOR_JIT = 1,     /* an error (IO) where it cannot be loaded */
     HKT_EXECUTOR_INTERPRETER = 2 /* the oracle: the same plan, walked step by step */
 } hkt_executor;
 
@@ -321,7 +323,8 @@ HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
 
 /* Facts of the communicator, for logs: "provider", "provider_why" (the reason for it), "topology",
  * "schedule_path", "executor", "progress" (calls or thread). Null for an unknown key. Valid until comm is
- * destroyed. */
+ * destroyed. "executor": jit, also while plans are still interpreted; interpreter where that was asked for,
+ * and once the library of the JIT could not be loaded, which is also logged once. */
 HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
 
 /* ---- Memory ----------------------------------------------------------------------------------- */

@@ -115,13 +115,11 @@ std::unique_ptr<Communicator> Communicator::create(const Options& options) {
 }
 
 Communicator::Communicator(const Options& options)
-    : options_(options),
-      schedule_path_(joined(options.schedule_path)),
-      executor_(name_of(options.executor)),
-      devices_(options.cuda_ipc) {
+    : options_(options), schedule_path_(joined(options.schedule_path)), devices_(options.cuda_ipc) {
     device::find_driver();
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
     try {
+        name_of(options_.executor);  // an executor that was asked for by name is there
         meet();
     } catch (const std::exception& error) {
         throw size() > 1 ? told_to_all(*bootstrap_, error_of(error)) : error_of(error);

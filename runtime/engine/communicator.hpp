@@ -55,7 +55,7 @@ class Communicator {
     const std::string& provider() const { return provider_; }  // "none" in a world of one
     const std::string& topology() const { return options_.topology; }
     const std::string& schedule_path() const { return schedule_path_; }
-    const std::string& executor() const { return executor_; }
+    std::string_view executor() const { return name_of(options_.executor); }
     const char* progress() const { return background_ ? "thread" : "calls"; }
 
     // The operator that schedule files define under this name, or in this file (dsl/elaboration/find.hpp).
@@ -188,7 +188,7 @@ class Communicator {
                                  operators = std::size(all_ops);
 
     Options options_;
-    std::string provider_ = "none", provider_why_, schedule_path_, executor_;
+    std::string provider_ = "none", provider_why_, schedule_path_;
     std::unique_ptr<transport::Bootstrap> bootstrap_;
     Agreement agreement_;
     Tuning tuning_;  // what was measured in jobs of this shape; the same on all ranks

@@ -16,7 +16,7 @@ class CompiledProgram {
   public:
     // defined: if not empty, what is made of the elements 0 and 1 where the program combines; then `op` is
     // not looked at. Compiles a program for this machine's CPU. The program must keep the rules
-    // (engine/plan/program_rules.hpp). Throws hocket::Error(internal) with LLVM's words. Thread-safe.
+    // (engine/plan/program_rules.hpp). Throws what compiler.hpp does. Thread-safe.
     static std::unique_ptr<CompiledProgram> compile(const dsl::RankProgram& program, DataType type,
                                                     ReduceOp op, const dsl::Formula& defined = {});
     virtual ~CompiledProgram() = default;

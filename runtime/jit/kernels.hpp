@@ -9,24 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "runtime/jit/kernel_shape.hpp"
+#include "runtime/jit/interface/kernel_shape.hpp"
 
 namespace hocket::jit {
-
-// areas are the virtual bases. area_ids are those of the destinations, then those of the operands. begin and
-// bytes say where in the areas. All arguments fit into registers. A kernel for certain numbers of operands
-// and destinations ignores the last two.
-using Code = void (*)(std::byte* const* areas, const std::uint32_t* area_ids, std::uint64_t begin,
-                      std::uint64_t bytes, std::uint64_t operands, std::uint64_t destinations);
-
-// Kernels that stream take multiples of this: whole blocks of any kernel.
-inline constexpr std::uint64_t streamed_unit = 4096;
 
 class Kernel {
   public:
     explicit Kernel(const KernelShape& shape) : shape_(shape) {}
 
-    // Thread-safe; throws hocket::Error(internal) with LLVM's words.
+    // Thread-safe; throws what compiler.hpp does.
     Code code() {
         const Code known = code_.load(std::memory_order_acquire);
         return known ? known : compile();

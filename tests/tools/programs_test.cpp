@@ -114,6 +114,11 @@ TEST_CASE("the installed programs run") {
     REQUIRE(install.exit_code == 0);
     const fs::path bin = stage.string() + HOCKET_BINDIR;
     CHECK(hocket::test::run({bin / "schedc", "explain", "ring", "-n", "2"}, 20s).exit_code == 0);
+    // What compiles is a library of its own, which programs find where they are installed.
+    const auto code =
+        hocket::test::run({bin / "schedc", "explain", "ring", "-n", "2", "--emit", "llvm"}, 20s);
+    CHECK_THAT(code.out + code.err,
+               Contains("define void @combine2_float32_sum") || Contains("built without LLVM"));
     const auto bench = hocket::test::run({bin / "hocket-run", "-n", "2", "--timeout", "30",
                                           bin / "hocket-bench", "all_reduce", "-b", "1K", "-e", "1K"},
                                          40s);

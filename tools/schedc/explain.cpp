@@ -10,11 +10,8 @@
 #include "dsl/planning/choose.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/planning/estimate.hpp"
-#include "runtime/error.hpp"
-#include "tools/schedc/emit.hpp"
-#ifdef HOCKET_HAVE_JIT
 #include "runtime/jit/compiled_program.hpp"
-#endif
+#include "tools/schedc/emit.hpp"
 
 namespace hocket::tools {
 namespace {
@@ -71,17 +68,11 @@ int print_tree(const ExplainOptions& options) {
     return 0;
 }
 
-#ifdef HOCKET_HAVE_JIT
 int print_code(const RankProgram& program, const ExplainOptions& options) {
     const auto compiled = jit::CompiledProgram::compile(program, options.type, options.op);
     fmt::print("{}", options.emit == "llvm" ? compiled->llvm_ir() : compiled->assembly());
     return 0;
 }
-#else
-int print_code(const RankProgram&, const ExplainOptions&) {
-    throw Error(Status::not_found, "this build has no JIT: configure with -Djit=enabled to see machine code");
-}
-#endif
 
 using Clock = std::chrono::steady_clock;
 

@@ -1,79 +1,29 @@
 #include "runtime/device/kernels/library.hpp"
 
-#include <dlfcn.h>
-#include <fmt/format.h>
-
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
 
-#include "runtime/error.hpp"
+#include "runtime/plugin.hpp"
 
 namespace hocket::device {
 namespace {
 
-constexpr const char* file_name = "libhocket_cuda.so";
+constexpr PluginKind kind = {
+    .file_name = "libhocket_cuda.so",
+    .variable = "HOCKET_CUDA_KERNELS",
+    .status = Status::device,
+    .purpose = "the kernels of CUDA devices are needed for memory of one, and cannot be loaded",
+    .origin = "Meson builds libhocket_cuda.so with Hocket where it finds nvcc"};
 
-[[noreturn]] void refuse(const std::string& why) {
-    throw Error(Status::device,
-                fmt::format("the kernels of CUDA devices are needed for memory of one, and cannot "
-                            "be loaded: {}. Meson builds {} with Hocket where it finds nvcc, and installs it "
-                            "beside libhocket.so; HOCKET_CUDA_KERNELS, if set, must be the path of it",
-                            why, file_name));
-}
-
-std::string why_not() {
-    const char* why = dlerror();
-    return why == nullptr ? "unknown reason" : why;
-}
-
-// "" if that is not known.
-std::string own_folder() {
-    Dl_info info;
-    if (dladdr(reinterpret_cast<void*>(&kernel_library), &info) == 0 || info.dli_fname == nullptr) return "";
-    const std::string path = info.dli_fname;
-    const std::size_t slash = path.rfind('/');
-    return slash == std::string::npos ? "" : path.substr(0, slash);
-}
-
-template <typename Function>
-void find(void* handle, const std::string& path, const char* symbol, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(handle, symbol));
-    if (function == nullptr)
-        refuse(fmt::format("{} has no {}: it is of another version of Hocket", path, symbol));
-}
-
-KernelLibrary functions_of(void* handle, const std::string& path) {
-    decltype(&kernels::cuda::hocket_cuda_interface_version) version = nullptr;
-    find(handle, path, "hocket_cuda_interface_version", version);
-    if (version() != kernels::cuda::interface_version)
-        refuse(
-            fmt::format("{} has version {} of its interface, and version {} is needed: it is of another "
-                        "version of Hocket",
-                        path, version(), kernels::cuda::interface_version));
+KernelLibrary load() {
+    const Plugin plugin = Plugin::load(kind);
+    plugin.require_version("hocket_cuda_interface_version", kernels::cuda::interface_version);
     KernelLibrary library;
-    library.path = path;
-#define HOCKET_FIND(name) find(handle, path, "hocket_cuda_" #name, library.name);
+    library.path = plugin.path();
+#define HOCKET_FIND(name) plugin.find("hocket_cuda_" #name, library.name);
     HOCKET_CUDA_KERNELS(HOCKET_FIND)
 #undef HOCKET_FIND
     return library;
-}
-
-KernelLibrary load() {
-    const auto open = [](const std::string& path) { return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); };
-    const char* const chosen = std::getenv("HOCKET_CUDA_KERNELS");
-    if (chosen != nullptr && *chosen != '\0') {
-        if (void* handle = open(chosen)) return functions_of(handle, chosen);
-        refuse(fmt::format("HOCKET_CUDA_KERNELS is {}: {}", chosen, why_not()));
-    }
-    std::string reasons;
-    if (const std::string folder = own_folder(); !folder.empty()) {
-        const std::string beside = fmt::format("{}/{}", folder, file_name);
-        if (void* handle = open(beside)) return functions_of(handle, beside);
-        reasons = fmt::format("beside Hocket: {}; ", why_not());
-    }
-    if (void* handle = open(file_name)) return functions_of(handle, file_name);
-    refuse(fmt::format("{}by the loader's path: {}", reasons, why_not()));
 }
 
 }  // namespace

@@ -25,9 +25,8 @@ struct KernelLibrary {
 #undef HOCKET_DECLARE
 };
 
-// Loads the library at the first call, from the path in HOCKET_CUDA_KERNELS; without it from the folder of
-// the library or program that this function is in, then by the loader's path. It is never unloaded. Throws
-// hocket::Error (device) if there is none, or one that does not fit, and looks again at the next call.
+// Loads the library at the first call, as runtime/plugin.hpp says; the variable is HOCKET_CUDA_KERNELS.
+// Throws hocket::Error (device) if there is none, or one that does not fit, and looks again at the next call.
 // Thread-safe.
 const KernelLibrary& kernel_library();
 

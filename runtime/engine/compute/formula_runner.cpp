@@ -3,20 +3,15 @@
 #include <array>
 
 #include "runtime/engine/compute/chunk_sum.hpp"
-#if HOCKET_HAVE_JIT
+#include "runtime/jit/compiler.hpp"
 #include "runtime/jit/formula_kernel.hpp"
-#endif
 
 namespace hocket::engine {
 
 FormulaRunner::FormulaRunner(const dsl::Formula& formula, const std::vector<DataType>& elements,
                              DataType target, bool compiled)
     : formula_(formula), target_(target) {
-#if HOCKET_HAVE_JIT
-    if (compiled) code_ = jit::find_formula({formula.items, elements, target});
-#else
-    static_cast<void>(compiled);
-#endif
+    if (compiled) jit::try_to_compile([&] { code_ = jit::find_formula({formula.items, elements, target}); });
 }
 
 void FormulaRunner::run(const FormulaInputs& inputs, std::size_t count, std::byte* to) const {

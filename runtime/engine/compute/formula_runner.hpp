@@ -8,6 +8,7 @@
 
 #include "dsl/graph/formula.hpp"
 #include "runtime/engine/compute/formula_loop.hpp"
+#include "runtime/jit/interface/formula_shape.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::engine {
@@ -16,7 +17,8 @@ namespace hocket::engine {
 class FormulaRunner {
   public:
     // elements: the types of the formula's operands, by index. target: that of run()'s results. compiled: by
-    // generated code; then hocket::Error is thrown as in runtime/jit. The formula must outlive it.
+    // generated code, if there is a compiler; then hocket::Error is thrown as in runtime/jit. The formula
+    // must outlive it.
     FormulaRunner(const dsl::Formula& formula, const std::vector<DataType>& elements, DataType target,
                   bool compiled);
 
@@ -25,15 +27,12 @@ class FormulaRunner {
     double sum(const FormulaInputs& inputs, std::size_t count) const;
 
   private:
-    using Code = void (*)(std::byte* to, const std::byte* const* elements, const double* parameters,
-                          const double* scalars, std::uint64_t count);
-
     template <typename T>
     double sum_as(const FormulaInputs& inputs, std::size_t count) const;
 
     const dsl::Formula& formula_;
     DataType target_;
-    Code code_ = nullptr;  // null: the loop
+    jit::FormulaCode code_ = nullptr;  // null: the loop
 };
 
 }  // namespace hocket::engine

@@ -1,16 +1,18 @@
 #include "runtime/engine/plan/executor.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
+#include <string_view>
 #include <vector>
 
 #include "runtime/engine/compute/formula_loop.hpp"
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/error.hpp"
-#include "runtime/kernels/cpu/combine.hpp"
-#if HOCKET_HAVE_JIT
 #include "runtime/jit/compiled_program.hpp"
-#endif
+#include "runtime/jit/compiler.hpp"
+#include "runtime/kernels/cpu/combine.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -57,7 +59,6 @@ class Interpreter final : public Executor {
     std::uint32_t divisor_;  // complete results are divided by it
 };
 
-#if HOCKET_HAVE_JIT
 class Jit final : public Executor {
   public:
     Jit(const dsl::RankProgram& program, DataType type, const Reduction& op)
@@ -100,9 +101,9 @@ class Tiered final : public Executor {
   private:
     static constexpr std::ptrdiff_t starts_interpreted = 3;  // about: a start may be cut into several
 
-    // Only one thread comes here.
+    // Only one thread comes here, once. Null: nothing can be compiled.
     const Executor* compile() const {
-        jit_ = std::make_unique<Jit>(program_, type_, op_);
+        jit::try_to_compile([&] { jit_ = std::make_unique<Jit>(program_, type_, op_); });
         compiled_.store(jit_.get(), std::memory_order_release);
         return jit_.get();
     }
@@ -115,32 +116,33 @@ class Tiered final : public Executor {
     mutable std::unique_ptr<const Executor> jit_;
     mutable std::atomic<const Executor*> compiled_{nullptr};
 };
-#endif
 
 }  // namespace
 
 std::string_view name_of(ExecutorKind kind) {
     if (kind == ExecutorKind::interpreter) return "interpreter";
-#if HOCKET_HAVE_JIT
+    if (kind == ExecutorKind::automatic) return jit::may_compile() ? "jit" : "interpreter";
+    try {
+        jit::require_compiler();
+    } catch (const jit::NoCompiler& error) {
+        throw Error(
+            error.status(),
+            fmt::format("the executor \"jit\" was asked for by name, and {}. Without a name, plans that "
+                        "cannot be compiled are interpreted",
+                        error.what()));
+    }
     return "jit";
-#else
-    if (kind == ExecutorKind::automatic) return "interpreter";
-    throw Error(
-        Status::invalid_argument,
-        "the executor \"jit\" was asked for, but this Hocket was built without LLVM (-Djit=disabled); "
-        "take \"interpreter\"");
-#endif
+}
+
+bool compiles(ExecutorKind kind) {
+    return name_of(kind) == "jit";
 }
 
 std::unique_ptr<Executor> Executor::create(ExecutorKind kind, const dsl::RankProgram& program, DataType type,
                                            const Reduction& op) {
-#if HOCKET_HAVE_JIT
+    if (!compiles(kind)) return std::make_unique<Interpreter>(program, type, op);
     if (kind == ExecutorKind::automatic) return std::make_unique<Tiered>(program, type, op);
-    if (name_of(kind) == "jit") return std::make_unique<Jit>(program, type, op);
-#else
-    name_of(kind);
-#endif
-    return std::make_unique<Interpreter>(program, type, op);
+    return std::make_unique<Jit>(program, type, op);
 }
 
 }  // namespace hocket::engine

@@ -16,10 +16,15 @@ namespace hocket::engine {
 
 enum class ExecutorKind : std::uint8_t { automatic, jit, interpreter };
 
-// "jit" or "interpreter": what `kind` means in this build. automatic begins with the interpreter where there
-// is a JIT, and compiles what is started more than a few times. Throws hocket::Error(invalid_argument) if the
-// JIT is asked for by name and not built in.
+// "jit" or "interpreter", with a 0 behind it: what `kind` means in this process. automatic begins with the
+// interpreter, and compiles what is started more than a few times; it is the interpreter in a build without
+// LLVM, and once the compiler's library (runtime/jit/compiler.hpp) could not be loaded. Throws hocket::Error
+// if the JIT is asked for by name and not there: io, or invalid_argument in a build without it. For that it
+// loads the library.
 std::string_view name_of(ExecutorKind kind);
+
+// Whether that is the JIT. Throws the same.
+bool compiles(ExecutorKind kind);
 
 class Executor {
   public:

@@ -48,7 +48,7 @@ Plan::Plan(dsl::RankProgram program, DataType type, Reduction op, ExecutorKind k
         throw Error(
             Status::invalid_argument,
             fmt::format("schedule {} computes, so it cannot run with counts by rank", program_.schedule));
-    use_.compute.compiled = name_of(kind) == "jit";
+    use_.compute.compiled = compiles(kind);
     computer_.emplace(program_, type, op_, std::move(use_.compute));
     if (program_.has_state()) state_.emplace(program_, type);
 }

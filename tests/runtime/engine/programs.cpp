@@ -5,7 +5,7 @@
 namespace hocket::test {
 
 engine::ExecutorKind compiled_if_any() {
-    const bool has_jit = engine::name_of(engine::ExecutorKind::automatic) == "jit";
+    const bool has_jit = engine::compiles(engine::ExecutorKind::automatic);
     return has_jit ? engine::ExecutorKind::jit : engine::ExecutorKind::interpreter;
 }
 

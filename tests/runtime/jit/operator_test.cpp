@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/engine/plan/executor.hpp"
-#include "runtime/jit/kernel_shape.hpp"
+#include "runtime/jit/interface/kernel_shape.hpp"
 #include "runtime/jit/streaming.hpp"
 #include "tests/support/test.hpp"
 

@@ -8,6 +8,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/jit/compiled_program.hpp"
+#include "runtime/jit/compiler.hpp"
 #include "runtime/jit/kernels.hpp"
 #include "tests/support/test.hpp"
 
@@ -169,6 +170,19 @@ TEST_CASE("programs share kernels: their code depends on few things") {
                                   code(f32, max, 2, 1), code(f64, sum, 2, 1), code(f32, sum, 17, 1),
                                   code(f32, sum, 1, 2), code(f64, sum, 1, 2)};
     CHECK(different.size() == 8);
+}
+
+TEST_CASE("an error of LLVM comes out of the library that has it, with its words") {
+    jit::Compiler compiler;
+    const auto shape = jit::KernelShape::of(DataType::float32, ReduceOp::sum, 2, 1);
+    CHECK(compiler.compile(shape) != nullptr);
+    for (int i = 0; i < 2; ++i)  // a second definition of one name
+        CHECK_THROWS_MATCHES(
+            compiler.compile(shape), Error,
+            Catch::Matchers::Message(
+                "JIT: cannot compile: Duplicate definition of symbol 'combine2_float32_sum'; "
+                "HOCKET_EXECUTOR=interpreter runs plans without it"));
+    CHECK(compiler.compile(jit::KernelShape::of(DataType::float32, ReduceOp::max, 2, 1)) != nullptr);
 }
 
 TEST_CASE("four threads compile at once") {

@@ -4,12 +4,12 @@
 #include <llvm/IR/Module.h>
 #include <llvm/Target/TargetMachine.h>
 
-#include "runtime/jit/kernel_shape.hpp"
+#include "runtime/jit/interface/kernel_shape.hpp"
 
 namespace hocket::jit {
 
-// Adds the kernel to the module, for the given machine: a Code (kernels.hpp) that calls nothing. It leaves
-// nothing for LLVM's passes on IR to improve; the code generator's passes are enough.
+// Adds the kernel to the module, for the given machine: a Code (kernel_shape.hpp) that calls nothing. It
+// leaves nothing for LLVM's passes on IR to improve; the code generator's passes are enough.
 //
 // A kernel reads all operands in one pass: a block of vectors at a time, then the rest by single vectors and
 // by elements. It writes a block of the destinations only after it has read that block of every operand. So a

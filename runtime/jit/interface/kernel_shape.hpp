@@ -1,4 +1,4 @@
-// Which code is generated for which operations.
+// Which code is generated for which operations, and what it is like.
 #pragma once
 
 #include <compare>
@@ -46,5 +46,14 @@ struct KernelShape {
 // copy_int32, copy_to_2_int32, copy_to_any_int32, named after the bits that are moved. The names of kernels
 // that stream end in _streamed.
 std::string name_of(const KernelShape& shape);
+
+// areas are the virtual bases. area_ids are those of the destinations, then those of the operands. begin and
+// bytes say where in the areas. All arguments fit into registers. A kernel for certain numbers of operands
+// and destinations ignores the last two.
+using Code = void (*)(std::byte* const* areas, const std::uint32_t* area_ids, std::uint64_t begin,
+                      std::uint64_t bytes, std::uint64_t operands, std::uint64_t destinations);
+
+// Kernels that stream take multiples of this: whole blocks of any kernel.
+inline constexpr std::uint64_t streamed_unit = 4096;
 
 }  // namespace hocket::jit

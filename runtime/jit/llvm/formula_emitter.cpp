@@ -1,8 +1,8 @@
-#include "runtime/jit/formula_emitter.hpp"
+#include "runtime/jit/llvm/formula_emitter.hpp"
 
 #include <algorithm>
 
-#include "runtime/jit/conversions.hpp"
+#include "runtime/jit/llvm/conversions.hpp"
 
 namespace hocket::jit {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/jit/kernel_shape.hpp"
+#include "runtime/jit/interface/kernel_shape.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/jit/conversions.hpp"
+#include "runtime/jit/llvm/conversions.hpp"
 
 #include <llvm/MC/MCSubtargetInfo.h>
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "runtime/jit/formula_kernel.hpp"
+#include "runtime/jit/interface/formula_shape.hpp"
 
 namespace hocket::jit {
 

@@ -1,13 +1,12 @@
-#include "runtime/jit/formula_builder.hpp"
+#include "runtime/jit/llvm/formula_builder.hpp"
 
 #include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/IR/IRBuilder.h>
 
-#include <bit>
 #include <memory>
 
-#include "runtime/jit/elements.hpp"
-#include "runtime/jit/formula_emitter.hpp"
+#include "runtime/jit/llvm/elements.hpp"
+#include "runtime/jit/llvm/formula_emitter.hpp"
 
 namespace hocket::jit {
 namespace {
@@ -124,18 +123,6 @@ class FormulaBuilder {
 };
 
 }  // namespace
-
-bool FormulaShape::operator<(const FormulaShape& other) const {
-    const auto key = [](const FormulaShape& shape) {
-        std::vector<std::uint64_t> numbers{static_cast<std::uint64_t>(shape.target), shape.elements.size()};
-        for (const DataType type : shape.elements) numbers.push_back(static_cast<std::uint64_t>(type));
-        for (const dsl::Formula::Item& item : shape.items)
-            numbers.insert(numbers.end(), {static_cast<std::uint64_t>(item.op), item.index,
-                                           std::bit_cast<std::uint64_t>(item.number)});
-        return numbers;
-    };
-    return key(*this) < key(other);
-}
 
 void build_formula(const FormulaShape& shape, const std::string& name, llvm::TargetMachine& machine,
                    llvm::Module& module) {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "runtime/jit/conversions.hpp"
+#include "runtime/jit/llvm/conversions.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::jit {

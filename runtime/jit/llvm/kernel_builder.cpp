@@ -1,4 +1,4 @@
-#include "runtime/jit/kernel_builder.hpp"
+#include "runtime/jit/llvm/kernel_builder.hpp"
 
 #include <fmt/format.h>
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/jit/elements.hpp"
-#include "runtime/jit/formula_emitter.hpp"
+#include "runtime/jit/llvm/elements.hpp"
+#include "runtime/jit/llvm/formula_emitter.hpp"
 
 namespace hocket::jit {
 namespace {

@@ -1,0 +1,10 @@
+// A library of LLVM of another version of Hocket.
+#include "runtime/jit/interface/generator.hpp"
+
+namespace hocket::jit {
+
+const char* hocket_jit_interface_version() noexcept {
+    return "0.0.9/1";
+}
+
+}  // namespace hocket::jit
