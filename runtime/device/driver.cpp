@@ -6,9 +6,9 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
 
 #include "runtime/error.hpp"
+#include "runtime/forks.hpp"
 #include "runtime/log.hpp"
 
 namespace hocket::device {
@@ -85,8 +85,9 @@ const Driver* find_driver() {
     if (const Driver* driver = known_driver()) return driver;
     const unsigned long long loaded = libraries_loaded();
     if (loaded == looked_at.load(std::memory_order_acquire)) return nullptr;
-    static std::mutex looking;
-    const std::lock_guard lock(looking);
+    // Each library that is loaded, by other threads too, has this looked at once more: a child that is forked
+    // meanwhile would find a lock of our own taken.
+    const auto lock = forks::no_fork();
     if (const Driver* driver = known_driver()) return driver;
     known.store(look(), std::memory_order_release);
     looked_at.store(loaded, std::memory_order_release);
