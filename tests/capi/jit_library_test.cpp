@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -27,6 +28,14 @@ using namespace std::chrono_literals;
 using Catch::Contains;
 
 namespace {
+
+// Meson sets LD_LIBRARY_PATH to the folder that has the library, and the loader reads it when a process
+// begins. Nothing here may be found that way, so the program begins anew without it.
+[[gnu::constructor]] void forget_library_path(int, char** arguments, char**) {
+    if (std::getenv("LD_LIBRARY_PATH") == nullptr) return;
+    unsetenv("LD_LIBRARY_PATH");
+    execv("/proc/self/exe", arguments);
+}
 
 std::string content_of(const std::string& path) {
     std::ifstream file(path);

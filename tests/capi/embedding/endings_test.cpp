@@ -216,14 +216,19 @@ TEST_CASE("a failure is an end that is told, too") {
     for (const auto& way : ways) {
         const auto outcomes = run_ranks({3, way}, [](int rank) {
             const Comm comm = join_with_thread();
-            must(comm.get(), hkt_barrier(comm.get()));
-            if (rank == 1) kill(getpid(), SIGKILL);
+            std::int32_t go = 0;
+            if (rank == 1) {  // dies once the others wait
+                for (const int other : {0, 2})
+                    must(comm.get(), hkt_recv(&go, 1, HKT_INT32, other, 2, comm.get(), nullptr));
+                kill(getpid(), SIGKILL);
+            }
             const Ends ends;
             std::atomic<int> calls{0};
             std::int32_t value = 0;
             hkt_request* const request = receive(comm.get(), value, rank == 0 ? 2 : 0, 1);
             must(comm.get(), hkt_request_eventfd(request, ends.fd));
             must(comm.get(), hkt_request_callback(request, count, &calls));
+            must(comm.get(), hkt_send(&go, 1, HKT_INT32, 1, 2, comm.get(), nullptr));
             ends.wait_for(1);
             expect(eventually([&] { return calls == 1; }), "the callback");
             failure_of(comm.get(), hkt_wait(request), HKT_ERROR_PEER_LOST);
