@@ -106,7 +106,8 @@ void Verifier::run_start() {
         run_phase(begin, end);
         begin = end;
     }
-    check_result();
+    if (knows_states_) check_result();
+    if (!trait_.empty()) check_states();
 }
 
 // All reads of a phase come before its writes.
@@ -224,9 +225,12 @@ void Verifier::combine(std::size_t index, std::size_t to, std::size_t value) {
                          step.destination, step.source, chunk_text(value_atoms_[value]), chunk_text(to),
                          chunk_text(atom_[to])),
              {}, "only what was at the same place of all ranks' inputs can be combined");
-    if (state_[to] == Contributions::of_none || values_[value] == Contributions::of_none)
-        refuse_combine_of_none(step, to, value);
     if (!trait_.empty()) combine_traits(step, to, value);
+    if (state_[to] == Contributions::of_none || values_[value] == Contributions::of_none) {
+        if (knows_states_) refuse_combine_of_none(step, to, value);
+        if (state_[to] == Contributions::of_none) state_[to] = values_[value];
+        return;
+    }
     const SetId sum = sets_.unite(state_[to], values_[value]);
     if (sum == Contributions::overlap)
         fail(step,
@@ -303,7 +307,6 @@ void Verifier::check_result() {
                 if (traits_[trait_[at]].value != traits_[trait_[first]].value) refuse_differing(at, first);
             }
     }
-    if (!trait_.empty()) check_states();
 }
 
 void Verifier::refuse_result(std::size_t at, const Expected& expected) {

@@ -125,7 +125,9 @@ class Verifier {
     void for_kept(std::size_t state, Call call);
     SetId left_in(std::size_t place) const;
     bool learn_sets();
+    bool learn_aliases();
     bool learn_sent();
+    std::uint64_t with_aliases(std::uint64_t states) const;
     bool is_sent(Rank rank, std::uint32_t atom, std::size_t at);
     void check_states();
     void check_kept_alike();
@@ -186,6 +188,8 @@ class Verifier {
     std::vector<SetId> kept_;
     bool knows_states_ = false;    // kept_ is right
     std::vector<bool> kept_sent_;  // by place, of states: Trait::has_sent when a start begins
+    // By extra buffer: states that may hold the same contributions when a start begins, a bit for each.
+    std::vector<std::uint64_t> aliases_;
     Completion completion_;
     std::vector<SetId> values_;  // what the current phase reads, in order
     std::vector<std::uint32_t> value_atoms_;

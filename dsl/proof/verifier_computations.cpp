@@ -22,6 +22,7 @@ void Verifier::set_initial_extras() {
     if (kept_.empty()) {
         kept_.assign(state_.size(), Contributions::of_none);
         kept_sent_.assign(state_.size(), false);
+        aliases_.assign(graph_.extras.size(), 0);
     }
     for (std::size_t i = 0; i < graph_.extras.size(); ++i) {
         const ExtraBuffer& extra = graph_.extras[i];
@@ -90,8 +91,9 @@ void Verifier::refuse_differing(std::size_t at, std::size_t other) {
 
 // Of what is sent and what is here already, calculated alike.
 void Verifier::combine_traits(const Step& step, std::size_t to, std::size_t value) {
-    const Trait& sent = traits_[value_traits_[value]];
+    const Trait sent = traits_[value_traits_[value]];
     Trait trait = traits_[trait_[to]];
+    if (sent.left_by != 0 || trait.left_by != 0) refuse_combine_of_none(step, to, value);
     if (trait.history != sent.history) refuse_combine(step, to, value);
     trait.states |= sent.states;
     trait.is_selected |= sent.is_selected;

@@ -36,7 +36,7 @@ void Verifier::fold(std::size_t begin, std::size_t end) {
     for (std::size_t first = 0; first < operands_.size();) {
         std::size_t last = first;
         while (last < operands_.size() && operands_[last].place == operands_[first].place) ++last;
-        if (watches_order_) note_fold(first, last);
+        if (watches_order_ && knows_states_) note_fold(first, last);
         if (!trait_.empty()) number_fold(first, last);
         first = last;
     }
@@ -60,13 +60,12 @@ void Verifier::in_order_of_fold(std::size_t first, std::size_t last, Take take) 
     if (is_own_due) take(own, true);
 }
 
-// The first two may change places, as those of a sum may.
+// Operands are not exchanged, not even those of two: the larger of -0 and +0 is the one that comes first.
 void Verifier::number_fold(std::size_t first, std::size_t last) {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> operands;
     in_order_of_fold(first, last, [&](const Operand& operand, bool) {
         operands.emplace_back(operand.set, traits_[operand.trait].value);
     });
-    if (operands[1] < operands[0]) std::swap(operands[0], operands[1]);
     std::vector<std::uint32_t> flat;
     for (const auto& [set, value] : operands) flat.insert(flat.end(), {set, value});
     folded_.emplace_back(operands_[first].place, traits_.folded(std::move(flat)));

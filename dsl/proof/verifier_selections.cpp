@@ -41,7 +41,9 @@ std::vector<std::vector<std::uint32_t>> Verifier::pieces_held(const Step& step) 
 Verifier::Known Verifier::with_selection(const Step& step, Known value, const Selected& selected,
                                          std::uint32_t atom) {
     const SetId added = selected.entry.set;
-    const SetId sum = value.set == Contributions::of_none ? added : sets_.unite(value.set, added);
+    const SetId sum = value.set == Contributions::of_none ? added
+                      : added == Contributions::of_none   ? value.set
+                                                          : sets_.unite(value.set, added);
     if (sum == Contributions::overlap)
         fail(step,
              fmt::format("rank {} adds the part of rank {} to {} a second time (from rank {}'s selection)",
@@ -219,7 +221,7 @@ void Verifier::keep_selection(const Step& step, const MadeOf& scalars) {
                      step.source, chunk_text(place(step.source, mirrored(atom, computation.elements[0])))),
                  last_write(place(step.source, mirrored(atom, computation.elements[0])), "added here"),
                  "select from what was not selected from before");
-        if (selects && value.set == Contributions::of_none)
+        if (selects && value.set == Contributions::of_none && knows_states_)
             fail(step, fmt::format("rank {} selects from {}, of which no rank's input is part", step.source,
                                    chunk_text(place(step.source, mirrored(atom, computation.elements[0])))));
         if (selects) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "dsl/proof/verifier.hpp"
 
@@ -28,8 +30,9 @@ SetId Verifier::left_in(std::size_t at) const {
 
 // True if something is new, and the start is to be run again.
 bool Verifier::learn_states() {
-    const bool sets = learn_sets(), sent = learn_sent();
-    return sets || sent;
+    if (learn_sets()) return true;
+    const bool aliases = learn_aliases(), sent = learn_sent();
+    return aliases || sent;
 }
 
 // What all who keep an element have complete is no part of anything: it is what all ranks have.
@@ -58,6 +61,34 @@ bool Verifier::learn_sets() {
     return is_new;
 }
 
+// Two states that are left with something of the same, of one state or of x, may hold the same contributions.
+bool Verifier::learn_aliases() {
+    std::vector<std::vector<std::uint64_t>> of(graph_.extras.size(), std::vector<std::uint64_t>(atoms_, 0));
+    for (std::size_t state = 0; state < of.size(); ++state)
+        for_kept(state, [&](Rank, std::uint32_t atom, std::size_t at) {
+            of[state][atom] |= with_aliases(traits_[trait_[at]].states);
+        });
+    bool is_new = false;
+    for (std::size_t a = 0; a < of.size(); ++a)
+        for (std::size_t b = 0; b < of.size(); ++b) {
+            if (a == b || (aliases_[a] >> b & 1) != 0) continue;
+            const auto meet = [](std::uint64_t one, std::uint64_t other) { return (one & other) != 0; };
+            if (std::transform_reduce(of[a].begin(), of[a].end(), of[b].begin(), false, std::logical_or<>(),
+                                      meet)) {
+                aliases_[a] |= std::uint64_t{1} << b;
+                is_new = true;
+            }
+        }
+    return is_new;
+}
+
+std::uint64_t Verifier::with_aliases(std::uint64_t states) const {
+    std::uint64_t all = states;
+    for (std::size_t state = 0; state < aliases_.size(); ++state)
+        if ((states >> state & 1) != 0) all |= aliases_[state];
+    return all;
+}
+
 bool Verifier::learn_sent() {
     bool is_new = false;
     for (std::size_t state = 0; state < graph_.extras.size(); ++state)
@@ -73,18 +104,18 @@ bool Verifier::learn_sent() {
 // an earlier start. at: of the rank, where an atom of x is.
 bool Verifier::is_sent(Rank rank, std::uint32_t atom, std::size_t at) {
     const Trait& trait = traits_[trait_[at]];
-    if (trait.has_sent) return true;
+    if (trait.has_sent || trait.is_selected) return true;
     const auto ranks = static_cast<std::size_t>(graph_.ranks);
-    const auto is_whole = [&](SetId set) { return set == everyone_ || set == Contributions::of_none; };
     const SetId set = left_in(at);
+    if (set == Contributions::of_none) return false;
     for (std::size_t s = 0; s < graph_.extras.size(); ++s) {
         if (graph_.extras[s].kind != ExtraBuffer::Kind::selection) continue;
         for (Rank by = 0; by < graph_.ranks; ++by) {
             const Selection& selection = selections_[s * ranks + static_cast<std::size_t>(by)];
             if (!selection.has(atom) || (by == rank && trait.left_by == s + 1)) continue;
             const Selection::Entry& entry = selection.at(atom);
-            if ((trait.states & traits_[entry.trait].states) == 0) continue;
-            if (is_whole(set) || is_whole(entry.set) || sets_.common(set, entry.set) >= 0) return true;
+            if ((with_aliases(trait.states) & with_aliases(traits_[entry.trait].states)) == 0) continue;
+            if (entry.set != Contributions::of_none && sets_.common(set, entry.set) >= 0) return true;
         }
     }
     return false;
@@ -99,6 +130,8 @@ void Verifier::check_states() {
                 const Selection& selection = selections_[s * ranks + static_cast<std::size_t>(rank)];
                 if (graph_.extras[s].kind != ExtraBuffer::Kind::selection || !selection.has(atom)) continue;
                 if ((traits_[selection.at(atom).trait].states >> state & 1) == 0) continue;
+                // It may hold something else by now.
+                if ((traits_[trait_[at]].states & traits_[selection.at(atom).trait].states) == 0) continue;
                 if (traits_[trait_[at]].left_by == s + 1) continue;
                 const std::string& name = graph_.extras[state].name;
                 fail(graph_.steps[selection.step],

@@ -314,6 +314,36 @@ TEST_CASE("what was sent is not kept, by whatever way it would count again") {
                   "e = e - dense(s)\nall_gather s over world x = sum(s)") == "");
 }
 
+TEST_CASE("what a state brings from the start before may be all that is combined, or selected from") {
+    CHECK(
+        verdict(
+            "state e like x state g like x\ng = 0 * g + e\ne = 0 * e + x\nx = g\nall_reduce x over world") ==
+        "");
+    CHECK(
+        verdict("state e like x state d like x\ne = e + d\nlet s = mstopk(e, 0.1)\ne = e - dense(s)\nd = x\n"
+                "all_gather s over world x = sum(s)") == "");
+    // What is never written has no contributions in any start.
+    CHECK_THAT(
+        verdict(
+            "state e like x\nlet s = mstopk(e, 0.1)\ne = e - dense(s)\nall_gather s over world x = sum(s)"),
+        Contains("rank 0 selects from e[0, 1), of which no rank's input is part"));
+}
+
+TEST_CASE("what is sent counts once, also by way of other states") {
+    const std::string again = "which holds what an earlier start has sent already: it would count again";
+    // The sum of what was sent comes back.
+    CHECK_THAT(
+        verdict(
+            "reduce_scatter x over world state g like x state m like x\nx = x + g\nlet s = mstopk(x, 0.5)\n"
+            "g = g + m\ng = cleared(g, s)\nx = sum(s)\nm = 0 * m + x\nall_gather x over world"),
+        Contains(again));
+    // It goes from state to state, and comes back three starts later.
+    CHECK_THAT(verdict("state e like x state f like x state g like x state h like x\ne = e + x + h\n"
+                       "let s = mstopk(e, 0.5)\ne = e - dense(s)\nh = 0 * h + g + 0 * x\nh = cleared(h, s)\n"
+                       "g = 0 * g + f\nf = 0 * f + x\nf = cleared(f, s)\nall_gather s over world x = sum(s)"),
+               Contains(again));
+}
+
 TEST_CASE("what is left of a selection goes to a state that is in it") {
     CHECK_THAT(
         verdict("state e like x\ne = e + x\nlet s = mstopk(e, 0.25)\ne = cleared(x, s)\n"
