@@ -37,7 +37,7 @@ class Verifier {
     bool has_states() const;
     bool learn_states();
     void find_alike();
-    std::vector<Holding> holdings_of(const std::vector<SetId>& sets);
+    std::vector<Holding> holdings_of(const ExtraBuffer& state, const std::vector<SetId>& sets);
     void run_phase(std::size_t begin, std::size_t end);
     void find_completed(std::size_t index);
     void read(const Step& step);

@@ -1,4 +1,6 @@
 // Which ranks hold the same of a state, and which of these values are all that is held together.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -21,7 +23,7 @@ void append(std::vector<Holding>& holdings, const Interval& where, Holding next)
 }  // namespace
 
 // What ranks hold of one element. sets: by rank, the contributions; undefined where it keeps nothing.
-std::vector<Holding> Verifier::holdings_of(const std::vector<SetId>& sets) {
+std::vector<Holding> Verifier::holdings_of(const ExtraBuffer& state, const std::vector<SetId>& sets) {
     std::vector<Holding> holdings(sets.size());
     std::map<SetId, Rank> first;
     std::vector<Rank> firsts;
@@ -42,6 +44,15 @@ std::vector<Holding> Verifier::holdings_of(const std::vector<SetId>& sets) {
         counted = sum;
         holdings[static_cast<std::size_t>(rank)].is_counted = true;
     }
+    for (const Rank rank : firsts)
+        if (sets_.missing(set_of(rank), counted) >= 0)
+            throw DiagnosticError(
+                state.span,
+                fmt::format(
+                    "{}: rank {} keeps the parts of {} in {}, and other ranks keep some of these and others: "
+                    "what all of them keep together cannot be told",
+                    subject_, rank, sets_.text(set_of(rank)), state.name),
+                "a state keeps the same on ranks, or parts of different ranks");
     for (Rank rank = 0; rank < graph_.ranks; ++rank)
         holdings[static_cast<std::size_t>(rank)].takes_total =
             set_of(rank) != Contributions::undefined &&
@@ -67,7 +78,7 @@ void Verifier::find_alike() {
                 const SetId set = keeps ? kept_[place(rank, mirrored(atom, state.begin))] : SetId{};
                 sets[r] = set == Contributions::of_none ? everyone_ : set;
             }
-            if (sets != before) here = holdings_of(sets);
+            if (sets != before) here = holdings_of(state, sets);
             before = sets;
             for (std::size_t rank = 0; rank < ranks; ++rank)
                 if (sets[rank] != Contributions::undefined)

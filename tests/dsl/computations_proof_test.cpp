@@ -344,6 +344,12 @@ TEST_CASE("what is sent counts once, also by way of other states") {
                Contains(again));
 }
 
+TEST_CASE("what ranks keep together can be told") {
+    CHECK_THAT(verdict("each r in 0 ..< 1 { x : 0 +> 1 x : 1 -> 0 }\nx : 2 +> 0\nx : 3 +> 2\nstate m like x\n"
+                       "m = 0.5 * m + x\nx = m\nx : 1 +> 2\nx : 2 -> 0\nx : 2 -> 1\nx : 2 -> 3"),
+               Contains("keeps the parts of {0, 1} in m, and other ranks keep some of these and others"));
+}
+
 TEST_CASE("what is left of a selection goes to a state that is in it") {
     CHECK_THAT(
         verdict("state e like x\ne = e + x\nlet s = mstopk(e, 0.25)\ne = cleared(x, s)\n"
