@@ -41,8 +41,8 @@ struct ExtraBuffer {
 // element together, its total, is the sum of the values that are counted: no contribution is in two of them.
 struct Holding {
     Interval where;
-    // The lowest of the ranks that hold the value of the same contributions there. These are the same values,
-    // but for what selections drew among those that tie.
+    // The lowest of the ranks that hold a value of the same contributions there. The proof has found that it
+    // is the same value.
     Rank like;
     bool is_counted;
     // For what another job has saved: whether the total goes here, or 0. It goes to all that hold one certain

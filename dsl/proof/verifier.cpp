@@ -87,7 +87,7 @@ Completion Verifier::run() {
     }
     run_start();
     check_kept_alike();
-    find_alike();
+    find_holdings();
     return std::move(completion_);
 }
 

@@ -36,7 +36,7 @@ class Verifier {
     void run_start();
     bool has_states() const;
     bool learn_states();
-    void find_alike();
+    void find_holdings();
     std::vector<Holding> holdings_of(const ExtraBuffer& state, const std::vector<SetId>& sets);
     void run_phase(std::size_t begin, std::size_t end);
     void find_completed(std::size_t index);
@@ -117,6 +117,7 @@ class Verifier {
     std::vector<std::vector<std::uint32_t>> pieces_held(const Step& step);
     void check_sums(const Step& step, std::int64_t buffer, const std::vector<std::uint32_t>& pieces,
                     MadeOf& of);
+    void check_selectable(const Step& step, const Known& value, std::size_t from);
     void keep_selection(const Step& step, const MadeOf& scalars);
     void combine_traits(const Step& step, std::size_t to, std::size_t value);
 

@@ -61,7 +61,7 @@ std::vector<Holding> Verifier::holdings_of(const ExtraBuffer& state, const std::
 }
 
 // Who holds what of the states: so what was saved can be brought to other ranks.
-void Verifier::find_alike() {
+void Verifier::find_holdings() {
     const auto ranks = static_cast<std::size_t>(graph_.ranks);
     for (const ExtraBuffer& state : graph_.extras) {
         auto& by_rank = completion_.holdings.emplace_back();

@@ -191,6 +191,23 @@ void Verifier::check_sums(const Step& step, std::int64_t buffer, const std::vect
     of.values.push_back(traits_.value(step.computation, Traits::Use::sum, std::move(parts.values)));
 }
 
+// from: where the value is.
+void Verifier::check_selectable(const Step& step, const Known& value, std::size_t from) {
+    const auto refuse = [&](const char* why, std::vector<Note> notes, const char* hint) {
+        fail(step, fmt::format("rank {} selects from {}, {}", step.source, chunk_text(from), why),
+             std::move(notes), hint);
+    };
+    if (value.has_sent)
+        refuse("which holds what an earlier start has sent already: it would count again",
+               last_write(from, "last written by this"),
+               "what a selection was made of is taken out of every state that holds it: e = e - dense(s)");
+    if (value.is_selected)
+        refuse("which selections were added to: each contribution enters one selection",
+               last_write(from, "added here"), "select from what was not selected from before");
+    if (value.set == Contributions::of_none && knows_states_)
+        refuse("of which no rank's input is part", {}, "");
+}
+
 // scalars: the sums in it.
 void Verifier::keep_selection(const Step& step, const MadeOf& scalars) {
     const Computation& computation = graph_.computations[step.computation];
@@ -204,29 +221,10 @@ void Verifier::keep_selection(const Step& step, const MadeOf& scalars) {
     const bool selects = computation.kind == Computation::Kind::select;
     for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
         const Known value = run_formula(step, atom);
-        if (selects && value.has_sent)
-            fail(step,
-                 fmt::format(
-                     "rank {} selects from {}, which holds what an earlier start has sent already: it "
-                     "would count again",
-                     step.source, chunk_text(place(step.source, mirrored(atom, computation.elements[0])))),
-                 last_write(place(step.source, mirrored(atom, computation.elements[0])),
-                            "last written by this"),
-                 "what a selection was made of is taken out of every state that holds it: e = e - dense(s)");
-        if (selects && value.is_selected)
-            fail(step,
-                 fmt::format(
-                     "rank {} selects from {}, which selections were added to: each contribution enters "
-                     "one selection",
-                     step.source, chunk_text(place(step.source, mirrored(atom, computation.elements[0])))),
-                 last_write(place(step.source, mirrored(atom, computation.elements[0])), "added here"),
-                 "select from what was not selected from before");
-        if (selects && value.set == Contributions::of_none && knows_states_)
-            fail(step, fmt::format("rank {} selects from {}, of which no rank's input is part", step.source,
-                                   chunk_text(place(step.source, mirrored(atom, computation.elements[0])))));
         if (selects) {
-            selection.entries.push_back(
-                {value.set, trait_[place(step.source, mirrored(atom, computation.elements[0]))]});
+            const std::size_t from = place(step.source, mirrored(atom, computation.elements[0]));
+            check_selectable(step, value, from);
+            selection.entries.push_back({value.set, trait_[from]});
             continue;
         }
         MadeOf of = scalars;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/capi/comm.hpp"
+#include "tests/capi/embedding/ways.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"
@@ -20,15 +21,6 @@
 using namespace hocket::test;
 
 namespace {
-
-const std::vector<std::map<std::string, std::string>> ways = {
-    {}, {{"HOCKET_PROVIDER", "tcp"}}, {{"HOCKET_PROVIDER", "ofi+tcp"}}};
-
-Comm join_with_thread() {
-    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
-    options.progress = HKT_PROGRESS_THREAD;
-    return join(&options);
-}
 
 // An eventfd, for one test.
 struct Ends {

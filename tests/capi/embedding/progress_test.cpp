@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/capi/comm.hpp"
+#include "tests/capi/embedding/ways.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 
@@ -18,15 +19,6 @@ using namespace hocket::test;
 using namespace std::chrono_literals;
 
 namespace {
-
-const std::vector<std::map<std::string, std::string>> ways = {
-    {}, {{"HOCKET_PROVIDER", "tcp"}}, {{"HOCKET_PROVIDER", "ofi+tcp"}}};
-
-Comm join_with_thread() {
-    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
-    options.progress = HKT_PROGRESS_THREAD;
-    return join(&options);
-}
 
 // Without a call of Hocket. The job's deadline ends a test that waits for nothing.
 template <typename Condition>
