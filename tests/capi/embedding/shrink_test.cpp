@@ -126,7 +126,10 @@ TEST_CASE("a rank that stands still is given up by all together, and does not go
         };
         const auto outcomes = run_ranks({4, {{"HOCKET_TIMEOUT_MS", "2500"}}}, [&](int rank) {
             const Comm comm = join();
-            if (rank == 1) raise(SIGKILL);
+            if (rank == 1) {
+                work(comm.get(), rank, 6, 1);  // until all have joined
+                raise(SIGKILL);
+            }
             while (work(comm.get(), rank, 6, 1)) continue;
             hkt_comm* made = nullptr;
             if (rank == late) {
