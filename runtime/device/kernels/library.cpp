@@ -4,10 +4,11 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
+#include <stdexcept>
 
 #include "runtime/error.hpp"
+#include "runtime/plugin.hpp"
 
 namespace hocket::device {
 namespace {
@@ -15,25 +16,12 @@ namespace {
 constexpr const char* file_name = "libhocket_cuda.so";
 
 [[noreturn]] void refuse(const std::string& why) {
-    throw Error(Status::device,
-                fmt::format("the kernels of CUDA devices are needed for memory of one, and cannot "
-                            "be loaded: {}. Meson builds {} with Hocket where it finds nvcc, and installs it "
-                            "beside libhocket.so; HOCKET_CUDA_KERNELS, if set, must be the path of it",
-                            why, file_name));
-}
-
-std::string why_not() {
-    const char* why = dlerror();
-    return why == nullptr ? "unknown reason" : why;
-}
-
-// "" if that is not known.
-std::string own_folder() {
-    Dl_info info;
-    if (dladdr(reinterpret_cast<void*>(&kernel_library), &info) == 0 || info.dli_fname == nullptr) return "";
-    const std::string path = info.dli_fname;
-    const std::size_t slash = path.rfind('/');
-    return slash == std::string::npos ? "" : path.substr(0, slash);
+    throw Error(
+        Status::device,
+        fmt::format("the kernels of CUDA devices are needed for memory of one, and cannot "
+                    "be loaded: {}. Meson builds {} where it finds nvcc, and installs it with Hocket; "
+                    "HOCKET_CUDA_KERNELS, if set, must be the path of it",
+                    why, file_name));
 }
 
 template <typename Function>
@@ -60,20 +48,14 @@ KernelLibrary functions_of(void* handle, const std::string& path) {
 }
 
 KernelLibrary load() {
-    const auto open = [](const std::string& path) { return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); };
-    const char* const chosen = std::getenv("HOCKET_CUDA_KERNELS");
-    if (chosen != nullptr && *chosen != '\0') {
-        if (void* handle = open(chosen)) return functions_of(handle, chosen);
-        refuse(fmt::format("HOCKET_CUDA_KERNELS is {}: {}", chosen, why_not()));
+    try {
+        const Plugin plugin = open_plugin(file_name, "HOCKET_CUDA_KERNELS");
+        return functions_of(plugin.handle, plugin.path);
+    } catch (const Error&) {  // it was loaded, and does not fit
+        throw;
+    } catch (const std::runtime_error& error) {
+        refuse(error.what());
     }
-    std::string reasons;
-    if (const std::string folder = own_folder(); !folder.empty()) {
-        const std::string beside = fmt::format("{}/{}", folder, file_name);
-        if (void* handle = open(beside)) return functions_of(handle, beside);
-        reasons = fmt::format("beside Hocket: {}; ", why_not());
-    }
-    if (void* handle = open(file_name)) return functions_of(handle, file_name);
-    refuse(fmt::format("{}by the loader's path: {}", reasons, why_not()));
 }
 
 }  // namespace
