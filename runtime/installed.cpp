@@ -30,4 +30,14 @@ std::vector<fs::path> places_of(const fs::path& relative) {
     return places;
 }
 
+std::vector<PluginPlace> plugin_places(const std::string& file_name) {
+    std::vector<PluginPlace> places;
+    if (const fs::path self = own_file(); !self.empty())
+        places.push_back({"beside Hocket", self.parent_path() / file_name});
+    for (const fs::path& folder : places_of(HOCKET_PLUGIN_FOLDER))
+        places.push_back({"as it is installed", folder / file_name});
+    places.push_back({"by the loader's path", file_name});
+    return places;
+}
+
 }  // namespace hocket

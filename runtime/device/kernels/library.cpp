@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
-#include <stdexcept>
 
 #include "runtime/error.hpp"
-#include "runtime/plugin.hpp"
+#include "runtime/installed.hpp"
 
 namespace hocket::device {
 namespace {
@@ -22,6 +22,11 @@ constexpr const char* file_name = "libhocket_cuda.so";
                     "be loaded: {}. Meson builds {} where it finds nvcc, and installs it with Hocket; "
                     "HOCKET_CUDA_KERNELS, if set, must be the path of it",
                     why, file_name));
+}
+
+std::string why_not() {
+    const char* why = dlerror();
+    return why == nullptr ? "unknown reason" : why;
 }
 
 template <typename Function>
@@ -48,14 +53,18 @@ KernelLibrary functions_of(void* handle, const std::string& path) {
 }
 
 KernelLibrary load() {
-    try {
-        const Plugin plugin = open_plugin(file_name, "HOCKET_CUDA_KERNELS");
-        return functions_of(plugin.handle, plugin.path);
-    } catch (const Error&) {  // it was loaded, and does not fit
-        throw;
-    } catch (const std::runtime_error& error) {
-        refuse(error.what());
+    const auto open = [](const std::string& path) { return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); };
+    const char* const chosen = std::getenv("HOCKET_CUDA_KERNELS");
+    if (chosen != nullptr && *chosen != '\0') {
+        if (void* handle = open(chosen)) return functions_of(handle, chosen);
+        refuse(fmt::format("HOCKET_CUDA_KERNELS is {}: {}", chosen, why_not()));
     }
+    std::string reasons;
+    for (const auto& [what, path] : plugin_places(file_name)) {
+        if (void* handle = open(path)) return functions_of(handle, path);
+        reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", what, why_not());
+    }
+    refuse(reasons);
 }
 
 }  // namespace

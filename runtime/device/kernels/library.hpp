@@ -25,9 +25,9 @@ struct KernelLibrary {
 #undef HOCKET_DECLARE
 };
 
-// Loads the library at the first call, from the path in HOCKET_CUDA_KERNELS, or where plugin.hpp says that it
-// is looked for. It is never unloaded. Throws hocket::Error (device) if there is none, or one that does not
-// fit, and looks again at the next call. Thread-safe.
+// Loads the library at the first call, from the path in HOCKET_CUDA_KERNELS, without it from plugin_places().
+// It is never unloaded. Throws hocket::Error (device) if there is none, or one that does not fit, and looks
+// again at the next call. Thread-safe.
 const KernelLibrary& kernel_library();
 
 }  // namespace hocket::device
