@@ -124,7 +124,8 @@ std::vector<std::string> schedule_path_from(std::string_view named) {
         folders.push_back(*own);
     } else if (folders.empty()) {
         std::string looked_at;
-        for (const auto& place : places_of(HOCKET_SCHEDULES_FOLDER)) looked_at += " " + place.string();
+        for (const auto& place : places_of(HOCKET_SCHEDULES_FOLDER))
+            looked_at += fmt::format(" {}", place.string());
         throw Error(Status::not_found,
                     fmt::format("Hocket's schedules are not where they are installed, as none of these is a "
                                 "folder:{}; install Hocket as a whole, or name a folder of schedules in "
