@@ -202,11 +202,11 @@ TEST_CASE("CMake finds the same major version that is not older") {
     const std::string newer = major + "." + std::to_string(std::stoi(minor) + 1),
                       other = std::to_string(number + 1);
     const TemporaryFolder outside;
-    const auto told = hocket::test::run({"cmake", "-S", HOCKET_INSTALL_TESTS "/versions", "-B",
-                                         outside.path(), "-DCMAKE_PREFIX_PATH=" + stage().prefix.string(),
-                                         "-DVERSIONS=" + major + ";" + major + "." + minor + ";" + version +
-                                             ";" + version + ";" + newer + ";" + other},
-                                        60s);
+    const auto told = hocket::test::run(
+        {"cmake", "-S", HOCKET_INSTALL_TESTS "/versions", "-B", outside.path(),
+         "-DFOLDER=" + (stage().lib / "cmake/hocket").string(),
+         "-DVERSIONS=" + major + ";" + major + "." + minor + ";" + version + ";" + newer + ";" + other},
+        60s);
     INFO(told.out << told.err);
     CHECK(told.exit_code == 0);
     for (const std::string& found : {major, major + "." + minor, version})
