@@ -1,7 +1,16 @@
 #include "capi/errors.hpp"
 
+#include <string_view>
+
 #include "runtime/caught.hpp"
 #include "runtime/error.hpp"
+
+// The version is meson.build's. The header cannot ask Meson for it, so it has the numbers again.
+#define HOCKET_TEXT(number) #number
+#define HOCKET_DOTTED(major, minor, patch) HOCKET_TEXT(major) "." HOCKET_TEXT(minor) "." HOCKET_TEXT(patch)
+static_assert(std::string_view(HOCKET_VERSION) ==
+                  HOCKET_DOTTED(HKT_VERSION_MAJOR, HKT_VERSION_MINOR, HKT_VERSION_PATCH),
+              "HKT_VERSION_MAJOR, _MINOR and _PATCH in hocket.h are not the version in meson.build");
 
 namespace hocket::capi {
 namespace {

@@ -1,6 +1,7 @@
 /* Hocket: collectives written as schedules, verified, compiled and run.
  *
- * This is the one public header. It is plain C11, holds no global state, and every handle is opaque.
+ * This is the one public header. It is plain C99 (and C++11), holds no global state, and every handle is
+ * opaque.
  *
  * Conventions
  *   Status      Functions return hkt_status: 0 is success, a positive value means "in progress", a

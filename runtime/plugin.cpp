@@ -5,12 +5,14 @@
 #include <cstdlib>
 #include <utility>
 
+#include "runtime/installed.hpp"
+
 namespace hocket {
 namespace {
 
 [[noreturn]] void refuse(const PluginKind& kind, const std::string& why) {
     throw Error(kind.status,
-                fmt::format("{}: {}. {}, and installs it beside libhocket.so; {}, if set, must be "
+                fmt::format("{}: {}. {}, and installs both together; {}, if set, must be "
                             "the path of it",
                             kind.purpose, why, kind.origin, kind.variable));
 }
@@ -18,15 +20,6 @@ namespace {
 std::string why_not() {
     const char* why = dlerror();
     return why == nullptr ? "unknown reason" : why;
-}
-
-// "" if that is not known.
-std::string own_folder() {
-    Dl_info info;
-    if (dladdr(reinterpret_cast<void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return "";
-    const std::string path = info.dli_fname;
-    const std::size_t slash = path.rfind('/');
-    return slash == std::string::npos ? "" : path.substr(0, slash);
 }
 
 void* open(const std::string& path) {
@@ -45,13 +38,11 @@ Plugin Plugin::load(const PluginKind& kind) {
         refuse(kind, fmt::format("{} is {}: {}", kind.variable, chosen, why_not()));
     }
     std::string reasons;
-    if (const std::string folder = own_folder(); !folder.empty()) {
-        const std::string beside = fmt::format("{}/{}", folder, kind.file_name);
-        if (void* const handle = open(beside)) return Plugin(kind, handle, beside);
-        reasons = fmt::format("beside Hocket: {}; ", why_not());
+    for (const auto& [what, path] : plugin_places(kind.file_name)) {
+        if (void* const handle = open(path)) return Plugin(kind, handle, path);
+        reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", what, why_not());
     }
-    if (void* const handle = open(kind.file_name)) return Plugin(kind, handle, kind.file_name);
-    refuse(kind, fmt::format("{}by the loader's path: {}", reasons, why_not()));
+    refuse(kind, reasons);
 }
 
 void* Plugin::address_of(const char* symbol) const {

@@ -1,5 +1,6 @@
 // Libraries of Hocket's own that are loaded when they are first needed: what few processes need, and what
-// would cost all of them time or memory to be linked with. They lie beside libhocket.so.
+// would cost all of them time or memory to be linked with. They are installed with libhocket.so, in a folder
+// of their own.
 //
 // No exception leaves such a library: it may have a copy of its own of all types, and then nobody would know
 // what is caught.
@@ -24,9 +25,9 @@ struct PluginKind {
 
 class Plugin {
   public:
-    // From the path in the environment variable; without it from the folder of the library or program that
-    // this function is in, then by the loader's path. It is never unloaded. All functions throw
-    // hocket::Error with the files that were tried, and why each was refused.
+    // From the path in the environment variable; without it from the first of plugin_places() that can be
+    // loaded. It is never unloaded. All functions throw hocket::Error with the files that were tried, and why
+    // each was refused.
     static Plugin load(const PluginKind& kind);
 
     const std::string& path() const { return path_; }  // as it was loaded

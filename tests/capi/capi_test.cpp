@@ -63,7 +63,8 @@ void write_file(const std::string& path, const std::string& text) {
 }  // namespace
 
 TEST_CASE("types and operators have names, and types sizes") {
-    CHECK(std::string(hkt_version()) == "0.1.0");
+    CHECK(hkt_version() == std::to_string(HKT_VERSION_MAJOR) + "." + std::to_string(HKT_VERSION_MINOR) + "." +
+                               std::to_string(HKT_VERSION_PATCH));
     CHECK(std::string(hkt_error_string(HKT_SUCCESS)) == "success");
     CHECK(std::string(hkt_error_string(HKT_ERROR_PEER_LOST)) == "peer lost");
     CHECK(std::string(hkt_error_string(static_cast<hkt_status>(-99))) == "unknown status");

@@ -95,7 +95,7 @@ int run(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error);
+        return app.exit(error) == 0 ? 0 : 2;
     }
     check.search_path = explain.search_path = engine::resolve(engine::Choices{}).schedule_path;
     return check_app->parsed() ? tools::run_check(check) : tools::run_explain(explain);

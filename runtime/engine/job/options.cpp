@@ -1,12 +1,12 @@
 #include "runtime/engine/job/options.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <string_view>
 
 #include "runtime/error.hpp"
+#include "runtime/installed.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -117,6 +117,24 @@ std::vector<std::string> split_path(std::string_view text) {
     return folders;
 }
 
+// The folders that were named, then Hocket's own. Who names folders may do without that one.
+std::vector<std::string> schedule_path_from(std::string_view named) {
+    std::vector<std::string> folders = split_path(named);
+    if (const auto own = library_folder()) {
+        folders.push_back(*own);
+    } else if (folders.empty()) {
+        std::string looked_at;
+        for (const auto& place : places_of(HOCKET_SCHEDULES_FOLDER))
+            looked_at += fmt::format(" {}", place.string());
+        throw Error(Status::not_found,
+                    fmt::format("Hocket's schedules are not where they are installed, as none of these is a "
+                                "folder:{}; install Hocket as a whole, or name a folder of schedules in "
+                                "HOCKET_SCHEDULE_PATH",
+                                looked_at));
+    }
+    return folders;
+}
+
 }  // namespace
 
 std::string default_tuning_file(const Environment& environment) {
@@ -129,20 +147,12 @@ std::string default_tuning_file(const Environment& environment) {
     return home ? *home + "/.cache/" + file : "";
 }
 
-std::string library_folder() {
-    namespace fs = std::filesystem;
-    Dl_info info{};
+std::optional<std::string> library_folder() {
     std::error_code ignored;
-    if (dladdr(reinterpret_cast<const void*>(&library_folder), &info) != 0 && info.dli_fname != nullptr) {
-        // lib/libhocket.so or lib/x86_64-linux-gnu/libhocket.so: the prefix is one or two folders up.
-        fs::path prefix = fs::weakly_canonical(info.dli_fname, ignored).parent_path();
-        for (int up = 0; up < 2 && prefix.has_relative_path(); ++up) {
-            prefix = prefix.parent_path();
-            const fs::path folder = prefix / "share" / "hocket" / "schedules";
-            if (fs::is_directory(folder, ignored)) return folder.string();
-        }
-    }
-    return HOCKET_SCHEDULES_DIR;
+    for (const auto& place : places_of(HOCKET_SCHEDULES_FOLDER))
+        if (std::filesystem::is_directory(place, ignored))
+            return std::filesystem::canonical(place, ignored).string();
+    return std::nullopt;
 }
 
 Options resolve(const Choices& choices, const Environment& environment) {
@@ -157,8 +167,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
     options.host_id = reader.text("HOCKET_HOST_ID").value_or("");
     options.topology = text(choices.topology, "HOCKET_TOPOLOGY");
     options.schedule = text(choices.schedule, "HOCKET_SCHEDULE");
-    options.schedule_path = split_path(text(choices.schedule_path, "HOCKET_SCHEDULE_PATH"));
-    options.schedule_path.push_back(library_folder());
+    options.schedule_path = schedule_path_from(text(choices.schedule_path, "HOCKET_SCHEDULE_PATH"));
     resolve_tuning(options, reader, environment);
     options.executor = choices.executor == ExecutorKind::automatic ? executor_from(reader) : choices.executor;
     options.has_background = choices.has_background ? *choices.has_background : has_background_from(reader);

@@ -54,15 +54,16 @@ struct Choices {
     std::optional<std::chrono::milliseconds> timeout;
 };
 
-// Throws hocket::Error(invalid_argument) naming the field or variable, its value and what it may be.
+// Throws hocket::Error: invalid_argument, naming the field or variable, its value and what it may be;
+// not_found if there are no schedules: neither Hocket's own folder nor one that was named.
 Options resolve(const Choices& choices, const Environment& environment);
 Options resolve(const Choices& choices);  // from the process's environment
 
 // hocket/tuning.json in XDG_CACHE_HOME, else in ~/.cache; "" if there is no HOME.
 std::string default_tuning_file(const Environment& environment);
 
-// The folder of Hocket's own schedules: share/hocket/schedules above the folder that this library is
-// installed in, else the source tree's.
-std::string library_folder();
+// The folder of Hocket's own schedules, as it was installed with this library or program
+// (runtime/installed.hpp; a build folder has a link to the source tree's). None: there is no such folder.
+std::optional<std::string> library_folder();
 
 }  // namespace hocket::engine

@@ -302,7 +302,9 @@ TEST_CASE("without the kernels a call on a device says where they were looked fo
     };
     const std::vector<Looked> all = {
         {"/nowhere/libhocket_cuda.so", {"HOCKET_CUDA_KERNELS is /nowhere/libhocket_cuda.so"}},
-        {"", {"beside Hocket: /", "/capi/libhocket_cuda.so: ", "by the loader's path: libhocket_cuda.so: "}},
+        {"",
+         {"beside Hocket: /", "/capi/libhocket_cuda.so: ", "as it is installed: /",
+          "/" HOCKET_PLUGIN_FOLDER "/libhocket_cuda.so: ", "by the loader's path: libhocket_cuda.so: "}},
         {HOCKET_FAKE_CUDA, {HOCKET_FAKE_CUDA, "has no hocket_cuda_interface_version"}},
         {HOCKET_OLD_CUDA_KERNELS, {HOCKET_OLD_CUDA_KERNELS, "has version", "of another version of Hocket"}},
     };
@@ -331,25 +333,30 @@ TEST_CASE("without the kernels a call on a device says where they were looked fo
     }
 }
 
-TEST_CASE("the kernels are taken from beside libhocket.so") {
+TEST_CASE("the kernels are taken from beside libhocket.so, or from where they are installed with it") {
     if (!Cuda::is_fake()) HOCKET_SKIP("the kernels may be installed here");
-    const TemporaryFolder folder;
-    const std::string copy = folder.path() + "/libhocket.so";
-    std::filesystem::copy_file(HOCKET_LIBRARY, copy);
-    std::filesystem::create_symlink(kernels_path(), folder.path() + "/libhocket_cuda.so");
-    CHECK(run_kernels(
-              [&](const Cuda& cuda) {
-                  void* const library = dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL);
-                  expect(library != nullptr, "the copy cannot be loaded");
-                  const auto topk = reinterpret_cast<decltype(&hkt_topk)>(dlsym(library, "hkt_topk"));
-                  expect(topk != &hkt_topk, "it is no copy");
-                  TopkMemory memory(&cuda);
-                  const Topk all = memory.arguments();
-                  must_call(topk(all.x, count, HKT_FLOAT32, k, &all.options, all.values, all.indices,
-                                 all.selected, all.non_finite));
-                  expect_refused(all.call(), HKT_ERROR_DEVICE, {"beside Hocket"});
-              },
-              {{"HOCKET_CUDA_KERNELS", ""}}) == "");
+    for (const std::string place : {"lib", HOCKET_PLUGIN_FOLDER}) {
+        CAPTURE(place);
+        const TemporaryFolder prefix;
+        const std::string copy = prefix.path() + "/lib/libhocket.so";
+        std::filesystem::create_directories(prefix.path() + "/lib");
+        std::filesystem::create_directories(prefix.path() + "/" + place);
+        std::filesystem::copy_file(HOCKET_LIBRARY, copy);
+        std::filesystem::create_symlink(kernels_path(), prefix.path() + "/" + place + "/libhocket_cuda.so");
+        CHECK(run_kernels(
+                  [&](const Cuda& cuda) {
+                      void* const library = dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL);
+                      expect(library != nullptr, "the copy cannot be loaded");
+                      const auto topk = reinterpret_cast<decltype(&hkt_topk)>(dlsym(library, "hkt_topk"));
+                      expect(topk != &hkt_topk, "it is no copy");
+                      TopkMemory memory(&cuda);
+                      const Topk all = memory.arguments();
+                      must_call(topk(all.x, count, HKT_FLOAT32, k, &all.options, all.values, all.indices,
+                                     all.selected, all.non_finite));
+                      expect_refused(all.call(), HKT_ERROR_DEVICE, {"beside Hocket"});
+                  },
+                  {{"HOCKET_CUDA_KERNELS", ""}}) == "");
+    }
 }
 
 TEST_CASE("a stream for kernels needs a driver") {

@@ -35,7 +35,7 @@ TEST_CASE("nothing set is a world of one") {
     CHECK(options.rank == 0);
     CHECK(options.world_size == 1);
     CHECK(options.timeout == std::chrono::seconds(60));
-    CHECK(options.schedule_path == std::vector<std::string>{engine::library_folder()});
+    CHECK(options.schedule_path == std::vector<std::string>{engine::library_folder().value()});
 }
 
 TEST_CASE("every variable reaches its field") {
@@ -57,7 +57,7 @@ TEST_CASE("every variable reaches its field") {
     CHECK(options.provider == "tcp");
     CHECK(options.topology == "2x2");
     CHECK(options.schedule == "ring");
-    CHECK(options.schedule_path == std::vector<std::string>{"a", "b/c", engine::library_folder()});
+    CHECK(options.schedule_path == std::vector<std::string>{"a", "b/c", engine::library_folder().value()});
     CHECK(options.executor == ExecutorKind::interpreter);
     CHECK(options.timeout.count() == 1234);
     CHECK(options.heartbeat_timeout.count() == 700);
