@@ -11,10 +11,9 @@ namespace hocket {
 namespace {
 
 [[noreturn]] void refuse(const PluginKind& kind, const std::string& why) {
-    throw Error(kind.status,
-                fmt::format("{}: {}. {}, and installs both together; {}, if set, must be "
-                            "the path of it",
-                            kind.purpose, why, kind.origin, kind.variable));
+    throw Error(kind.status, fmt::format("{}: {}. {}, and installs both together; {}, if set, must be "
+                                         "the path of it",
+                                         kind.purpose, why, kind.origin, kind.variable));
 }
 
 std::string why_not() {

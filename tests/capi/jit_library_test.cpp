@@ -324,11 +324,12 @@ TEST_CASE("the library is taken from beside libhocket.so") {
     const std::string copy = folder.path() + "/libhocket.so", beside = folder.path() + "/libhocket_jit.so";
     std::filesystem::copy_file(HOCKET_LIBRARY, copy);
     const auto refusal = [&](const std::function<void(const std::string&)>& check) {
-        return problems(run_ranks({1}, [&](int) { check(Elsewhere(copy).refusal()); }));
+        return problems(run_ranks({1, {{"HOCKET_SCHEDULE_PATH", HOCKET_SCHEDULES}}},
+                                  [&](int) { check(Elsewhere(copy).refusal()); }));
     };
     CHECK(refusal([&](const std::string& text) {
-              expect_words(text, {"beside Hocket: " + beside + ": ",
-                                  "; as it is installed: /", "; by the loader's path: libhocket_jit.so: ", "installs both together",
+              expect_words(text, {"beside Hocket: " + beside + ": ", "; as it is installed: /",
+                                  "; by the loader's path: libhocket_jit.so: ", "installs both together",
                                   "HOCKET_JIT_LIBRARY, if set"});
           }) == "");
     std::filesystem::create_symlink(HOCKET_OLD_JIT, beside);
