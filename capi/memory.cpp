@@ -19,7 +19,7 @@ hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory) {
         check(comm, "hkt_mem_alloc");
         if (memory == nullptr) capi::refuse("hkt_mem_alloc: memory is null; pass the address of a pointer");
         *memory = nullptr;
-        if (bytes > 0) *memory = comm->engine->window().allocate(bytes);
+        if (bytes > 0) *memory = comm->engine->window().allocate(bytes, 4096, transport::Window::Known::to_any_peers);
         return HKT_SUCCESS;
     });
 }

@@ -72,17 +72,16 @@ void WindowAdopted::adopt(void* memory, std::size_t bytes) {
     const auto offset = heap_.allocate(range.end_touched() - range.first_touched(), page_bytes);
     if (!offset)
         throw Error(Status::out_of_memory,
-                    fmt::format("cannot share the {} bytes at {}: of this rank's slice of {} bytes, {} are "
+                    fmt::format("cannot share the {} bytes at {}: of this process's {} shared bytes, {} are "
                                 "free, not all in one piece",
-                                bytes, memory, memory_.slice_bytes(), heap_.free_bytes()));
+                                bytes, memory, memory_.bytes(), heap_.free_bytes()));
     range.offset = *offset;
     std::map<Address, Range> single{{begin, range}};
     auto node = single.extract(begin);  // before the copy: an allocation later could make it stale
     const auto no_fork = forks::no_fork();
     void* const pages = reinterpret_cast<void*>(range.first_page);
     if (range.moves()) {
-        copy_pages(memory_.slice(member_) + range.offset_of(range.first_page), pages,
-                   range.bytes_that_move());
+        copy_pages(memory_.base() + range.offset_of(range.first_page), pages, range.bytes_that_move());
         if (mmap(pages, range.bytes_that_move(), PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_FIXED | MAP_NORESERVE, memory_.file().fd(),
                  static_cast<off_t>(offset_in_file(range))) == MAP_FAILED) {
@@ -104,31 +103,48 @@ bool WindowAdopted::register_again(Address begin, Address end) {
     return true;
 }
 
-void WindowAdopted::restore(void* memory) {
+bool WindowAdopted::restore(void* memory) {
     const std::lock_guard one_at_a_time(changing_);
     const auto found = ranges_.find(reinterpret_cast<Address>(memory));
-    if (found == ranges_.end())
-        throw Error(Status::invalid_argument,
-                    fmt::format("no shared memory begins at {}: it must be what was registered", memory));
+    if (found == ranges_.end()) return false;
     if (found->second.registered > 1) {
         --found->second.registered;
-        return;
+        return true;
     }
-    const Range range = found->second;
-    const bool mapped = is_still_mapped(range);
-    {
-        const auto no_fork = forks::no_fork();
-        if (mapped) move_back(range);
-        const std::lock_guard lock(mutex_);
-        ranges_.erase(found);
-        count_.fetch_sub(1, std::memory_order_release);
-    }
-    heap_.release(range.offset);
+    const bool mapped = is_still_mapped(found->second);
+    forget(found, mapped);
     if (!mapped)
         throw Error(Status::invalid_argument,
                     fmt::format("the memory at {} was freed or unmapped while it was "
                                 "shared; it must be unregistered first",
                                 memory));
+    return true;
+}
+
+// changing_ is held.
+void WindowAdopted::forget(std::map<Address, Range>::iterator found, bool is_mapped) {
+    const std::uint64_t offset = found->second.offset;
+    {
+        const auto no_fork = forks::no_fork();
+        if (is_mapped) move_back(found->second);
+        const std::lock_guard lock(mutex_);
+        ranges_.erase(found);
+        count_.fetch_sub(1, std::memory_order_release);
+    }
+    heap_.release(offset);
+}
+
+void WindowAdopted::take_over(WindowAdopted& other) {
+    const std::lock_guard one_at_a_time(other.changing_);
+    for (const auto& [begin, range] : std::map(other.ranges_)) try {
+            const bool mapped = other.is_still_mapped(range);
+            other.forget(other.ranges_.find(begin), mapped);
+            if (!mapped) continue;
+            adopt(reinterpret_cast<void*>(begin), range.end - begin);
+            const std::lock_guard alone(changing_);
+            ranges_.at(begin).registered = range.registered;
+        } catch (const Error&) {  // operations copy what is private
+        }
 }
 
 // Null unless all of the memory lies in one range. mutex_ is held.
@@ -155,7 +171,7 @@ std::optional<StandIn> WindowAdopted::stand_in_for(const void* memory, std::size
     if (!range || !range->has_private_pages()) return std::nullopt;
     const Address shared_begin = std::clamp(range->first_page, begin, begin + bytes),
                   shared_end = std::clamp(range->last_page, begin, begin + bytes);
-    StandIn result{memory_.slice(member_) + range->offset_of(begin), 0, 0};
+    StandIn result{memory_.base() + range->offset_of(begin), 0, 0};
     if (shared_begin < shared_end) {
         result.shared_begin = shared_begin - begin;
         result.shared_end = shared_end - begin;
@@ -192,12 +208,17 @@ void WindowAdopted::require_plain(const Range& range) {
     if (overlaps_own_stack(range.begin, range.end)) no("they are on this thread's stack");
     const std::vector<MappedArea> areas = mapped_areas(range.first_touched(), range.end_touched());
     if (!covers(areas, range.first_touched(), range.end_touched())) no("not all of them are mapped");
-    for (const MappedArea& area : areas)
+    for (const MappedArea& area : areas) {
+        if (area.name.find(WindowMemory::name) != std::string::npos)
+            no("they are shared memory already: a block that a communicator has allocated, or registered "
+               "before "
+               "a communicator has failed, with another one; deregister it first");
         if (!is_private_anonymous(area))
             no(fmt::format(
                 "only writable memory of this process alone can be made shared (from malloc, new, or "
                 "an anonymous mmap), but they reach into '{}' ({})",
                 area.name.empty() ? "unnamed memory" : area.name, area.permissions));
+    }
 }
 
 bool WindowAdopted::is_still_mapped(const Range& range) const {
@@ -218,7 +239,7 @@ void WindowAdopted::move_back(const Range& range) const {
     void* const copy =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (copy != MAP_FAILED) {
-        std::memcpy(copy, memory_.slice(member_) + range.offset_of(range.first_page), bytes);
+        std::memcpy(copy, memory_.base() + range.offset_of(range.first_page), bytes);
         if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                    reinterpret_cast<void*>(range.first_page)) != MAP_FAILED)
             return;

@@ -29,14 +29,16 @@ struct StandIn {
 // Thread-safe. Window documents what the functions require and throw.
 class WindowAdopted {
   public:
-    // member: whose slice `heap` allocates from. Both outlive this.
-    WindowAdopted(const WindowMemory& memory, int member, WindowHeap& heap)
-        : memory_(memory), member_(member), heap_(heap) {}
+    // heap: allocates from that memory. Both outlive this.
+    WindowAdopted(const WindowMemory& memory, WindowHeap& heap) : memory_(memory), heap_(heap) {}
     ~WindowAdopted();  // restores what is left
     WindowAdopted(const WindowAdopted&) = delete;
 
     void adopt(void* memory, std::size_t bytes);
-    void restore(void* memory);
+    bool restore(void* memory);  // false: nothing that was adopted begins there
+
+    // What the other one has adopted is adopted here instead, as often. What cannot be is private again.
+    void take_over(WindowAdopted& other);
 
     // Takes no lock while nothing is adopted.
     std::optional<std::uint64_t> offset_of(const void* memory, std::size_t bytes) const {
@@ -72,12 +74,10 @@ class WindowAdopted {
     static void require_plain(const Range& range);
     bool is_still_mapped(const Range& range) const;
     void move_back(const Range& range) const;
-    std::uint64_t offset_in_file(const Range& range) const {
-        return memory_.offset_in_file(member_) + range.offset_of(range.first_page);
-    }
+    void forget(std::map<Address, Range>::iterator range, bool is_mapped);
+    static std::uint64_t offset_in_file(const Range& range) { return range.offset_of(range.first_page); }
 
     const WindowMemory& memory_;
-    const int member_;
     WindowHeap& heap_;
     std::mutex changing_;              // one adopt() or restore() at a time
     mutable std::shared_mutex mutex_;  // guards ranges_

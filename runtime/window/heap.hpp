@@ -1,4 +1,5 @@
-// Allocates ranges of a slice. It knows offsets only and touches no memory, so no peer can corrupt it.
+// Allocates ranges of this process's shared memory. It knows offsets only and touches no memory, so no peer
+// can corrupt it.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "runtime/free_ranges.hpp"
 
@@ -19,24 +21,46 @@ class WindowHeap {
     WindowHeap(std::uint64_t begin, std::uint64_t end,
                std::function<void(std::uint64_t, std::uint64_t)> discard);
 
+    // Whose a block is: a window's, or nobody's in particular.
+    using Owner = std::uint32_t;
+    static constexpr Owner nobody = 0;
+
+    // Who may have been told of a block: the peers of its owner, or those of any window, as with memory that
+    // the program passes to operations.
+    enum class Known : std::uint8_t { to_owners_peers, to_any_peers };
+
     // A block of a page or more begins on a page and takes whole pages; a smaller one begins on a multiple of
     // 64. alignment: of the offset, a power of two. Nothing if there is no room.
-    std::optional<std::uint64_t> allocate(std::uint64_t bytes, std::uint64_t alignment);
+    std::optional<std::uint64_t> allocate(std::uint64_t bytes, std::uint64_t alignment, Owner owner = nobody,
+                                          Known known = Known::to_any_peers);
 
-    // False if no block begins there.
-    bool release(std::uint64_t offset);
+    // False if no block of the owner begins there.
+    bool release(std::uint64_t offset, Owner owner = nobody);
 
-    // Blocks that are released from now on are not used again.
-    void quarantine();
+    // All blocks of the owner.
+    void release_all(Owner owner);
+
+    // Peers of the owner may still write to what they were told of: such blocks that are released from now on
+    // are not used again.
+    void quarantine(Owner owner = nobody);
 
     std::uint64_t free_bytes() const;
 
   private:
     const std::function<void(std::uint64_t, std::uint64_t)> discard_;
+    struct Block {
+        std::uint64_t bytes;
+        Owner owner;
+        Known known;
+    };
+    using Blocks = std::map<std::uint64_t, Block>;  // by offset
+
+    Blocks::iterator release(Blocks::iterator block);
+
     mutable std::mutex mutex_;
-    std::map<std::uint64_t, std::uint64_t> blocks_;  // offset -> bytes
+    Blocks blocks_;
     FreeRanges free_;
-    bool quarantined_ = false;
+    std::set<Owner> quarantined_;
 };
 
 }  // namespace hocket::transport

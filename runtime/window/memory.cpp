@@ -25,7 +25,9 @@ namespace hocket::transport {
 namespace {
 
 constexpr std::uint64_t mebibyte = 1 << 20, tebibyte = std::uint64_t{1} << 40;
-constexpr std::uint64_t largest_slice = tebibyte, largest_window = 16 * tebibyte;
+constexpr std::uint64_t largest_memory = tebibyte;       // of a process
+constexpr std::uint64_t largest_window = 16 * tebibyte;  // of all members together
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr std::uint64_t smallest_room = 64 * mebibyte;
 
 std::uint64_t round_down(std::uint64_t bytes, std::uint64_t unit) {
@@ -48,7 +50,7 @@ std::string limit_text(int resource) {
 }
 
 Socket make_file() {
-    const char* name = "hocket-window";
+    const char* const name = WindowMemory::name;
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL) fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);  // Linux < 6.3
     if (fd < 0)
@@ -97,78 +99,69 @@ WindowMemory WindowMemory::make(int members, std::uint64_t reserved) {
     const auto count = static_cast<std::uint64_t>(members);
     const std::uint64_t least = round_up(reserved, huge_page_bytes) + smallest_room;
     // To grow a file beyond the limit raises SIGXFSZ, so we look at the limit first.
-    const std::uint64_t most = std::min(largest_window, limit_of(RLIMIT_FSIZE)) / count;
-    std::uint64_t slice =
-        std::min({std::max(physical_memory(), least), std::max(largest_slice, least), most});
-    slice = round_down(slice, huge_page_bytes);
-    while (slice >= least && !has_addresses_for(slice * count)) {
-        const std::uint64_t half = round_down(slice / 2, huge_page_bytes);
-        slice = slice > least ? std::max(half, least) : 0;
+    const std::uint64_t most = std::min(largest_window / count, limit_of(RLIMIT_FSIZE));
+    std::uint64_t bytes =
+        std::min({std::max(physical_memory(), least), std::max(largest_memory, least), most});
+    bytes = round_down(bytes, huge_page_bytes);
+    while (bytes >= least && !has_addresses_for(bytes * count)) {
+        const std::uint64_t half = round_down(bytes / 2, huge_page_bytes);
+        bytes = bytes > least ? std::max(half, least) : 0;
     }
-    if (slice < least)
+    if (bytes < least)
         throw Error(Status::out_of_memory,
-                    fmt::format("the limits of this process leave no room for {} slices of {} MiB, which the "
+                    fmt::format("the limits of this process leave no room for {} times {} MiB, which the "
                                 "ranks of this host share: address space (ulimit -v) {}, file size "
                                 "(ulimit -f) {}",
                                 members, least / mebibyte, limit_text(RLIMIT_AS), limit_text(RLIMIT_FSIZE)));
     Socket file = make_file();
-    if (ftruncate(file.fd(), static_cast<off_t>(slice * count)) != 0)
+    if (ftruncate(file.fd(), static_cast<off_t>(bytes)) != 0)
         throw Error(Status::out_of_memory, fmt::format("cannot size the memory that this host's ranks share "
-                                                       "({} slices of {} MiB): {}",
-                                                       members, slice / mebibyte, error_text(errno)));
+                                                       "({} MiB): {}",
+                                                       bytes / mebibyte, error_text(errno)));
     // Nobody can cut off memory that others have mapped.
-    fcntl(file.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-    return WindowMemory(std::move(file), members, slice);
+    fcntl(file.fd(), F_ADD_SEALS, seals | F_SEAL_SEAL);
+    return WindowMemory(std::move(file), bytes);
 }
 
-WindowMemory::WindowMemory(Socket file, int members, std::uint64_t slice_bytes)
-    : file_(std::move(file)), members_(members), slice_bytes_(slice_bytes) {
+WindowMemory::WindowMemory(Socket file, std::uint64_t bytes) : file_(std::move(file)), bytes_(bytes) {
     struct stat status {};
-    if (slice_bytes == 0 || slice_bytes % huge_page_bytes != 0 ||
-        slice_bytes > largest_window / static_cast<unsigned>(members) || fstat(file_.fd(), &status) != 0 ||
-        static_cast<std::uint64_t>(status.st_size) != total())
+    if (bytes == 0 || bytes % huge_page_bytes != 0 || bytes > largest_window ||
+        fstat(file_.fd(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != bytes ||
+        (fcntl(file_.fd(), F_GET_SEALS) & seals) != seals)
         throw Error(Status::bootstrap,
-                    "what the first rank of this host handed out is not the memory of "
-                    "this host's ranks");
-    base_ = map_aligned(file_.fd(), total());
+                    "what a rank of this host handed out is not the memory that it shares");
+    base_ = map_aligned(file_.fd(), bytes);
     if (!base_)
-        throw Error(
-            Status::out_of_memory,
-            fmt::format("cannot map the memory that this host's ranks share ({} slices of {} MiB): {}; "
-                        "the address space of this process is limited to {} (ulimit -v), which "
-                        "should be the same on all ranks",
-                        members, slice_bytes / mebibyte, error_text(errno), limit_text(RLIMIT_AS)));
-    madvise(base_, total(), MADV_HUGEPAGE);
-    madvise(base_, total(), MADV_DONTDUMP);  // a core dump would fill every hole of every slice
+        throw Error(Status::out_of_memory,
+                    fmt::format("cannot map the memory that a rank of this host shares ({} MiB): {}; the "
+                                "address space of this process is limited to {} (ulimit -v), which "
+                                "should be the same on all ranks",
+                                bytes / mebibyte, error_text(errno), limit_text(RLIMIT_AS)));
+    madvise(base_, bytes, MADV_HUGEPAGE);
+    madvise(base_, bytes, MADV_DONTDUMP);  // a core dump would fill every hole
 }
 
 WindowMemory::WindowMemory(WindowMemory&& other) noexcept
-    : file_(std::move(other.file_)),
-      members_(other.members_),
-      slice_bytes_(other.slice_bytes_),
-      base_(std::exchange(other.base_, nullptr)) {}
+    : file_(std::move(other.file_)), bytes_(other.bytes_), base_(std::exchange(other.base_, nullptr)) {}
 
-WindowMemory::~WindowMemory() {
-    if (base_) munmap(base_, total());
+void WindowMemory::unmap() noexcept {
+    if (base_) munmap(base_, bytes_);
+    base_ = nullptr;
 }
 
-// Only system calls: this is a child of a process with threads.
-void WindowMemory::become_private_in_child(int member) noexcept {
-    std::byte* const own = slice(member);
-    munmap(base_, offset_in_file(member));
-    munmap(own + slice_bytes_, total() - offset_in_file(member) - slice_bytes_);
-    if (mmap(own, slice_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file_.fd(),
-             static_cast<off_t>(offset_in_file(member))) == MAP_FAILED)
-        munmap(own, slice_bytes_);
+void WindowMemory::become_private_in_child() noexcept {
+    if (mmap(base_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file_.fd(), 0) ==
+        MAP_FAILED)
+        unmap();
 }
 
-void WindowMemory::discard(int member, std::uint64_t offset, std::uint64_t bytes) const {
-    fallocate(file_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-              static_cast<off_t>(offset_in_file(member) + offset), static_cast<off_t>(bytes));
+void WindowMemory::discard(std::uint64_t offset, std::uint64_t bytes) const {
+    fallocate(file_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+              static_cast<off_t>(bytes));
 }
 
-void WindowMemory::enlarge(int member, std::uint64_t offset, std::uint64_t bytes) const {
-    std::byte* const begin = slice(member) + offset;
+void WindowMemory::enlarge(std::uint64_t offset, std::uint64_t bytes) const {
+    std::byte* const begin = base_ + offset;
     // The kernel makes a huge page only if its first small page is there.
     for (std::uint64_t at = 0; at < bytes; at += huge_page_bytes)
         *static_cast<volatile std::byte*>(begin + at) = std::byte{};

@@ -16,60 +16,86 @@ std::unique_ptr<Window> Window::open(WindowInvitation invitation, const std::vec
     if (self < 0 || self >= members || names[static_cast<std::size_t>(self)] != invitation.name())
         throw Error(Status::invalid_argument, fmt::format("member {} of {} is not the one invited as {}",
                                                           self, members, invitation.name()));
-    const Patience patience{deadline, abandoned};
-    const auto obtain = [&] {
-        if (self != 0) {
-            WindowOffer offer = fetch_offer(names, self, patience);
-            return WindowMemory(std::move(offer.memory), members, offer.slice_bytes);
-        }
-        WindowMemory memory = WindowMemory::make(members, reserved);
-        hand_out(invitation, names, memory.file().fd(), memory.slice_bytes(), patience);
-        return memory;
+    std::unique_ptr<Window> window;
+    const auto own_part = [&]() -> OwnWindowPart {
+        window.reset(new Window(ProcessMemory::current(members, reserved), reserved, names, self,
+                                invitation.take_bell()));
+        const WindowMemory& memory = window->own_->memory();
+        return {memory.file().fd(), {memory.bytes(), window->part_.offset, window->part_.bytes}};
     };
-    WindowMemory memory = obtain();
-    return std::unique_ptr<Window>(
-        new Window(std::move(memory), std::move(invitation).take_bell(), names, self, reserved));
+    exchange_parts(invitation, names, self, own_part,
+                   [&](int member, WindowPart part) { window->take(member, std::move(part)); },
+                   {deadline, abandoned});
+    window->is_open_ = true;
+    return window;
 }
 
-Window::Window(WindowMemory memory, Doorbell bell, const std::vector<std::string>& names, int self,
-               std::size_t reserved)
-    : memory_(std::move(memory)),
+Window::Window(std::shared_ptr<ProcessMemory> own, std::size_t reserved,
+               const std::vector<std::string>& names, int self, Doorbell bell)
+    : own_(std::move(own)),
+      part_(own_->open_part(reserved, static_cast<int>(names.size()))),
       bell_(std::move(bell)),
-      self_(self),
-      heap_(round_up(reserved, page_bytes), memory_.slice_bytes(),
-            [this](std::uint64_t offset, std::uint64_t bytes) { memory_.discard(self_, offset, bytes); }),
-      adopted_(memory_, self, heap_) {
+      views_(names.size()),
+      self_(self) {
     for (const std::string& name : names) bells_.emplace_back(WindowInvitation::bell_name(name));
-    begin();
+    views_[static_cast<std::size_t>(self)] = {own_->memory().base(), part_.reserved, part_.bytes, nullptr};
 }
 
-// A forked child may use its memory as it likes, but nobody else sees what it writes.
-void Window::in_child() noexcept {
-    adopted_.become_private_in_child();
-    memory_.become_private_in_child(self_);
+void Window::take(int member, WindowPart part) {
+    const WindowPlaces places = part.places;
+    if (places.reserved > places.bytes || places.reserved_bytes > places.bytes - places.reserved ||
+        places.reserved_bytes != part_.bytes || places.reserved % page_bytes != 0)
+        throw Error(Status::bootstrap,
+                    fmt::format("member {} of this host reserves {} bytes at {} of its {} "
+                                "shared bytes, where this rank reserves {}",
+                                member, places.reserved_bytes, places.reserved, places.bytes, part_.bytes));
+    auto memory = PeerMemory::of(std::move(part.memory), places.bytes);
+    std::byte* const base = memory->base();
+    views_[static_cast<std::size_t>(member)] = {base, base + places.reserved, places.reserved_bytes,
+                                                std::move(memory)};
 }
 
-void* Window::allocate(std::size_t bytes, std::size_t alignment) {
+Window::~Window() {
+    if (generation_ != forks::generation()) return;  // nothing of it is this child's
+    if (is_open_)
+        for (const View& view : views_) ProcessMemory::leave(view.reserved, view.reserved_bytes);
+    own_->close_part(part_, has_failed_);
+}
+
+void Window::quarantine() {
+    if (!has_failed_.exchange(true)) own_->retire(part_);
+}
+
+void* Window::allocate(std::size_t bytes, std::size_t alignment, Known known) {
     if (!std::has_single_bit(alignment) || alignment > huge_page_bytes)
         throw Error(Status::invalid_argument,
                     fmt::format("alignment {}: it must be a power of two, at most 2 MiB", alignment));
     const bool large = bytes >= huge_page_bytes;
-    const auto offset = heap_.allocate(bytes, large ? huge_page_bytes : alignment);
+    const auto offset = own_->heap().allocate(bytes, large ? huge_page_bytes : alignment, part_.owner, known);
     if (!offset)
         throw Error(
             Status::out_of_memory,
             fmt::format("no room for {} bytes of shared memory: of this rank's {} bytes, {} are free, "
                         "not all in one piece",
-                        bytes, slice_bytes(), heap_.free_bytes()));
-    if (large) memory_.enlarge(self_, *offset, bytes / huge_page_bytes * huge_page_bytes);
+                        bytes, slice_bytes(), free_bytes()));
+    if (large) own_->memory().enlarge(*offset, bytes / huge_page_bytes * huge_page_bytes);
     return slice(self_) + *offset;
 }
 
 void Window::release(void* memory) {
     if (!memory) return;
-    if (!heap_.release(offset_in_slice(memory)))
+    if (memory == part_.reserved || !own_->heap().release(offset_in_slice(memory), part_.owner))
+        throw Error(
+            Status::invalid_argument,
+            fmt::format("{} is not the beginning of a block of shared memory that this communicator has "
+                        "allocated",
+                        memory));
+}
+
+void Window::restore(void* memory) {
+    if (!own_->adopted().restore(memory) && !ProcessMemory::restore_anywhere(memory))
         throw Error(Status::invalid_argument,
-                    fmt::format("{} is not the beginning of a block of this rank's shared memory", memory));
+                    fmt::format("no shared memory begins at {}: it must be what was registered", memory));
 }
 
 }  // namespace hocket::transport

@@ -40,14 +40,14 @@ void relax() {
 
 }  // namespace
 
-// A slice begins with the board; then come the copies of all lanes, then the mailboxes.
+// What a slice reserves begins with the board; then come the copies of all lanes, then the mailboxes.
 std::size_t Neighbourhood::reserved_bytes(int members) {
     return round_up(sizeof(Board)) + lanes * tiles_in_flight * 2 * tile_bytes +
            static_cast<std::size_t>(members) * mailbox_bytes;
 }
 
 std::byte* Neighbourhood::mailbox(Member owner, Member sender) const {
-    return slice(owner) + reserved_bytes(sender);
+    return window_->reserved(owner) + reserved_bytes(sender);
 }
 
 bool Neighbourhood::can_fence_others() {
@@ -72,7 +72,7 @@ std::byte* Neighbourhood::copies(Member member, std::uint64_t number, std::uint6
                                  std::uint64_t bytes) const {
     if (area == dsl::input_area && bytes <= tiny_bytes) return line(member, number).tiny;
     const std::uint64_t place = (number % lanes * tiles_in_flight + tile % tiles_in_flight) * 2 + area;
-    return slice(member) + round_up(sizeof(Board)) + place * tile_bytes;
+    return window_->reserved(member) + round_up(sizeof(Board)) + place * tile_bytes;
 }
 
 bool Neighbourhood::agrees(Member member, std::uint64_t number, std::uint32_t checksum) {

@@ -28,7 +28,7 @@ class Neighbourhood {
     static constexpr std::uint64_t tiles_in_flight = 2;      // of each start
     static constexpr std::uint64_t tile_bytes = 128 * 1024;  // room for copies of input, and of output
     static constexpr std::uint64_t mailbox_bytes = 260 * 1024;
-    static std::size_t reserved_bytes(int members);  // of a slice of the window
+    static std::size_t reserved_bytes(int members);  // of each slice of the window
 
     // Whether a rank that falls asleep can order the others' memory accesses from afar, so that a signal
     // costs no more than a store. If one of the ranks cannot, all their signals are fences.
@@ -147,7 +147,7 @@ class Neighbourhood {
     static std::atomic<std::uint64_t>& reached(Line& line, std::uint64_t tile) {
         return tile % tiles_in_flight == 0 ? line.reached : line.reached_in_odd_tiles;
     }
-    Board& board(Member member) const { return *reinterpret_cast<Board*>(window_->slice(member)); }
+    Board& board(Member member) const { return *reinterpret_cast<Board*>(window_->reserved(member)); }
     void ring_sleepers();
 
     std::unique_ptr<transport::Window> window_;

@@ -37,13 +37,25 @@ Socket connect_as_guest(const std::string& name) {
     return socket;
 }
 
+OwnWindowPart part_of(const WindowMemory& memory) {
+    return {memory.file().fd(), {memory.bytes(), 0, 4096}};
+}
+
+// One member's side of an exchange of parts that nobody looks at.
+void exchange(
+    const WindowInvitation& invitation, const std::vector<std::string>& names, int self, double seconds,
+    const std::function<void(int, WindowPart)>& take = [](int, WindowPart) {}) {
+    const WindowMemory memory = WindowMemory::make(2, 0);
+    exchange_parts(invitation, names, self, [&] { return part_of(memory); }, take, {in_seconds(seconds), {}});
+}
+
 // What member 1 of these says when it comes: heard by pretending to be the first member.
 std::string greeting_of_second(const std::vector<std::string>& names) {
-    std::string heard(200, '\0');
+    std::string heard(2000, '\0');
     const Socket listener = bind_unix_socket(SOCK_SEQPACKET, "hocket-test-" + names[1]);
     if (listen(listener.fd(), 4) != 0) return "";
     std::thread guest([&] {
-        error_of([&] { fetch_offer({"hocket-test-" + names[1], names[1]}, 1, {in_seconds(0.5), {}}); });
+        error_of([&] { exchange(WindowInvitation(), {"hocket-test-" + names[1], names[1]}, 1, 0.5); });
     });
     pollfd entry{listener.fd(), POLLIN, 0};
     poll(&entry, 1, 5000);
@@ -54,14 +66,27 @@ std::string greeting_of_second(const std::vector<std::string>& names) {
     return heard;
 }
 
-// Bytes received in answer to a message; 0: it was hung up on; -1: nothing within a second.
-long answer_to(const std::string& name, const std::string& message) {
+// Whether a message with a descriptor gets an answer; without one it is hung up on.
+bool is_answered(const std::string& name, std::string message) {
     const Socket socket = connect_as_guest(name);
-    send(socket.fd(), message.data(), message.size(), MSG_NOSIGNAL);
+    const WindowMemory memory = WindowMemory::make(1, 0);
+    const int fd = memory.file().fd();
+    iovec part{message.data(), message.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof fd);
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+    sendmsg(socket.fd(), &header, MSG_NOSIGNAL);
     pollfd entry{socket.fd(), POLLIN, 0};
-    if (poll(&entry, 1, 1000) == 0) return -1;
-    char answer[200];
-    return std::max<long>(recv(socket.fd(), answer, sizeof answer, 0), 0);
+    char answer[2000];
+    return poll(&entry, 1, 5000) == 1 && recv(socket.fd(), answer, sizeof answer, 0) > 0;
 }
 
 }  // namespace
@@ -130,10 +155,11 @@ TEST_CASE("a member that does not come is named at the deadline") {
         return fmt::format("{:.3f} {}", now() - start, error);
     });
     CHECK_THAT(outcomes[0].text, Catch::Contains("status -7: of the 4 ranks of this host") &&
-                                     Catch::Contains("rank 2 did not fetch"));
+                                     Catch::Contains("rank 2 did not come"));
     CHECK(std::stod(outcomes[0].text) >= 1.499);
-    CHECK_THAT(outcomes[1].text, Catch::EndsWith("no error"));
-    CHECK_THAT(outcomes[3].text, Catch::EndsWith("no error"));
+    for (const int other : {1, 3})  // which had to wait for it, too
+        CHECK_THAT(outcomes[other].text, Catch::Contains("status -7: of the 4 ranks of this host") &&
+                                             Catch::Contains("rank 2 did not come"));
 }
 
 TEST_CASE("strangers of the same user, silent or talking, do not disturb") {
@@ -171,12 +197,10 @@ TEST_CASE("strangers who connect all the time put no deadline off") {
         }
     });
     const double start = now();
-    const std::string error = error_of([&] {
-        hand_out(invitation, {invitation.name(), "nobody"}, invitation.listener(), 1, {in_seconds(0.5), {}});
-    });
+    const std::string error = error_of([&] { exchange(invitation, {invitation.name(), "nobody"}, 0, 0.5); });
     done = true;
     stranger.join();
-    CHECK_THAT(error, Catch::Contains("rank 1 did not fetch"));
+    CHECK_THAT(error, Catch::Contains("rank 1 did not come"));
     CHECK(now() - start < 2);
     CHECK(connections > 100);
 }
@@ -193,22 +217,21 @@ TEST_CASE("the descriptor is given to members of this user alone") {
     const auto try_as = [&](uid_t user, const std::string& message) {
         processes.start([&, user]() -> std::string {
             if (user != 0 && setresuid(user, user, user) != 0) return "no privilege";
-            return fmt::format("{}", answer_to(names[0], message));
+            return is_answered(names[0], message) ? "answered" : "hung up on";
         });
     };
     const bool can_change_user = geteuid() == 0;
     try_as(0, other);
     try_as(0, greeting.substr(1));
     if (can_change_user) try_as(65534, greeting);
-    const std::string error = error_of([&] {
-        hand_out(first, names, first.listener(), 1, {in_seconds(1.5), {}});
-    });
-    CHECK_THAT(error, Catch::Contains("rank 1 did not fetch"));
-    for (const Outcome& outcome : processes.wait()) CHECK(outcome.text == "0");
+    const std::string error = error_of([&] { exchange(first, names, 0, 1.5); });
+    CHECK_THAT(error, Catch::Contains("rank 1 did not come"));
+    for (const Outcome& outcome : processes.wait()) CHECK(outcome.text == "hung up on");
 
-    try_as(0, greeting);  // and here it is
-    CHECK(error_of([&] { hand_out(first, names, first.listener(), 1, {in_seconds(5), {}}); }) == "no error");
-    CHECK(processes.wait().front().text == "24");
+    try_as(0, greeting);  // and here it is; but it goes after the first answer
+    CHECK_THAT(error_of([&] { exchange(first, names, 0, 5); }),
+               Catch::Contains("rank 1 of the 2 ranks of this host, counted from 0, has gone"));
+    CHECK(processes.wait().front().text == "answered");
     if (!can_change_user) HOCKET_SKIP("only root can come as another user; the rest was checked");
 }
 
@@ -218,7 +241,7 @@ TEST_CASE("a first member of another user is not believed") {
     Processes processes;
     processes.start([&]() -> std::string {
         if (setresuid(65534, 65534, 65534) != 0) return "no privilege";
-        fetch_offer({first.name(), second.name()}, 1, {in_seconds(2), {}});
+        exchange(second, {first.name(), second.name()}, 1, 2);
         return "";
     });
     CHECK_THAT(processes.wait().front().text,
@@ -230,16 +253,17 @@ TEST_CASE("nonsense from the first member is refused") {
     const std::string name = second.name() + "-first";
     const Socket listener = bind_unix_socket(SOCK_SEQPACKET, name);
     REQUIRE(listen(listener.fd(), 4) == 0);
-    const std::string answer = GENERATE(as<std::string>{}, "hello", std::string(24, 'x'));
+    const std::string answer =
+        GENERATE(as<std::string>{}, "hello", std::string(560, 'x'), std::string(5000, 'x'));
     std::thread host([&] {
         pollfd entry{listener.fd(), POLLIN, 0};
         poll(&entry, 1, 5000);
         const Socket guest(accept(listener.fd(), nullptr, nullptr));
-        char greeting[200];
+        char greeting[2000];
         if (recv(guest.fd(), greeting, sizeof greeting, 0) > 0)
             send(guest.fd(), answer.data(), answer.size(), MSG_NOSIGNAL);
     });
-    const std::string error = error_of([&] { fetch_offer({name, second.name()}, 1, {in_seconds(5), {}}); });
+    const std::string error = error_of([&] { exchange(second, {name, second.name()}, 1, 5); });
     host.join();
     CHECK_THAT(error, Catch::StartsWith("status -4:") && Catch::Contains("same build"));
 }
@@ -252,4 +276,35 @@ TEST_CASE("a window takes its own invitation only") {
                Catch::StartsWith("status -1:"));
     CHECK_THAT(error_of([&] { Window::open(std::move(other), names, 2, 0, in_seconds(1)); }),
                Catch::StartsWith("status -1:"));
+}
+
+TEST_CASE("what one member cannot do, all members say") {
+    const int unable = GENERATE(0, 1, 2);
+    const bool has_none = GENERATE(true, false);  // of its own; else it cannot take the others'
+    const auto outcomes = run_job(3, [&](Rank rank) -> std::string {
+        const WindowInvitation invitation;
+        const auto names = tell_names(rank, invitation);
+        const WindowMemory memory = WindowMemory::make(3, 0);
+        const std::string error = error_of([&] {
+            exchange_parts(
+                invitation, names, rank.rank,
+                [&] {
+                    if (has_none && rank.rank == unable)
+                        throw Error(Status::out_of_memory, "it is too large");
+                    return part_of(memory);
+                },
+                [&](int, WindowPart) {
+                    if (!has_none && rank.rank == unable)
+                        throw Error(Status::out_of_memory, "they are too large");
+                },
+                {in_seconds(10), {}});
+        });
+        return error;
+    });
+    for (const Outcome& outcome : outcomes) {
+        CHECK_THAT(outcome.text, Catch::StartsWith("status -9: ") &&
+                                     Catch::EndsWith(has_none ? "it is too large" : "they are too large"));
+        if (unable != 0)
+            CHECK_THAT(outcome.text, Catch::Contains(fmt::format("rank {} of this host", unable)));
+    }
 }

@@ -1,0 +1,157 @@
+#include "runtime/window/process_memory.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "runtime/error.hpp"
+
+namespace hocket::transport {
+namespace {
+
+// A file of the system: two descriptors that arrived by different ways may be of the same one.
+using FileId = std::pair<dev_t, ino_t>;
+
+FileId id_of(const Socket& file) {
+    struct stat status {};
+    fstat(file.fd(), &status);
+    return {status.st_dev, status.st_ino};
+}
+
+// What lives of both kinds. It lives as long as the process; a forked child begins with another one, as the
+// parent's may be locked.
+struct Known {
+    std::mutex mutex;
+    std::vector<std::weak_ptr<ProcessMemory>> own;  // the newest is last
+    std::map<FileId, std::weak_ptr<const PeerMemory>> peers;
+    const std::uint32_t generation = forks::generation();
+};
+
+Known& known() {
+    static std::atomic<Known*> current = nullptr;
+    Known* found = current.load(std::memory_order_acquire);
+    if (found && found->generation == forks::generation()) return *found;
+    Known* const made = new Known;
+    if (current.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return *made;
+    delete made;
+    return *found;
+}
+
+constexpr std::uint64_t room_for_users = 64;  // behind what is reserved, in a cache line of its own
+
+}  // namespace
+
+std::shared_ptr<ProcessMemory> ProcessMemory::current(int members, std::uint64_t reserved) {
+    Known& all = known();
+    const std::lock_guard lock(all.mutex);
+    std::erase_if(all.own, [](const auto& memory) { return memory.expired(); });
+    const std::shared_ptr<ProcessMemory> newest = all.own.empty() ? nullptr : all.own.back().lock();
+    bool takes_over = false;
+    if (newest) {
+        const std::lock_guard guard(newest->mutex_);
+        if (!newest->is_retired_) return newest;
+        takes_over = newest->working_ == 0;
+    }
+    const std::shared_ptr<ProcessMemory> made(new ProcessMemory(members, reserved));
+    if (takes_over) made->adopted_.take_over(newest->adopted_);
+    all.own.push_back(made);
+    return made;
+}
+
+bool ProcessMemory::restore_anywhere(void* memory) {
+    Known& all = known();
+    const std::lock_guard lock(all.mutex);
+    return std::any_of(all.own.begin(), all.own.end(), [&](const auto& one) {
+        const std::shared_ptr<ProcessMemory> living = one.lock();
+        return living && living->adopted_.restore(memory);
+    });
+}
+
+ProcessMemory::ProcessMemory(int members, std::uint64_t reserved)
+    : memory_(WindowMemory::make(members, reserved + room_for_users)),
+      heap_(0, memory_.bytes(),
+            [this](std::uint64_t offset, std::uint64_t bytes) { memory_.discard(offset, bytes); }),
+      adopted_(memory_, heap_) {
+    begin();
+}
+
+// A forked child may use its memory as it likes, but nobody else sees what it writes.
+void ProcessMemory::in_child() noexcept {
+    adopted_.become_private_in_child();
+    memory_.become_private_in_child();
+}
+
+ProcessMemory::Part ProcessMemory::open_part(std::uint64_t reserved, int users) {
+    const std::lock_guard lock(mutex_);
+    release_what_was_left();
+    Part part{++last_owner_, 0, nullptr, round_up(reserved + room_for_users, page_bytes)};
+    const auto offset =
+        heap_.allocate(part.bytes, part.bytes < huge_page_bytes ? page_bytes : huge_page_bytes, part.owner,
+                       WindowHeap::Known::to_owners_peers);
+    if (!offset)
+        throw Error(Status::out_of_memory,
+                    fmt::format("no room for {} bytes that a communicator needs: of this process's {} shared "
+                                "bytes, {} are free, not all in one piece",
+                                part.bytes, memory_.bytes(), heap_.free_bytes()));
+    part.offset = *offset;
+    part.reserved = memory_.base() + *offset;
+    memory_.discard(part.offset, part.bytes);
+    users_of(part.reserved, part.bytes) = static_cast<std::uint32_t>(users);
+    ++working_;
+    return part;
+}
+
+void ProcessMemory::retire(const Part& part) {
+    heap_.quarantine(part.owner);
+    const std::lock_guard lock(mutex_);
+    is_retired_ = true;
+    --working_;
+}
+
+void ProcessMemory::close_part(const Part& part, bool has_failed) {
+    const std::lock_guard lock(mutex_);
+    if (has_failed) return heap_.release_all(part.owner);  // which is in quarantine
+    --working_;
+    closed_.push_back(part);
+    release_what_was_left();
+}
+
+// mutex_ is held.
+void ProcessMemory::release_what_was_left() {
+    std::erase_if(closed_, [&](const Part& part) {
+        if (users_of(part.reserved, part.bytes).load(std::memory_order_acquire) > 0) return false;
+        heap_.release_all(part.owner);
+        return true;
+    });
+}
+
+void ProcessMemory::leave(std::byte* reserved, std::uint64_t bytes) {
+    users_of(reserved, bytes).fetch_sub(1, std::memory_order_release);
+}
+
+std::atomic<std::uint32_t>& ProcessMemory::users_of(std::byte* reserved, std::uint64_t bytes) {
+    return *reinterpret_cast<std::atomic<std::uint32_t>*>(reserved + bytes - room_for_users);
+}
+
+std::shared_ptr<const PeerMemory> PeerMemory::of(Socket file, std::uint64_t bytes) {
+    Known& all = known();
+    const FileId id = id_of(file);
+    const std::lock_guard lock(all.mutex);
+    std::erase_if(all.peers, [](const auto& entry) { return entry.second.expired(); });
+    if (const auto found = all.peers.find(id); found != all.peers.end())
+        if (auto mapped = found->second.lock()) return mapped;
+    auto mapped = std::make_shared<PeerMemory>(WindowMemory(std::move(file), bytes));
+    all.peers[id] = mapped;
+    return mapped;
+}
+
+// The file need not stay open, as it is mapped.
+PeerMemory::PeerMemory(WindowMemory memory) : memory_(std::move(memory)) {
+    memory_.close_file();
+    begin();
+}
+
+}  // namespace hocket::transport

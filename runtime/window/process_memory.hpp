@@ -1,0 +1,96 @@
+// What this process shows to others of its host, and what it sees of them, once for all of its windows: so
+// memory is registered for all communicators, and groups of ranks take no further addresses.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/forks.hpp"
+#include "runtime/window/adopted.hpp"
+#include "runtime/window/heap.hpp"
+#include "runtime/window/memory.hpp"
+
+namespace hocket::transport {
+
+// The memory that this process shows. A failure retires it: peers that have not heard of the failure yet may
+// still write to what they were told of, so windows that are opened later have new memory.
+// All functions are thread-safe.
+class ProcessMemory : private forks::Inherited {
+  public:
+    // What windows that are opened now use. members, reserved: as in WindowMemory::make, if it must be made
+    // first. Throws Error(out_of_memory).
+    //
+    // New memory takes over what was adopted by the memory before it, unless a window lives there that has
+    // not failed: its peers look for that memory where it is.
+    static std::shared_ptr<ProcessMemory> current(int members, std::uint64_t reserved);
+
+    // WindowAdopted::restore, for what was adopted by any memory of this process.
+    static bool restore_anywhere(void* memory);
+
+    ~ProcessMemory() { end(); }
+    ProcessMemory(const ProcessMemory&) = delete;
+
+    const WindowMemory& memory() const { return memory_; }
+    WindowHeap& heap() { return heap_; }
+    const WindowHeap& heap() const { return heap_; }
+    WindowAdopted& adopted() { return adopted_; }
+    const WindowAdopted& adopted() const { return adopted_; }
+
+    // What a window has of this memory for its own use. It is at the same place for its peers.
+    struct Part {
+        WindowHeap::Owner owner;  // of what the window allocates
+        std::uint64_t offset;     // of what it reserves
+        std::byte* reserved;
+        std::uint64_t bytes;
+    };
+    // Zeroed. users: how many members will call leave() for it, this one included.
+    Part open_part(std::uint64_t reserved, int users);
+    // The window has failed.
+    void retire(const Part& part);
+    // The window goes. What it has allocated is released once all of its peers have left, too: until then
+    // they may write to it.
+    void close_part(const Part& part, bool has_failed);
+
+    // The last that a member does to a part, its own or a peer's.
+    static void leave(std::byte* reserved, std::uint64_t bytes);
+
+  private:
+    ProcessMemory(int members, std::uint64_t reserved);
+
+    void in_child() noexcept override;
+    void release_what_was_left();
+    static std::atomic<std::uint32_t>& users_of(std::byte* reserved, std::uint64_t bytes);
+
+    WindowMemory memory_;
+    WindowHeap heap_;
+    WindowAdopted adopted_;
+    std::mutex mutex_;  // guards what follows
+    WindowHeap::Owner last_owner_ = WindowHeap::nobody;
+    std::vector<Part> closed_;  // and not left by all peers yet
+    int working_ = 0;           // windows that are open and have not failed
+    bool is_retired_ = false;
+};
+
+// The memory of another process, mapped once.
+class PeerMemory : private forks::Inherited {
+  public:
+    // file: what the peer has handed out. Throws as WindowMemory does.
+    static std::shared_ptr<const PeerMemory> of(Socket file, std::uint64_t bytes);
+
+    explicit PeerMemory(WindowMemory memory);
+    ~PeerMemory() { end(); }
+
+    std::byte* base() const { return memory_.base(); }
+
+  private:
+    void in_child() noexcept override { memory_.unmap(); }
+
+    WindowMemory memory_;
+};
+
+}  // namespace hocket::transport

@@ -1,0 +1,212 @@
+// What all windows of a process share, and what becomes of it when one of them fails.
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "tests/runtime/window/windows.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::test;
+using namespace hocket::transport;
+
+namespace {
+
+constexpr std::size_t mebibyte = 1024 * 1024;
+
+// Pages of anonymous memory.
+struct Pages {
+    explicit Pages(std::size_t count)
+        : bytes(count * 4096),
+          memory(static_cast<char*>(
+              mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+        REQUIRE(memory != MAP_FAILED);
+        std::memset(memory, 1, bytes);
+    }
+    ~Pages() { munmap(memory, bytes); }
+    Pages(const Pages&) = delete;
+
+    const std::size_t bytes;
+    char* const memory;
+};
+
+std::size_t mapped_windows() {
+    std::ifstream maps("/proc/self/maps");
+    std::size_t count = 0;
+    for (std::string line; std::getline(maps, line);) count += line.find("hocket-window") != line.npos;
+    return count;
+}
+
+}  // namespace
+
+TEST_CASE("all windows of a process have one slice, and memory is adopted for all of them") {
+    require_success(run_job(3, [](Rank rank) -> std::string {
+        const auto first = open_window(rank), second = open_window(rank);
+        expect(mapped_windows() == 3, fmt::format("three members' memory, not {}", mapped_windows()));
+        for (int member = 0; member < 3; ++member) {
+            expect(first->slice(member) == second->slice(member), "the same slices");
+            expect(first->reserved(member) != second->reserved(member), "each window's own reserve");
+        }
+        auto* const block = static_cast<std::byte*>(first->allocate(100));
+        block[7] = std::byte(rank.rank + 1);
+        Pages pages(3);
+        pages.memory[5000] = static_cast<char>(rank.rank + 11);
+        first->adopt(pages.memory, pages.bytes);
+        second->adopt(pages.memory, pages.bytes);
+        const auto blocks = gather_offsets(rank, second->offset_of(block, 100).value());
+        const auto adopted = gather_offsets(rank, second->offset_of(pages.memory, pages.bytes).value());
+        for (int member = 0; member < 3; ++member) {
+            expect(second->slice(member)[blocks[member] + 7] == std::byte(member + 1),
+                   "a block of the other");
+            expect(second->slice(member)[adopted[member] + 5000] == std::byte(member + 11),
+                   "what the other adopted");
+        }
+        barrier(rank);
+        first->restore(pages.memory);
+        expect(second->offset_of(pages.memory, 1).has_value(), "it was adopted twice");
+        second->restore(pages.memory);
+        expect(!first->offset_of(pages.memory, 1), "it is private again");
+        expect(error_of([&] { second->release(block); }).find("status -1") == 0, "the block is the other's");
+        first->release(block);
+        return "";
+    }));
+}
+
+TEST_CASE("adopted memory stays shared until the last window goes") {
+    Pages pages(4);
+    auto first = open_window_alone(), second = open_window_alone();
+    first->adopt(pages.memory, pages.bytes);
+    first.reset();
+    CHECK(second->offset_of(pages.memory, pages.bytes));
+    second.reset();
+    CHECK(mapped_windows() == 0);
+    CHECK(pages.memory[4096] == 1);
+    const auto third = open_window_alone();
+    third->adopt(pages.memory, pages.bytes);  // nothing of it is left
+    third->restore(pages.memory);
+}
+
+TEST_CASE("what a window had is used again once all its members have left, not before") {
+    require_success(run_job(2, [](Rank rank) -> std::string {
+        const auto lasting = open_window(rank);
+        const std::uint64_t before = lasting->free_bytes();
+        for (int round = 0; round < 3; ++round) {
+            auto passing = open_window(rank, mebibyte);
+            passing->allocate(3 * mebibyte);
+            std::memset(passing->reserved(rank.rank), 7, mebibyte);
+            const std::uint64_t during = lasting->free_bytes();
+            expect(during < before - 4 * mebibyte, "room to be taken");
+            barrier(rank);
+            if (rank.rank == 0) {
+                passing.reset();
+                expect(lasting->free_bytes() == during, "rank 1 may still write");
+            }
+            barrier(rank);
+            passing.reset();
+            barrier(rank);
+            auto* const zeroed = open_window(rank, mebibyte)->reserved(rank.rank);
+            expect(zeroed[0] == std::byte{} && zeroed[mebibyte - 1] == std::byte{}, "zeroed memory");
+            barrier(rank);
+        }
+        open_window(rank);  // now all others are looked at
+        barrier(rank);
+        open_window(rank);
+        expect(lasting->free_bytes() > before - mebibyte, "all but the last one's room to be free");
+        return "";
+    }));
+}
+
+TEST_CASE("after a failure new windows have another slice, where a late peer writes to nothing") {
+    Pages pages(4);
+    auto failed = open_window_alone();
+    auto* const block = static_cast<std::byte*>(failed->allocate(mebibyte));
+    failed->adopt(pages.memory, pages.bytes);
+    failed->adopt(pages.memory, pages.bytes);
+    std::byte* const late = failed->slice(0) + failed->offset_of(pages.memory, pages.bytes).value();
+    failed->quarantine();
+    failed->quarantine();
+    const auto working = open_window_alone();
+    CHECK(working->slice(0) != failed->slice(0));
+    CHECK_FALSE(working->offset_of(block, 1));
+    // What was registered is for the new window now, as often as it was.
+    CHECK(working->offset_of(pages.memory, pages.bytes));
+    CHECK_FALSE(failed->offset_of(pages.memory, pages.bytes));
+    std::memset(late, 9, pages.bytes);
+    CHECK(pages.memory[100] == 1);
+    failed->restore(pages.memory);
+    CHECK(working->offset_of(pages.memory, pages.bytes));
+    failed.reset();
+    working->restore(pages.memory);
+    CHECK_FALSE(working->has_adopted());
+    CHECK(open_window_alone()->slice(0) == working->slice(0));
+}
+
+TEST_CASE("a window that works keeps its slice and what is adopted there when another one fails") {
+    Pages pages(4), others(2);
+    const auto working = open_window_alone(), failed = open_window_alone();
+    working->adopt(pages.memory, pages.bytes);
+    void* const freely_known = working->allocate(mebibyte, 4096, Window::Known::to_any_peers);
+    void* const own = working->allocate(mebibyte);
+    failed->quarantine();
+    const std::uint64_t left = working->free_bytes();
+    working->release(freely_known);  // the failed one's peers may have been told of it
+    CHECK(working->free_bytes() == left);
+    working->release(own);
+    CHECK(working->free_bytes() == left + mebibyte);
+    const auto next = open_window_alone();
+    CHECK(next->slice(0) != working->slice(0));
+    CHECK(working->offset_of(pages.memory, pages.bytes));
+    CHECK_FALSE(next->offset_of(pages.memory, pages.bytes));
+    CHECK_THAT(error_of([&] { next->adopt(pages.memory, pages.bytes); }), Catch::Contains("has failed"));
+    next->adopt(others.memory, others.bytes);
+    next->restore(pages.memory);  // memory is the process's
+    CHECK_FALSE(working->offset_of(pages.memory, pages.bytes));
+    next->adopt(pages.memory, pages.bytes);
+    working->restore(pages.memory);
+    working->restore(others.memory);
+    CHECK_FALSE(next->has_adopted());
+}
+
+TEST_CASE("a forked child opens windows of its own, with another slice") {
+    const auto window = open_window_alone();
+    Pages pages(2);
+    window->adopt(pages.memory, pages.bytes);
+    const pid_t child = fork();
+    if (child == 0) {
+        const auto own = open_window_alone();
+        const bool right = own->slice(0) != window->slice(0) && !own->offset_of(pages.memory, 1) &&
+                           own->allocate(100) != nullptr;
+        _exit(right ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK(status == 0);
+    CHECK(window->offset_of(pages.memory, pages.bytes));
+}
+
+TEST_CASE("threads open windows at the same time") {
+    std::vector<std::thread> threads;
+    std::atomic<int> wrong{0};
+    for (int i = 0; i < 4; ++i)
+        threads.emplace_back([&, i] {
+            for (int round = 0; round < 20; ++round) {
+                const auto window = open_window_alone();
+                auto* const block = static_cast<char*>(window->allocate(10000));
+                std::memset(block, i, 10000);
+                if (round % 5 == i) window->quarantine();
+                wrong += block[9999] != i;
+                window->release(block);
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    CHECK(wrong == 0);
+    CHECK(mapped_windows() == 0);
+}
