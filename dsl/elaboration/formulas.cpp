@@ -76,6 +76,11 @@ class Builder {
             return;
         }
         if (const auto sparse = sparse_of(expression)) {
+            if (negative && !sparse->is_own_only)
+                throw DiagnosticError(
+                    expression.span, "the sum of selections can only be added",
+                    "a rank takes away what it has selected itself, dense(s); to negate the sum, write "
+                    "x = sum(s), and then x = 0 - x");
             terms.sparse.push_back({*sparse, negative ? Use::subtract : Use::add});
             return;
         }

@@ -2,7 +2,9 @@
 // have the same one exactly if the numbers are equal.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -25,7 +27,7 @@ struct Trait {
     std::uint64_t states = 0;
     std::uint32_t left_by = 0;  // if not 0, one more than the number of the selection that left it
     SetId left_set = Contributions::undefined;  // the contributions to what was left
-    bool is_selected = false;                   // selections are in it
+    std::uint32_t selected = 0;                 // what ranks have selected and is in it: Traits::pieces()
     bool has_sent = false;  // perhaps there are contributions in it that a selection has sent as well
 
     static constexpr std::uint64_t fresh = std::uint64_t{1} << 63;  // x as it is given to this start
@@ -72,6 +74,29 @@ class Traits {
         return number({~std::uint32_t{0}, {}, std::move(of)});
     }
 
+    // The number of a set of selected pieces: what one rank has selected with one statement is a piece. 0:
+    // there are none.
+    std::uint32_t with_piece(std::uint32_t pieces, std::uint32_t piece) {
+        std::vector<std::uint32_t> all = sets_of_pieces_[pieces];
+        const auto at = std::lower_bound(all.begin(), all.end(), piece);
+        if (at == all.end() || *at != piece) all.insert(at, piece);
+        return number_of_pieces(std::move(all));
+    }
+    std::uint32_t both_pieces(std::uint32_t a, std::uint32_t b) {
+        if (a == b || b == 0) return a;
+        if (a == 0) return b;
+        const auto [entry, is_new] = united_pieces_.try_emplace({a, b});
+        if (is_new) {
+            std::vector<std::uint32_t> all;
+            std::set_union(sets_of_pieces_[a].begin(), sets_of_pieces_[a].end(), sets_of_pieces_[b].begin(),
+                           sets_of_pieces_[b].end(), std::back_inserter(all));
+            entry->second = number_of_pieces(std::move(all));
+        }
+        return entry->second;
+    }
+    // Ascending.
+    const std::vector<std::uint32_t>& pieces(std::uint32_t number) const { return sets_of_pieces_[number]; }
+
   private:
     using Made = std::tuple<std::uint32_t, Use, std::vector<std::uint32_t>>;
 
@@ -79,10 +104,20 @@ class Traits {
         return values_.emplace(std::move(made), static_cast<std::uint32_t>(values_.size() + 1)).first->second;
     }
 
+    std::uint32_t number_of_pieces(std::vector<std::uint32_t> all) {
+        const auto [entry, is_new] =
+            numbers_of_pieces_.try_emplace(all, static_cast<std::uint32_t>(sets_of_pieces_.size()));
+        if (is_new) sets_of_pieces_.push_back(std::move(all));
+        return entry->second;
+    }
+
     std::vector<Trait> traits_;
     std::map<Trait, TraitId> numbers_;
     std::vector<std::uint32_t> origins_{0};
     std::map<Made, std::uint32_t> histories_, values_;
+    std::vector<std::vector<std::uint32_t>> sets_of_pieces_{{}};
+    std::map<std::vector<std::uint32_t>, std::uint32_t> numbers_of_pieces_{{{}, 0}};
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> united_pieces_;
 };
 
 }  // namespace hocket::dsl

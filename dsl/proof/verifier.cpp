@@ -107,7 +107,9 @@ void Verifier::run_start() {
         begin = end;
     }
     if (knows_states_) check_result();
-    if (!trait_.empty()) check_states();
+    if (trait_.empty()) return;
+    check_states();
+    if (knows_states_) check_all_selected_arrive();
 }
 
 // All reads of a phase come before its writes.

@@ -69,7 +69,8 @@ class Verifier {
         bool is_uniform = true;                     // the same on all ranks
         bool is_linear = true;                      // in what it was made of
         SetId left_set = Contributions::undefined;  // see Trait
-        bool is_selected = false, has_sent = false;
+        std::uint32_t selected = 0;                 // see Trait
+        bool has_sent = false;
     };
     // What a value was made of, for its trait: as Traits::history() and Traits::value() take it.
     struct MadeOf {
@@ -112,6 +113,16 @@ class Verifier {
     Known without_selection(const Step& step, Known value, const Selected& selected, std::uint32_t atom,
                             bool clears);
     void check_selected_alike(const Step& step, const Selected& selected, TraitId first, std::uint32_t atom);
+    void check_adds_to_nothing(const Step& step, const Known& value, SetId set, std::uint32_t atom);
+    std::uint32_t piece(std::size_t selection, Rank rank) const {
+        return static_cast<std::uint32_t>(selection) * static_cast<std::uint32_t>(graph_.ranks) +
+               static_cast<std::uint32_t>(rank);
+    }
+    bool may_be_same(SetId set, std::uint64_t states, SetId other, std::uint64_t others_states);
+    void check_selected_once(const Step& step, const Known& value, std::uint32_t atom, std::size_t from);
+    std::vector<std::uint32_t> selected_by_atom();
+    void check_all_selected_arrive();
+    [[noreturn]] void refuse_lost(std::size_t at, std::uint32_t piece);
     bool is_selected_from(const Step& step, std::uint32_t atom,
                           const std::vector<std::vector<std::uint32_t>>& pieces) const;
     std::vector<std::vector<std::uint32_t>> pieces_held(const Step& step);

@@ -96,7 +96,7 @@ void Verifier::combine_traits(const Step& step, std::size_t to, std::size_t valu
     if (sent.left_by != 0 || trait.left_by != 0) refuse_combine_of_none(step, to, value);
     if (trait.history != sent.history) refuse_combine(step, to, value);
     trait.states |= sent.states;
-    trait.is_selected |= sent.is_selected;
+    trait.selected = traits_.both_pieces(trait.selected, sent.selected);
     trait.has_sent |= sent.has_sent;
     trait_[to] = traits_.intern(trait);
 }
@@ -125,7 +125,7 @@ Verifier::Known Verifier::value_at(const Step& step, std::int64_t buffer, std::u
     return {.set = state_[from],
             .states = trait.states,
             .is_uniform = is_uniform,
-            .is_selected = trait.is_selected,
+            .selected = trait.selected,
             .has_sent = trait.has_sent};
 }
 
@@ -155,7 +155,7 @@ Verifier::Known Verifier::joined(const Step& step, const Formula::Item& item, co
                 "values of several ranks are combined by collectives; what a state keeps are parts of the "
                 "ranks that it was made of");
         result.states |= other.states;
-        result.is_selected |= other.is_selected;
+        result.selected = traits_.both_pieces(result.selected, other.selected);
         result.has_sent |= other.has_sent;
         const bool both_uniform = result.is_uniform && other.is_uniform;
         const bool both_data = !result.is_uniform && !other.is_uniform;
@@ -260,7 +260,7 @@ void Verifier::compute(std::size_t index) {
                                   .states = value.states,
                                   .left_by = left_by,
                                   .left_set = value.left_set,
-                                  .is_selected = value.is_selected,
+                                  .selected = value.selected,
                                   .has_sent = value.has_sent}));
         }
     }

@@ -44,6 +44,16 @@ std::vector<Holding> Verifier::holdings_of(const ExtraBuffer& state, const std::
         counted = sum;
         holdings[static_cast<std::size_t>(rank)].is_counted = true;
     }
+    // An average divides what is complete, so it is not the sum of the parts that others keep.
+    const auto is_whole = [&](Rank rank) { return set_of(rank) == everyone_; };
+    if (std::any_of(firsts.begin(), firsts.end(), is_whole) && firsts.size() > 1)
+        throw DiagnosticError(
+            state.span,
+            fmt::format("{}: rank {} keeps what all ranks have in {}, and rank {} only parts "
+                        "of it: what all of them keep together cannot be told",
+                        subject_, *std::find_if(firsts.begin(), firsts.end(), is_whole), state.name,
+                        *std::find_if_not(firsts.begin(), firsts.end(), is_whole)),
+            "a state keeps the same on ranks, or parts of different ranks");
     for (const Rank rank : firsts)
         if (sets_.missing(set_of(rank), counted) >= 0)
             throw DiagnosticError(

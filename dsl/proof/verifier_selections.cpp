@@ -52,7 +52,8 @@ Verifier::Known Verifier::with_selection(const Step& step, Known value, const Se
              {{graph_.origins[graph_.steps[selected.selection.step].origin].transfer, "selected here"}});
     value.set = sum;
     value.is_uniform = false;
-    value.is_selected = true;
+    const auto selection = static_cast<std::size_t>(&selected.selection - selections_.data());
+    value.selected = traits_.with_piece(value.selected, static_cast<std::uint32_t>(selection));
     return value;
 }
 
@@ -64,11 +65,6 @@ Verifier::Known Verifier::without_selection(const Step& step, Known value, const
         {graph_.origins[graph_.steps[selected.selection.step].origin].transfer, "selected here"}};
     const char* const right =
         "e = e - dense(s), or e = cleared(e, s), right after let s = mstopk(e, density)";
-    if (selected.rank != step.source)
-        fail(step,
-             fmt::format("rank {} takes away what rank {} selected; each rank takes away its own",
-                         step.source, selected.rank),
-             selected_here, right);
     const bool is_alone = computation.formula.items.size() == 1 && !computation.elements.empty() &&
                           computation.sparse.size() == 1;
     const std::size_t from =
@@ -111,6 +107,8 @@ void Verifier::check_selected_alike(const Step& step, const Selected& selected, 
 Verifier::Known Verifier::with_sparse(const Step& step, Known value, std::uint32_t atom,
                                       const std::vector<std::vector<std::uint32_t>>& pieces, MadeOf& of) {
     const Computation& computation = graph_.computations[step.computation];
+    const Known formula = value;
+    std::optional<TraitId> first;  // of the selected values that are added
     for (std::size_t term = 0; term < computation.sparse.size(); ++term) {
         const auto [buffer, use] = computation.sparse[term];
         const auto extra = static_cast<std::size_t>(graph_.extra_at(buffer) - graph_.extras.data());
@@ -119,7 +117,6 @@ Verifier::Known Verifier::with_sparse(const Step& step, Known value, std::uint32
                  fmt::format("rank {} adds selections to {}, which holds the parts of {} already",
                              step.source, chunk_text(place(step.source, atom)), sets_.text(value.set)),
                  {}, "x = sum(s) takes the place of what x was");
-        std::optional<TraitId> first;  // of the selected values of this term
         for (const std::uint32_t rank : pieces[term]) {
             const Selection& selection = selections_[extra * static_cast<std::size_t>(graph_.ranks) + rank];
             const AtomRange& target = regions_[step.region].front();
@@ -144,7 +141,22 @@ Verifier::Known Verifier::with_sparse(const Step& step, Known value, std::uint32
                                     : without_selection(step, value, selected, atom, use == Use::clear);
         }
     }
+    if (first && computation.sparse[0].use == Use::add) check_adds_to_nothing(step, formula, value.set, atom);
     return value;
+}
+
+// Several ranks make parts of one sum: what each of them adds beside its part would be in it several times.
+void Verifier::check_adds_to_nothing(const Step& step, const Known& formula, SetId set, std::uint32_t atom) {
+    if (!knows_states_ || !is_partial(set)) return;
+    const auto& items = graph_.computations[step.computation].formula.items;
+    if (items.size() == 1 && items[0].op == Formula::Op::number && items[0].number == 0) return;
+    fail(step,
+         fmt::format("rank {} adds the parts of {} to {} in {}; the other parts are added elsewhere, so that "
+                     "would be in the sum several times",
+                     step.source, sets_.text(set),
+                     formula.states != 0 ? "what a state keeps" : "what all ranks have",
+                     chunk_text(place(step.source, atom))),
+         {}, "x = sum(s) alone, and the rest once the data of all ranks are combined");
 }
 
 // Sums are numbers that all ranks have alike once every part of x is in them, and once, and each part was
@@ -155,11 +167,9 @@ void Verifier::check_sums(const Step& step, std::int64_t buffer, const std::vect
     const auto number = static_cast<std::size_t>(&extra - graph_.extras.data());
     std::vector<bool> is_there(input_.end, false);
     MadeOf parts;
-    parts.histories.push_back(static_cast<std::uint32_t>(number));
-    parts.values = parts.histories;
+    parts.values.push_back(static_cast<std::uint32_t>(number));
     for (const std::uint32_t rank : pieces) {
         const Selection& part = selections_[number * static_cast<std::size_t>(graph_.ranks) + rank];
-        parts.histories.push_back(part.begin);
         parts.values.push_back(part.begin);
         for (std::uint32_t i = 0; i < part.entries.size(); ++i) {
             const std::uint32_t atom = part.begin + i;
@@ -186,8 +196,8 @@ void Verifier::check_sums(const Step& step, std::int64_t buffer, const std::vect
                  extra.name),
              {{extra.span, "each rank adds up its own part"}},
              fmt::format("all_gather {} first", extra.name));
-    of.histories.push_back(
-        traits_.history(step.computation, Traits::Use::sum, std::move(parts.histories), step.origin));
+    // What is calculated with a sum is calculated alike only if the sum is the same, bit for bit.
+    of.histories.push_back(traits_.history(step.computation, Traits::Use::sum, parts.values, step.origin));
     of.values.push_back(traits_.value(step.computation, Traits::Use::sum, std::move(parts.values)));
 }
 
@@ -197,15 +207,87 @@ void Verifier::check_selectable(const Step& step, const Known& value, std::size_
         fail(step, fmt::format("rank {} selects from {}, {}", step.source, chunk_text(from), why),
              std::move(notes), hint);
     };
+    // What was sent is learned when the contributions of all states are known.
+    if (value.set == Contributions::of_none && (knows_states_ || value.has_sent))
+        refuse("of which no rank's input is part", {}, "");
     if (value.has_sent)
         refuse("which holds what an earlier start has sent already: it would count again",
                last_write(from, "last written by this"),
                "what a selection was made of is taken out of every state that holds it: e = e - dense(s)");
-    if (value.is_selected)
+    if (value.selected != 0)
         refuse("which selections were added to: each contribution enters one selection",
                last_write(from, "added here"), "select from what was not selected from before");
-    if (value.set == Contributions::of_none && knows_states_)
-        refuse("of which no rank's input is part", {}, "");
+}
+
+// Whether values with these contributions, of these states and of x, may hold something of the same. What all
+// ranks have of a state is of everyone.
+bool Verifier::may_be_same(SetId set, std::uint64_t states, SetId other, std::uint64_t others_states) {
+    if ((with_aliases(states) & with_aliases(others_states)) == 0) return false;
+    const auto known = [&](SetId of, std::uint64_t from) {
+        return of == Contributions::of_none && (from & ~Trait::fresh) != 0 ? everyone_ : of;
+    };
+    const SetId one = known(set, states), two = known(other, others_states);
+    return one != Contributions::of_none && two != Contributions::of_none && sets_.common(one, two) >= 0;
+}
+
+// Each contribution enters one selection at most.
+void Verifier::check_selected_once(const Step& step, const Known& value, std::uint32_t atom,
+                                   std::size_t from) {
+    if (!knows_states_) return;
+    const auto ranks = static_cast<std::size_t>(graph_.ranks);
+    const auto own = static_cast<std::size_t>(graph_.extra_at(graph_.computations[step.computation].target) -
+                                              graph_.extras.data());
+    for (std::size_t s = 0; s < graph_.extras.size(); ++s) {
+        if (graph_.extras[s].kind != ExtraBuffer::Kind::selection || s == own) continue;
+        for (std::size_t by = 0; by < ranks; ++by) {
+            const Selection& selection = selections_[s * ranks + by];
+            if (!selection.has(atom)) continue;
+            const Selection::Entry& entry = selection.at(atom);
+            if (!may_be_same(value.set, value.states, entry.set, traits_[entry.trait].states)) continue;
+            fail(step,
+                 fmt::format("rank {} selects from {}, of which rank {} has selected already: each "
+                             "contribution enters one selection",
+                             step.source, chunk_text(from), by),
+                 {{graph_.origins[graph_.steps[selection.step].origin].transfer, "selected here"}},
+                 "select once, or from different parts of x");
+        }
+    }
+}
+
+// By atom of x: the number of all that was selected there.
+std::vector<std::uint32_t> Verifier::selected_by_atom() {
+    std::vector<std::uint32_t> all(atoms_, 0);
+    for (std::size_t s = 0; s < graph_.extras.size(); ++s) {
+        if (graph_.extras[s].kind != ExtraBuffer::Kind::selection) continue;
+        for (Rank rank = 0; rank < graph_.ranks; ++rank) {
+            const Selection& selection = selections_[piece(s, rank)];
+            for (std::uint32_t i = 0; i < selection.entries.size(); ++i)
+                all[selection.begin + i] = traits_.with_piece(all[selection.begin + i], piece(s, rank));
+        }
+    }
+    return all;
+}
+
+// What was selected is in all results, or it would be lost.
+void Verifier::check_all_selected_arrive() {
+    const std::vector<std::uint32_t> selected = selected_by_atom();
+    for (Rank rank = 0; rank < graph_.ranks; ++rank)
+        for (const AtomRange range : atoms_of(contract_.output.of(rank == graph_.root), rank))
+            for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
+                const std::size_t at = place(rank, output_.begin + atom);
+                const auto& arrived = traits_.pieces(traits_[trait_[at]].selected);
+                for (const std::uint32_t piece : traits_.pieces(selected[output_.begin + atom]))
+                    if (!std::binary_search(arrived.begin(), arrived.end(), piece)) refuse_lost(at, piece);
+            }
+}
+
+void Verifier::refuse_lost(std::size_t at, std::uint32_t piece) {
+    const auto ranks = static_cast<std::uint32_t>(graph_.ranks);
+    fail(graph_.steps[selections_[piece].step],
+         fmt::format("what rank {} selects is not in what rank {} ends with in {}: it would be lost",
+                     piece % ranks, rank_of(at), chunk_text(at)),
+         last_write(at, "last written by this"),
+         fmt::format("x = sum({}) adds up what all ranks have selected", graph_.extras[piece / ranks].name));
 }
 
 // scalars: the sums in it.
@@ -224,6 +306,7 @@ void Verifier::keep_selection(const Step& step, const MadeOf& scalars) {
         if (selects) {
             const std::size_t from = place(step.source, mirrored(atom, computation.elements[0]));
             check_selectable(step, value, from);
+            check_selected_once(step, value, atom, from);
             selection.entries.push_back({value.set, trait_[from]});
             continue;
         }

@@ -104,18 +104,16 @@ bool Verifier::learn_sent() {
 // an earlier start. at: of the rank, where an atom of x is.
 bool Verifier::is_sent(Rank rank, std::uint32_t atom, std::size_t at) {
     const Trait& trait = traits_[trait_[at]];
-    if (trait.has_sent || trait.is_selected) return true;
+    if (trait.has_sent || trait.selected != 0) return true;
     const auto ranks = static_cast<std::size_t>(graph_.ranks);
     const SetId set = left_in(at);
-    if (set == Contributions::of_none) return false;
     for (std::size_t s = 0; s < graph_.extras.size(); ++s) {
         if (graph_.extras[s].kind != ExtraBuffer::Kind::selection) continue;
         for (Rank by = 0; by < graph_.ranks; ++by) {
             const Selection& selection = selections_[s * ranks + static_cast<std::size_t>(by)];
             if (!selection.has(atom) || (by == rank && trait.left_by == s + 1)) continue;
             const Selection::Entry& entry = selection.at(atom);
-            if ((with_aliases(trait.states) & with_aliases(traits_[entry.trait].states)) == 0) continue;
-            if (entry.set != Contributions::of_none && sets_.common(set, entry.set) >= 0) return true;
+            if (may_be_same(set, trait.states, entry.set, traits_[entry.trait].states)) return true;
         }
     }
     return false;

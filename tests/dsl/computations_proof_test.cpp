@@ -414,11 +414,32 @@ TEST_CASE("a state is read before it is overwritten, all of it") {
 }
 
 TEST_CASE("selections are taken from one thing, and added once") {
-    const std::string two = "let s = mstopk(x, 0.1) let t = mstopk(x, 0.1) all_gather t over world\n";
-    CHECK_THAT(verdict(two + "x = x - dense(s) + sum(t)"),
+    CHECK_THAT(verdict("let s = mstopk(x, 0.1) x = 2 * x - dense(s) all_reduce x over world"),
                Contains("takes a selection away from something else than it was made of"));
-    CHECK_THAT(verdict(two + "all_gather s over world x = sum(s) + sum(t)"), Contains("a second time"));
-    CHECK(verdict(two + "x = sum(t)") == "");
+    const std::string one = "let s = mstopk(x, 0.1) all_gather s over world\n";
+    CHECK_THAT(verdict(one + "x = sum(s) + sum(s)"), Contains("a second time"));
+    CHECK(verdict(one + "x = sum(s)") == "");
+
+    // Each contribution enters one selection.
+    const std::string two = "let s = mstopk(x, 0.1) let t = mstopk(x, 0.1) all_gather t over world\n";
+    CHECK_THAT(verdict(two + "x = sum(t)"),
+               Contains("rank 0 selects from the buffer, of which rank 0 has selected already"));
+    CHECK_THAT(verdict("let s = mstopk(x, 1)\neach r in world x : r -> r xor 1\nx = 3 * x\n"
+                       "let t = mstopk(x, 1) x = sum(s) + sum(t) x : 0 -> 1",
+                       "2"),
+               Contains("of which rank 1 has selected already"));
+    CHECK(verdict("let y = x.part(0 of 2) let z = x.part(1 of 2)\n"
+                  "let s = mstopk(y, 0.1) let t = mstopk(z, 0.1) all_gather s over world\n"
+                  "all_gather t over world y = sum(s) z = sum(t)") == "");
+
+    // What is selected is in the result, of all ranks.
+    CHECK_THAT(verdict("let s = mstopk(x, 0.5) all_reduce x over world", "2"),
+               Contains("what rank 0 selects is not in what rank 0 ends with") && Contains("x = sum(s)"));
+    const std::string kept =
+        "state e like x state f like x f = 0 * f + e e = 0 * e + x let s = mstopk(e, 0.5) e = e - dense(s)\n";
+    CHECK_THAT(verdict(kept + "x = f all_reduce x over world", "2"),
+               Contains("what rank 0 selects is not in"));
+    CHECK(verdict("let s = mstopk(x, 0.5) x = dense(s) all_reduce x over world", "2") == "");
 
     // What is selected from has no selections in it.
     CHECK_THAT(
@@ -430,11 +451,10 @@ TEST_CASE("selections are taken from one thing, and added once") {
                Contains("which selections were added to"));
 
     // Each rank takes away what it has selected itself.
-    const std::string complete =
-        "state e like x all_reduce x over world e = e + x\n"
-        "let s = mstopk(e, 0.1) x = dense(s) all_gather s over world\n";
-    CHECK_THAT(verdict(complete + "e = e - sum(s) broadcast x over world from 0"),
-               Contains("rank 0 takes away what rank 1 selected; each rank takes away its own"));
+    CHECK_THAT(
+        verdict("state e like x e = e + x let s = mstopk(e, 0.1) x = dense(s) all_gather s over world\n"
+                "e = e - sum(s) all_reduce x over world"),
+        Contains("the sum of selections can only be added") && Contains("dense(s)"));
 
     // Selections of differently calculated values are as little alike as the values.
     CHECK_THAT(verdict("let z = x.part(0 of 1) partition z over world z = 2 * z\n"
@@ -488,4 +508,44 @@ TEST_CASE("parallel strands that compute must not touch each other's places") {
     CHECK_THAT(strands("let n = total(x) all_reduce y over world"), Contains("which a parallel strand"));
     // Both may read the same.
     CHECK(strands("all_reduce y over world y = y + w") == "");
+}
+
+TEST_CASE("copies of what all ranks have are known for sent, once it was selected") {
+    const auto delayed = [](const std::string& update) {
+        return verdict("reduce_scatter x over world state e like x state f like x state g like x\n" + update +
+                           "let s = mstopk(e, 0.25) e = e - dense(s) x = sum(s) all_gather x over world",
+                       "2");
+    };
+    CHECK_THAT(delayed("x = x + g g = f f = e e = e + x\n"),
+               Contains("which holds what an earlier start has sent"));
+    CHECK(delayed("g = 0 * g f = 0 * f e = e + x\n") == "");
+}
+
+TEST_CASE("what all ranks have is added to sums of all ranks alone, not to the parts of some") {
+    const std::string by_level = "state m like x let s = mstopk(x, 1) all_gather s over levels[1]\n";
+    CHECK_THAT(verdict(by_level + "x = m + sum(s) all_reduce x over levels[0] m = 0 * m + x", "2x2"),
+               Contains("adds the parts of {0, 2} to what a state keeps") && Contains("several times"));
+    CHECK_THAT(verdict(by_level + "x = 1 + sum(s) all_reduce x over levels[0] m = 0 * m + x", "2x2"),
+               Contains("to what all ranks have"));
+    CHECK(verdict(by_level + "x = sum(s) all_reduce x over levels[0] x = x + m m = 0 * m + x", "2x2") == "");
+    CHECK(verdict("state m like x let s = mstopk(x, 1) all_gather s over world x = m + sum(s) m = 0 * m + x",
+                  "2x2") == "");
+}
+
+TEST_CASE("ranks calculate alike with sums only if these are the same, bit for bit") {
+    // The ranks have added up x in two orders.
+    const std::string sum =
+        "state e like x e = 0 * e + x x : 0 +> 1 each i in 0 ..< 1 { x : 1 +> 2 x : 2 +> 3 x : 3 -> 0 }\n"
+        "each i in 0 ..< 1 { x : 0 +> 2 x : 1 +> 3 } each i in 0 ..< 1 { x : 2 -> 0 x : 3 -> 1 }\n";
+    CHECK_THAT(verdict(sum + "let n = total(x) x = e * select(sum(n) > 1, 1, 0) all_reduce x over world"),
+               Contains("they were not calculated alike"));
+    CHECK(verdict(sum + "broadcast x over world from 0\n"
+                        "let n = total(x) x = e * select(sum(n) > 1, 1, 0) all_reduce x over world") == "");
+}
+
+TEST_CASE("a state that some ranks have complete, and others in parts, is not brought to other ranks") {
+    CHECK_THAT(verdict("state e like x x : 0 +> 1 each i in 0 ..< 1 { x : 2 +> 1 x : 1 -> 2 }\n"
+                       "e = 0 * e + x x : 1 -> 0 x : 1 -> 2",
+                       "3"),
+               Contains("keeps what all ranks have in e"));
 }
