@@ -281,9 +281,9 @@ HKT_API void hkt_comm_destroy(hkt_comm* comm);
  * communicator, numbered by their keys, and where these are alike by their ranks in comm. A rank that gives
  * HKT_NO_COLOR gets *group = null. All ranks of comm call this, in the same order as everything else on comm.
  * The group has the settings of comm, except a declared topology: its own is found. It is a communicator like
- * any other, to be destroyed before or after comm. Today it has sockets, shared memory and plans of its own,
- * so memory of comm (hkt_mem_alloc, hkt_mem_register) is copied when it is used with the group. Errors: those
- * of hkt_comm_create; the text is that of comm. */
+ * any other, to be destroyed before or after comm. It has sockets and plans of its own; shared memory is that
+ * of the process, so memory of comm (hkt_mem_alloc, hkt_mem_register) is as good for it as its own. Errors:
+ * those of hkt_comm_create; the text is that of comm. */
 #define HKT_NO_COLOR (-1)
 HKT_API hkt_status hkt_comm_split(hkt_comm* comm, int32_t color, int32_t key, hkt_comm** group);
 
@@ -331,8 +331,11 @@ HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
 /* ---- Memory ----------------------------------------------------------------------------------- */
 /* The ranks of a host read and write each other's buffers where they are, if all of these lie in memory from
  * the functions below; buffers in other memory are copied through shared memory, a tile at a time. Nothing
- * else differs, and each rank may have its buffers in either kind of memory. All four functions are local:
- * they don't wait for other ranks. The memory belongs to comm and is gone when comm is destroyed. */
+ * else differs, and each rank may have its buffers in either kind of memory. All these functions are local:
+ * they don't wait for other ranks. Such memory is as good for all communicators of the process as for the one
+ * that it was allocated or registered with; only communicators that are made after another one has failed
+ * copy what is of before, unless no other communicator is left that works: then they take over what is
+ * registered. What is not given back to a communicator is when it is destroyed. */
 
 /* bytes of page-aligned memory, its contents undefined; null for 0 bytes. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY (a rank's part of the host's shared memory is as large as the machine's memory, if limits on
@@ -348,15 +351,20 @@ HKT_API hkt_status hkt_mem_free(hkt_comm* comm, void* memory);
  * and last page is not touched: these two pages stay private if the memory does not begin and end with a
  * page, and what it has in them goes by copy. While this runs no other thread may write to the memory, and
  * until hkt_mem_deregister it must not be freed; page pinning that was done before (CUDA, RDMA, io_uring) is
- * lost. The same memory may be registered again, and is private again after as many calls of
- * hkt_mem_deregister. Errors: INVALID_ARGUMENT (memory of another kind, or that overlaps other memory that is
- * registered), OUT_OF_MEMORY. */
+ * lost. The same memory may be registered again, with the same communicator or another one, and is private
+ * again after as many calls of hkt_mem_deregister. Errors: INVALID_ARGUMENT (memory of another kind, or that
+ * overlaps other memory that is registered), OUT_OF_MEMORY. Thread-safe. */
 HKT_API hkt_status hkt_mem_register(hkt_comm* comm, void* memory, size_t bytes);
 
-/* Takes back one hkt_mem_register; after the last one the memory is private again, and its contents stay.
- * memory is what hkt_mem_register was given. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY (the memory stays
- * shared: call it again). */
+/* Takes back one hkt_mem_register with comm; after the last one, of any communicator, the memory is private
+ * again, and its contents stay. memory is what hkt_mem_register was given. Errors: INVALID_ARGUMENT,
+ * OUT_OF_MEMORY (the memory stays shared: call it again). Thread-safe. */
 HKT_API hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory);
+
+/* *is_shared = 1 if operations of comm use these bytes where they are, as far as this rank is concerned: they
+ * lie in one block of hkt_mem_alloc, or in one registered range; else 0. It does not matter with which
+ * communicator of the process that was done. Errors: INVALID_ARGUMENT. Thread-safe. */
+HKT_API hkt_status hkt_mem_is_shared(hkt_comm* comm, const void* memory, size_t bytes, int* is_shared);
 
 /* ---- Memory of devices -------------------------------------------------------------------------- */
 /* send and recv of every collective and of hkt_plan_start, and the buffer of hkt_send and hkt_recv, may be

@@ -19,7 +19,8 @@ hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory) {
         check(comm, "hkt_mem_alloc");
         if (memory == nullptr) capi::refuse("hkt_mem_alloc: memory is null; pass the address of a pointer");
         *memory = nullptr;
-        if (bytes > 0) *memory = comm->engine->window().allocate(bytes, 4096, transport::Window::Known::to_any_peers);
+        if (bytes > 0)
+            *memory = comm->engine->window().allocate(bytes, 4096, transport::Window::Known::to_any_peers);
         return HKT_SUCCESS;
     });
 }
@@ -44,6 +45,17 @@ hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory) {
     return capi::guarded(comm, [&] {
         check(comm, "hkt_mem_deregister");
         comm->engine->window().restore(memory);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_mem_is_shared(hkt_comm* comm, const void* memory, size_t bytes, int* is_shared) {
+    return capi::guarded(comm, [&] {
+        check(comm, "hkt_mem_is_shared");
+        if (is_shared == nullptr)
+            capi::refuse("hkt_mem_is_shared: is_shared is null; pass the address of an int");
+        const transport::Window& window = comm->engine->window();
+        *is_shared = window.offset_of(memory, bytes) || window.stand_in_for(memory, bytes) ? 1 : 0;
         return HKT_SUCCESS;
     });
 }

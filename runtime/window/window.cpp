@@ -59,6 +59,11 @@ Window::~Window() {
     if (generation_ != forks::generation()) return;  // nothing of it is this child's
     if (is_open_)
         for (const View& view : views_) ProcessMemory::leave(view.reserved, view.reserved_bytes);
+    for (const auto& [memory, times] : adopted_)
+        for (int i = 0; i < times; ++i) try {
+                ProcessMemory::restore_anywhere(memory);
+            } catch (const Error&) {  // it was freed meanwhile, or stays shared, which does no harm
+            }
     own_->close_part(part_, has_failed_);
 }
 
@@ -92,10 +97,29 @@ void Window::release(void* memory) {
                         memory));
 }
 
+void Window::adopt(void* memory, std::size_t bytes) {
+    const std::lock_guard lock(adopting_);
+    int& times = adopted_[memory];
+    own_->adopted().adopt(memory, bytes);
+    ++times;
+}
+
 void Window::restore(void* memory) {
-    if (!own_->adopted().restore(memory) && !ProcessMemory::restore_anywhere(memory))
+    const std::lock_guard lock(adopting_);
+    const auto found = adopted_.find(memory);
+    if (found == adopted_.end() || found->second == 0)
         throw Error(Status::invalid_argument,
-                    fmt::format("no shared memory begins at {}: it must be what was registered", memory));
+                    fmt::format("no memory that was registered with this communicator begins at {}", memory));
+    const auto taken_back = [&] {
+        if (--found->second == 0) adopted_.erase(found);
+    };
+    try {
+        ProcessMemory::restore_anywhere(memory);
+    } catch (const Error& error) {
+        if (error.status() != Status::out_of_memory) taken_back();  // else it is still shared
+        throw;
+    }
+    taken_back();
 }
 
 }  // namespace hocket::transport

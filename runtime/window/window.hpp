@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,8 +37,7 @@ class Window {
                                         std::chrono::steady_clock::time_point deadline,
                                         const std::function<std::optional<std::string>()>& abandoned = {});
 
-    // What was allocated is gone. With the last window of the process all of its memory is unmapped, and
-    // adopted memory is restored.
+    // What was allocated is gone, and what this window has adopted is restored.
     ~Window();
     Window(const Window&) = delete;
 
@@ -68,16 +69,17 @@ class Window {
     std::uint64_t free_bytes() const { return own_->heap().free_bytes(); }
 
     // Makes memory that was allocated elsewhere shared in place: the pages that lie wholly in [memory, memory
-    // + bytes) move into the slice; address and contents stay. restore() makes them private again, once it
-    // was called as often as adopt() was for the same memory, with whichever windows of the process.
+    // + bytes) move into the slice; address and contents stay. They are shared for all windows of this
+    // process. restore() takes one adopt() of this window back; when there is none left, of any window, they
+    // are private again.
     //
     // During both calls no other thread may write to the memory. Between the calls it must not be freed,
     // reallocated or registered with other libraries (for RDMA, say).
     //
     // Throws invalid_argument: no bytes; pages that are not private anonymous memory (files, memory of a
     // window, this thread's stack); memory that overlaps other adopted memory; restore: memory that was not
-    // given to adopt(). Throws out_of_memory: no room in the slice.
-    void adopt(void* memory, std::size_t bytes) { own_->adopted().adopt(memory, bytes); }
+    // given to this window's adopt(). Throws out_of_memory: no room in the slice.
+    void adopt(void* memory, std::size_t bytes);
     void restore(void* memory);
 
     // The offset in this rank's slice at which peers find [memory, memory + bytes), if that lies wholly in
@@ -131,7 +133,9 @@ class Window {
     std::vector<AbstractAddress> bells_;  // by member
     std::vector<View> views_;             // by member
     int self_;
-    bool is_open_ = false;  // all members have all others' memory
+    std::mutex adopting_;           // guards what follows
+    std::map<void*, int> adopted_;  // how often by this window
+    bool is_open_ = false;          // all members have all others' memory
     std::atomic<bool> has_failed_ = false;
     const std::uint32_t generation_ = forks::generation();
 };

@@ -298,7 +298,8 @@ TEST_CASE("memory that was unmapped while it was shared is not mapped over again
                Catch::StartsWith("status -1:") && Catch::Contains("unmapped"));
     CHECK(pages.memory[4096] == 9);
     CHECK(window->free_bytes() == free_before);
-    CHECK_THAT(error_of([&] { window->restore(pages.memory); }), Catch::Contains("no shared memory begins"));
+    CHECK_THAT(error_of([&] { window->restore(pages.memory); }),
+               Catch::Contains("no memory that was registered with this communicator begins"));
 }
 
 TEST_CASE("a window that goes restores what it adopted") {

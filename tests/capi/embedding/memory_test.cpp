@@ -1,0 +1,183 @@
+// Shared memory is the process's: good for all its communicators, whichever it came from.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/capi/comm.hpp"
+#include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket::test;
+
+namespace {
+
+constexpr std::size_t count = 300000;  // large enough to be used in place
+
+Comm split(hkt_comm* comm, std::int32_t color) {
+    hkt_comm* group = nullptr;
+    must(comm, hkt_comm_split(comm, color, 0, &group));
+    return Comm(group);
+}
+
+bool is_shared(hkt_comm* comm, const void* memory, std::size_t bytes) {
+    int answer = -1;
+    must(comm, hkt_mem_is_shared(comm, memory, bytes, &answer));
+    return answer == 1;
+}
+
+void require_sum(hkt_comm* comm, float* data, float mine, float expected) {
+    std::fill(data, data + count, mine);
+    must(comm, hkt_all_reduce(data, data, count, HKT_FLOAT32, HKT_SUM, comm, nullptr));
+    for (std::size_t i = 0; i < count; ++i)
+        expect(data[i] == expected,
+               "the sum is " + std::to_string(data[i]) + ", not " + std::to_string(expected));
+}
+
+struct Mapped {
+    std::size_t areas = 0;
+    std::uint64_t bytes = 0;
+};
+Mapped mapped_windows() {
+    Mapped mapped;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        if (line.find("hocket-window") == line.npos) continue;
+        ++mapped.areas;
+        mapped.bytes +=
+            std::stoull(line.substr(line.find('-') + 1), nullptr, 16) - std::stoull(line, nullptr, 16);
+    }
+    return mapped;
+}
+
+std::uint64_t resident_bytes() {
+    std::uint64_t all = 0, resident = 0;
+    std::ifstream("/proc/self/statm") >> all >> resident;
+    return resident * 4096;
+}
+
+}  // namespace
+
+TEST_CASE("memory that one communicator has allocated or registered is shared for all") {
+    const auto outcomes = run_ranks({4}, [](int rank) {
+        const Comm first = join();
+        const Comm second = split(first.get(), 0), half = split(first.get(), rank / 2);
+        auto* block = static_cast<float*>(nullptr);
+        must(first.get(),
+             hkt_mem_alloc(first.get(), count * sizeof *block, reinterpret_cast<void**>(&block)));
+        std::vector<float> plain(count);
+        const std::size_t bytes = count * sizeof(float);
+        expect(!is_shared(first.get(), plain.data(), bytes), "private at first");
+        for (const Comm* comm : {&first, &second, &half}) {
+            expect(is_shared(comm->get(), block, bytes), "a block");
+            expect(is_shared(comm->get(), block + 7, bytes - 28), "a part of a block");
+            must(comm->get(), hkt_mem_register(comm->get(), plain.data(), bytes));
+            expect(is_shared(comm->get(), plain.data(), bytes), "what was registered");
+        }
+        for (const Comm* comm : {&first, &second}) {
+            require_sum(comm->get(), block, static_cast<float>(rank), 6);
+            require_sum(comm->get(), plain.data(), static_cast<float>(rank), 6);
+        }
+        require_sum(half.get(), block, static_cast<float>(rank), rank < 2 ? 1 : 5);
+        require_sum(half.get(), plain.data(), static_cast<float>(rank), rank < 2 ? 1 : 5);
+        must(second.get(), hkt_mem_deregister(second.get(), plain.data()));
+        expect(hkt_mem_deregister(second.get(), plain.data()) == HKT_ERROR_INVALID_ARGUMENT,
+               "once too often");
+        must(first.get(), hkt_mem_deregister(first.get(), plain.data()));
+        expect(is_shared(first.get(), plain.data(), bytes), "the group has registered it, too");
+        must(half.get(), hkt_mem_deregister(half.get(), plain.data()));
+        expect(!is_shared(first.get(), plain.data(), bytes), "private again");
+        expect(hkt_mem_free(half.get(), block) == HKT_ERROR_INVALID_ARGUMENT, "another one's block");
+        must(first.get(), hkt_mem_free(first.get(), block));
+        require_sum(half.get(), plain.data(), 1, 2);
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("what a communicator has registered is private when it is destroyed, unless others have, too") {
+    const auto outcomes = run_ranks({2}, [](int rank) {
+        const Comm first = join();
+        std::vector<float> mine(count), both(count);
+        {
+            const Comm second = split(first.get(), 0);
+            must(second.get(), hkt_mem_register(second.get(), mine.data(), count * sizeof(float)));
+            must(second.get(), hkt_mem_register(second.get(), both.data(), count * sizeof(float)));
+            must(first.get(), hkt_mem_register(first.get(), both.data(), count * sizeof(float)));
+            require_sum(first.get(), mine.data(), static_cast<float>(rank), 1);
+        }
+        expect(!is_shared(first.get(), mine.data(), count * sizeof(float)), "it is private");
+        expect(is_shared(first.get(), both.data(), count * sizeof(float)), "it is shared");
+        require_sum(first.get(), mine.data(), 2, 4);
+        require_sum(first.get(), both.data(), 3, 6);
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("groups take no addresses, and what they had is used again") {
+    const auto outcomes = run_ranks({3}, [](int) {
+        const Comm comm = join();
+        const Mapped before = mapped_windows();
+        expect(before.areas == 3, "the memory of three ranks, not of " + std::to_string(before.areas));
+        std::vector<float> data(count);
+        std::vector<Comm> groups;
+        for (int i = 0; i < 20; ++i) {
+            groups.push_back(split(comm.get(), 0));
+            require_sum(groups.back().get(), data.data(), 1, 3);
+        }
+        expect(mapped_windows().bytes == before.bytes, "no more addresses");
+        groups.clear();
+        std::uint64_t settled = 0;
+        for (int i = 0; i < 60; ++i) {
+            require_sum(split(comm.get(), 0).get(), data.data(), 1, 3);
+            if (i == 20) settled = resident_bytes();
+        }
+        expect(mapped_windows().bytes == before.bytes, "no more addresses");
+        expect(resident_bytes() < settled + (16 << 20), "no more memory than " + std::to_string(settled) +
+                                                            ", not " + std::to_string(resident_bytes()));
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("after a loss registered memory is shared for the communicator of those that are left") {
+    const auto outcomes = run_ranks({3}, [](int rank) {
+        Comm comm = join();
+        std::vector<float> data(count);
+        must(comm.get(), hkt_mem_register(comm.get(), data.data(), count * sizeof(float)));
+        require_sum(comm.get(), data.data(), 1, 3);
+        if (rank == 1) _exit(0);
+        expect(hkt_all_reduce(data.data(), data.data(), count, HKT_FLOAT32, HKT_SUM, comm.get(), nullptr) ==
+                   HKT_ERROR_PEER_LOST,
+               "the loss to be noticed");
+        hkt_comm* rest = nullptr;
+        must(comm.get(), hkt_comm_shrink(comm.get(), &rest));
+        const Comm shrunk(rest);
+        expect(is_shared(rest, data.data(), count * sizeof(float)), "it is still registered");
+        require_sum(rest, data.data(), 2, 4);
+        must(rest, hkt_mem_register(rest, data.data(), count * sizeof(float)));
+        comm.reset();
+        expect(is_shared(rest, data.data(), count * sizeof(float)), "the new one has registered it");
+        require_sum(rest, data.data(), 3, 6);
+    });
+    CHECK(outcomes[0].text == "");
+    CHECK(outcomes[2].text == "");
+}
+
+TEST_CASE("whether memory is shared needs a place for the answer") {
+    const auto outcomes = run_ranks({1}, [](int) {
+        const Comm comm = join();
+        int answer = 7;
+        expect(hkt_mem_is_shared(comm.get(), &answer, 4, nullptr) == HKT_ERROR_INVALID_ARGUMENT, "no place");
+        expect(hkt_mem_is_shared(nullptr, &answer, 4, &answer) == HKT_ERROR_INVALID_ARGUMENT,
+               "no communicator");
+        must(comm.get(), hkt_mem_is_shared(comm.get(), nullptr, 4, &answer));
+        expect(answer == 0, "null is not shared");
+        must(comm.get(), hkt_mem_is_shared(comm.get(), &comm, SIZE_MAX, &answer));
+        expect(answer == 0, "not so many bytes");
+    });
+    CHECK(problems(outcomes) == "");
+}
