@@ -129,6 +129,9 @@ void Computations::select(const ast::Let& let, Span span, Scope& scope) {
     if (!graph_.approximate)
         throw DiagnosticError(let.value.span, "a selection leaves out what it does not select",
                               "say so in the header: schedule NAME all_reduce(x) approximate { ... }");
+    if (let.value.args[0].kind == ast::Expression::Kind::operation)
+        throw DiagnosticError(let.value.args[0].span, "mstopk selects from a buffer, not from an expression",
+                              "calculate it first, in x or in a state, and select from that");
     const Operand from = buffer_of(let.value.args[0], evaluate, graph_, views_);
     check_everywhere(from.view, from.span);
     ExtraBuffer buffer{.kind = Kind::selection, .name = let.name.text, .span = span};
@@ -218,7 +221,9 @@ void Computations::assign(const ast::Assign& assign, Span span, const Scope& sco
             views_[term.operand.view].division(world_group(topology_)) != View::Division::scattered)
             throw DiagnosticError(term.operand.span,
                                   "this selection has been gathered: it is of several ranks",
-                                  "sum(s) is the sum of all that the rank holds of s");
+                                  term.use == Computation::Sparse::Use::add
+                                      ? "sum(s) is the sum of all that the rank holds of s"
+                                      : "a rank takes away what it has selected itself, before it gathers s");
     }
     const std::uint32_t number = add(std::move(computation));
     for (const Rank rank : ranks()) {

@@ -158,6 +158,9 @@ TEST_CASE("selections and sums stand only where they mean something") {
 
 TEST_CASE("a selection needs a buffer, a density and a schedule that may lose something") {
     CHECK_THAT(refusal("let s = mstopk(x)"), Contains("mstopk takes 2 arguments: a buffer and the density"));
+    CHECK_THAT(
+        refusal("let s = mstopk(2 * x, 0.5)"),
+        Contains("mstopk selects from a buffer, not from an expression") && Contains("calculate it first"));
     CHECK_THAT(refusal("let s = mstopk(x, 1.5)"), Contains("the density is 1.5: it must be from 0 to 1"));
     CHECK_THAT(refusal("let s = mstopk(x, 2)"), Contains("the density is 2: it must be from 0 to 1"));
     CHECK_THAT(refusal("let s = mstopk(x, world)"), Contains("expected a density, but this is a group"));

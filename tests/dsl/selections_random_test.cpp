@@ -1,0 +1,315 @@
+// Random schedules with states and a selection. Those that the proof accepts are run on symbols, start after
+// start, by a simulation that shares nothing with the proof: what each rank gives to each start is followed
+// until it is sent. It is sent in one start alone, and what is selected reaches every rank.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/dsl/errors.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::test;
+
+namespace {
+
+constexpr int elements = 3, starts = 7, x = 0, most_states = 4;
+
+struct Statement {
+    enum class Kind : std::uint8_t { update, select, subtract, clear, gather, sum } kind;
+    int target = x;
+    std::vector<std::pair<int, int>> terms = {};  // of an update: factors 0 and 1, and variables
+};
+
+struct Program {
+    int ranks = 2;
+    bool is_scattered = false;  // x is reduced and scattered before, and gathered after the statements
+    int states = 0;
+    std::vector<Statement> statements;
+};
+
+std::string name_of(int variable) {
+    return variable == x ? "x" : std::string(1, static_cast<char>('d' + variable));
+}
+
+std::string text_of(const Program& program) {
+    std::string text = program.is_scattered ? "reduce_scatter x over world\n" : "";
+    for (int state = 1; state <= program.states; ++state)
+        text += fmt::format("state {} like x\n", name_of(state));
+    for (const Statement& statement : program.statements) {
+        const std::string target = name_of(statement.target);
+        switch (statement.kind) {
+            case Statement::Kind::update: {
+                std::string sum;
+                for (const auto& [factor, variable] : statement.terms)
+                    sum += fmt::format("{}{}{}", sum.empty() ? "" : " + ", factor == 0 ? "0 * " : "",
+                                       name_of(variable));
+                text += fmt::format("{} = {}\n", target, sum);
+                break;
+            }
+            case Statement::Kind::select:
+                text += fmt::format("let s = mstopk({}, 0.5)\n", target);
+                break;
+            case Statement::Kind::subtract:
+                text += fmt::format("{0} = {0} - dense(s)\n", target);
+                break;
+            case Statement::Kind::clear:
+                text += fmt::format("{0} = cleared({0}, s)\n", target);
+                break;
+            case Statement::Kind::gather:
+                text += "all_gather s over world\n";
+                break;
+            case Statement::Kind::sum:
+                text += "x = sum(s)\n";
+                break;
+        }
+    }
+    return text + (program.is_scattered ? "all_gather x over world\n" : "");
+}
+
+// ---- Programs ----------------------------------------------------------------------------------
+
+class Generator {
+  public:
+    explicit Generator(unsigned seed) : random_(seed) {}
+
+    Program program() {
+        Program program;
+        program.is_scattered = chance(50);
+        program.states = 1 + below(most_states);
+        const int selected = chance(70) ? 1 : x;
+        if (chance(30)) delay(program, selected);
+        for (int more = below(3); more > 0; --more)
+            program.statements.push_back(update(program, below(program.states + 1), -1));
+        program.statements.push_back(update(program, selected, x));
+        program.statements.push_back({Statement::Kind::select, selected});
+        std::vector<int> order(static_cast<std::size_t>(program.states));
+        for (int i = 0; i < program.states; ++i) order[static_cast<std::size_t>(i)] = i + 1;
+        std::shuffle(order.begin(), order.end(), random_);
+        std::set<int> left;  // they cannot be read again
+        for (const int state : order) {
+            if (state == selected) {
+                program.statements.push_back({Statement::Kind::subtract, state});
+                left.insert(state);
+                continue;
+            }
+            if (chance(60)) program.statements.push_back(update(program, state, -1, left));
+            if (chance(60)) {
+                program.statements.push_back({Statement::Kind::clear, state});
+                left.insert(state);
+            }
+        }
+        if (!program.is_scattered) program.statements.push_back({Statement::Kind::gather});
+        program.statements.push_back({Statement::Kind::sum});
+        for (int state = 1; state <= program.states; ++state)
+            if (chance(15) && !left.contains(state))
+                program.statements.push_back(update(program, state, -1, left));
+        if (chance(20)) disturb(program);
+        return program;
+    }
+
+  private:
+    int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
+    bool chance(int percent) { return below(100) < percent; }
+
+    // must: a variable that is in it; -1: none.
+    Statement update(const Program& program, int target, int must, const std::set<int>& left = {}) {
+        Statement statement{Statement::Kind::update, target};
+        std::set<int> in{target};
+        // A state may be overwritten once it was read.
+        if (chance(60) || target == x)
+            statement.terms.emplace_back(chance(50) || target == x ? 1 : 0, target);
+        if (must >= 0 && in.insert(must).second) statement.terms.emplace_back(1, must);
+        for (int more = below(3); more > 0 || statement.terms.empty(); --more) {
+            const int variable = below(program.states + 1);
+            if (left.contains(variable)) continue;
+            if (in.insert(variable).second || statement.terms.empty())
+                statement.terms.emplace_back(chance(80) ? 1 : 0, variable);
+        }
+        return statement;
+    }
+
+    // What is selected goes from state to state, one in each start, and comes back from the last one.
+    void delay(Program& program, int selected) {
+        std::vector<int> chain(static_cast<std::size_t>(program.states));
+        for (int i = 0; i < program.states; ++i) chain[static_cast<std::size_t>(i)] = program.states - i;
+        std::erase(chain, selected);
+        if (chain.empty()) return;
+        program.statements.push_back({Statement::Kind::update, x, {{1, x}, {1, chain[0]}}});
+        for (std::size_t i = 0; i < chain.size(); ++i)
+            program.statements.push_back(
+                {Statement::Kind::update, chain[i], {{1, i + 1 < chain.size() ? chain[i + 1] : selected}}});
+    }
+
+    // Programs that nobody would write: two statements change places, one is lost, or comes twice.
+    void disturb(Program& program) {
+        auto& all = program.statements;
+        const auto at = [&] { return all.begin() + below(static_cast<int>(all.size())); };
+        switch (below(3)) {
+            case 0:
+                return std::iter_swap(at(), at());
+            case 1:
+                all.erase(at());
+                return;
+            default:
+                const Statement again = *at();
+                all.insert(at(), again);
+        }
+    }
+
+    std::mt19937 random_;
+};
+
+// ---- Simulation --------------------------------------------------------------------------------
+
+// What a rank gave to a start, at an element; of rank -1: what all ranks gave.
+using Contribution = std::tuple<int, int, int>;
+using Value = std::map<Contribution, double>;
+using Buffer = std::array<Value, elements>;
+
+class Simulation {
+  public:
+    Simulation(const Program& program, unsigned seed) : program_(program), random_(seed) {}
+
+    // What went wrong, or "".
+    std::string run() {
+        memory_.assign(static_cast<std::size_t>(program_.ranks),
+                       std::vector<Buffer>(static_cast<std::size_t>(program_.states) + 1));
+        for (int start = 0; start < starts && wrong_.empty(); ++start) run_start(start);
+        return wrong_;
+    }
+
+  private:
+    using Kind = Statement::Kind;
+
+    // A rank's part of x, of which it alone has something if x is scattered.
+    bool has(std::size_t rank, int element) const {
+        return !program_.is_scattered || element % program_.ranks == static_cast<int>(rank);
+    }
+
+    void run_start(int start) {
+        for (std::size_t rank = 0; rank < memory_.size(); ++rank)
+            for (int at = 0; at < elements; ++at) {
+                Value& given = memory_[rank][x][static_cast<std::size_t>(at)];
+                given.clear();
+                if (has(rank, at))
+                    given[{program_.is_scattered ? -1 : static_cast<int>(rank), start, at}] = 1;
+            }
+        selected_.assign(memory_.size(), {});
+        is_selected_.assign(memory_.size(), {});
+        bool is_gathered = false;
+        for (const Statement& statement : program_.statements) {
+            is_gathered |= statement.kind == Kind::gather;
+            for (std::size_t rank = 0; rank < memory_.size(); ++rank)
+                run_on(rank, statement, start, is_gathered);
+        }
+        for (std::size_t rank = 0; rank < memory_.size(); ++rank)
+            for (std::size_t by = 0; by < memory_.size(); ++by)
+                for (int at = 0; at < elements; ++at)
+                    if (by == rank || !program_.is_scattered)
+                        require_arrived(rank, by, static_cast<std::size_t>(at));
+    }
+
+    void run_on(std::size_t rank, const Statement& statement, int start, bool is_gathered) {
+        auto& own = memory_[rank];
+        Buffer& target = own[static_cast<std::size_t>(statement.target)];
+        Buffer result;
+        for (std::size_t at = 0; at < elements; ++at) switch (statement.kind) {
+                case Kind::update:
+                    for (const auto& [factor, variable] : statement.terms)
+                        if (factor != 0) add(result[at], own[static_cast<std::size_t>(variable)][at]);
+                    break;
+                case Kind::select:
+                    is_selected_[rank][at] = random_() % 2 == 0;
+                    selected_[rank][at] = is_selected_[rank][at] ? target[at] : Value();
+                    for (const auto& [contribution, factor] : selected_[rank][at]) send(contribution, start);
+                    result[at] = target[at];
+                    break;
+                case Kind::subtract:
+                case Kind::clear:
+                    if (!is_selected_[rank][at]) result[at] = target[at];
+                    break;
+                case Kind::gather:
+                    result[at] = target[at];
+                    break;
+                case Kind::sum:
+                    for (std::size_t by = 0; by < memory_.size(); ++by)
+                        if (by == rank || is_gathered) add(result[at], selected_[by][at]);
+                    break;
+            }
+        target = std::move(result);
+    }
+
+    static void add(Value& sum, const Value& value) {
+        for (const auto& [contribution, factor] : value) sum[contribution] += factor;
+    }
+
+    void send(const Contribution& contribution, int start) {
+        const auto [entry, is_new] = sent_.try_emplace(contribution, start);
+        if (is_new || entry->second == start) return;
+        const auto& [rank, given, at] = contribution;
+        wrong_ = fmt::format("what rank {} gave to start {} at {} is sent in start {} and in start {}", rank,
+                             given, at, entry->second, start);
+    }
+
+    void require_arrived(std::size_t rank, std::size_t by, std::size_t at) {
+        for (const auto& [contribution, factor] : selected_[by][at])
+            if (!memory_[rank][x][at].contains(contribution))
+                wrong_ = fmt::format("what rank {} selected at {} does not reach rank {}", by, at, rank);
+    }
+
+    const Program& program_;
+    std::mt19937 random_;
+    std::vector<std::vector<Buffer>> memory_;  // by rank, then by variable
+    std::vector<Buffer> selected_;             // by rank
+    std::vector<std::array<bool, elements>> is_selected_;
+    std::map<Contribution, int> sent_;  // in which start
+    std::string wrong_;
+};
+
+}  // namespace
+
+TEST_CASE("the simulation of schedules that select notices what is sent twice, and what is lost") {
+    using Kind = Statement::Kind;
+    Program program;
+    program.states = 1;
+    program.statements = {{Kind::update, 1, {{1, 1}, {1, x}}},
+                          {Kind::select, 1},
+                          {Kind::subtract, 1},
+                          {Kind::gather},
+                          {Kind::sum}};
+    CHECK(Simulation(program, 1).run() == "");
+    Program keeps = program, loses = program;
+    keeps.statements.erase(keeps.statements.begin() + 2);
+    CHECK_THAT(Simulation(keeps, 1).run(), Catch::Contains("is sent in start"));
+    loses.statements.erase(loses.statements.begin() + 3);
+    CHECK_THAT(Simulation(loses, 1).run(), Catch::Contains("does not reach rank"));
+}
+
+TEST_CASE("in random schedules that are accepted each contribution is sent once, and arrives") {
+    const unsigned seed = GENERATE(1u, 2u, 3u, 4u);
+    Generator generator(seed);
+    int accepted = 0;
+    for (int i = 0; i < 1000; ++i) {
+        const Program program = generator.program();
+        const std::string text = text_of(program);
+        if (!check_error("schedule t all_reduce(x) approximate {\n" + text + "}", dsl::Collective::all_reduce,
+                         std::to_string(program.ranks))
+                 .empty())
+            continue;
+        ++accepted;
+        for (unsigned run = 0; run < 10; ++run) {
+            const std::string wrong = Simulation(program, run).run();
+            INFO("seed " << seed << ", program " << i << ":\n" << text);
+            REQUIRE(wrong == "");
+        }
+    }
+    CHECK(accepted > 100);
+}
