@@ -194,6 +194,15 @@ hkt_status hkt_barrier(hkt_comm* comm) {
     });
 }
 
+hkt_status hkt_barrier_monitored(hkt_comm* comm, int64_t timeout_ms) {
+    return capi::guarded(comm, [&] {
+        check_comm(comm, "hkt_barrier_monitored");
+        check_range("hkt_barrier_monitored: timeout_ms", timeout_ms, 1, longest_timeout_ms);
+        comm->engine->barrier_monitored(std::chrono::milliseconds(timeout_ms));
+        return HKT_SUCCESS;
+    });
+}
+
 hkt_status hkt_barrier_start(hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_barrier_start");

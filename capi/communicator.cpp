@@ -231,6 +231,16 @@ hkt_status hkt_comm_abort(hkt_comm* comm) {
     });
 }
 
+hkt_status hkt_comm_dump(hkt_comm* comm, const char* path) {
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse("hkt_comm_dump: comm is null");
+        if (path == nullptr || *path == '\0')
+            capi::refuse("hkt_comm_dump: path is null or empty; name the file to write");
+        comm->engine->dump(path);
+        return HKT_SUCCESS;
+    });
+}
+
 int32_t hkt_comm_rank(const hkt_comm* comm) {
     return comm == nullptr || comm->is_of_a_parent() ? -1 : comm->engine->rank();
 }

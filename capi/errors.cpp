@@ -4,6 +4,7 @@
 
 #include "runtime/caught.hpp"
 #include "runtime/error.hpp"
+#include "runtime/status_text.hpp"
 
 // The version is meson.build's. The header cannot ask Meson for it, so it has the numbers again.
 #define HOCKET_TEXT(number) #number
@@ -83,41 +84,7 @@ SAME(HKT_ERROR_ABORTED, Status::aborted);
 extern "C" {
 
 const char* hkt_error_string(hkt_status status) {
-    switch (status) {
-        case HKT_SUCCESS:
-            return "success";
-        case HKT_IN_PROGRESS:
-            return "in progress";
-        case HKT_ERROR_INVALID_ARGUMENT:
-            return "invalid argument";
-        case HKT_ERROR_SCHEDULE:
-            return "schedule refused";
-        case HKT_ERROR_NOT_FOUND:
-            return "not found";
-        case HKT_ERROR_BOOTSTRAP:
-            return "bootstrap failed";
-        case HKT_ERROR_TRANSPORT:
-            return "transport failed";
-        case HKT_ERROR_PEER_LOST:
-            return "peer lost";
-        case HKT_ERROR_TIMEOUT:
-            return "timeout";
-        case HKT_ERROR_MISMATCH:
-            return "ranks disagree";
-        case HKT_ERROR_OUT_OF_MEMORY:
-            return "out of memory";
-        case HKT_ERROR_INTERNAL:
-            return "internal error";
-        case HKT_ERROR_IO:
-            return "input/output failed";
-        case HKT_ERROR_LIMIT:
-            return "limit exceeded";
-        case HKT_ERROR_DEVICE:
-            return "device failed";
-        case HKT_ERROR_ABORTED:
-            return "aborted";
-    }
-    return "unknown status";
+    return text_of(static_cast<Status>(status));
 }
 
 const char* hkt_last_error(void) {

@@ -313,6 +313,13 @@ HKT_API hkt_status hkt_comm_lost(hkt_comm* comm, int32_t* ranks, size_t room, si
  * does not wait for other ranks. Errors: INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_comm_abort(hkt_comm* comm);
 
+/* Writes this rank's last operations on comm to the file `path`, as JSON: for each its number, collective,
+ * schedule, type, count, when it started and ended, and for those in flight the step of the schedule that
+ * they stand at, its source line, and the rank that they wait for. See "Flight recorder" in docs/running.md.
+ * Local; does not wait for other ranks. From any thread, also beside threads that wait. The file is written
+ * whole, in the place of one that is there. Errors: INVALID_ARGUMENT, IO. */
+HKT_API hkt_status hkt_comm_dump(hkt_comm* comm, const char* path);
+
 /* This process's rank in 0 .. size - 1, and the number of ranks. -1 if comm is null, or a parent's (see
  * "Fork" above). */
 HKT_API int32_t hkt_comm_rank(const hkt_comm* comm);
@@ -531,6 +538,17 @@ HKT_API hkt_status hkt_barrier(hkt_comm* comm);
 /* The same with a request, which ends when every rank has entered it, by hkt_barrier or by this. A null
  * request is INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_barrier_start(hkt_comm* comm, hkt_request** request);
+
+/* A barrier that tells who is missing: returns HKT_SUCCESS once every rank has come to it, or after
+ * timeout_ms (1 or more) HKT_ERROR_TIMEOUT, and the text names all ranks that have not come. That breaks
+ * nothing: comm stays usable. A rank that calls it again comes to the same barrier, and waits for those that
+ * were missing. When the last of them comes, the barrier is over for all, also for ranks that have gone on to
+ * something else: their next call returns at once. All ranks call it as often. It takes no place in the order
+ * of collectives, and needs no rank to be inside a call of Hocket but those that come; while it waits, what
+ * this rank has started moves. Rank 0 keeps the list: if its process has stopped, the text cannot name the
+ * others. It costs a message to rank 0 and back, and is not for every step of a program. Errors: also
+ * PEER_LOST and those that comm has failed with. */
+HKT_API hkt_status hkt_barrier_monitored(hkt_comm* comm, int64_t timeout_ms);
 
 /* ---- Point to point --------------------------------------------------------------------------- */
 /* A send on one rank and a receive on another (or the same) are matched by peer and tag: the first send to a

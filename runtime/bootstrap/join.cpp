@@ -15,6 +15,9 @@ class WorldOfOne : public Bootstrap {
     std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds) override {
         return {std::string(mine)};
     }
+    void come() override {}
+    bool all_have_come(Clock::time_point) override { return true; }
+    std::optional<std::vector<int>> absent(std::chrono::milliseconds) override { return std::vector<int>(); }
     std::optional<Loss> loss() const override { return std::nullopt; }
     void report(std::string_view) override {}
     std::optional<Report> reported() const override { return std::nullopt; }

@@ -17,6 +17,7 @@ Member::Member(const BootstrapOptions& options)
       left_(options.world_size),
       parts_(options.world_size),
       missing_parts_(parts_.size()),
+      come_(options.world_size),
       next_beat_(Clock::now()),
       awake_(Clock::now()) {
     thread_ = start_thread("hkt-member", [this] { run(); });
@@ -61,7 +62,48 @@ std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::
     return *std::exchange(result_, std::nullopt);
 }
 
+void Member::come() {
+    const std::lock_guard lock(mutex_);
+    if (meeting_ > met_) return;  // it is there already
+    ++meeting_;
+    has_to_come_ = true;
+    wake_.raise();
+}
+
+bool Member::all_have_come(Clock::time_point until) {
+    std::unique_lock lock(mutex_);
+    while (met_ < meeting_) {
+        throw_if_broken();
+        if (changed_.wait_until(lock, until) == std::cv_status::timeout) return met_ >= meeting_;
+    }
+    return true;
+}
+
+std::optional<std::vector<int>> Member::absent(std::chrono::milliseconds patience) {
+    const auto until = Clock::now() + patience;
+    std::unique_lock lock(mutex_);
+    absent_.reset();
+    has_to_ask_ = true;
+    wake_.raise();
+    while (!absent_ && met_ < meeting_) {
+        throw_if_broken();
+        if (changed_.wait_until(lock, until) == std::cv_status::timeout) break;
+    }
+    if (met_ >= meeting_) return std::vector<int>();
+    return std::exchange(absent_, std::nullopt);
+}
+
 void Member::throw_if_hopeless() const {
+    throw_if_broken();
+    for (int rank = 0; rank < world_size_; ++rank)
+        if (left_[rank] && !(rank_ == 0 && parts_[rank]))
+            throw Error(Status::peer_lost,
+                        fmt::format("rank {} has left the job, but rank {} still waits for it in "
+                                    "all_gather; do all ranks run the same program?",
+                                    rank, rank_));
+}
+
+void Member::throw_if_broken() const {
     if (leaving_) throw Error(Status::bootstrap, fmt::format("rank {} has left the job itself", rank_));
     if (loss_)
         throw Error(Status::peer_lost,
@@ -69,12 +111,6 @@ void Member::throw_if_hopeless() const {
                                 loss_->reason, loss_->rank));
     if (!reports_.empty())
         throw Error(Status::bootstrap, fmt::format("rank {} reported a failure", reports_.front().rank));
-    for (int rank = 0; rank < world_size_; ++rank)
-        if (left_[rank] && !(rank_ == 0 && parts_[rank]))
-            throw Error(Status::peer_lost,
-                        fmt::format("rank {} has left the job, but rank {} still waits for it in "
-                                    "all_gather; do all ranks run the same program?",
-                                    rank, rank_));
 }
 
 std::optional<Loss> Member::loss() const {

@@ -24,6 +24,9 @@ class Member : public Bootstrap {
     int rank() const override { return rank_; }
     int world_size() const override { return world_size_; }
     std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds timeout) override;
+    void come() override;
+    bool all_have_come(Clock::time_point until) override;
+    std::optional<std::vector<int>> absent(std::chrono::milliseconds patience) override;
     std::optional<Loss> loss() const override;
     void report(std::string_view text) override;
     std::optional<Report> reported() const override;
@@ -34,6 +37,7 @@ class Member : public Bootstrap {
 
   private:
     void throw_if_hopeless() const;  // for the caller; with mutex_ held
+    void throw_if_broken() const;    // the same, but who has left does not matter
 
     // On the thread:
     void run();
@@ -45,6 +49,11 @@ class Member : public Bootstrap {
     std::optional<std::string> own_absence();
     void send_pending_blob();
     void send_pending_report();
+    void send_pending_meeting();
+    void note_come(int rank, std::uint32_t number);
+    void note_met(std::uint32_t number);
+    void note_absent(std::uint32_t number, std::vector<int> ranks);
+    std::vector<int> absent_from(std::uint32_t number) const;
     void send_departures();
     void listen_to(std::size_t index);
     Link::State take_from(std::size_t index);
@@ -78,6 +87,11 @@ class Member : public Bootstrap {
     std::size_t missing_parts_;
     std::optional<std::vector<std::string>> result_;  // complete, not yet taken by the caller
     bool gather_broken_ = false;
+    // Meetings are numbered from 1. This rank has come to `meeting_`; all have come to `met_`.
+    std::uint32_t meeting_ = 0, met_ = 0;
+    bool has_to_come_ = false, has_to_ask_ = false;  // the thread has to tell rank 0
+    std::vector<std::uint32_t> come_;                // rank 0: by rank, the meeting that it has come to
+    std::optional<std::vector<int>> absent_;         // the answer to the last question, if it has come
 
     std::vector<Link> links_;  // only the thread uses what follows
     Clock::time_point next_beat_;

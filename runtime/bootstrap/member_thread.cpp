@@ -59,6 +59,7 @@ void Member::run() {
 void Member::step() {
     send_pending_blob();
     send_pending_report();
+    send_pending_meeting();
     std::vector<pollfd> set{{wake_.fd(), POLLIN, 0}};
     for (const Link& link : links_)
         set.push_back({link.fd(), static_cast<short>(link.has_output() ? POLLIN | POLLOUT : POLLIN), 0});
@@ -183,6 +184,49 @@ void Member::send_pending_report() {
     rank_ == 0 ? note_report(0, *text) : tell_all(FrameType::report, *text);
 }
 
+void Member::send_pending_meeting() {
+    bool comes, asks;
+    std::uint32_t number;
+    {
+        const std::lock_guard lock(mutex_);
+        comes = std::exchange(has_to_come_, false);
+        asks = std::exchange(has_to_ask_, false);
+        number = meeting_;
+    }
+    const std::string payload = PayloadWriter().u32(number).text();
+    if (comes) rank_ == 0 ? note_come(0, number) : tell_all(FrameType::come, payload);
+    if (asks) rank_ == 0 ? note_absent(number, absent_from(number)) : tell_all(FrameType::roll_call, payload);
+}
+
+// On rank 0. A rank comes to a meeting only after all have come to the one before.
+void Member::note_come(int rank, std::uint32_t number) {
+    if (number != come_[rank] + 1 || number > met_ + 1)
+        throw ProtocolError("it has come to a meeting that has not begun");
+    come_[rank] = number;
+    if (!absent_from(number).empty()) return;
+    tell_all(FrameType::met, PayloadWriter().u32(number).text());
+    note_met(number);
+}
+
+void Member::note_met(std::uint32_t number) {
+    const std::lock_guard lock(mutex_);
+    met_ = number;
+    changed_.notify_all();
+}
+
+void Member::note_absent(std::uint32_t number, std::vector<int> ranks) {
+    const std::lock_guard lock(mutex_);
+    if (number == meeting_) absent_ = std::move(ranks);
+    changed_.notify_all();
+}
+
+std::vector<int> Member::absent_from(std::uint32_t number) const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < world_size_; ++rank)
+        if (come_[rank] < number) ranks.push_back(rank);
+    return ranks;
+}
+
 void Member::listen_to(std::size_t index) {
     Link& link = links_[index];
     if (!link.is_open()) return;
@@ -218,9 +262,20 @@ void Member::handle(int from, const Frame& frame) {
 void Member::handle_at_host(int from, const Frame& frame) {
     if (frame.type == FrameType::report) return note_report(from, frame.payload);
     PayloadReader reader(frame.payload);
-    if (frame.type != FrameType::gather && frame.type != FrameType::lost)
-        throw ProtocolError("it sent a message that only rank 0 may send");
+    const bool is_of_a_guest = frame.type == FrameType::gather || frame.type == FrameType::lost ||
+                               frame.type == FrameType::come || frame.type == FrameType::roll_call;
+    if (!is_of_a_guest) throw ProtocolError("it sent a message that only rank 0 may send");
     const std::uint32_t number = reader.u32();
+    if (frame.type == FrameType::come) return note_come(from, number);
+    if (frame.type == FrameType::roll_call) {
+        PayloadWriter answer;
+        answer.u32(number);
+        for (const int rank : absent_from(number)) answer.u32(static_cast<std::uint32_t>(rank));
+        Link& link = links_[static_cast<std::size_t>(from)];
+        link.queue(FrameType::absent, answer.text());
+        link.flush();
+        return;
+    }
     if (frame.type == FrameType::lost) return note_given_up(from, std::string(reader.rest()));
     take_part(from, number, reader.rest());
 }
@@ -251,6 +306,13 @@ void Member::handle_at_guest(const Frame& frame) {
             return;
         case FrameType::reported:
             return note_report(named_rank(first), reader.rest());
+        case FrameType::met:
+            return note_met(first);
+        case FrameType::absent: {
+            std::vector<int> ranks;
+            while (!reader.is_empty()) ranks.push_back(named_rank(reader.u32()));
+            return note_absent(first, std::move(ranks));
+        }
         default:
             throw ProtocolError("it sent a message that has no place here");
     }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <thread>
@@ -15,6 +17,7 @@
 #include "runtime/engine/job/open_fabric.hpp"
 #include "runtime/log.hpp"
 #include "runtime/net/own_address.hpp"
+#include "runtime/net/texts.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -147,6 +150,9 @@ void Communicator::meet() {
     if (!agreement_.tuning.empty()) tuning_ = parse_tuning(agreement_.tuning)[shape()];
     progress_ =
         std::make_unique<Progress>(*bootstrap_, neighbourhood_.get(), fabric_.get(), options_.timeout);
+    recorder_ = std::make_unique<Recorder>(
+        origin(), Recorder::Options{options_.recordings, options_.recording_signal}, *progress_);
+    log_joining();
     if (options_.has_background) background_ = std::make_unique<Background>(*progress_);
 }
 
@@ -189,6 +195,42 @@ void Communicator::open_fabric() {
     provider_ = (neighbourhood_ ? provider_ + ", " : "") + fabric_->provider();
 }
 
+record::Origin Communicator::origin() const {
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    record::Origin origin;
+    origin.communicator = agreement_.id;
+    origin.rank = rank();
+    origin.size = size();
+    origin.job_ranks = agreement_.job_ranks;
+    origin.topology = options_.topology;
+    origin.provider = provider_;
+    origin.host = host;
+    origin.pid = getpid();
+    origin.process_group = getpgrp();
+    return origin;
+}
+
+void Communicator::log_joining() const {
+    const record::Origin& own = recorder_->origin();
+    const std::string why = !options_.provider.empty()  ? "HOCKET_PROVIDER or the program asks for it"
+                            : size() == 1               ? "there is no other rank"
+                            : neighbourhood_ == nullptr ? "no other rank is on this host"
+                            : fabric_ == nullptr        ? "all ranks are on this host"
+                                                        : "some ranks are on this host, and some are not";
+    log(LogLevel::info, "joined {} rank{} as process {} on {}: topology {}, provider {} ({}{}{})", size(),
+        size() == 1 ? "" : "s", own.pid, own.host, own.topology, own.provider, why,
+        provider_why_.empty() ? "" : "; ", provider_why_);
+    log(LogLevel::debug,
+        "communicator {}: schedules from {}; schedule {}; tuning table {}; executor {}; progress {}; "
+        "timeout {} ms",
+        own.communicator, schedule_path_, options_.schedule.empty() ? "by size" : options_.schedule,
+        !agreement_.tuning.empty()
+            ? agreement_.tuning_file + (tuning_.empty() ? " (nothing for this shape)" : "")
+            : "none",
+        executor(), options_.has_background ? "thread" : "calls", options_.timeout.count());
+}
+
 // The job's provider as rank 0 sees it, which every rank can derive: a rank that shares no memory would
 // itself report another one.
 JobShape Communicator::shape() const {
@@ -201,7 +243,11 @@ JobShape Communicator::shape() const {
 
 Communicator::~Communicator() {
     background_.reset();
+    const std::uint64_t started = progress_->started();
     if (size() > 1) say_goodbye();
+    log(LogLevel::info, "leaves after {} collective operation{}{}", started, started == 1 ? "" : "s",
+        progress_->failure() ? ", with an error" : "");
+    recorder_.reset();
     progress_.reset();  // gives up what is still in flight
     if (size() > 1) bootstrap_->leave();
 }
@@ -295,6 +341,9 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
     dsl::PlanRequest request;
     request.collective = choice.collective;
     request.schedule = choice.schedule ? *choice.schedule : own_schedule(choice.collective);
+    const std::string named_by = request.schedule.empty() ? ""
+                                 : choice.schedule        ? "the program names it"
+                                                          : "the communicator's schedule";
     request.topology = options_.topology;
     request.search_path = options_.schedule_path;
     request.ranks = size();
@@ -316,12 +365,45 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
         if (plan->program().fingerprint == checked->fingerprint() &&
             plan->program().economy == request.economy)
             sized.plan = plan;
+    log_choice(choice, sized, bytes, named_by);
     if (sized.plan) return sized;
     dsl::RankProgram program = in_dsl([&] { return checked->project(rank()); });
     sized.plan = StartablePlan::make(
         std::move(program), choice.type, choice.op, executor_of(choice),
         {.is_uneven = choice.is_uneven, .compute = {choice.tensors, options_.kernel_threads}});
     return sized;
+}
+
+// sized.plan: null if a plan is going to be made.
+void Communicator::log_choice(const PlanChoice& choice, const SizedPlans::Sized& sized, std::uint64_t bytes,
+                              const std::string& named_by) const {
+    const LogLevel level = choice.is_for_meeting || sized.plan ? LogLevel::debug : LogLevel::info;
+    if (options_.log < level) return;
+    const std::size_t end = std::min(sized.schedule.find('\n'), sized.schedule.size());
+    const std::string reasons = end < sized.schedule.size() ? sized.schedule.substr(end + 1) : "";
+    // The rest is told to those who ask for everything.
+    const std::string first = reasons.substr(0, reasons.find('\n'));
+    const std::string why = !named_by.empty()             ? named_by
+                            : first.starts_with("tuned:") ? first
+                            : !first.empty()              ? "by estimate: " + first
+                                                          : "the only one there is";
+    const ExecutorKind kind = executor_of(choice);
+    const std::string executor(name_of(kind));
+    const bool is_tiered = kind == ExecutorKind::automatic && executor == "jit";
+    const dsl::Contract contract = contract_of(choice.collective);
+    log(level, "{}{} of {}{}{}, up to {}: schedule {} ({}); executor {}{}", dsl::name_of(choice.collective),
+        choice.is_uneven ? "_v" : "", name_of(choice.type), contract.combines() ? " " : "",
+        contract.combines() ? choice.op.name() : "", dsl::text_of_size(static_cast<double>(bytes)),
+        sized.schedule.substr(0, end), why, is_tiered ? "interpreter, then jit" : executor,
+        choice.is_for_meeting ? "; for a barrier"
+        : sized.plan          ? "; with a plan that is there already"
+                              : "");
+    if (options_.log < LogLevel::debug) return;
+    for (std::size_t at = 0; at < reasons.size();) {
+        const std::size_t stop = std::min(reasons.find('\n', at), reasons.size());
+        log(LogLevel::debug, "  {}", reasons.substr(at, stop - at));
+        at = stop + 1;
+    }
 }
 
 std::unique_ptr<SizedPlans> Communicator::lazy_plans(const PlanChoice& choice) const {
@@ -475,6 +557,32 @@ Execution& Communicator::start_barrier() {
     return progress_->start(barrier_plan(), 1, &here_, &all_here_);
 }
 
+// Goes over the bootstrap, so that it takes no place among the collectives, and nothing has to be given up
+// with it. Meanwhile this rank moves what others may wait for.
+void Communicator::barrier_monitored(std::chrono::milliseconds timeout) {
+    const std::lock_guard lock(meeting_);
+    const auto until = Progress::Clock::now() + timeout;
+    bootstrap_->come();
+    for (;;) {
+        if (const auto failure = progress_->failure()) throw Error(failure->status, failure->text);
+        const bool is_idle = progress_->move_until(std::min(until, Progress::Clock::now() + 10ms));
+        if (bootstrap_->all_have_come(is_idle ? std::min(until, Progress::Clock::now() + 100ms)
+                                              : Progress::Clock::now()))
+            return;
+        if (Progress::Clock::now() >= until) break;
+    }
+    const auto absent = bootstrap_->absent(verdict_within);
+    if (absent && absent->empty()) return;  // the last has come meanwhile
+    throw Error(Status::timeout,
+                fmt::format("not all ranks came to the monitored barrier within {} ms: {}\n"
+                            "  hint: see what these ranks are doing; the communicator is as it was, and "
+                            "another call goes on with the same barrier",
+                            timeout.count(),
+                            absent ? fmt::format("{} of {} are absent: {}", absent->size(), size(),
+                                                 transport::all_ranks_text(*absent))
+                                   : "rank 0, which knows who is absent, does not answer"));
+}
+
 const std::shared_ptr<StartablePlan>& Communicator::barrier_plan() {
     std::call_once(barrier_made_, [this] { barrier_ = make_meeting("barrier"); });
     return barrier_;
@@ -482,8 +590,11 @@ const std::shared_ptr<StartablePlan>& Communicator::barrier_plan() {
 
 // Uses the library's own choice of schedule, whatever the communicator's is.
 std::shared_ptr<StartablePlan> Communicator::make_meeting(const std::string& purpose) {
-    const auto& plan =
-        cached_plan({.type = DataType::int32, .schedule = "", .executor = ExecutorKind::interpreter}, 1);
+    const auto& plan = cached_plan({.type = DataType::int32,
+                                    .schedule = "",
+                                    .executor = ExecutorKind::interpreter,
+                                    .is_for_meeting = true},
+                                   1);
     return StartablePlan::make(plan->program(), plan->type(), plan->op(), ExecutorKind::interpreter,
                                {.purpose = purpose});
 }

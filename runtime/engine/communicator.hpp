@@ -22,7 +22,9 @@
 #include "runtime/engine/job/options.hpp"
 #include "runtime/engine/job/tuning.hpp"
 #include "runtime/engine/progress.hpp"
+#include "runtime/engine/recorder.hpp"
 #include "runtime/engine/sized_plans.hpp"
+#include "runtime/log.hpp"
 
 namespace hocket::engine {
 
@@ -35,6 +37,7 @@ struct PlanChoice {
     ExecutorKind executor = ExecutorKind::automatic;     // automatic: the communicator's
     bool is_uneven = false;                              // for pieces of different counts
     std::vector<std::uint64_t> tensors = {};             // as in ComputeOptions; not for a cached plan
+    bool is_for_meeting = false;                         // a barrier's: not the program's own choice
 };
 
 // All functions are thread-safe and throw hocket::Error. Executions are lent as in Progress.
@@ -108,6 +111,9 @@ class Communicator {
     }
     void barrier();
     Execution& start_barrier();
+    // Throws Error(timeout), which names all ranks that have not come; then nothing is broken, and the next
+    // call goes on with the same barrier.
+    void barrier_monitored(std::chrono::milliseconds timeout);
     MessageRequest& start(const MessageStart& message) {
         check_message(message);
         const auto buffers = buffer_on_device(message);
@@ -138,6 +144,8 @@ class Communicator {
     // text (at most 1 MiB) and gets all texts, by rank.
     std::vector<std::string> exchange(const std::string& text);
     const std::string& secret() const { return options_.secret; }
+    // Writes what is known of the last operations to a file (record::Recording). Throws Error(io).
+    void dump(const std::string& path) { recorder_->save_to(path, "call"); }
     // Ranks that are lost, as far as this one knows; ascending.
     std::vector<int> lost();
     // Numeric: the address at which the other ranks reach this one.
@@ -181,6 +189,16 @@ class Communicator {
                                           const char* name) const;
     const std::shared_ptr<StartablePlan>& barrier_plan();
     void say_goodbye();
+    record::Origin origin() const;
+    void log_joining() const;
+    void log_choice(const PlanChoice& choice, const SizedPlans::Sized& sized, std::uint64_t bytes,
+                    const std::string& named_by) const;
+    template <typename... Args>
+    void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) const {
+        if (options_.log >= level)
+            log_line("hocket: {}: {}", record::name_of(recorder_->origin()),
+                     fmt::format(format, std::forward<Args>(args)...));
+    }
 
     using Key =
         std::tuple<dsl::Collective, DataType, Reduction, int, std::optional<std::string>, ExecutorKind, bool>;
@@ -200,11 +218,12 @@ class Communicator {
     std::unique_ptr<transport::Fabric> fabric_;
     device::Devices devices_;
     std::unique_ptr<Progress> progress_;
+    std::unique_ptr<Recorder> recorder_;
     std::unique_ptr<Background> background_;  // null: operations move during calls only
     mutable std::mutex planning_;             // guards the next two
     mutable dsl::Planner planner_;
     mutable std::optional<std::set<dsl::Collective>> own_collectives_;  // where options_.schedule exists
-    std::mutex exchanging_;
+    std::mutex exchanging_, meeting_;
     std::once_flag barrier_made_;
     std::shared_ptr<StartablePlan> barrier_;
     // What all barriers send and receive. Nobody looks at the sum.

@@ -58,9 +58,12 @@ std::string region(const Execution& execution, const dsl::Op& op) {
                        unnamed > 0 ? ", ..." : "");
 }
 
+std::string waiting_for_start(int rank) {
+    return fmt::format("waiting for rank {} to start it", rank);
+}
+
 std::string action(const Execution& execution, const dsl::Op& op) {
-    if (const auto rank = execution.run().awaited_at_start())
-        return fmt::format("waiting for rank {} to start it", *rank);
+    if (const auto rank = execution.run().awaited_at_start()) return waiting_for_start(*rank);
     switch (op.kind) {
         case dsl::Op::Kind::send:
             return fmt::format("sending {} to rank {}", region(execution, op), op.peer);
@@ -77,7 +80,7 @@ std::string action(const Execution& execution, const dsl::Op& op) {
         case dsl::Op::Kind::await:
             break;
     }
-    if (op.message == 1) return fmt::format("waiting for rank {} to start it", op.peer);
+    if (op.message == 1) return waiting_for_start(op.peer);
     if (op.guards_buffers || execution.bytes_of(op) == 0)
         return fmt::format("waiting for rank {} to be done with the buffers", op.peer);
     return fmt::format("waiting for rank {}, before {}", op.peer, region(execution, op));
@@ -178,22 +181,7 @@ Failure make(Status status, const std::string& what, const std::string& hint, in
 }  // namespace
 
 std::string describe(const Execution& execution) {
-    const Plan& plan = execution.plan();
-    const dsl::RankProgram& program = plan.program();
-    if (!plan.purpose().empty())
-        return fmt::format("{} #{} ({} ranks)", plan.purpose(), execution.number(), program.ranks);
-    std::string type(name_of(plan.type()));
-    if (plan.reduces()) type += fmt::format(" {}", plan.op().name());
-    const dsl::Contract contract = contract_of(program.collective);
-    if (contract.has_root())
-        type += fmt::format(" {} rank {}", contract.spreads() ? "from" : "to", program.root);
-    std::string text =
-        fmt::format("{}{} #{} ({} on {}, {}", dsl::name_of(program.collective), plan.is_uneven() ? "_v" : "",
-                    execution.number(), program.schedule, program.topology, type);
-    const std::uint64_t count = execution.start().count;
-    // By pair, each rank has other counts.
-    if (!plan.is_by_pair()) text += fmt::format(", {} element{}", count, count == 1 ? "" : "s");
-    return text + ")";
+    return record::describe(*execution.plan().label(), execution.number(), execution.start().count);
 }
 
 std::string describe(const Execution& execution, dsl::OpId id) {
@@ -204,6 +192,32 @@ std::string describe(const Execution& execution, dsl::OpId id) {
                                    action(execution, op), origin.location, origin.text);
     if (!origin.context.empty()) text += fmt::format("\n  in {}", origin.context);
     return text;
+}
+
+record::Place place_of(const Execution& execution) {
+    record::Place place;
+    if (const auto awaited = execution.run().awaited_at_start()) {  // no step has begun
+        place.doing = waiting_for_start(*awaited);
+        place.waits_for = *awaited;
+    } else if (const auto id = execution.run().first_incomplete()) {
+        const dsl::RankProgram& program = execution.plan().program();
+        const dsl::Op& op = program.ops[*id];
+        place.doing = action(execution, op);
+        place.waits_for = op.peer;
+        place.step = *id + 1;
+        place.steps = program.ops.size();
+        place.location = program.origins[op.origin].location;
+        place.source = program.origins[op.origin].text;
+    }
+    if (execution.waits_for_device()) place.doing = execution.awaited_of_device();
+    return place;
+}
+
+record::Place place_of(const MessageRequest& message) {
+    record::Place place;
+    place.doing = state_of(message);
+    place.waits_for = message.start.peer;
+    return place;
 }
 
 std::string describe(const MessageStart& message) {

@@ -10,6 +10,7 @@
 #include "runtime/engine/notice.hpp"
 #include "runtime/engine/run/execution.hpp"
 #include "runtime/error.hpp"
+#include "runtime/record/recording.hpp"
 
 namespace hocket::engine {
 
@@ -24,6 +25,10 @@ std::string describe(const Execution& execution);
 
 // "step 5 of 12: waiting for x[1/4, 1/2) (elements 250 to 499) from rank 1\n  at schedules/ring.sched:5: ..."
 std::string describe(const Execution& execution, dsl::OpId op);
+
+// Where an operation in flight stands.
+record::Place place_of(const Execution& execution);
+record::Place place_of(const MessageRequest& message);
 
 // "send of 4000 bytes to rank 1, tag 7"
 std::string describe(const MessageStart& message);

@@ -10,6 +10,7 @@
 
 #include "runtime/caught.hpp"
 #include "runtime/device/staging.hpp"
+#include "runtime/engine/in_flight.hpp"
 #include "runtime/engine/messages/stage_message.hpp"
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/direct_start.hpp"
@@ -149,7 +150,7 @@ bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send,
         throw;
     }
     history_ = history;
-    ++started_;
+    flight_.note_done(plan.label(), started_++, extent.count);
     neighbourhood_->complete(++turns_);
     return true;
 }
@@ -174,6 +175,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     std::unique_ptr<DirectStart> direct;
     std::unique_ptr<device::Staging> staging;
     StandIns stand_ins;
+    flight_.begin(plan->label(), started_, extent.count);
     try {
         divide(start);
         if (buffers) direct = DirectStart::begin(start, *buffers);
@@ -187,6 +189,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     } catch (const std::exception& error) {
         // The others will start this and wait for it.
         fail_here(error);
+        flight_.end(started_, error_of(error).status(), record::coarse_now());
         throw;
     }
     Execution& execution = *begun;
@@ -262,6 +265,8 @@ MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buf
         throw;
     }
     try {
+        begun->note = flight_.begin_message(message.direction == Direction::send, message.peer, message.tag,
+                                            message.bytes);
         messages_.begin(*begun);
         look_at_messages();
     } catch (const Error& error) {
@@ -373,6 +378,36 @@ void Progress::finish_collectives() {
     if (failure_) throw Error(failure_->status, failure_->text);
 }
 
+bool Progress::move_until(Clock::time_point until) {
+    Gate::Visit visit(gate_);
+    come_in();
+    const bool is_quiet = wait_for_others(visit, until, [&] { return is_idle(); });
+    go_out();
+    return is_quiet;
+}
+
+std::uint64_t Progress::started() {
+    const Gate::Visit visit(gate_);
+    return started_;
+}
+
+record::Recording Progress::recording() {
+    const Gate::Visit visit(gate_);
+    return recording_now();
+}
+
+record::Recording Progress::recording_now() const {
+    record::Recording recording = recording_of(flight_, in_flight());
+    recording.started = started_;
+    if (failure_) recording.failure = failure_->text;
+    return recording;
+}
+
+void Progress::on_failure(Failed failed) {
+    const Gate::Visit visit(gate_);
+    on_failure_ = std::move(failed);
+}
+
 void Progress::call_driver() {
     Gate::Visit visit(gate_);
     gate_.call_all();
@@ -474,7 +509,10 @@ void Progress::look_at_messages() {
     if (const auto& mismatch = messages_.mismatch(); mismatch && !failure_)
         fail(sizes_differ(mismatch->receive->start, mismatch->sent_bytes, mismatch->sent_element,
                           bootstrap_.rank(), in_flight()));
-    if (messages_.retire()) announce();
+    const auto note = [this](const MessageRequest& ended) {
+        flight_.end_message(ended.note, ended.status, record::coarse_now());
+    };
+    if (messages_.retire(note)) announce();
 }
 
 // How many executions may move: the oldest ones, as far as their messages fit. All ranks start the same
@@ -515,8 +553,14 @@ void Progress::message_arrived(const transport::Completion& completion) {
 
 void Progress::retire() {
     const auto ended = [](const Execution* execution) { return execution->status() != Status::in_progress; };
-    const auto rest = std::remove_if(in_flight_.begin(), in_flight_.end(), ended);
-    if (rest == in_flight_.end()) return;
+    const auto first = std::find_if(in_flight_.begin(), in_flight_.end(), ended);
+    if (first == in_flight_.end()) return;
+    const record::Moment now = record::coarse_now();
+    const auto rest = std::remove_if(first, in_flight_.end(), [&](const Execution* execution) {
+        if (!ended(execution)) return false;
+        flight_.end(execution->number(), execution->status(), now);
+        return true;
+    });
     in_flight_.erase(rest, in_flight_.end());
     if (neighbourhood_) neighbourhood_->complete(in_flight_.empty() ? turns_ : in_flight_.front()->turn());
     announce();
@@ -737,14 +781,24 @@ void Progress::fail(Failure failure) {
     if (failure_) return;
     failure_ = std::move(failure);
     tell_others(*failure_);
+    // A rank that leaves fails for others only.
+    std::optional<record::Recording> recording;
+    if (on_failure_ && !is_leaving_) recording = recording_now();
     // Before anybody may touch the buffers again.
     let_go();
     if (fabric_) fabric_->abandon();
     if (neighbourhood_) neighbourhood_->window().quarantine();
-    for (Execution* execution : in_flight_) execution->end(failure_->status);
+    const record::Moment now = record::coarse_now();
+    for (Execution* execution : in_flight_) {
+        execution->end(failure_->status);
+        flight_.end(execution->number(), failure_->status, now);
+    }
     in_flight_.clear();
+    for (const MessageRequest* message : messages_.open())
+        flight_.end_message(message->note, failure_->status, now);
     messages_.end_all(failure_->status);
     announce();
+    if (recording) on_failure_(std::move(*recording));
 }
 
 // What devices copy ends; nobody copies from this rank's devices any more.

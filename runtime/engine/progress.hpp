@@ -22,6 +22,8 @@
 #include "runtime/engine/messages/point_to_point.hpp"
 #include "runtime/engine/run/execution.hpp"
 #include "runtime/fabric/fabric.hpp"
+#include "runtime/record/flight.hpp"
+#include "runtime/record/recording.hpp"
 
 namespace hocket::engine {
 
@@ -71,6 +73,9 @@ class Progress {
     // move them.
     void finish_collectives();
 
+    // Moves what is in flight until nothing is, or the time has come. True: nothing is.
+    bool move_until(Clock::time_point until);
+
     // For a thread that moves what nobody else moves: returns once nothing is in flight, or another thread
     // waits and does that itself, or is_ending holds and call_driver() was called. Never throws.
     void drive_what_is_in_flight(const std::atomic<bool>& is_ending);
@@ -89,6 +94,14 @@ class Progress {
 
     // Never throws; looks at the job's health, but not at the fabric.
     std::optional<Failure> failure();
+
+    std::uint64_t started();  // how many collectives, so far
+    // What the last operations were, and where those in flight stand. Who and where this is, is left out.
+    record::Recording recording();
+    // Called at the first failure, with what was in flight before it, while the gate is held; empty: nothing
+    // is. It must not throw.
+    using Failed = std::function<void(record::Recording recording)>;
+    void on_failure(Failed failed);
 
   private:
     bool run_at_once(StartablePlan& plan, Extent extent, const void* send, void* recv, double factor);
@@ -139,6 +152,7 @@ class Progress {
     void fail_fabric(const std::string& reason, int peer);
     void fail_departure(int peer);
     void let_go();
+    record::Recording recording_now() const;
     void come_in();
     void go_out();
 
@@ -156,6 +170,8 @@ class Progress {
     std::uint64_t history_ = 0;              // of all starts: once ranks differ, they never agree again
     std::vector<std::int64_t> agreed_;       // by peer: the last start on which its messages agreed; -1
     std::optional<Failure> failure_;
+    Failed on_failure_;
+    record::Flight flight_;
     LeftAlone left_alone_;
     Endings endings_;
     bool somebody_left_ = false, is_leaving_ = false;

@@ -27,13 +27,17 @@ enum class FrameType : std::uint8_t {
     // members
     heartbeat,
     goodbye,
-    gather,    // to rank 0: number, blob
-    gathered,  // from rank 0: number, rank, blob
-    lost,      // rank, reason; to rank 0, from a guest that has given rank 0 up: 0, reason
-    left,      // from rank 0: one rank or several
-    report,    // to rank 0: text
-    reported,  // from rank 0: rank, text
-    last_ = reported,
+    gather,     // to rank 0: number, blob
+    gathered,   // from rank 0: number, rank, blob
+    lost,       // rank, reason; to rank 0, from a guest that has given rank 0 up: 0, reason
+    left,       // from rank 0: one rank or several
+    report,     // to rank 0: text
+    reported,   // from rank 0: rank, text
+    come,       // to rank 0: the number of the meeting that the rank has come to
+    met,        // from rank 0: the number of the last meeting that all have come to
+    roll_call,  // to rank 0: the number of a meeting
+    absent,     // from rank 0: the number, ranks that have not come to it
+    last_ = absent,
 };
 
 struct Frame {

@@ -29,4 +29,16 @@ std::string printable(std::string_view text) {
     return clean;
 }
 
+std::string all_ranks_text(const std::vector<int>& ranks) {
+    std::string runs;
+    for (std::size_t i = 0; i < ranks.size();) {
+        std::size_t end = i + 1;
+        while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+        if (!runs.empty()) runs += ", ";
+        runs += end - i == 1 ? std::to_string(ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[end - 1]);
+        i = end;
+    }
+    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", runs);
+}
+
 }  // namespace hocket::transport

@@ -14,9 +14,12 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include "tools/run/output.hpp"
 #include "tools/run/process.hpp"
+#include "tools/run/recordings.hpp"
+#include "tools/run/report.hpp"
 #include "tools/tool.hpp"
 
 namespace hocket::tools {
@@ -27,6 +30,8 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr int timeout_exit_code = 124;  // like timeout(1); the next one like timeout's own failures
 constexpr int output_exit_code = 125;
+constexpr Seconds look_for_answers{0.05};
+constexpr Seconds answer_wait{2};   // for the ranks' recordings
 constexpr Seconds kill_wait{1};     // between SIGTERM and SIGKILL
 constexpr Seconds give_up_wait{5};  // after SIGKILL: then a process stuck in the kernel is left behind
 
@@ -62,12 +67,14 @@ struct Rank {
 
 class Job {
   public:
-    Job(const JobSpec& spec, const Limits& limits) : spec_(spec), limits_(limits) {}
+    // recordings: null if no report is wanted.
+    Job(const JobSpec& spec, const Limits& limits, RecordingFolder* recordings)
+        : spec_(spec), limits_(limits), recordings_(recordings) {}
     int run();
 
   private:
     // How far the end of a job has come; when a stage's deadline passes, the next stage begins.
-    enum class Stage { running, grace, terminating, killed };
+    enum class Stage { running, grace, reporting, terminating, killed };
 
     void start();
     void poll_once();
@@ -81,6 +88,10 @@ class Job {
     void check_deadlines();
     void enter(Stage stage);
     void signal_all(int signal);
+    void ask_for_recordings();
+    std::vector<record::Recording> read_recordings() const;
+    void look_at_recordings();
+    void report(const std::vector<record::Recording>& recordings);
     bool finished() const;
     void say(const std::string& text) { console_.line(2, -1, "hocket-run: " + text); }
     void summarise();
@@ -97,6 +108,8 @@ class Job {
     std::optional<std::size_t> first_failed_;
     Clock::time_point cause_until_{};  // until then a killed rank takes the first failure's place
     int interrupts_ = 0;
+    RecordingFolder* const recordings_;
+    Clock::time_point answers_until_ = Clock::time_point::max();  // until then a report waits for the ranks
     bool is_stdout_lost_ = false;
 };
 
@@ -104,6 +117,7 @@ void Job::start() {
     sigset_t set;
     sigemptyset(&set);
     for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+    if (recordings_) sigaddset(&set, SIGUSR1);
     sigprocmask(SIG_BLOCK, &set, nullptr);
     signal(SIGPIPE, SIG_IGN);
     guard_.emplace();
@@ -128,6 +142,7 @@ int Job::run() {
     }
     while (!finished()) poll_once();
     stage_end_ = Clock::time_point::max();
+    if (recordings_ && first_failed_) report(read_recordings());
     summarise();
     // Waits for a reader that stalls, until it goes away or a second signal comes.
     while ((console_.pending(1) || console_.pending(2)) && interrupts_ < 2) poll_once();
@@ -153,11 +168,13 @@ void Job::poll_once() {
     for (std::size_t i = 0; i < sources.size(); ++i)
         if (fds[3 + i].revents != 0) read_output(*sources[i].first, sources[i].second);
     reap();
+    look_at_recordings();
     check_deadlines();
 }
 
 int Job::poll_timeout_ms() const {
     Clock::time_point next = stage_end_;
+    if (answers_until_ != Clock::time_point::max()) next = std::min(next, after(look_for_answers));
     for (const Rank& rank : ranks_)
         if (rank.exited && !rank.finished) next = std::min(next, rank.output_until);
     if (next == Clock::time_point::max()) return -1;
@@ -181,6 +198,10 @@ void Job::take_signals() {
     while (read(signals_, &info, sizeof info) == sizeof info) {
         const int signal = static_cast<int>(info.ssi_signo);
         if (signal == SIGCHLD) continue;
+        if (signal == SIGUSR1) {
+            ask_for_recordings();
+            continue;
+        }
         signal_all(signal);
         if (++interrupts_ == 1) continue;
         say(fmt::format("second signal ({}): killing all ranks", strsignal(signal)));
@@ -248,6 +269,7 @@ void Job::note_failures(std::vector<std::size_t> exited) {
             if (!result_) result_ = ranks_[i].exit_code();
         }
         first_failed_ = i;
+        if (stage_ == Stage::running && recordings_) recordings_->ask();  // those that hang will not live on
         if (stage_ == Stage::running) enter(Stage::grace);
     }
 }
@@ -259,8 +281,9 @@ void Job::check_deadlines() {
             say(fmt::format("timeout: the job has not ended within {} s; ending it",
                             limits_.timeout->count()));
             result_ = timeout_exit_code;
-            return enter(Stage::terminating);
+            return enter(recordings_ ? Stage::reporting : Stage::terminating);
         case Stage::grace:
+        case Stage::reporting:
             return enter(Stage::terminating);
         case Stage::terminating:
             return enter(Stage::killed);
@@ -274,6 +297,10 @@ void Job::check_deadlines() {
 void Job::enter(Stage stage) {
     stage_ = stage;
     if (stage == Stage::grace) stage_end_ = after(limits_.grace);
+    if (stage == Stage::reporting) {
+        ask_for_recordings();
+        stage_end_ = Clock::time_point::max();
+    }
     if (stage == Stage::terminating || stage == Stage::killed)
         for (Rank& rank : ranks_) rank.told_to_end |= !rank.exited;
     if (stage == Stage::terminating) {
@@ -289,6 +316,38 @@ void Job::enter(Stage stage) {
 void Job::signal_all(int signal) {
     for (const Rank& rank : ranks_)
         if (!rank.finished) kill(-rank.process.pid, signal);
+}
+
+void Job::ask_for_recordings() {
+    recordings_->ask();
+    answers_until_ = after(answer_wait);
+}
+
+std::vector<record::Recording> Job::read_recordings() const {
+    std::vector<int> groups;
+    for (const Rank& rank : ranks_) groups.push_back(rank.process.pid);
+    return recordings_->read(groups);
+}
+
+// Shows the report that was asked for, once all ranks have answered or will not.
+void Job::look_at_recordings() {
+    if (answers_until_ == Clock::time_point::max()) return;
+    const auto recordings = read_recordings();
+    if (Clock::now() < answers_until_ && !finished() && !recordings_->is_answered(recordings)) return;
+    answers_until_ = Clock::time_point::max();
+    report(recordings);
+    if (stage_ == Stage::reporting) enter(Stage::terminating);
+}
+
+void Job::report(const std::vector<record::Recording>& recordings) {
+    const auto ending_of = [this](int rank) {
+        const auto index = static_cast<std::size_t>(rank);
+        return index < ranks_.size() && ranks_[index].exited ? ranks_[index].ending() : "";
+    };
+    say("report of what the ranks were doing:");
+    std::istringstream lines(report_text(recordings, ending_of));
+    for (std::string line; std::getline(lines, line);) say(line);
+    if (recordings_->is_kept()) say("the recordings are in " + recordings_->path());
 }
 
 bool Job::finished() const {
@@ -317,7 +376,7 @@ int main_of(int argc, char** argv) {
     JobSpec job;
     Limits limits;
     double timeout = 0, grace = 1;
-    bool no_prefix = false, prefix_always = false;
+    bool no_prefix = false, prefix_always = false, has_report = false;
     app.add_option("-n,--ranks", job.ranks, "number of ranks")->required()->check(CLI::Range(1, 4096));
     app.add_option("--timeout", timeout, "end the job after this many seconds, with exit code 124")
         ->check(CLI::PositiveNumber);
@@ -327,6 +386,10 @@ int main_of(int argc, char** argv) {
     auto* tag = app.add_flag("--tag-output", prefix_always,
                              "put [rank] before each line (default, but for one rank)");
     app.add_flag("--no-prefix", no_prefix, "pass the ranks' output through as it is")->excludes(tag);
+    app.add_flag(
+        "--report", has_report,
+        "when the job fails, or its timeout passes, or on SIGUSR1: say which rank waits for which, and "
+        "where");
     app.prefix_command();
     app.footer(
         "Usage: hocket-run -n N [OPTIONS] PROGRAM [ARGS...]\n"
@@ -352,7 +415,9 @@ int main_of(int argc, char** argv) {
     const char* secret = std::getenv("HOCKET_SECRET");
     job.secret = secret != nullptr && *secret != '\0' ? secret : random_secret();
     listen_on_loopback(job);
-    return Job(job, limits).run();
+    std::optional<RecordingFolder> recordings;
+    if (has_report) job.recordings = recordings.emplace().path();
+    return Job(job, limits, recordings ? &*recordings : nullptr).run();
 }
 
 }  // namespace

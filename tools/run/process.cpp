@@ -33,6 +33,7 @@ void set_environment(const JobSpec& job, int rank) {
     set("MASTER_ADDR", "127.0.0.1");
     set("MASTER_PORT", std::to_string(job.port));
     set("HOCKET_SECRET", job.secret);
+    if (!job.recordings.empty()) set("HOCKET_FLIGHT_RECORDER", job.recordings);
     unsetenv("HOCKET_LISTEN_FD");
     unsetenv("HOCKET_RUN_TERMINAL");
     if (rank != 0) return;

@@ -15,6 +15,7 @@ struct JobSpec {
     bool captured = true;   // the ranks' output goes through hocket-run; otherwise they inherit its streams
     bool terminal = false;  // hocket-run's stdout is a terminal: rank 0 may draw a progress bar
     std::string secret;     // HOCKET_SECRET
+    std::string recordings = {};    // HOCKET_FLIGHT_RECORDER; "": as it is
     int listen_fd = -1, port = -1;  // rank 0's socket, already listening
 };
 

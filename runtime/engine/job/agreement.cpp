@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "runtime/engine/job/tuning.hpp"
 #include "runtime/engine/run/neighbourhood.hpp"
 #include "runtime/error.hpp"
+#include "runtime/net/texts.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -33,6 +35,14 @@ std::string this_host() {
     return fmt::format("{}/{}/{}", name, boot, network);
 }
 
+// No two communicators get the same one.
+std::string fresh_id() {
+    static std::atomic<unsigned> made{0};
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    return fmt::format("{}:{}:{}", name, getpid(), made++);
+}
+
 std::vector<int> usable_cores() {
     std::vector<int> usable;
     cpu_set_t cores;
@@ -42,19 +52,6 @@ std::vector<int> usable_cores() {
     return usable;
 }
 
-// "ranks 0-3, 5"
-std::string name_ranks(const std::vector<int>& ranks) {
-    std::string runs;
-    for (std::size_t i = 0; i < ranks.size();) {
-        std::size_t end = i + 1;
-        while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-        if (!runs.empty()) runs += ", ";
-        runs += end - i == 1 ? std::to_string(ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[end - 1]);
-        i = end;
-    }
-    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", runs);
-}
-
 void compare(const std::vector<Json>& cards, const char* key) {
     std::map<std::string, std::vector<int>> ranks_by_value;
     for (std::size_t rank = 0; rank < cards.size(); ++rank)
@@ -62,7 +59,7 @@ void compare(const std::vector<Json>& cards, const char* key) {
     if (ranks_by_value.size() == 1) return;
     std::string text = fmt::format("the ranks differ in {}:", key);
     for (const auto& [value, ranks] : ranks_by_value)
-        text += fmt::format("\n  \"{}\" on {}", value, name_ranks(ranks));
+        text += fmt::format("\n  \"{}\" on {}", value, transport::all_ranks_text(ranks));
     text += "\n  hint: give all ranks the same value (hocket-run passes its environment on to all)";
     throw Error(Status::mismatch, text);
 }
@@ -83,7 +80,9 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                        {"cores", usable_cores()},
                        {"fences others", Neighbourhood::can_fence_others()},
                        {"tuning", tuning_to_share(options)},
-                       {"tuning file", options.tuning}};
+                       {"tuning file", options.tuning},
+                       {"rank in the job", options.job_rank},
+                       {"id", options.rank == 0 ? fresh_id() : ""}};
     // Texts from the environment need not be UTF-8.
     const std::string card = mine.dump(-1, ' ', false, Json::error_handler_t::replace);
     std::vector<Json> cards;
@@ -103,6 +102,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
     std::vector<std::set<int>> cores;  // by host: the cores that its ranks may use together
     agreement.tuning = cards[0].at("tuning").get<std::string>();
     agreement.tuning_file = cards[0].at("tuning file").get<std::string>();
+    agreement.id = cards[0].at("id").get<std::string>();
     std::map<std::string, int> numbers;
     for (const Json& card : cards) {
         const auto host = card.at("host").get<std::string>();
@@ -110,6 +110,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
         agreement.invitations.push_back(card.at("memory").get<std::string>());
         agreement.refuges.push_back(
             {card.at("refuge").get<std::string>(), card.at("refuge's port").get<int>()});
+        agreement.job_ranks.push_back(card.at("rank in the job").get<int>());
         agreement.fences_others &= card.at("fences others").get<bool>();
         cores.resize(numbers.size());
         const auto usable = card.at("cores").get<std::vector<int>>();

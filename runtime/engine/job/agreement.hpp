@@ -18,6 +18,8 @@ struct Agreement {
     int cores = 1;                    // cores that a host's ranks may use together; of all hosts, the fewest
     bool fences_others = true;        // whether all ranks can: see Neighbourhood::can_fence_others
     std::string tuning, tuning_file;  // rank 0's: see tuning_to_share
+    std::vector<int> job_ranks;       // by rank: Options::job_rank
+    std::string id;                   // the same on all ranks, and no other communicator's
 };
 
 // Collective. Compares Hocket's version, topology, schedule and provider over all ranks, and finds which

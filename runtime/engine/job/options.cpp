@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <strings.h>
+
+#include <csignal>
 #include <filesystem>
 #include <string_view>
 
@@ -57,6 +60,15 @@ void resolve_place(Options& options, const Choices& choices, const Reader& reade
     options.rank = static_cast<int>(rank);
 }
 
+// A launcher's numbers that make no sense matter only to those who take their rank from them.
+int job_rank_from(const Reader& reader, int rank) {
+    try {
+        return static_cast<int>(place_from(reader).rank.value_or(rank));
+    } catch (const Error&) {
+        return rank;
+    }
+}
+
 void resolve_meeting_point(Options& options, const Choices& choices, const Reader& reader) {
     options.master_addr =
         choices.master_addr ? *choices.master_addr : reader.text("MASTER_ADDR").value_or(options.master_addr);
@@ -89,6 +101,30 @@ bool has_background_from(const Reader& reader) {
     if (text != "calls" && text != "thread")
         refuse(fmt::format("HOCKET_PROGRESS is \"{}\"; it must be calls or thread", text));
     return text == "thread";
+}
+
+LogLevel log_from(const Reader& reader) {
+    constexpr std::pair<const char*, LogLevel> levels[] = {
+        {"warn", LogLevel::warn}, {"info", LogLevel::info}, {"debug", LogLevel::debug}};
+    const std::string text = reader.text("HOCKET_LOG").value_or("warn");
+    for (const auto& [name, level] : levels)
+        if (strcasecmp(text.c_str(), name) == 0) return level;
+    refuse(fmt::format("HOCKET_LOG is \"{}\"; it must be warn, info or debug", text));
+}
+
+int recording_signal_from(const Reader& reader, bool has_folder) {
+    constexpr std::pair<const char*, int> signals[] = {
+        {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"HUP", SIGHUP}, {"QUIT", SIGQUIT}};
+    const auto text = reader.text("HOCKET_FLIGHT_SIGNAL");
+    if (!text) return 0;
+    for (const auto& [name, signal] : signals)
+        if (*text == name || *text == std::string("SIG") + name) {
+            if (has_folder) return signal;
+            refuse(
+                "HOCKET_FLIGHT_SIGNAL is set and HOCKET_FLIGHT_RECORDER is not; name the folder that "
+                "recordings are written to");
+        }
+    refuse(fmt::format("HOCKET_FLIGHT_SIGNAL is \"{}\"; it must be USR1, USR2, HUP or QUIT", *text));
 }
 
 bool cuda_ipc_from(const Reader& reader) {
@@ -159,6 +195,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
     const Reader reader(environment);
     Options options;
     resolve_place(options, choices, reader);
+    options.job_rank = job_rank_from(reader, options.rank);
     resolve_meeting_point(options, choices, reader);
     const auto text = [&](const std::optional<std::string>& choice, const char* name) {
         return choice ? *choice : reader.text(name).value_or("");
@@ -178,6 +215,9 @@ Options resolve(const Choices& choices, const Environment& environment) {
         options.timeout = std::chrono::milliseconds(*ms);
     options.join_timeout = options.timeout;
     options.cuda_ipc = cuda_ipc_from(reader);
+    options.log = log_from(reader);
+    options.recordings = reader.text("HOCKET_FLIGHT_RECORDER").value_or("");
+    options.recording_signal = recording_signal_from(reader, !options.recordings.empty());
     if (const auto threads = reader.number("HOCKET_KERNEL_THREADS", 1, 256))
         options.kernel_threads = static_cast<unsigned>(*threads);
     if (const auto ms = reader.number("HOCKET_HEARTBEAT_TIMEOUT_MS", 100, longest_timeout_ms))

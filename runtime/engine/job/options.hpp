@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,11 +15,17 @@
 
 namespace hocket::engine {
 
+// What is said on stderr: what goes wrong; also what was chosen, and who comes and goes; also why.
+enum class LogLevel : std::uint8_t { warn, info, debug };
+
 struct Options {
     // RANK and WORLD_SIZE; else OMPI_COMM_WORLD_RANK and _SIZE (Open MPI), PMI_RANK and PMI_SIZE (MPICH,
     // Intel MPI), SLURM_PROCID and SLURM_NTASKS; else a world of one. A pair is taken as a whole.
     int rank = 0;
     int world_size = 1;
+    // This process's number in its job, for people. It is not `rank` where a program numbers the ranks of a
+    // communicator itself.
+    int job_rank = 0;
     std::string master_addr = "127.0.0.1";  // MASTER_ADDR: where rank 0 listens
     int master_port = 0;                    // MASTER_PORT: 1 .. 65535, needed if world_size > 1
     int listen_fd = -1;                     // HOCKET_LISTEN_FD: rank 0's socket that already listens there
@@ -42,6 +49,9 @@ struct Options {
     // already; and their numbers there, by rank.
     std::shared_ptr<transport::Refuge> refuge = nullptr;
     std::vector<int> numbers_in_refuge = {};
+    LogLevel log = LogLevel::warn;  // HOCKET_LOG: warn, info or debug
+    std::string recordings;         // HOCKET_FLIGHT_RECORDER: a folder; "": none
+    int recording_signal = 0;       // HOCKET_FLIGHT_SIGNAL: USR1, USR2, HUP or QUIT; 0: none
     std::chrono::milliseconds heartbeat_timeout{10000};  // HOCKET_HEARTBEAT_TIMEOUT_MS: a silent rank is lost
 };
 

@@ -40,6 +40,7 @@ struct MessageRequest : Request {
     Status status = Status::success;
     bool is_lent = false;  // to a caller that has not asked for its end yet
     bool is_matched = false;
+    std::uint64_t note = 0;  // its number in record::Flight
     Clock::time_point deadline{};
     // For a buffer on a device one of them is not null; for others, none. direct: not decided yet, or from
     // device to device.

@@ -89,13 +89,6 @@ void PointToPoint::finish(MessageRequest& request) {
     any_ended_ = true;
 }
 
-bool PointToPoint::retire() {
-    if (!any_ended_) return false;
-    any_ended_ = false;
-    std::erase_if(open_, [](const MessageRequest* one) { return one->status != Status::in_progress; });
-    return true;
-}
-
 std::vector<int> PointToPoint::tags_not_received(int rank) const {
     const std::unique_ptr<Peer>& known = peers_[static_cast<std::size_t>(rank)];
     std::vector<int> tags = known ? known->early.tags() : std::vector<int>();

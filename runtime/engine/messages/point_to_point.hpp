@@ -52,7 +52,18 @@ class PointToPoint : private PacketInbox {
     const std::vector<MessageRequest*>& open() const { return open_; }
     // The tags of messages from a rank that have come and that no receive has taken, ascending.
     std::vector<int> tags_not_received(int rank) const;
-    bool retire();  // true if any have ended
+    // Calls note() for each that has ended since. Returns whether there were any.
+    template <typename Note>
+    bool retire(Note note) {
+        if (!any_ended_) return false;
+        any_ended_ = false;
+        std::erase_if(open_, [&](const MessageRequest* one) {
+            const bool has_ended = one->status != Status::in_progress;
+            if (has_ended) note(*one);
+            return has_ended;
+        });
+        return true;
+    }
     bool is_idle() const { return open_.empty() && unsent_ == 0; }
     // Idle, and the fabric uses none of its memory.
     bool is_quiet() const;

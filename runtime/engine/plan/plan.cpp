@@ -26,6 +26,24 @@ dsl::RankProgram checked(dsl::RankProgram program, DataType type, const Reductio
     return program;
 }
 
+record::Label label_of(const dsl::RankProgram& program, DataType type, const Reduction& op,
+                       const PlanUse& use) {
+    const dsl::Contract contract = contract_of(program.collective);
+    record::Label label;
+    label.collective = dsl::name_of(program.collective);
+    if (use.is_uneven) label.collective += "_v";
+    label.purpose = use.purpose;
+    label.schedule = program.schedule;
+    label.topology = program.topology;
+    label.type = name_of(type);
+    if (contract.combines()) label.op = op.name();
+    if (contract.has_root()) label.root = program.root;
+    label.spreads = contract.spreads();
+    label.is_by_pair = use.is_uneven && contract.exchanges();
+    label.ranks = program.ranks;
+    return label;
+}
+
 }  // namespace
 
 Plan::Plan(dsl::RankProgram program, DataType type, Reduction op, ExecutorKind kind, PlanUse use)
@@ -42,6 +60,7 @@ Plan::Plan(dsl::RankProgram program, DataType type, Reduction op, ExecutorKind k
                  : 1),
       most_elements_(most_bytes / element_size(type) / parts_),
       use_(std::move(use)),
+      label_(std::make_shared<const record::Label>(label_of(program_, type, op_, use_))),
       executor_(Executor::create(kind, program_, type, op_)) {
     if (!program_.computes()) return;
     if (use_.is_uneven)

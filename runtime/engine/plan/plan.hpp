@@ -16,6 +16,7 @@
 #include "runtime/engine/compute/kept_state.hpp"
 #include "runtime/engine/plan/executor.hpp"
 #include "runtime/layout.hpp"
+#include "runtime/record/label.hpp"
 #include "runtime/types.hpp"
 
 namespace hocket::engine {
@@ -82,7 +83,7 @@ constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 }
 
 // Not thread-safe (the communicator's gate serialises), except the const parts: program(), type(), op(),
-// purpose().
+// label().
 class Plan {
   public:
     // Throws hocket::Error (internal: the program breaks one of its rules; or what the executor throws).
@@ -96,7 +97,8 @@ class Plan {
     dsl::Share input() const { return input_; }
     dsl::Share output() const { return output_; }
     const Reduction& op() const { return op_; }
-    const std::string& purpose() const { return use_.purpose; }
+    // What to call it; lives as long as somebody remembers a start of it.
+    const std::shared_ptr<const record::Label>& label() const { return label_; }
     bool is_uneven() const { return use_.is_uneven; }
     // Each pair of ranks has a count of its own, and each rank knows only the counts of its own pairs.
     bool is_by_pair() const { return is_uneven() && contract_of(program_.collective).exchanges(); }
@@ -149,6 +151,7 @@ class Plan {
     bool reduces_, multiplies_;
     std::uint64_t element_, parts_, most_elements_;  // elements of x for a count of 1; the largest count
     PlanUse use_;
+    std::shared_ptr<const record::Label> label_;
     std::unique_ptr<Executor> executor_;
     std::optional<Computer> computer_;
     std::optional<KeptState> state_;

@@ -117,6 +117,9 @@ class LateReport : public transport::Bootstrap {
     int rank() const override { return real_.rank(); }
     int world_size() const override { return real_.world_size(); }
     std::vector<std::string> all_gather(std::string_view, std::chrono::milliseconds) override { return {}; }
+    void come() override {}
+    bool all_have_come(transport::Clock::time_point) override { return false; }
+    std::optional<std::vector<int>> absent(std::chrono::milliseconds) override { return std::nullopt; }
     std::optional<transport::Loss> loss() const override { return std::nullopt; }
     bool has_left(int) const override {
         const double now = test::now_ms();

@@ -1,0 +1,13 @@
+// What a rank's operations are at this moment, for those who look from outside.
+#pragma once
+
+#include "runtime/engine/failure.hpp"
+#include "runtime/record/flight.hpp"
+#include "runtime/record/recording.hpp"
+
+namespace hocket::engine {
+
+// What the notes tell, with the place of each operation that is in flight.
+record::Recording recording_of(const record::Flight& flight, InFlight in_flight);
+
+}  // namespace hocket::engine

@@ -1,0 +1,289 @@
+// Why a job is slow or stuck: hocket-run --report, and the recordings behind it, with real ranks.
+#include <signal.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/multi/process.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/test.hpp"
+
+using namespace std::chrono_literals;
+using Catch::Contains;
+using hocket::test::eventually;
+using hocket::test::Finished;
+using hocket::test::lines_with_prefix;
+using hocket::test::Process;
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Folder {
+    Folder() {
+        path = (fs::temp_directory_path() / "hocket-recorder-test-XXXXXX").string();
+        REQUIRE(mkdtemp(path.data()) != nullptr);
+    }
+    ~Folder() { fs::remove_all(path); }
+    std::vector<Json> recordings() const {
+        std::vector<Json> all;
+        for (const auto& entry : fs::directory_iterator(path))
+            if (entry.path().extension() == ".json") {
+                std::ifstream file(entry.path());
+                Json one = Json::parse(file, nullptr, false);
+                if (one.is_object()) all.push_back(std::move(one));
+            }
+        return all;
+    }
+    std::string path;
+};
+
+std::vector<std::string> job(std::vector<std::string> options, const std::string& mode) {
+    std::vector<std::string> command{HOCKET_RUN, "-n", "4"};
+    command.insert(command.end(), options.begin(), options.end());
+    command.insert(command.end(), {HOCKET_STUCK_RANKS, mode});
+    return command;
+}
+
+// What hocket-run itself says.
+std::string report_of(const Finished& result) {
+    std::string report;
+    for (const auto& line : lines_with_prefix(result.err, "hocket-run: ")) report += line + "\n";
+    return report;
+}
+
+void wait_until_running(Process& process) {
+    for (int rank = 0; rank < 4; ++rank)
+        REQUIRE(process.wait_for_output("[" + std::to_string(rank) + "] running as ", 40s));
+}
+
+pid_t pid_of(const Process& process, int rank) {
+    return std::stoi(process.output_after("[" + std::to_string(rank) + "] running as "));
+}
+
+// Until so many ranks are in an operation. Who asks too early sees ranks that have not got there.
+void ask_until(const Folder& folder, const std::function<void()>& ask, std::size_t ranks) {
+    REQUIRE(eventually(
+        [&] {
+            ask();
+            std::size_t waiting = 0;
+            for (const Json& one : folder.recordings())
+                for (const char* kind : {"collectives", "messages"})
+                    for (const Json& operation : one.at(kind)) waiting += operation.contains("at");
+            return waiting >= ranks;
+        },
+        30s));
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is late: the report of a timeout names it, and where the others wait") {
+    const std::string provider = GENERATE("", "tcp");
+    CAPTURE(provider);
+    Folder folder;
+    Process process(job({"--report", "--timeout", "8"}, "late"), {{"HOCKET_PROVIDER", provider},
+                                                                  {"HOCKET_SCHEDULE", "ring"},
+                                                                  {"HOCKET_FLIGHT_RECORDER", folder.path}});
+    const Finished result = process.finish(60s);
+    const std::string report = report_of(result);
+    INFO(result.out << result.err);
+    CHECK(result.exit_code == 124);
+    CHECK_THAT(report, Contains("rank 2 HAS NOT BEGUN it; it ended all_reduce #2"));
+    CHECK_THAT(report, Contains("all_reduce #3 (ring on 4"));
+    CHECK_THAT(report, Contains("float32 sum, 5000 elements)"));
+    if (provider == "tcp") CHECK_THAT(report, Contains("schedules/ring.sched:"));
+    for (const char* rank : {"rank 0, since ", "rank 1, since ", "rank 3, since "})
+        CHECK_THAT(report, Contains(rank));
+    CHECK_THAT(report, Contains("wait in the end for rank 2"));
+    CHECK(folder.recordings().size() == 4);  // the user's folder is kept
+}
+
+TEST_CASE("SIGUSR1 to hocket-run shows the report, and the job goes on") {
+    Folder folder;
+    Process process(job({"--report"}, "late"), {{"HOCKET_FLIGHT_RECORDER", folder.path}});
+    wait_until_running(process);
+    ask_until(
+        folder,
+        [&] {
+            kill(process.pid(), SIGUSR1);
+            usleep(500'000);
+        },
+        3);
+    for (int rank = 0; rank < 4; ++rank) CHECK(hocket::test::is_running(pid_of(process, rank)));
+    kill(process.pid(), SIGTERM);
+    const Finished result = process.finish(30s);
+    INFO(result.out << result.err);
+    CHECK_THAT(report_of(result), Contains("rank 2 HAS NOT BEGUN it"));
+}
+
+TEST_CASE("ranks that start different operations: the report has both") {
+    const Finished result = hocket::test::run(job({"--report"}, "mismatch"), 60s);
+    const std::string report = report_of(result);
+    INFO(result.out << result.err);
+    CHECK(result.exit_code == 3);
+    CHECK_THAT(report, Contains("the ranks have started different operations as #3:"));
+    CHECK_THAT(report, Contains("ranks 0-1, 3: all_reduce #3"));
+    CHECK_THAT(report, Contains("16 elements)"));
+    CHECK_THAT(report, Contains("rank 2: all_reduce #3"));
+    CHECK_THAT(report, Contains("17 elements)"));
+}
+
+TEST_CASE("a rank that is killed: the report names it, and what the others were in") {
+    const Finished result = hocket::test::run(job({"--report", "--grace", "10"}, "ends"), 60s);
+    const std::string report = report_of(result);
+    INFO(result.out << result.err);
+    CHECK(result.exit_code == 128 + SIGKILL);
+    CHECK_THAT(report, Contains("failed on ranks 0-1, 3: rank 2 was lost"));
+    CHECK_THAT(report, Contains("rank 2 killed by signal 9"));
+    CHECK_THAT(report, Contains("since "));
+    CHECK_THAT(report, Contains("all_reduce #3"));
+}
+
+TEST_CASE("a message that nobody sends, and a group, are in the report, too") {
+    const std::string mode = GENERATE("message", "group");
+    CAPTURE(mode);
+    const Finished result = hocket::test::run(job({"--report", "--timeout", "8"}, mode), 60s);
+    const std::string report = report_of(result);
+    INFO(result.out << result.err);
+    CHECK(result.exit_code == 124);
+    if (mode == "message") {
+        CHECK_THAT(report, Contains("receive of 20000 bytes from rank 2, tag 7: rank 2 has not sent it"));
+        CHECK_THAT(report, Contains("barrier #3 (4 ranks)"));
+    } else {
+        CHECK_THAT(report, Contains("communicator of 2 ranks (2m"));
+        CHECK_THAT(report, Contains("in the job 2, 0 in this order"));
+        CHECK_THAT(report, Contains("rank 0 HAS NOT BEGUN it; it is in barrier #3 (4 ranks) of the "
+                                    "communicator of ranks 0-3"));
+    }
+}
+
+TEST_CASE("a signal that the user chose writes the recordings of ranks that hang") {
+    Folder folder;
+    Process process(job({}, "late"),
+                    {{"HOCKET_FLIGHT_RECORDER", folder.path}, {"HOCKET_FLIGHT_SIGNAL", "USR1"}});
+    wait_until_running(process);
+    ask_until(
+        folder,
+        [&] {
+            for (int rank = 0; rank < 4; ++rank) kill(pid_of(process, rank), SIGUSR1);
+            usleep(100'000);
+        },
+        3);
+    for (const Json& one : folder.recordings()) {
+        CHECK(one.at("reason") == "signal");
+        CHECK(one.at("origin").at("size") == 4);
+        const int rank = one.at("origin").at("rank");
+        CHECK(one.at("origin").at("pid") == pid_of(process, rank));
+        CHECK(one.at("started") == (rank == 2 ? 3 : 4));
+        for (const Json& operation : one.at("collectives")) {
+            const bool is_last = operation.at("number") == 3;
+            CHECK(operation.at("collective") == "all_reduce");
+            CHECK(operation.at("type") == "float32");
+            CHECK(operation.at("count") == (is_last ? 5000 : 1000));
+            CHECK(operation.at("status") == (is_last ? "in flight" : "success"));
+            CHECK(operation.at("ended_us").is_null() == is_last);
+            CHECK(operation.contains("at") == is_last);
+        }
+        CHECK(one.at("collectives").size() == one.at("started"));
+    }
+}
+
+TEST_CASE("a handler that the program has for the signal goes on working") {
+    Folder folder;
+    Process process(job({}, "handler"),
+                    {{"HOCKET_FLIGHT_RECORDER", folder.path}, {"HOCKET_FLIGHT_SIGNAL", "USR1"}});
+    wait_until_running(process);
+    for (int rank = 0; rank < 4; ++rank) {
+        REQUIRE(process.wait_for_output("[" + std::to_string(rank) + "] ready", 30s));
+        kill(pid_of(process, rank), SIGUSR1);
+    }
+    const Finished result = process.finish(60s);
+    INFO(result.out << result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(lines_with_prefix(result.out, "[3] ").back() == "handled");
+    CHECK(folder.recordings().empty());  // all went well
+}
+
+TEST_CASE("a forked child may do with the signal what it likes") {
+    Folder folder;
+    const Finished result = hocket::test::run(
+        job({}, "child"), 60s, {{"HOCKET_FLIGHT_RECORDER", folder.path}, {"HOCKET_FLIGHT_SIGNAL", "USR1"}});
+    INFO(result.out << result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(lines_with_prefix(result.out, "[1] ").back() == "child ended with 0");
+}
+
+TEST_CASE("a file named request in the folder asks for the recordings") {
+    Folder folder;
+    Process process(job({}, "late"), {{"HOCKET_FLIGHT_RECORDER", folder.path}});
+    wait_until_running(process);
+    int asked = 0;
+    ask_until(
+        folder,
+        [&] {
+            std::ofstream(folder.path + "/request") << "please " << ++asked << "\n";
+            usleep(400'000);
+        },
+        3);
+    for (const Json& one : folder.recordings()) {
+        CHECK(one.at("reason") == "request");
+        CHECK(one.at("request").get<std::string>().starts_with("please "));
+    }
+}
+
+TEST_CASE("what the variables of the recorder may be") {
+    const auto refused = [](const Process::Environment& environment) {
+        const Finished result =
+            hocket::test::run({HOCKET_RUN, "-n", "1", HOCKET_STUCK_RANKS, ""}, 60s, environment);
+        CHECK(result.exit_code == 3);
+        return result.err;
+    };
+    CHECK_THAT(refused({{"HOCKET_FLIGHT_SIGNAL", "USR1"}}), Contains("HOCKET_FLIGHT_RECORDER is not"));
+    CHECK_THAT(refused({{"HOCKET_FLIGHT_SIGNAL", "KILL"}, {"HOCKET_FLIGHT_RECORDER", "/tmp"}}),
+               Contains("it must be USR1, USR2, HUP or QUIT"));
+    CHECK_THAT(refused({{"HOCKET_FLIGHT_RECORDER", "/dev/null/folder"}}),
+               Contains("HOCKET_FLIGHT_RECORDER names /dev/null/folder"));
+    CHECK_THAT(refused({{"HOCKET_LOG", "loud"}}), Contains("it must be warn, info or debug"));
+}
+
+TEST_CASE("a monitored barrier names all ranks that are absent, and breaks nothing") {
+    const std::string provider = GENERATE("", "tcp");
+    CAPTURE(provider);
+    const Finished result = hocket::test::run(job({}, "barrier"), 60s, {{"HOCKET_PROVIDER", provider}});
+    INFO(result.out << result.err);
+    CHECK(result.exit_code == 0);
+    const auto first = lines_with_prefix(result.out, "[0] ");
+    REQUIRE(first.size() > 2);
+    CHECK(first[1] ==
+          "not all ranks came to the monitored barrier within 300 ms: 2 of 4 are absent: ranks 2-3");
+    for (const char* prefix : {"[0] ", "[1] ", "[2] ", "[3] "})
+        CHECK(lines_with_prefix(result.out, prefix).back() == "all are here");
+}
+
+TEST_CASE("HOCKET_LOG=info says who joins and leaves, and which schedule runs and why") {
+    const Process::Environment common{{"HOCKET_LOG", "info"}};
+    const Finished chosen = hocket::test::run(job({}, ""), 60s, common);
+    INFO(chosen.err);
+    const auto lines = lines_with_prefix(chosen.err, "[1] hocket: rank 1: ");
+    REQUIRE(lines.size() == 3);
+    CHECK(lines[0].starts_with("joined 4 ranks as process "));
+    CHECK_THAT(lines[0], Contains("provider memory (all ranks are on this host)"));
+    CHECK_THAT(lines[1], Contains("all_reduce of float32 sum, up to 4 KiB: schedule "));
+    CHECK_THAT(lines[1], Contains("(by estimate: "));
+    CHECK_THAT(lines[1], Contains("; executor "));
+    CHECK(lines[2].starts_with("leaves after 3 collective operations"));
+
+    const Finished named = hocket::test::run(job({}, ""), 60s,
+                                             {{"HOCKET_LOG", "INFO"},
+                                              {"HOCKET_SCHEDULE", "ring"},
+                                              {"HOCKET_EXECUTOR", "interpreter"},
+                                              {"HOCKET_PROVIDER", "tcp"}});
+    INFO(named.err);
+    CHECK_THAT(named.err, Contains("schedule ring (the communicator's schedule); executor interpreter"));
+    CHECK_THAT(named.err, Contains("provider tcp (HOCKET_PROVIDER or the program asks for it"));
+
+    const Finished quiet = hocket::test::run(job({}, ""), 60s, {{"HOCKET_LOG", "warn"}});
+    CHECK(quiet.err.empty());
+}

@@ -1,0 +1,80 @@
+#include "tools/run/recordings.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "runtime/record/listener.hpp"
+
+namespace hocket::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string this_host() {
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    return name;
+}
+
+}  // namespace
+
+RecordingFolder::RecordingFolder() {
+    const char* const named = std::getenv("HOCKET_FLIGHT_RECORDER");
+    if (named != nullptr && *named != '\0') {
+        path_ = named;
+        fs::create_directories(path_);
+        return;
+    }
+    path_ = (fs::temp_directory_path() / "hocket-run-XXXXXX").string();
+    if (mkdtemp(path_.data()) == nullptr)
+        throw std::runtime_error(fmt::format("cannot make a folder for the ranks' recordings, {}: {}", path_,
+                                             std::strerror(errno)));
+    is_own_ = true;
+}
+
+RecordingFolder::~RecordingFolder() {
+    std::error_code ignored;
+    if (is_own_) fs::remove_all(path_, ignored);
+}
+
+void RecordingFolder::ask() {
+    static int asked = 0;
+    request_ = fmt::format("hocket-run {} {}", getpid(), ++asked);
+    const std::string file = path_ + "/" + record::request_file, unfinished = file + ".new";
+    std::ofstream(unfinished) << request_ << "\n";
+    std::rename(unfinished.c_str(), file.c_str());
+}
+
+std::vector<record::Recording> RecordingFolder::read(const std::vector<int>& process_groups) const {
+    std::vector<record::Recording> recordings;
+    const std::string host = this_host();
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(path_, ignored)) {
+        if (entry.path().extension() != ".json") continue;
+        std::ifstream file(entry.path());
+        auto one = record::parse_recording(std::string(std::istreambuf_iterator<char>(file), {}));
+        if (one && one->origin.host == host &&
+            std::ranges::find(process_groups, one->origin.process_group) != process_groups.end())
+            recordings.push_back(std::move(*one));
+    }
+    return recordings;
+}
+
+bool RecordingFolder::is_answered(const std::vector<record::Recording>& recordings) const {
+    return std::ranges::all_of(recordings, [this](const record::Recording& one) {
+        return one.request == request_ || one.reason == "failure" || kill(one.origin.pid, 0) != 0;
+    });
+}
+
+}  // namespace hocket::tools

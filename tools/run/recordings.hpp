@@ -1,0 +1,37 @@
+// The folder in which a job's ranks write their recordings (runtime/record), as hocket-run uses it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/record/recording.hpp"
+
+namespace hocket::tools {
+
+class RecordingFolder {
+  public:
+    // The folder that HOCKET_FLIGHT_RECORDER names, or a fresh one that goes away with this. Throws
+    // std::runtime_error.
+    RecordingFolder();
+    ~RecordingFolder();
+    RecordingFolder(const RecordingFolder&) = delete;
+
+    const std::string& path() const { return path_; }
+    bool is_kept() const { return !is_own_; }
+
+    // Asks all ranks to write how they stand.
+    void ask();
+
+    // What ranks with these process groups have written; in a folder that is used again there may be more.
+    std::vector<record::Recording> read(const std::vector<int>& process_groups) const;
+
+    // Whether all processes that live have answered what was asked last, or broken before.
+    bool is_answered(const std::vector<record::Recording>& recordings) const;
+
+  private:
+    std::string path_;
+    bool is_own_ = false;
+    std::string request_;
+};
+
+}  // namespace hocket::tools
