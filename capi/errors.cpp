@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "dsl/base/readable.hpp"
 #include "runtime/caught.hpp"
 #include "runtime/error.hpp"
 #include "runtime/status_text.hpp"
@@ -21,7 +22,7 @@ thread_local std::string own_error;  // of calls that had no communicator
 hkt_status keep(LastError* last, hkt_status status, const std::string& text) noexcept {
     try {
         if (last == nullptr)
-            own_error = text;
+            own_error = dsl::readable(text);
         else
             last->keep(text);
     } catch (...) {  // no memory for the text: the caller gets the status alone
@@ -33,7 +34,7 @@ hkt_status keep(LastError* last, hkt_status status, const std::string& text) noe
 
 void LastError::keep(const std::string& text) {
     const std::lock_guard lock(mutex_);
-    text_ = text;
+    text_ = dsl::readable(text);
 }
 
 std::string LastError::text() const {

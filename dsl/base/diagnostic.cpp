@@ -4,13 +4,15 @@
 
 #include <algorithm>
 
+#include "dsl/base/readable.hpp"
+
 namespace hocket::dsl {
 namespace {
 
 // The source line and a marker under the part of it that the span covers.
 std::string excerpt(Span span) {
     const Position position = position_of(*span.file, span.begin);
-    std::string line(line_of(*span.file, span.begin));
+    const std::string line(line_of(*span.file, span.begin));
     const std::size_t start = position.column - 1;
     std::string marker;
     for (std::size_t i = 0; i < start && i < line.size(); ++i) marker += line[i] == '\t' ? '\t' : ' ';
@@ -18,9 +20,6 @@ std::string excerpt(Span span) {
     const std::size_t length =
         std::clamp<std::size_t>(span.end - span.begin, 1, std::max<std::size_t>(room, 1));
     marker += '^' + std::string(length - 1, '~');
-    // Characters that a terminal would act upon are shown as '?'.
-    std::replace_if(
-        line.begin(), line.end(), [](unsigned char c) { return c < 32 && c != '\t'; }, '?');
     return fmt::format("{:5} | {}\n      | {}\n", position.line, line, marker);
 }
 
@@ -43,7 +42,7 @@ std::string render(const Diagnostic& diagnostic) {
     }
     if (!diagnostic.hint.empty()) text += "hint: " + diagnostic.hint + "\n";
     if (!text.empty()) text.pop_back();  // the caller adds the last line break
-    return text;
+    return readable(text);
 }
 
 }  // namespace hocket::dsl

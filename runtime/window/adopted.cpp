@@ -205,9 +205,9 @@ void WindowAdopted::require_plain(const Range& range) {
     const auto no = [&](const std::string& why) {
         refuse(reinterpret_cast<void*>(range.begin), range.end - range.begin, why);
     };
-    if (overlaps_own_stack(range.begin, range.end)) no("they are on this thread's stack");
     const std::vector<MappedArea> areas = mapped_areas(range.first_touched(), range.end_touched());
     if (!covers(areas, range.first_touched(), range.end_touched())) no("not all of them are mapped");
+    if (overlaps_own_stack(range.begin, range.end)) no("they are on this thread's stack");
     for (const MappedArea& area : areas) {
         if (area.name.find(WindowMemory::name) != std::string::npos)
             no("they are shared memory already: a block that a communicator has allocated, or registered "

@@ -514,6 +514,30 @@ TEST_CASE("memory that is not what it should be is refused in words") {
     CHECK(hkt_mem_register(comm, stack, sizeof stack) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK(error_of(comm) != "");
     CHECK(hkt_mem_deregister(comm, stack) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_mem_register(comm, &memory, SIZE_MAX / 4) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK_THAT(error_of(comm), Catch::Contains("not all of them are mapped"));
+}
+
+TEST_CASE("texts can be read by everyone, whatever bytes a name has") {
+    const Comm comm(alone());
+    hkt_plan* plan = nullptr;
+    hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
+    options.schedule = "ri\xffng\x1b[31m\xe2\x82";
+    CHECK(hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, &options, &plan) == HKT_ERROR_SCHEDULE);
+    CHECK_THAT(error_of(comm), Catch::Contains("ri?ng?[31m??"));
+    options.schedule = "gr\xc3\xbc\xc3\x9f";
+    CHECK(hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, &options, &plan) == HKT_ERROR_SCHEDULE);
+    CHECK_THAT(error_of(comm), Catch::Contains("gr\xc3\xbc\xc3\x9f"));
+}
+
+TEST_CASE("a second wait for a request says what is wrong with it") {
+    const Comm comm(alone());
+    float data[10] = {};
+    hkt_request* request = nullptr;
+    REQUIRE(hkt_all_reduce(data, data, 10, HKT_FLOAT32, HKT_SUM, comm, &request) == HKT_SUCCESS);
+    CHECK(hkt_wait(request) == HKT_SUCCESS);
+    CHECK(hkt_wait(request) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK_THAT(error_of(comm), Catch::Contains("was it waited for before"));
 }
 
 TEST_CASE("a plan tells which schedule it takes for a count, and why") {

@@ -1,30 +1,16 @@
 #include "runtime/cache/segments/label.hpp"
 
-#include <boost/locale/utf.hpp>
+#include "dsl/base/readable.hpp"
 
 namespace hocket::cache {
-namespace {
-
-namespace utf = boost::locale::utf;
-
-bool is_control(utf::code_point code) {
-    return code < 0x20 || (code >= 0x7f && code < 0xa0);
-}
-
-}  // namespace
 
 std::string fit_label(std::string_view text) {
-    std::string label;
-    while (!text.empty()) {
-        const char* next = text.data();
-        const utf::code_point code = utf::utf_traits<char>::decode(next, text.data() + text.size());
-        const bool is_right = code != utf::illegal && code != utf::incomplete;
-        const std::size_t bytes = is_right ? static_cast<std::size_t>(next - text.data()) : 1;
-        const std::string_view shown = is_right && !is_control(code) ? text.substr(0, bytes) : "?";
-        if (label.size() + shown.size() > most_label_bytes) break;
-        label += shown;
-        text.remove_prefix(bytes);
-    }
+    std::string label = dsl::readable(text, "");
+    if (label.size() <= most_label_bytes) return label;
+    std::size_t end = most_label_bytes;
+    const auto is_inside_character = [&](char byte) { return (byte & 0xc0) == 0x80; };
+    while (end > 0 && is_inside_character(label[end])) --end;
+    label.resize(end);
     return label;
 }
 

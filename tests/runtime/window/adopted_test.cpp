@@ -245,6 +245,7 @@ TEST_CASE("memory that cannot be made shared is refused, and stays as it is") {
     CHECK_THAT(refusal(pages.memory, 0), Catch::StartsWith("status -1:"));
     CHECK_THAT(refusal(nullptr, 10), Catch::StartsWith("status -1:"));
     CHECK_THAT(refusal(pages.memory, SIZE_MAX), Catch::StartsWith("status -1:"));
+    CHECK_THAT(refusal(pages.memory, std::size_t{1} << 62), Catch::Contains("not all of them are mapped"));
     CHECK_THAT(refusal(local, sizeof local), Catch::StartsWith("status -1:") && Catch::Contains("stack"));
     CHECK_THAT(refusal(constant, sizeof constant), Catch::StartsWith("status -1:"));
     CHECK_THAT(refusal(file, 4096), Catch::StartsWith("status -1:") && Catch::Contains("test_window"));

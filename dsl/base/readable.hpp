@@ -1,0 +1,14 @@
+// Texts that any terminal can show, and any reader of UTF-8 can read. Names of files and variables may hold
+// any bytes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hocket::dsl {
+
+// The text with a '?' for each control character that is not one of `kept`, and for each byte that is not
+// UTF-8.
+std::string readable(std::string_view text, std::string_view kept = "\n\t");
+
+}  // namespace hocket::dsl
