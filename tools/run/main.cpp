@@ -30,7 +30,7 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr int timeout_exit_code = 124;  // like timeout(1); the next one like timeout's own failures
 constexpr int output_exit_code = 125;
-constexpr Seconds look_for_answers{0.05};
+constexpr Seconds look_for_answers{0.1};
 constexpr Seconds answer_wait{2};   // for the ranks' recordings
 constexpr Seconds kill_wait{1};     // between SIGTERM and SIGKILL
 constexpr Seconds give_up_wait{5};  // after SIGKILL: then a process stuck in the kernel is left behind
@@ -109,6 +109,7 @@ class Job {
     Clock::time_point cause_until_{};  // until then a killed rank takes the first failure's place
     int interrupts_ = 0;
     RecordingFolder* const recordings_;
+    Clock::time_point next_look_{};
     Clock::time_point answers_until_ = Clock::time_point::max();  // until then a report waits for the ranks
     bool is_stdout_lost_ = false;
 };
@@ -174,7 +175,7 @@ void Job::poll_once() {
 
 int Job::poll_timeout_ms() const {
     Clock::time_point next = stage_end_;
-    if (answers_until_ != Clock::time_point::max()) next = std::min(next, after(look_for_answers));
+    if (answers_until_ != Clock::time_point::max()) next = std::min(next, next_look_);
     for (const Rank& rank : ranks_)
         if (rank.exited && !rank.finished) next = std::min(next, rank.output_until);
     if (next == Clock::time_point::max()) return -1;
@@ -321,6 +322,7 @@ void Job::signal_all(int signal) {
 void Job::ask_for_recordings() {
     recordings_->ask();
     answers_until_ = after(answer_wait);
+    next_look_ = after(look_for_answers);
 }
 
 std::vector<record::Recording> Job::read_recordings() const {
@@ -331,7 +333,9 @@ std::vector<record::Recording> Job::read_recordings() const {
 
 // Shows the report that was asked for, once all ranks have answered or will not.
 void Job::look_at_recordings() {
-    if (answers_until_ == Clock::time_point::max()) return;
+    const bool is_due = Clock::now() >= next_look_ || finished();
+    if (answers_until_ == Clock::time_point::max() || !is_due) return;
+    next_look_ = after(look_for_answers);
     const auto recordings = read_recordings();
     if (Clock::now() < answers_until_ && !finished() && !recordings_->is_answered(recordings)) return;
     answers_until_ = Clock::time_point::max();
