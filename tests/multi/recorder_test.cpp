@@ -233,6 +233,12 @@ TEST_CASE("a file named request in the folder asks for the recordings") {
             usleep(400'000);
         },
         3);
+    const Finished report = hocket::test::run({HOCKET_RUN, "--report-of", folder.path()}, 20s);
+    CHECK(report.exit_code == 0);
+    CHECK_THAT(report.out, Contains("rank 2 HAS NOT BEGUN it") && Contains("wait in the end for rank 2"));
+    const Finished none = hocket::test::run({HOCKET_RUN, "--report-of", "/nonexistent"}, 20s);
+    CHECK(none.exit_code == 1);
+    CHECK_THAT(none.err, Contains("there are no recordings in /nonexistent"));
     for (const Json& one : folder.recordings()) {
         CHECK(one.at("reason") == "request");
         CHECK(one.at("request").get<std::string>().starts_with("please "));

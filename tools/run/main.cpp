@@ -374,14 +374,27 @@ void Job::summarise() {
         say(fmt::format("{} {} {}", first_failed_ ? "then rank" : "rank", who.substr(1), ending));
 }
 
+// Of a job that another launcher has started.
+int print_report(const std::string& folder) {
+    const auto recordings = read_recordings(folder);
+    if (recordings.empty()) {
+        say("hocket-run: there are no recordings in {}; the ranks need HOCKET_FLIGHT_RECORDER={}", folder,
+            folder);
+        return 1;
+    }
+    fmt::print("{}", report_text(recordings, [](int) { return ""; }));
+    return 0;
+}
+
 int main_of(int argc, char** argv) {
     CLI::App app{"Starts N ranks of PROGRAM on this host. Options after PROGRAM are the program's own.",
                  "hocket-run"};
     JobSpec job;
     Limits limits;
+    std::string report_of;
     double timeout = 0, grace = 1;
     bool no_prefix = false, prefix_always = false, has_report = false;
-    app.add_option("-n,--ranks", job.ranks, "number of ranks")->required()->check(CLI::Range(1, 4096));
+    auto* ranks = app.add_option("-n,--ranks", job.ranks, "number of ranks")->check(CLI::Range(1, 4096));
     app.add_option("--timeout", timeout, "end the job after this many seconds, with exit code 124")
         ->check(CLI::PositiveNumber);
     app.add_option("--grace", grace, "seconds that the others get to end by themselves when one rank fails")
@@ -394,6 +407,8 @@ int main_of(int argc, char** argv) {
         "--report", has_report,
         "when the job fails, or its timeout passes, or on SIGUSR1: say which rank waits for which, and "
         "where");
+    app.add_option("--report-of", report_of,
+                   "start nothing; print the report of the recordings in this folder, of ranks on any hosts");
     app.prefix_command();
     app.footer(
         "Usage: hocket-run -n N [OPTIONS] PROGRAM [ARGS...]\n"
@@ -403,6 +418,8 @@ int main_of(int argc, char** argv) {
         "HOCKET_SECRET; rank 0 gets a listening socket in HOCKET_LISTEN_FD.");
     try {
         app.parse(argc, argv);
+        if (!report_of.empty()) return print_report(report_of);
+        if (ranks->empty()) throw CLI::RequiredError("--ranks");
         job.command = app.remaining();
         if (!job.command.empty() && job.command[0] == "--")
             job.command.erase(job.command.begin());
