@@ -180,8 +180,8 @@ std::string to_json(const Recording& recording) {
 
 std::optional<Recording> parse_recording(const std::string& text) {
     const Json json = Json::parse(text, nullptr, false);
-    if (!json.is_object() || json.value(format_key, 0) != format_version) return std::nullopt;
     try {
+        if (json.at(format_key) != format_version) return std::nullopt;
         return recording_from(json);
     } catch (const std::exception&) {
         return std::nullopt;

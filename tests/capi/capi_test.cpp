@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <sstream>
@@ -51,6 +53,11 @@ hkt_comm* alone() {
 
 std::string error_of(hkt_comm* comm) {
     return hkt_comm_last_error(comm);
+}
+
+std::string read_file(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void write_file(const std::string& path, const std::string& text) {
@@ -165,6 +172,8 @@ TEST_CASE("null handles are errors, never crashes") {
     CHECK(hkt_all_gather(&x, &x, 1, HKT_FLOAT32, nullptr, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK(hkt_broadcast(&x, &x, 1, HKT_FLOAT32, 0, nullptr, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK(hkt_barrier(nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_barrier_monitored(nullptr, 10) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_comm_dump(nullptr, "/tmp/x") == HKT_ERROR_INVALID_ARGUMENT);
     CHECK(hkt_wait(nullptr) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK(hkt_test(nullptr) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK(hkt_comm_status(nullptr) == HKT_ERROR_INVALID_ARGUMENT);
@@ -466,6 +475,61 @@ TEST_CASE("the library shows hkt_ symbols of version HOCKET_0.1 and no others") 
         ++functions;
     }
     CHECK(functions == 94);
+}
+
+TEST_CASE(
+    "a recording of the last operations, beside a thread that waits; a monitored barrier that all come to") {
+    const auto outcomes = run_ranks({2}, [](int rank) {
+        Comm comm;
+        std::vector<float> data(100);
+        must(hkt_all_reduce(data.data(), data.data(), 100, HKT_FLOAT32, HKT_MAX, comm, nullptr), comm);
+        const std::string path = "/tmp/hocket-capi-test-" + std::to_string(getpid()) + ".json";
+        const auto dumped = [&] {
+            must(hkt_comm_dump(comm, path.c_str()), comm);
+            const std::string text = read_file(path);
+            std::remove(path.c_str());
+            return text;
+        };
+        if (rank == 0) {
+            // The other rank answers only after it was seen that this one waits.
+            std::thread waiting(
+                [&] { must(hkt_recv(data.data(), 100, HKT_FLOAT32, 1, 5, comm, nullptr), comm); });
+            std::string text;
+            while (text.find("rank 1 has not sent it") == std::string::npos) text = dumped();
+            must(hkt_send(data.data(), 1, HKT_FLOAT32, 1, 6, comm, nullptr), comm);
+            waiting.join();
+            for (const char* part : {"\"collective\": \"all_reduce\"", "\"op\": \"max\"", "\"count\": 100",
+                                     "\"tag\": 5", "\"waits_for\": 1"})
+                expect(text.find(part) != std::string::npos, part + text);
+            expect(hkt_comm_dump(comm, "/nonexistent/x") == HKT_ERROR_IO, "a folder that is not there");
+            expect(hkt_comm_dump(comm, "") == HKT_ERROR_INVALID_ARGUMENT, "no path");
+        } else {
+            must(hkt_recv(data.data(), 1, HKT_FLOAT32, 0, 6, comm, nullptr), comm);
+            must(hkt_send(data.data(), 100, HKT_FLOAT32, 0, 5, comm, nullptr), comm);
+        }
+        expect(dumped().find("in flight") == std::string::npos, "all have ended");
+        for (int i = 0; i < 50; ++i) must(hkt_barrier_monitored(comm, 30000), comm);
+        expect(hkt_barrier_monitored(comm, 0) == HKT_ERROR_INVALID_ARGUMENT, "no time");
+        must(hkt_barrier(comm), comm);
+    });
+    CHECK(problems(outcomes) == "");
+    const Comm single(alone());
+    CHECK(hkt_barrier_monitored(single, 1) == HKT_SUCCESS);
+}
+
+TEST_CASE("a rank that waits in a monitored barrier moves what others need of it") {
+    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+        Comm comm;
+        std::vector<float> data(1 << 20, 1.0f);
+        hkt_request* request = nullptr;
+        must(hkt_all_reduce(data.data(), data.data(), data.size(), HKT_FLOAT32, HKT_SUM, comm, &request),
+             comm);
+        if (rank == 1) must(hkt_wait(request), comm);  // needs all of rank 0's messages
+        must(hkt_barrier_monitored(comm, 30000), comm);
+        if (rank == 0) must(hkt_wait(request), comm);
+        expect(data[data.size() - 1] == 2.0f, "the sum");
+    });
+    CHECK(problems(outcomes) == "");
 }
 
 TEST_CASE("shared memory is allocated, registered and given back, alone and among ranks") {

@@ -1,6 +1,5 @@
 // Why a job is slow or stuck: hocket-run --report, and the recordings behind it, with real ranks.
 #include <signal.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -8,6 +7,7 @@
 
 #include "tests/multi/process.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using namespace std::chrono_literals;
@@ -21,15 +21,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Folder {
-    Folder() {
-        path = (fs::temp_directory_path() / "hocket-recorder-test-XXXXXX").string();
-        REQUIRE(mkdtemp(path.data()) != nullptr);
-    }
-    ~Folder() { fs::remove_all(path); }
+struct Folder : hocket::test::TemporaryFolder {
     std::vector<Json> recordings() const {
         std::vector<Json> all;
-        for (const auto& entry : fs::directory_iterator(path))
+        for (const auto& entry : fs::directory_iterator(path()))
             if (entry.path().extension() == ".json") {
                 std::ifstream file(entry.path());
                 Json one = Json::parse(file, nullptr, false);
@@ -37,7 +32,6 @@ struct Folder {
             }
         return all;
     }
-    std::string path;
 };
 
 std::vector<std::string> job(std::vector<std::string> options, const std::string& mode) {
@@ -77,45 +71,63 @@ void ask_until(const Folder& folder, const std::function<void()>& ask, std::size
         30s));
 }
 
-}  // namespace
-
-TEST_CASE("a rank that is late: the report of a timeout names it, and where the others wait") {
-    const std::string provider = GENERATE("", "tcp");
-    CAPTURE(provider);
-    Folder folder;
-    Process process(job({"--report", "--timeout", "8"}, "late"), {{"HOCKET_PROVIDER", provider},
-                                                                  {"HOCKET_SCHEDULE", "ring"},
-                                                                  {"HOCKET_FLIGHT_RECORDER", folder.path}});
-    const Finished result = process.finish(60s);
-    const std::string report = report_of(result);
-    INFO(result.out << result.err);
-    CHECK(result.exit_code == 124);
-    CHECK_THAT(report, Contains("rank 2 HAS NOT BEGUN it; it ended all_reduce #2"));
-    CHECK_THAT(report, Contains("all_reduce #3 (ring on 4"));
-    CHECK_THAT(report, Contains("float32 sum, 5000 elements)"));
-    if (provider == "tcp") CHECK_THAT(report, Contains("schedules/ring.sched:"));
-    for (const char* rank : {"rank 0, since ", "rank 1, since ", "rank 3, since "})
-        CHECK_THAT(report, Contains(rank));
-    CHECK_THAT(report, Contains("wait in the end for rank 2"));
-    CHECK(folder.recordings().size() == 4);  // the user's folder is kept
-}
-
-TEST_CASE("SIGUSR1 to hocket-run shows the report, and the job goes on") {
-    Folder folder;
-    Process process(job({"--report"}, "late"), {{"HOCKET_FLIGHT_RECORDER", folder.path}});
+// Asks hocket-run by SIGUSR1 until its reports have had all the texts; the job goes on meanwhile.
+void check_reports(const std::string& mode, const std::vector<std::string>& texts,
+                   const Process::Environment& environment = {}) {
+    std::vector<std::string> command{"sh", "-c", "exec \"$0\" \"$@\" 2>&1"};
+    for (const std::string& word : job({"--report"}, mode)) command.push_back(word);
+    Process process(command, environment);
     wait_until_running(process);
-    ask_until(
-        folder,
-        [&] {
-            kill(process.pid(), SIGUSR1);
-            usleep(500'000);
-        },
-        3);
+    for (const std::string& text : texts) {
+        const bool is_there = eventually(
+            [&] {
+                kill(process.pid(), SIGUSR1);
+                return process.wait_for_output(text, 1s);
+            },
+            20s);
+        INFO(text << " is not in " << process.output_after("report of"));
+        CHECK(is_there);
+    }
     for (int rank = 0; rank < 4; ++rank) CHECK(hocket::test::is_running(pid_of(process, rank)));
     kill(process.pid(), SIGTERM);
-    const Finished result = process.finish(30s);
+    CHECK(process.finish(30s).in_time);
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is late: the report names it, and where the others wait; the job goes on") {
+    const std::string provider = GENERATE("", "tcp");
+    CAPTURE(provider);
+    std::vector<std::string> texts{"so ranks 0-1, 3 wait in the end for rank 2",
+                                   "rank 2 HAS NOT BEGUN it; it ended all_reduce #2",
+                                   "all_reduce #3 (ring on 4",
+                                   "float32 sum, 5000 elements)",
+                                   "rank 0, since ",
+                                   "rank 1, since ",
+                                   "rank 3, since "};
+    if (provider == "tcp") texts.emplace_back("schedules/ring.sched:");
+    check_reports("late", texts, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}});
+}
+
+TEST_CASE("after the timeout there is a report, too") {
+    const Finished result = hocket::test::run(job({"--report", "--timeout", "12"}, "late"), 90s);
     INFO(result.out << result.err);
+    CHECK(result.exit_code == 124);
     CHECK_THAT(report_of(result), Contains("rank 2 HAS NOT BEGUN it"));
+    CHECK_THAT(report_of(result), !Contains("the recordings are in"));  // hocket-run's own folder is gone
+}
+
+TEST_CASE("a rank that hangs while another fails has its place in the report") {
+    Folder folder;
+    const Finished result = hocket::test::run(job({"--report", "--grace", "3"}, "quits"), 60s,
+                                              {{"HOCKET_FLIGHT_RECORDER", folder.path()}});
+    const std::string report = report_of(result);
+    INFO(result.out << result.err);
+    CHECK(result.exit_code == 5);
+    CHECK_THAT(report, Contains("rank 1 exited with code 5"));
+    CHECK_THAT(report, Contains("rank 2 HAS NOT BEGUN it"));
+    CHECK_THAT(report, Contains("the recordings are in " + folder.path()));
+    CHECK(folder.recordings().size() == 4);
 }
 
 TEST_CASE("ranks that start different operations: the report has both") {
@@ -141,28 +153,22 @@ TEST_CASE("a rank that is killed: the report names it, and what the others were 
     CHECK_THAT(report, Contains("all_reduce #3"));
 }
 
-TEST_CASE("a message that nobody sends, and a group, are in the report, too") {
-    const std::string mode = GENERATE("message", "group");
-    CAPTURE(mode);
-    const Finished result = hocket::test::run(job({"--report", "--timeout", "8"}, mode), 60s);
-    const std::string report = report_of(result);
-    INFO(result.out << result.err);
-    CHECK(result.exit_code == 124);
-    if (mode == "message") {
-        CHECK_THAT(report, Contains("receive of 20000 bytes from rank 2, tag 7: rank 2 has not sent it"));
-        CHECK_THAT(report, Contains("barrier #3 (4 ranks)"));
-    } else {
-        CHECK_THAT(report, Contains("communicator of 2 ranks (2m"));
-        CHECK_THAT(report, Contains("in the job 2, 0 in this order"));
-        CHECK_THAT(report, Contains("rank 0 HAS NOT BEGUN it; it is in barrier #3 (4 ranks) of the "
-                                    "communicator of ranks 0-3"));
-    }
+TEST_CASE("a message that nobody sends is in the report") {
+    check_reports("message", {"receive of 20000 bytes from rank 2, tag 7: rank 2 has not sent it",
+                              "barrier #3 (4 ranks)", "so ranks 0-1, 3 wait in the end for rank 2"});
+}
+
+TEST_CASE("two communicators whose ranks wait for each other: the report has the circle") {
+    check_reports(
+        "group", {"communicator of 2 ranks (2m", "in the job 2, 0 in this order",
+                  "rank 0 HAS NOT BEGUN it; it is in all_reduce #0 (direct on 2m",
+                  "rank 0 HAS NOT BEGUN it; it is in barrier #3 (4 ranks) of the communicator of ranks 0-3"});
 }
 
 TEST_CASE("a signal that the user chose writes the recordings of ranks that hang") {
     Folder folder;
     Process process(job({}, "late"),
-                    {{"HOCKET_FLIGHT_RECORDER", folder.path}, {"HOCKET_FLIGHT_SIGNAL", "USR1"}});
+                    {{"HOCKET_FLIGHT_RECORDER", folder.path()}, {"HOCKET_FLIGHT_SIGNAL", "USR1"}});
     wait_until_running(process);
     ask_until(
         folder,
@@ -193,7 +199,7 @@ TEST_CASE("a signal that the user chose writes the recordings of ranks that hang
 TEST_CASE("a handler that the program has for the signal goes on working") {
     Folder folder;
     Process process(job({}, "handler"),
-                    {{"HOCKET_FLIGHT_RECORDER", folder.path}, {"HOCKET_FLIGHT_SIGNAL", "USR1"}});
+                    {{"HOCKET_FLIGHT_RECORDER", folder.path()}, {"HOCKET_FLIGHT_SIGNAL", "USR1"}});
     wait_until_running(process);
     for (int rank = 0; rank < 4; ++rank) {
         REQUIRE(process.wait_for_output("[" + std::to_string(rank) + "] ready", 30s));
@@ -209,7 +215,7 @@ TEST_CASE("a handler that the program has for the signal goes on working") {
 TEST_CASE("a forked child may do with the signal what it likes") {
     Folder folder;
     const Finished result = hocket::test::run(
-        job({}, "child"), 60s, {{"HOCKET_FLIGHT_RECORDER", folder.path}, {"HOCKET_FLIGHT_SIGNAL", "USR1"}});
+        job({}, "child"), 60s, {{"HOCKET_FLIGHT_RECORDER", folder.path()}, {"HOCKET_FLIGHT_SIGNAL", "USR1"}});
     INFO(result.out << result.err);
     CHECK(result.exit_code == 0);
     CHECK(lines_with_prefix(result.out, "[1] ").back() == "child ended with 0");
@@ -217,16 +223,22 @@ TEST_CASE("a forked child may do with the signal what it likes") {
 
 TEST_CASE("a file named request in the folder asks for the recordings") {
     Folder folder;
-    Process process(job({}, "late"), {{"HOCKET_FLIGHT_RECORDER", folder.path}});
+    Process process(job({}, "late"), {{"HOCKET_FLIGHT_RECORDER", folder.path()}});
     wait_until_running(process);
     int asked = 0;
     ask_until(
         folder,
         [&] {
-            std::ofstream(folder.path + "/request") << "please " << ++asked << "\n";
+            std::ofstream(folder.path() + "/request") << "please " << ++asked << "\n";
             usleep(400'000);
         },
         3);
+    const Finished report = hocket::test::run({HOCKET_RUN, "--report-of", folder.path()}, 20s);
+    CHECK(report.exit_code == 0);
+    CHECK_THAT(report.out, Contains("rank 2 HAS NOT BEGUN it") && Contains("wait in the end for rank 2"));
+    const Finished none = hocket::test::run({HOCKET_RUN, "--report-of", "/nonexistent"}, 20s);
+    CHECK(none.exit_code == 1);
+    CHECK_THAT(none.err, Contains("there are no recordings in /nonexistent"));
     for (const Json& one : folder.recordings()) {
         CHECK(one.at("reason") == "request");
         CHECK(one.at("request").get<std::string>().starts_with("please "));

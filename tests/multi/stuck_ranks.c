@@ -51,6 +51,10 @@ int main(int argc, char** argv) {
     if (strcmp(mode, "late") == 0) {
         if (is_odd_one) rest();
         all_reduce(5000);
+    } else if (strcmp(mode, "quits") == 0) {
+        if (is_odd_one) rest();
+        if (rank == 1) return 5;
+        all_reduce(5000);
     } else if (strcmp(mode, "mismatch") == 0) {
         all_reduce(is_odd_one ? 17 : 16);
     } else if (strcmp(mode, "ends") == 0) {

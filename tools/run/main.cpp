@@ -30,7 +30,7 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr int timeout_exit_code = 124;  // like timeout(1); the next one like timeout's own failures
 constexpr int output_exit_code = 125;
-constexpr Seconds look_for_answers{0.05};
+constexpr Seconds look_for_answers{0.1};
 constexpr Seconds answer_wait{2};   // for the ranks' recordings
 constexpr Seconds kill_wait{1};     // between SIGTERM and SIGKILL
 constexpr Seconds give_up_wait{5};  // after SIGKILL: then a process stuck in the kernel is left behind
@@ -109,6 +109,7 @@ class Job {
     Clock::time_point cause_until_{};  // until then a killed rank takes the first failure's place
     int interrupts_ = 0;
     RecordingFolder* const recordings_;
+    Clock::time_point next_look_{};
     Clock::time_point answers_until_ = Clock::time_point::max();  // until then a report waits for the ranks
     bool is_stdout_lost_ = false;
 };
@@ -174,7 +175,7 @@ void Job::poll_once() {
 
 int Job::poll_timeout_ms() const {
     Clock::time_point next = stage_end_;
-    if (answers_until_ != Clock::time_point::max()) next = std::min(next, after(look_for_answers));
+    if (answers_until_ != Clock::time_point::max()) next = std::min(next, next_look_);
     for (const Rank& rank : ranks_)
         if (rank.exited && !rank.finished) next = std::min(next, rank.output_until);
     if (next == Clock::time_point::max()) return -1;
@@ -321,6 +322,7 @@ void Job::signal_all(int signal) {
 void Job::ask_for_recordings() {
     recordings_->ask();
     answers_until_ = after(answer_wait);
+    next_look_ = after(look_for_answers);
 }
 
 std::vector<record::Recording> Job::read_recordings() const {
@@ -331,7 +333,9 @@ std::vector<record::Recording> Job::read_recordings() const {
 
 // Shows the report that was asked for, once all ranks have answered or will not.
 void Job::look_at_recordings() {
-    if (answers_until_ == Clock::time_point::max()) return;
+    const bool is_due = Clock::now() >= next_look_ || finished();
+    if (answers_until_ == Clock::time_point::max() || !is_due) return;
+    next_look_ = after(look_for_answers);
     const auto recordings = read_recordings();
     if (Clock::now() < answers_until_ && !finished() && !recordings_->is_answered(recordings)) return;
     answers_until_ = Clock::time_point::max();
@@ -370,14 +374,27 @@ void Job::summarise() {
         say(fmt::format("{} {} {}", first_failed_ ? "then rank" : "rank", who.substr(1), ending));
 }
 
+// Of a job that another launcher has started.
+int print_report(const std::string& folder) {
+    const auto recordings = read_recordings(folder);
+    if (recordings.empty()) {
+        say("hocket-run: there are no recordings in {}; the ranks need HOCKET_FLIGHT_RECORDER={}", folder,
+            folder);
+        return 1;
+    }
+    fmt::print("{}", report_text(recordings, [](int) { return ""; }));
+    return 0;
+}
+
 int main_of(int argc, char** argv) {
     CLI::App app{"Starts N ranks of PROGRAM on this host. Options after PROGRAM are the program's own.",
                  "hocket-run"};
     JobSpec job;
     Limits limits;
+    std::string report_of;
     double timeout = 0, grace = 1;
     bool no_prefix = false, prefix_always = false, has_report = false;
-    app.add_option("-n,--ranks", job.ranks, "number of ranks")->required()->check(CLI::Range(1, 4096));
+    auto* ranks = app.add_option("-n,--ranks", job.ranks, "number of ranks")->check(CLI::Range(1, 4096));
     app.add_option("--timeout", timeout, "end the job after this many seconds, with exit code 124")
         ->check(CLI::PositiveNumber);
     app.add_option("--grace", grace, "seconds that the others get to end by themselves when one rank fails")
@@ -390,6 +407,8 @@ int main_of(int argc, char** argv) {
         "--report", has_report,
         "when the job fails, or its timeout passes, or on SIGUSR1: say which rank waits for which, and "
         "where");
+    app.add_option("--report-of", report_of,
+                   "start nothing; print the report of the recordings in this folder, of ranks on any hosts");
     app.prefix_command();
     app.footer(
         "Usage: hocket-run -n N [OPTIONS] PROGRAM [ARGS...]\n"
@@ -399,6 +418,8 @@ int main_of(int argc, char** argv) {
         "HOCKET_SECRET; rank 0 gets a listening socket in HOCKET_LISTEN_FD.");
     try {
         app.parse(argc, argv);
+        if (!report_of.empty()) return print_report(report_of);
+        if (ranks->empty()) throw CLI::RequiredError("--ranks");
         job.command = app.remaining();
         if (!job.command.empty() && job.command[0] == "--")
             job.command.erase(job.command.begin());

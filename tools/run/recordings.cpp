@@ -29,6 +29,18 @@ std::string this_host() {
 
 }  // namespace
 
+std::vector<record::Recording> read_recordings(const std::string& folder) {
+    std::vector<record::Recording> recordings;
+    std::error_code ignored;  // a folder that is not there has none
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+        if (entry.path().extension() != ".json") continue;
+        std::ifstream file(entry.path());
+        if (auto one = record::parse_recording(std::string(std::istreambuf_iterator<char>(file), {})))
+            recordings.push_back(std::move(*one));
+    }
+    return recordings;
+}
+
 RecordingFolder::RecordingFolder() {
     const char* const named = std::getenv("HOCKET_FLIGHT_RECORDER");
     if (named != nullptr && *named != '\0') {
@@ -57,17 +69,11 @@ void RecordingFolder::ask() {
 }
 
 std::vector<record::Recording> RecordingFolder::read(const std::vector<int>& process_groups) const {
-    std::vector<record::Recording> recordings;
-    const std::string host = this_host();
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(path_, ignored)) {
-        if (entry.path().extension() != ".json") continue;
-        std::ifstream file(entry.path());
-        auto one = record::parse_recording(std::string(std::istreambuf_iterator<char>(file), {}));
-        if (one && one->origin.host == host &&
-            std::ranges::find(process_groups, one->origin.process_group) != process_groups.end())
-            recordings.push_back(std::move(*one));
-    }
+    std::vector<record::Recording> recordings = read_recordings(path_);
+    std::erase_if(recordings, [&, host = this_host()](const record::Recording& one) {
+        return one.origin.host != host ||
+               std::ranges::find(process_groups, one.origin.process_group) == process_groups.end();
+    });
     return recordings;
 }
 

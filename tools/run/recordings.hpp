@@ -1,4 +1,4 @@
-// The folder in which a job's ranks write their recordings (runtime/record), as hocket-run uses it.
+// Folders in which a job's ranks write their recordings (runtime/record), as hocket-run uses them.
 #pragma once
 
 #include <string>
@@ -7,6 +7,9 @@
 #include "runtime/record/recording.hpp"
 
 namespace hocket::tools {
+
+// All recordings in a folder, of ranks on any hosts.
+std::vector<record::Recording> read_recordings(const std::string& folder);
 
 class RecordingFolder {
   public:
@@ -22,7 +25,8 @@ class RecordingFolder {
     // Asks all ranks to write how they stand.
     void ask();
 
-    // What ranks with these process groups have written; in a folder that is used again there may be more.
+    // What ranks of this host with these process groups have written; in a folder that is used again, or by
+    // several hosts, there may be more.
     std::vector<record::Recording> read(const std::vector<int>& process_groups) const;
 
     // Whether all processes that live have answered what was asked last, or broken before.

@@ -55,7 +55,8 @@ class Analysis {
              const EndingOf& ending_of)
         : by_rank_(by_rank), all_(all), ending_of_(ending_of) {
         for (const auto& [rank, recording] : by_rank_) {
-            if (ending(rank).empty() || recording->reason == "failure") known_.insert(rank);
+            if (!tells_how_it_stood(*recording)) continue;
+            known_.insert(rank);
             if (const Collective* one = current(*recording)) numbers_.insert(one->number);
         }
     }
@@ -83,10 +84,15 @@ class Analysis {
     std::string ending(int rank) const {
         return ending_of_(origin().job_ranks[static_cast<std::size_t>(rank)]);
     }
-    // Whether its recording tells how it stood, and not only that it once was there.
+    // Of a rank that has ended, an answer to an earlier question, and the recording from when it joined, do
+    // not tell how it stood in the end.
+    bool tells_how_it_stood(const Recording& recording) const {
+        if (recording.reason == "failure" || ending(recording.origin.rank).empty()) return true;
+        const auto newest = std::ranges::max_element(all_, {}, &Recording::written);
+        return recording.reason == "request" && recording.request == newest->request;
+    }
     bool is_known(int rank) const { return known_.contains(rank); }
 
-    // A rank that ended before it could tell anything has a recording from when it joined.
     void add_header() {
         const record::Origin& own = origin();
         std::vector<int> usual;

@@ -1,5 +1,6 @@
 #include "runtime/engine/job/options.hpp"
 
+#include <csignal>
 #include <map>
 
 #include "runtime/error.hpp"
@@ -46,6 +47,9 @@ TEST_CASE("every variable reaches its field") {
                                                 {"HOCKET_SCHEDULE_PATH", "a::b/c:"},
                                                 {"HOCKET_EXECUTOR", "interpreter"},
                                                 {"HOCKET_TIMEOUT_MS", "1234"},
+                                                {"HOCKET_LOG", "Info"},
+                                                {"HOCKET_FLIGHT_RECORDER", "/tmp/f"},
+                                                {"HOCKET_FLIGHT_SIGNAL", "SIGUSR2"},
                                                 {"HOCKET_HEARTBEAT_TIMEOUT_MS", "700"},
                                                 {"HOCKET_LISTEN_FD", "9"}}));
     CHECK(options.rank == 2);
@@ -60,6 +64,10 @@ TEST_CASE("every variable reaches its field") {
     CHECK(options.schedule_path == std::vector<std::string>{"a", "b/c", engine::library_folder().value()});
     CHECK(options.executor == ExecutorKind::interpreter);
     CHECK(options.timeout.count() == 1234);
+    CHECK(options.log == engine::LogLevel::info);
+    CHECK(options.recordings == "/tmp/f");
+    CHECK(options.recording_signal == SIGUSR2);
+    CHECK(options.job_rank == 2);
     CHECK(options.heartbeat_timeout.count() == 700);
     CHECK(resolved(with(job, {{"RANK", "0"}, {"HOCKET_LISTEN_FD", "9"}})).listen_fd == 9);
 }
@@ -85,6 +93,7 @@ TEST_CASE("the embedder's choice comes before the environment") {
              {{"HOCKET_SCHEDULE", "ring"}, {"HOCKET_TIMEOUT_MS", "9"}, {"HOCKET_EXECUTOR", "interpreter"}}),
         choices);
     CHECK(options.rank == 1);
+    CHECK(options.job_rank == 2);  // what the launcher calls the process
     CHECK(options.world_size == 2);
     CHECK(options.schedule == "direct");
     CHECK(options.timeout.count() == 5);
@@ -104,5 +113,10 @@ TEST_CASE("what cannot be is refused by its name") {
     CHECK_THROWS_WITH(resolved({{"HOCKET_TIMEOUT_MS", "1s"}}), Contains("HOCKET_TIMEOUT_MS is \"1s\""));
     CHECK_THROWS_WITH(resolved({{"HOCKET_TIMEOUT_MS", "-1"}}), Contains("HOCKET_TIMEOUT_MS is -1"));
     CHECK_THROWS_WITH(resolved({{"HOCKET_EXECUTOR", "gpu"}}), Contains("HOCKET_EXECUTOR is \"gpu\""));
+    CHECK_THROWS_WITH(resolved({{"HOCKET_LOG", "trace"}}), Contains("HOCKET_LOG is \"trace\""));
+    CHECK_THROWS_WITH(resolved({{"HOCKET_FLIGHT_SIGNAL", "USR1"}}),
+                      Contains("HOCKET_FLIGHT_RECORDER is not"));
+    CHECK_THROWS_WITH(resolved({{"HOCKET_FLIGHT_SIGNAL", "9"}, {"HOCKET_FLIGHT_RECORDER", "/tmp"}}),
+                      Contains("USR1, USR2, HUP or QUIT"));
     CHECK_THROWS_AS(resolved({{"WORLD_SIZE", "x"}}), Error);
 }
