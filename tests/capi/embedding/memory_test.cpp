@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -34,9 +35,10 @@ bool is_shared(hkt_comm* comm, const void* memory, std::size_t bytes) {
 void require_sum(hkt_comm* comm, float* data, float mine, float expected) {
     std::fill(data, data + count, mine);
     must(comm, hkt_all_reduce(data, data, count, HKT_FLOAT32, HKT_SUM, comm, nullptr));
-    for (std::size_t i = 0; i < count; ++i)
-        expect(data[i] == expected,
-               "the sum is " + std::to_string(data[i]) + ", not " + std::to_string(expected));
+    const auto* const wrong =
+        std::find_if(data, data + count, [&](float value) { return value != expected; });
+    if (wrong != data + count)
+        expect(false, "the sum is " + std::to_string(*wrong) + ", not " + std::to_string(expected));
 }
 
 struct Mapped {
