@@ -269,7 +269,7 @@ TEST_CASE("a monitored barrier names all ranks that are absent, and breaks nothi
     const auto first = lines_with_prefix(result.out, "[0] ");
     REQUIRE(first.size() > 2);
     CHECK(first[1] ==
-          "not all ranks came to the monitored barrier within 300 ms: 2 of 4 are absent: ranks 2-3");
+          "not all ranks came to the monitored barrier within 300 ms; absent: ranks 2-3 (2 of 4)");
     for (const char* prefix : {"[0] ", "[1] ", "[2] ", "[3] "})
         CHECK(lines_with_prefix(result.out, prefix).back() == "all are here");
 }

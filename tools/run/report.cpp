@@ -69,7 +69,8 @@ class Analysis {
         for (const std::uint64_t number : numbers_) add_operation(number);
         add_messages();
         add_end_of_waiting();
-        if (numbers_.empty() && !has_messages_) line("  no rank is in an operation{}", last_operations());
+        if (!known_.empty() && numbers_.empty() && !has_messages_)
+            line("  no rank is in an operation{}", last_operations());
         return std::move(text_);
     }
 
@@ -208,9 +209,9 @@ class Analysis {
 
     std::string last_operations() const {
         std::uint64_t fewest = UINT64_MAX, most = 0;
-        for (const auto& [rank, recording] : by_rank_) {
-            fewest = std::min(fewest, recording->started);
-            most = std::max(most, recording->started);
+        for (const int rank : known_) {
+            fewest = std::min(fewest, by_rank_.at(rank)->started);
+            most = std::max(most, by_rank_.at(rank)->started);
         }
         return fewest == most ? fmt::format("; each has ended {}", most)
                               : fmt::format("; they have ended {} to {}", fewest, most);
