@@ -345,7 +345,7 @@ HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
  * registered. What is not given back to a communicator is when it is destroyed. */
 
 /* bytes of page-aligned memory, its contents undefined; null for 0 bytes. Errors: INVALID_ARGUMENT,
- * OUT_OF_MEMORY (a rank's part of the host's shared memory is as large as the machine's memory, if limits on
+ * OUT_OF_MEMORY (what a process can share is as large as the machine's memory, if limits on
  * address space allow; the text tells what is left). Thread-safe. */
 HKT_API hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory);
 
@@ -746,10 +746,10 @@ HKT_API void hkt_plan_destroy(hkt_plan* plan);
  * cudaMalloc is; its content is of no meaning, and one workspace serves all calls of a stream. `threads` is
  * ignored. On the host the workspace is.
  *   The code is in libhocket_cuda.so, which is loaded when a call is first given memory of a device, or by
- * hkt_topk_workspace: from the path in HOCKET_CUDA_KERNELS, else from beside libhocket.so, else by the
- * loader's path. If it is not there or does not fit: DEVICE, and the text says what was looked for. What the
- * driver or a launch reports is DEVICE, or OUT_OF_MEMORY; faults of what runs later are those of the stream.
- * docs/kernels.md says more. */
+ * hkt_topk_workspace: from the path in HOCKET_CUDA_KERNELS, else from beside libhocket.so, else from where
+ * it is installed with it, else by the loader's path. If it is not there or does not fit: DEVICE, and the
+ * text says what was looked for. What the driver or a launch reports is DEVICE, or OUT_OF_MEMORY; faults of
+ * what runs later are those of the stream. docs/kernels.md says more. */
 
 /* Names the stream on which the calling thread's kernels are enqueued from now on; other threads have their
  * own. stream: a CUstream or cudaStream_t of the context that the memory is in; NULL, which holds before the

@@ -37,9 +37,7 @@ class ProcessMemory : private forks::Inherited {
 
     const WindowMemory& memory() const { return memory_; }
     WindowHeap& heap() { return heap_; }
-    const WindowHeap& heap() const { return heap_; }
     WindowAdopted& adopted() { return adopted_; }
-    const WindowAdopted& adopted() const { return adopted_; }
 
     // What a window has of this memory for its own use. It is at the same place for its peers.
     struct Part {

@@ -99,15 +99,20 @@ void Window::release(void* memory) {
 
 void Window::adopt(void* memory, std::size_t bytes) {
     const std::lock_guard lock(adopting_);
-    int& times = adopted_[memory];
-    own_->adopted().adopt(memory, bytes);
-    ++times;
+    const auto entry = adopted_.try_emplace(memory, 0).first;  // while nothing has to be taken back yet
+    try {
+        own_->adopted().adopt(memory, bytes);
+    } catch (...) {
+        if (entry->second == 0) adopted_.erase(entry);
+        throw;
+    }
+    ++entry->second;
 }
 
 void Window::restore(void* memory) {
     const std::lock_guard lock(adopting_);
     const auto found = adopted_.find(memory);
-    if (found == adopted_.end() || found->second == 0)
+    if (found == adopted_.end())
         throw Error(Status::invalid_argument,
                     fmt::format("no memory that was registered with this communicator begins at {}", memory));
     const auto taken_back = [&] {

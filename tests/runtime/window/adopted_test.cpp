@@ -21,33 +21,6 @@ using namespace hocket::transport;
 
 namespace {
 
-// Pages of anonymous memory.
-struct Pages {
-    explicit Pages(std::size_t count, int flags = MAP_PRIVATE)
-        : bytes(count * 4096),
-          memory(static_cast<char*>(
-              mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0))) {
-        REQUIRE(memory != MAP_FAILED);
-    }
-    ~Pages() {
-        munmap(memory, hole_begin);
-        munmap(memory + hole_end, bytes - hole_end);
-    }
-    Pages(const Pages&) = delete;
-
-    // Unmaps a part. Another mapping may take its place at once (a sanitizer's table, a thread's stack), so
-    // the destructor leaves that place alone.
-    void unmap(std::size_t offset, std::size_t size) {
-        munmap(memory + offset, size);
-        hole_begin = offset;
-        hole_end = offset + size;
-    }
-
-    const std::size_t bytes;
-    char* const memory;
-    std::size_t hole_begin = 0, hole_end = 0;
-};
-
 void fill(char* memory, std::size_t bytes, int seed) {
     for (std::size_t at = 0; at < bytes; ++at) memory[at] = static_cast<char>(at * 7 + at / 251 + seed);
 }

@@ -22,22 +22,6 @@ namespace {
 
 constexpr std::size_t mebibyte = 1024 * 1024;
 
-// Pages of anonymous memory.
-struct Pages {
-    explicit Pages(std::size_t count)
-        : bytes(count * 4096),
-          memory(static_cast<char*>(
-              mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
-        REQUIRE(memory != MAP_FAILED);
-        std::memset(memory, 1, bytes);
-    }
-    ~Pages() { munmap(memory, bytes); }
-    Pages(const Pages&) = delete;
-
-    const std::size_t bytes;
-    char* const memory;
-};
-
 std::size_t mapped_windows() {
     std::ifstream maps("/proc/self/maps");
     std::size_t count = 0;
@@ -81,7 +65,8 @@ TEST_CASE("all windows of a process have one slice, and memory is adopted for al
 }
 
 TEST_CASE("adopted memory stays shared as long as a window that has adopted it") {
-    Pages pages(4), others(2);
+    const Pages pages(4), others(2);
+    std::memset(pages.memory, 5, pages.bytes);
     auto first = open_window_alone(), second = open_window_alone();
     first->adopt(pages.memory, pages.bytes);
     first->adopt(pages.memory, pages.bytes);
@@ -94,7 +79,7 @@ TEST_CASE("adopted memory stays shared as long as a window that has adopted it")
     CHECK_FALSE(second->offset_of(others.memory, others.bytes));
     second.reset();
     CHECK(mapped_windows() == 0);
-    CHECK(pages.memory[4096] == 1);
+    CHECK(pages.memory[4096] == 5);
     const auto third = open_window_alone();
     third->adopt(pages.memory, pages.bytes);  // nothing of it is left
     third->restore(pages.memory);
@@ -131,7 +116,8 @@ TEST_CASE("what a window had is used again once all its members have left, not b
 }
 
 TEST_CASE("after a failure new windows have another slice, where a late peer writes to nothing") {
-    Pages pages(4);
+    const Pages pages(4);
+    std::memset(pages.memory, 5, pages.bytes);
     auto failed = open_window_alone();
     auto* const block = static_cast<std::byte*>(failed->allocate(mebibyte));
     failed->adopt(pages.memory, pages.bytes);
@@ -146,7 +132,7 @@ TEST_CASE("after a failure new windows have another slice, where a late peer wri
     CHECK(working->offset_of(pages.memory, pages.bytes));
     CHECK_FALSE(failed->offset_of(pages.memory, pages.bytes));
     std::memset(late, 9, pages.bytes);
-    CHECK(pages.memory[100] == 1);
+    CHECK(pages.memory[100] == 5);
     failed->restore(pages.memory);
     CHECK(working->offset_of(pages.memory, pages.bytes));
     working->adopt(pages.memory, pages.bytes);

@@ -12,6 +12,7 @@
 #include "runtime/error.hpp"
 #include "runtime/window/window.hpp"
 #include "tests/support/processes.hpp"
+#include "tests/support/test.hpp"
 
 namespace hocket::test {
 
@@ -30,6 +31,33 @@ inline std::unique_ptr<transport::Window> open_window_alone(std::size_t reserved
     const std::string name = invitation.name();
     return transport::Window::open(std::move(invitation), {name}, 0, reserved, in_seconds(10));
 }
+
+// Pages of anonymous memory.
+struct Pages {
+    explicit Pages(std::size_t count, int flags = MAP_PRIVATE)
+        : bytes(count * 4096),
+          memory(static_cast<char*>(
+              mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0))) {
+        REQUIRE(memory != MAP_FAILED);
+    }
+    ~Pages() {
+        munmap(memory, hole_begin);
+        munmap(memory + hole_end, bytes - hole_end);
+    }
+    Pages(const Pages&) = delete;
+
+    // Unmaps a part. Another mapping may take its place at once (a sanitizer's table, a thread's stack), so
+    // the destructor leaves that place alone.
+    void unmap(std::size_t offset, std::size_t size) {
+        munmap(memory + offset, size);
+        hole_begin = offset;
+        hole_end = offset + size;
+    }
+
+    const std::size_t bytes;
+    char* const memory;
+    std::size_t hole_begin = 0, hole_end = 0;
+};
 
 inline void barrier(Rank rank) {
     rank.job.all_gather("", std::chrono::seconds(10));
