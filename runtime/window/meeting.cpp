@@ -160,6 +160,7 @@ class Host {
     void run(const Take& take) {
         try {
             await_all();
+            guests_.clear();  // strangers, whose descriptors this process may need
             own_.verdict.throw_if_bad();
             for (std::size_t i = 1; i < members_.size(); ++i) members_[i].verdict.throw_if_bad(name_of(i));
             for (std::size_t i = 1; i < members_.size(); ++i) give_all_to(i);
