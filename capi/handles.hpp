@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "capi/errors.hpp"
 #include "capi/hocket.h"
@@ -42,6 +43,10 @@ template <typename Held>
 void give_up(std::unique_ptr<Held>& held) {
     [[maybe_unused]] Held* const kept = held.release();
 }
+template <typename Held>
+void give_up(std::shared_ptr<Held>& held) {
+    [[maybe_unused]] const auto* const kept = new std::shared_ptr<Held>(std::move(held));
+}
 
 }  // namespace hocket::capi
 
@@ -57,6 +62,8 @@ struct hkt_plan : hocket::capi::Handle {
     double factor;             // as in engine::Start
     std::uint64_t pieces = 1;  // of x, of the count that a start is given
     std::unique_ptr<hocket::engine::SizedPlans> plans;
+    std::vector<std::uint64_t> tensor_counts;                     // empty: x is one tensor
+    std::shared_ptr<hocket::engine::GatherMemory> gather_memory;  // if it has tensors
     std::once_flag explained;
     std::string explanation;
     std::mutex state_mutex;
@@ -76,6 +83,9 @@ inline hkt_comm* comm_of(const hkt_plan* plan) {
 
 inline hkt_request* handle(Request& request) {
     return reinterpret_cast<hkt_request*>(&request);
+}
+inline Request& request_of(hkt_request* request) {
+    return *reinterpret_cast<Request*>(request);
 }
 
 // As in errors.hpp, for a call of this communicator; null: the caller gave none. A text about a parent's

@@ -671,14 +671,26 @@ typedef struct hkt_start_options {
                                    has as many elements as x, of float32 (of float64 if x is of that), the
                                    same on all ranks. They are read until the operation is complete */
     size_t buffer_count;
+    size_t tensors; /* 0: send, recv and each of buffers are elements. Else they are lists of tensors, which
+                       may lie anywhere; see below. As many as the plan has: hkt_plan_options.tensors */
 } hkt_start_options;
 
 #define HKT_START_OPTIONS_INIT \
-    { sizeof(hkt_start_options), NULL, 0, NULL, 0 }
+    { sizeof(hkt_start_options), NULL, 0, NULL, 0, 0 }
+
+/* Lists of tensors
+ *   With hkt_start_options.tensors, send, recv and each of options.buffers are the addresses of arrays with
+ * that many pointers: where each of the tensors lies that hkt_plan_options.tensor_counts names. The arrays
+ * are copied. This is for collectives whose x is whole on each rank: all_reduce, reduce, broadcast. send and
+ * recv may be the same list, and may overlap in any other way, but no two tensors of recv may overlap. The
+ * tensors are copied when the operation starts, and the results when it is waited for, or a test finds that
+ * it is complete: until then the tensors of recv are as they were, also when a callback or an eventfd says
+ * that it has ended. Where the tensors of a list lie one after another (views of one bucket), nothing is
+ * copied. Other ranks may give whole buffers. Lists are the host's memory. */
 
 /* hkt_plan_start with what the schedule asks for; options may be null. Errors: as hkt_plan_start;
- * INVALID_ARGUMENT also for more or fewer parameters or buffers than the schedule takes, and for a null
- * buffer. Parameters that differ between ranks are a MISMATCH. */
+ * INVALID_ARGUMENT also for more or fewer parameters or buffers than the schedule takes, for a null buffer,
+ * and for lists that are not as above. Parameters that differ between ranks are a MISMATCH. */
 HKT_API hkt_status hkt_plan_start_with(hkt_plan* plan, const void* send, void* recv, size_t count,
                                        const hkt_start_options* options, hkt_request** request);
 

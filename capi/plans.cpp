@@ -11,6 +11,7 @@
 #include "capi/handles.hpp"
 #include "capi/ranges.hpp"
 #include "capi/starts.hpp"
+#include "capi/tensor_lists.hpp"
 #include "capi/vocabulary.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/projection/explain.hpp"
@@ -108,6 +109,8 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
                                      given.tensors));
         choice.tensors.assign(given.tensor_counts, given.tensor_counts + given.tensors);
         auto made = std::make_unique<hkt_plan>();
+        made->tensor_counts = choice.tensors;
+        made->gather_memory = std::make_shared<engine::GatherMemory>(comm->engine->window());
         made->comm = comm;
         made->factor = factor;
         if (contract_of(choice.collective).is_by_rank())
@@ -136,11 +139,21 @@ hkt_status hkt_plan_start_with(hkt_plan* plan, const void* send, void* recv, siz
             capi::refuse("hkt_start_options.buffers is null, but buffer_count is not 0");
         auto arguments = std::make_shared<engine::Arguments>();
         arguments->parameters.assign(given.parameters, given.parameters + given.parameter_count);
-        for (std::size_t i = 0; i < given.buffer_count; ++i) {
-            if (count > 0) check_further_buffer(*plan, i, given.buffers[i], recv, count);
-            arguments->given.push_back(static_cast<const std::byte*>(given.buffers[i]));
-        }
-        return start(*plan, send, recv, count, std::move(arguments), request);
+        capi::StartBuffers buffers{send, recv, {}};
+        for (std::size_t i = 0; i < given.buffer_count; ++i)
+            buffers.given.push_back(static_cast<const std::byte*>(given.buffers[i]));
+        if (given.tensors > 0) buffers = capi::gather(*plan, buffers, given.tensors, count);
+        for (std::size_t i = 0; i < given.buffer_count && count > 0; ++i)
+            check_further_buffer(*plan, i, buffers.given[i], buffers.recv, count);
+        arguments->given = std::move(buffers.given);
+        const hkt_status status =
+            start(*plan, buffers.send, buffers.recv, count, std::move(arguments), request);
+        if (!buffers.gathered) return status;
+        if (request == nullptr)
+            buffers.gathered->finish();
+        else
+            static_cast<engine::Execution&>(capi::request_of(*request)).keep(std::move(buffers.gathered));
+        return status;
     });
 }
 
@@ -236,7 +249,10 @@ const char* hkt_plan_schedule(hkt_plan* plan, size_t count) {
 }
 
 void hkt_plan_destroy(hkt_plan* plan) {
-    if (plan != nullptr && plan->is_of_a_parent()) capi::give_up(plan->plans);
+    if (plan != nullptr && plan->is_of_a_parent()) {
+        capi::give_up(plan->plans);
+        capi::give_up(plan->gather_memory);
+    }
     delete plan;
 }
 

@@ -18,13 +18,13 @@ using Clock = std::chrono::steady_clock;
 
 Request& checked(hkt_request* request, const char* function) {
     if (request == nullptr) capi::refuse(fmt::format("{}: the request is null", function));
-    return *reinterpret_cast<Request*>(request);
+    return capi::request_of(request);
 }
 
 // The communicator that keeps the request's error text; null if the calling thread keeps it.
 hkt_comm* comm_of(hkt_request* request) {
     if (request == nullptr) return nullptr;
-    const auto& of = *reinterpret_cast<Request*>(request);
+    const Request& of = capi::request_of(request);
     return of.type == Request::Type::batch ? nullptr : static_cast<hkt_comm*>(of.user);
 }
 
@@ -142,7 +142,7 @@ hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t time
 hkt_status hkt_request_eventfd(hkt_request* request, int eventfd) {
     return capi::guarded(comm_of(request), [&] {
         hkt_comm& comm = comm_that_tells(request, "hkt_request_eventfd");
-        comm.engine->tell_end(*reinterpret_cast<Request*>(request), own_eventfd(eventfd));
+        comm.engine->tell_end(capi::request_of(request), own_eventfd(eventfd));
         return HKT_SUCCESS;
     });
 }
@@ -151,7 +151,7 @@ hkt_status hkt_request_callback(hkt_request* request, void (*function)(void* use
     return capi::guarded(comm_of(request), [&] {
         hkt_comm& comm = comm_that_tells(request, "hkt_request_callback");
         if (function == nullptr) capi::refuse("hkt_request_callback: function is null");
-        comm.engine->tell_end(*reinterpret_cast<Request*>(request), engine::Call{function, user});
+        comm.engine->tell_end(capi::request_of(request), engine::Call{function, user});
         return HKT_SUCCESS;
     });
 }

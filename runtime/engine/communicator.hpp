@@ -88,6 +88,9 @@ class Communicator {
         return known ? *known : made_for_all(plans, bytes);
     }
 
+    // What this rank was about to start fails, and so the others', who would wait for it.
+    void cannot_start(const std::exception& error) { progress_->cannot_start(error); }
+
     // factor: for this rank's input, if the plan multiplies.
     Execution& start(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv, Extent extent,
                      double factor = 1) {

@@ -435,9 +435,11 @@ void Progress::finish(Execution& execution) {
     lent_.erase(std::find(lent_.begin(), lent_.end(), &execution));
     const std::unique_ptr<device::Staging> staging = execution.take_staging();
     const StandIns stand_ins = execution.take_stand_ins();
+    const std::unique_ptr<GatheredTensors> tensors = execution.take_tensors();
     give_back(execution);
     if (status != Status::success) throw Error(failure_->status, failure_->text);
     stand_ins.finish();
+    if (tensors) tensors->finish();
     if (staging) leave_to_device([&] { staging->hand_over(); });
 }
 

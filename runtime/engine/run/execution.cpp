@@ -27,6 +27,7 @@ std::shared_ptr<StartablePlan> Execution::release() {
     run_->release();
     staging_.reset();
     stand_ins_ = {};
+    tensors_.reset();
     direct_.reset();
     return std::move(owner_);
 }

@@ -10,6 +10,7 @@
 
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/run.hpp"
+#include "runtime/engine/start/gathered_tensors.hpp"
 #include "runtime/engine/start/stand_ins.hpp"
 #include "runtime/engine/start/start.hpp"
 #include "runtime/error.hpp"
@@ -38,6 +39,8 @@ class Execution : public Request {
     void keep(std::unique_ptr<device::Staging> staging);
     void keep(StandIns stand_ins) { stand_ins_ = std::move(stand_ins); }
     StandIns take_stand_ins() { return std::move(stand_ins_); }
+    void keep(std::unique_ptr<GatheredTensors> tensors) { tensors_ = std::move(tensors); }
+    std::unique_ptr<GatheredTensors> take_tensors() { return std::move(tensors_); }
     void go_by_host(std::unique_ptr<device::Staging> staging);  // instead of a direct start
     std::unique_ptr<device::Staging> take_staging();
 
@@ -96,6 +99,7 @@ class Execution : public Request {
     std::unique_ptr<DirectStart> direct_;
     std::unique_ptr<device::Staging> staging_;
     StandIns stand_ins_;
+    std::unique_ptr<GatheredTensors> tensors_;
 };
 
 }  // namespace hocket::engine

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "capi/device_kernels.hpp"
 #include "capi/errors.hpp"
 #include "capi/growth.hpp"
+#include "capi/kernels/device_kernels.hpp"
 #include "capi/ranges.hpp"
 #include "capi/vocabulary.hpp"
 #include "runtime/device/kernels/call.hpp"

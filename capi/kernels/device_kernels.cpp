@@ -1,4 +1,4 @@
-#include "capi/device_kernels.hpp"
+#include "capi/kernels/device_kernels.hpp"
 
 #include <fmt/format.h>
 

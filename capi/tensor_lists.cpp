@@ -1,0 +1,189 @@
+#include "capi/tensor_lists.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "capi/ranges.hpp"
+#include "dsl/base/collective.hpp"
+#include "runtime/engine/compute/extra_layout.hpp"
+
+namespace hocket::capi {
+namespace {
+
+constexpr const char* function = "hkt_plan_start_with";
+
+// The array of pointers is the caller's.
+class List {
+  public:
+    List(std::string name, const void* pointers, const std::vector<std::uint64_t>& counts, DataType type)
+        : name_(std::move(name)), tensors_(static_cast<const void* const*>(pointers)) {
+        if (tensors_ == nullptr)
+            refuse(
+                fmt::format("{}: {} is null, but has to be a list: the address of an array with {} "
+                            "pointer{}, one for each tensor",
+                            function, name_, counts.size(), counts.size() == 1 ? "" : "s"));
+        for (std::size_t i = 0; i < counts.size(); ++i) {
+            ranges_.push_back({name_.c_str(), tensors_[i], counts[i], element_size(type), i});
+            bytes_.push_back(counts[i] * element_size(type));
+        }
+        all_bytes_ = std::accumulate(bytes_.begin(), bytes_.end(), std::uint64_t{0});
+    }
+    List(const List&) = delete;
+
+    const void* const* tensors() const { return tensors_; }
+    const std::vector<Range>& ranges() const { return ranges_; }
+    std::span<const std::uint64_t> bytes() const { return bytes_; }  // of each tensor
+    std::uint64_t all_bytes() const { return all_bytes_; }
+
+    // Where its elements lie, if they do so one after another; else null.
+    const std::byte* place() const {
+        const Range *first = nullptr, *last = nullptr;
+        for (const Range& range : ranges_) {
+            if (range.count == 0) continue;
+            if (last != nullptr && last->end() != range.first()) return nullptr;
+            if (first == nullptr) first = &range;
+            last = &range;
+        }
+        return first == nullptr ? nullptr : static_cast<const std::byte*>(first->begin);
+    }
+
+  private:
+    std::string name_;
+    const void* const* tensors_;
+    std::vector<Range> ranges_;
+    std::vector<std::uint64_t> bytes_;
+    std::uint64_t all_bytes_;
+};
+
+// Of a list, or of room for its tensors.
+struct Stretch {
+    const std::byte* begin;
+    std::uint64_t bytes;
+
+    bool overlaps(const Stretch& other) const {
+        const std::less<> less;
+        return less(begin, other.begin + other.bytes) && less(other.begin, begin + bytes);
+    }
+};
+
+// Throws Error(invalid_argument) unless every rank has all of x, and x is this plan's list of tensors.
+void check_plan(const hkt_plan& plan, const engine::Plan& made, std::size_t tensors, std::uint64_t count) {
+    const std::vector<std::uint64_t>& counts = plan.tensor_counts;
+    if (counts.size() != tensors)
+        refuse(
+            fmt::format("{}: hkt_start_options.tensors is {}, but hkt_plan_options.tensors was {} when the "
+                        "plan was made",
+                        function, tensors, counts.size()));
+    if (made.input() == dsl::Share::own || made.output() == dsl::Share::own)
+        refuse(
+            fmt::format("{}: {} divides x by rank, and lists of tensors are for collectives whose x is "
+                        "whole on each rank: give whole buffers",
+                        function, dsl::name_of(made.program().collective)));
+    const std::uint64_t all = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+    if (all != count)
+        refuse(fmt::format("{}: count is {}, but the plan's tensors have {} elements", function, count, all));
+}
+
+// The lists of a start, checked.
+struct Lists {
+    std::deque<List> all;                         // their names must stay where they are
+    const List *send = nullptr, *recv = nullptr;  // null: this rank has none
+    std::vector<const List*> given;
+
+    Lists(const hkt_plan& plan, const engine::Plan& made, const StartBuffers& buffers) {
+        const auto add = [&](std::string name, const void* pointers, DataType type) {
+            return &all.emplace_back(std::move(name), pointers, plan.tensor_counts, type);
+        };
+        if (made.input() != dsl::Share::none) send = add("send", buffers.send, made.type());
+        if (made.output() != dsl::Share::none) recv = add("recv", buffers.recv, made.type());
+        for (std::size_t i = 0; i < buffers.given.size(); ++i)
+            given.push_back(
+                add(fmt::format("buffers[{}]", i), buffers.given[i], engine::working_type(made.type())));
+        check();
+    }
+
+  private:
+    // What is read is copied before anything is written: only what is written must lie apart.
+    void check() const {
+        std::vector<Range> everywhere;
+        for (const List& list : all) {
+            if (&list == recv)
+                check_ranges(function, list.ranges(), {});
+            else
+                for (const Range& range : list.ranges()) check_ranges(function, {}, {range});
+            everywhere.insert(everywhere.end(), list.ranges().begin(), list.ranges().end());
+        }
+        if (const auto found = find_device(function, everywhere))
+            refuse(
+                fmt::format("{}: lists of tensors must be the host's memory: give whole buffers, or copy "
+                            "the tensors to the host first",
+                            found->doing));
+    }
+};
+
+// The buffers as they are, if the engine may work on them: each list lies together, and send is recv or lies
+// apart from it.
+bool lie_together(const Lists& lists) {
+    const std::byte *from = lists.send ? lists.send->place() : nullptr,
+                    *to = lists.recv ? lists.recv->place() : nullptr;
+    if ((lists.send && !from) || (lists.recv && !to)) return false;
+    return !from || !to || from == to ||
+           !Stretch{from, lists.send->all_bytes()}.overlaps({to, lists.recv->all_bytes()});
+}
+
+StartBuffers gather_lists(hkt_plan& plan, const Lists& lists) {
+    auto gathered = std::make_unique<engine::GatheredTensors>(plan.gather_memory);
+    StartBuffers start{nullptr, nullptr, {}};
+    Stretch written{nullptr, 0};
+    if (lie_together(lists)) {
+        if (lists.send) start.send = lists.send->place();
+        if (lists.recv) written = {lists.recv->place(), lists.recv->all_bytes()};
+        start.recv = const_cast<std::byte*>(written.begin);
+    } else {
+        // In place: one room for what is read and for the results.
+        std::byte* const room = gathered->room_for((lists.send ? lists.send : lists.recv)->bytes());
+        if (lists.send) {
+            engine::GatheredTensors::copy_into(room, lists.send->tensors(), lists.send->bytes());
+            start.send = room;
+        }
+        if (lists.recv) {
+            gathered->expect(room, const_cast<void* const*>(lists.recv->tensors()), lists.recv->bytes());
+            start.recv = room;
+        }
+    }
+    for (const List* list : lists.given) {
+        const std::byte* const place = list->place();
+        const bool may_stay = place && !Stretch{place, list->all_bytes()}.overlaps(written);
+        start.given.push_back(place);
+        if (may_stay) continue;
+        std::byte* const room = gathered->room_for(list->bytes());
+        engine::GatheredTensors::copy_into(room, list->tensors(), list->bytes());
+        start.given.back() = room;
+    }
+    start.gathered = std::move(gathered);
+    return start;
+}
+
+}  // namespace
+
+StartBuffers gather(hkt_plan& plan, const StartBuffers& buffers, std::size_t tensors, std::uint64_t count) {
+    const engine::Plan& made = *plan.comm->engine->plan_for(*plan.plans, count).plan;
+    check_plan(plan, made, tensors, count);
+    const Lists lists(plan, made, buffers);
+    if (count == 0) return {nullptr, nullptr, std::vector<const std::byte*>(buffers.given.size())};
+    try {
+        return gather_lists(plan, lists);
+    } catch (const std::exception& error) {
+        plan.comm->engine->cannot_start(error);
+        throw;
+    }
+}
+
+}  // namespace hocket::capi
