@@ -166,6 +166,10 @@ void Communicator::meet() {
         std::make_unique<Progress>(*bootstrap_, neighbourhood_.get(), fabric_.get(), options_.timeout);
     recorder_ = std::make_unique<Recorder>(
         origin(), Recorder::Options{options_.recordings, options_.recording_signal}, *progress_);
+    if (!options_.trace.empty()) {
+        tracer_ = std::make_unique<Tracer>(options_.trace, recorder_->origin());
+        progress_->trace(tracer_.get());
+    }
     log_joining();
     if (options_.has_background) background_ = std::make_unique<Background>(*progress_);
 }

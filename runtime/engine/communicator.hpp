@@ -220,6 +220,7 @@ class Communicator {
     transport::Window* window_ = nullptr;
     std::unique_ptr<transport::Fabric> fabric_;
     device::Devices devices_;
+    std::unique_ptr<Tracer> tracer_;  // null: nothing is traced
     std::unique_ptr<Progress> progress_;
     std::unique_ptr<Recorder> recorder_;
     std::unique_ptr<Background> background_;  // null: operations move during calls only

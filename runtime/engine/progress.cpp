@@ -10,9 +10,9 @@
 
 #include "runtime/caught.hpp"
 #include "runtime/device/staging.hpp"
-#include "runtime/engine/in_flight.hpp"
 #include "runtime/engine/messages/stage_message.hpp"
 #include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/reports/in_flight.hpp"
 #include "runtime/engine/run/direct_start.hpp"
 #include "runtime/engine/run/graph_run.hpp"
 #include "runtime/engine/run/small_run.hpp"
@@ -141,6 +141,7 @@ void Progress::run(const std::shared_ptr<StartablePlan>& plan, Extent extent, co
 bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send, void* recv, double factor) {
     if (!plan.small_run()) return false;
     const std::uint64_t history = mix(history_, plan.identity(extent));
+    const record::Moment began = tracer_ ? Tracer::now() : 0;
     try {
         if (!plan.small_run()->run(plan, *neighbourhood_, extent.count, send, recv, factor, turns_,
                                    static_cast<std::uint32_t>(history >> 32)))
@@ -150,6 +151,7 @@ bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send,
         throw;
     }
     history_ = history;
+    if (tracer_) tracer_->add_done(*plan.label(), started_, extent.count, began);
     flight_.note_done(plan.label(), started_++, extent.count);
     neighbourhood_->complete(++turns_);
     return true;
@@ -176,6 +178,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     std::unique_ptr<device::Staging> staging;
     StandIns stand_ins;
     flight_.begin(plan->label(), started_, extent.count);
+    const record::Moment began = tracer_ ? Tracer::now() : 0;
     try {
         divide(start);
         if (buffers) direct = DirectStart::begin(start, *buffers);
@@ -197,6 +200,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     execution.keep(std::move(staging));
     execution.keep(std::move(stand_ins));
     lent_.push_back(&execution);
+    if (tracer_) tracer_->begin(execution, began);
     const std::size_t older = in_flight_.size();
     for (Execution* tile = begun; tile; tile = tile->next_tile()) in_flight_.push_back(tile);
     is_leaving_ = limit.has_value();
@@ -217,6 +221,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
         fail_here(error);
     }
     retire();
+    if (tracer_) tracer_->look(in_flight_);
     // Most small operations have ended by now, and need no clock.
     if (execution.status_of_all() == Status::in_progress) {
         const auto deadline = Clock::now() - away_ + limit.value_or(timeout_);
@@ -267,6 +272,7 @@ MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buf
     try {
         begun->note = flight_.begin_message(message.direction == Direction::send, message.peer, message.tag,
                                             message.bytes);
+        if (tracer_) tracer_->begin(*begun);
         messages_.begin(*begun);
         look_at_messages();
     } catch (const Error& error) {
@@ -475,6 +481,7 @@ bool Progress::step() {
         moved |= advance_all();
         if (moved) stranded_since_.reset();
         retire();
+        if (tracer_) tracer_->look(in_flight_);
         return moved;
     } catch (const Error& error) {
         fail_moving(error);
@@ -513,6 +520,7 @@ void Progress::look_at_messages() {
                           bootstrap_.rank(), in_flight()));
     const auto note = [this](const MessageRequest& ended) {
         flight_.end_message(ended.note, ended.status, record::coarse_now());
+        if (tracer_) tracer_->end(ended);
     };
     if (messages_.retire(note)) announce();
 }
@@ -561,6 +569,7 @@ void Progress::retire() {
     const auto rest = std::remove_if(first, in_flight_.end(), [&](const Execution* execution) {
         if (!ended(execution)) return false;
         flight_.end(execution->number(), execution->status(), now);
+        if (tracer_) tracer_->end_tile(*execution);
         return true;
     });
     in_flight_.erase(rest, in_flight_.end());
@@ -796,6 +805,7 @@ void Progress::fail(Failure failure) {
         flight_.end(execution->number(), failure_->status, now);
     }
     in_flight_.clear();
+    if (tracer_) tracer_->end_all(failure_->status);
     for (const MessageRequest* message : messages_.open())
         flight_.end_message(message->note, failure_->status, now);
     messages_.end_all(failure_->status);

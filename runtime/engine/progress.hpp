@@ -16,10 +16,11 @@
 #include "runtime/bootstrap/bootstrap.hpp"
 #include "runtime/device/devices.hpp"
 #include "runtime/engine/endings.hpp"
-#include "runtime/engine/failure.hpp"
 #include "runtime/engine/gate.hpp"
 #include "runtime/engine/left_alone.hpp"
 #include "runtime/engine/messages/point_to_point.hpp"
+#include "runtime/engine/reports/failure.hpp"
+#include "runtime/engine/reports/tracer.hpp"
 #include "runtime/engine/run/execution.hpp"
 #include "runtime/fabric/fabric.hpp"
 #include "runtime/record/flight.hpp"
@@ -102,6 +103,8 @@ class Progress {
     // is. It must not throw.
     using Failed = std::function<void(record::Recording recording)>;
     void on_failure(Failed failed);
+    // To be called before the first start. Null: nothing is traced. It must outlive this.
+    void trace(Tracer* tracer) { tracer_ = tracer; }
 
   private:
     bool run_at_once(StartablePlan& plan, Extent extent, const void* send, void* recv, double factor);
@@ -172,6 +175,7 @@ class Progress {
     std::optional<Failure> failure_;
     Failed on_failure_;
     record::Flight flight_;
+    Tracer* tracer_ = nullptr;
     LeftAlone left_alone_;
     Endings endings_;
     bool somebody_left_ = false, is_leaving_ = false;

@@ -20,6 +20,7 @@
 #include "tools/run/process.hpp"
 #include "tools/run/recordings.hpp"
 #include "tools/run/report.hpp"
+#include "tools/run/trace.hpp"
 #include "tools/tool.hpp"
 
 namespace hocket::tools {
@@ -374,6 +375,19 @@ void Job::summarise() {
         say(fmt::format("{} {} {}", first_failed_ ? "then rank" : "rank", who.substr(1), ending));
 }
 
+// Throws std::runtime_error.
+void save_trace(const std::string& folder, const std::string& file) {
+    const JoinedTrace joined = join_traces(folder, file);
+    std::istringstream clocks(joined.clocks);
+    for (std::string line; std::getline(clocks, line);) say("hocket-run: {}", line);
+    if (joined.unreadable > 0)
+        say("hocket-run: {} line{} of the trace cannot be read, and {} missing: did a rank end while it "
+            "wrote?",
+            joined.unreadable, joined.unreadable == 1 ? "" : "s", joined.unreadable == 1 ? "is" : "are");
+    say("hocket-run: the trace is in {} ({} slices of {} ranks); open it in https://ui.perfetto.dev", file,
+        joined.slices, joined.ranks);
+}
+
 // Of a job that another launcher has started.
 int print_report(const std::string& folder) {
     const auto recordings = read_recordings(folder);
@@ -391,7 +405,7 @@ int main_of(int argc, char** argv) {
                  "hocket-run"};
     JobSpec job;
     Limits limits;
-    std::string report_of;
+    std::string report_of, trace, trace_of;
     double timeout = 0, grace = 1;
     bool no_prefix = false, prefix_always = false, has_report = false;
     auto* ranks = app.add_option("-n,--ranks", job.ranks, "number of ranks")->check(CLI::Range(1, 4096));
@@ -409,6 +423,14 @@ int main_of(int argc, char** argv) {
         "where");
     app.add_option("--report-of", report_of,
                    "start nothing; print the report of the recordings in this folder, of ranks on any hosts");
+    auto* trace_file = app.add_option("--trace", trace,
+                                      "write what each rank did when, by source line, to this file, for "
+                                      "https://ui.perfetto.dev");
+    app.add_option(
+           "--trace-of", trace_of,
+           "start nothing; put the traces of this folder together, of ranks on any hosts (HOCKET_TRACE), "
+           "in the file of --trace")
+        ->needs(trace_file);
     app.prefix_command();
     app.footer(
         "Usage: hocket-run -n N [OPTIONS] PROGRAM [ARGS...]\n"
@@ -419,6 +441,7 @@ int main_of(int argc, char** argv) {
     try {
         app.parse(argc, argv);
         if (!report_of.empty()) return print_report(report_of);
+        if (!trace_of.empty()) return save_trace(trace_of, trace), 0;
         if (ranks->empty()) throw CLI::RequiredError("--ranks");
         job.command = app.remaining();
         if (!job.command.empty() && job.command[0] == "--")
@@ -438,7 +461,17 @@ int main_of(int argc, char** argv) {
     listen_on_loopback(job);
     std::optional<RecordingFolder> recordings;
     if (has_report) job.recordings = recordings.emplace().path();
-    return Job(job, limits, recordings ? &*recordings : nullptr).run();
+    std::optional<JobFolder> traces;
+    if (!trace.empty()) job.traces = traces.emplace("HOCKET_TRACE", "traces").path();
+    const int result = Job(job, limits, recordings ? &*recordings : nullptr).run();
+    if (!traces) return result;
+    try {
+        save_trace(traces->path(), trace);
+    } catch (const std::runtime_error& error) {
+        say("hocket-run: {}", error.what());
+        return result == 0 ? output_exit_code : result;
+    }
+    return result;
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ void set_environment(const JobSpec& job, int rank) {
     set("MASTER_PORT", std::to_string(job.port));
     set("HOCKET_SECRET", job.secret);
     if (!job.recordings.empty()) set("HOCKET_FLIGHT_RECORDER", job.recordings);
+    if (!job.traces.empty()) set("HOCKET_TRACE", job.traces);
     unsetenv("HOCKET_LISTEN_FD");
     unsetenv("HOCKET_RUN_TERMINAL");
     if (rank != 0) return;

@@ -41,35 +41,16 @@ std::vector<record::Recording> read_recordings(const std::string& folder) {
     return recordings;
 }
 
-RecordingFolder::RecordingFolder() {
-    const char* const named = std::getenv("HOCKET_FLIGHT_RECORDER");
-    if (named != nullptr && *named != '\0') {
-        path_ = named;
-        fs::create_directories(path_);
-        return;
-    }
-    path_ = (fs::temp_directory_path() / "hocket-run-XXXXXX").string();
-    if (mkdtemp(path_.data()) == nullptr)
-        throw std::runtime_error(fmt::format("cannot make a folder for the ranks' recordings, {}: {}", path_,
-                                             std::strerror(errno)));
-    is_own_ = true;
-}
-
-RecordingFolder::~RecordingFolder() {
-    std::error_code ignored;
-    if (is_own_) fs::remove_all(path_, ignored);
-}
-
 void RecordingFolder::ask() {
     static int asked = 0;
     request_ = fmt::format("hocket-run {} {}", getpid(), ++asked);
-    const std::string file = path_ + "/" + record::request_file, unfinished = file + ".new";
+    const std::string file = path() + "/" + record::request_file, unfinished = file + ".new";
     std::ofstream(unfinished) << request_ << "\n";
     std::rename(unfinished.c_str(), file.c_str());
 }
 
 std::vector<record::Recording> RecordingFolder::read(const std::vector<int>& process_groups) const {
-    std::vector<record::Recording> recordings = read_recordings(path_);
+    std::vector<record::Recording> recordings = read_recordings(path());
     std::erase_if(recordings, [&, host = this_host()](const record::Recording& one) {
         return one.origin.host != host ||
                std::ranges::find(process_groups, one.origin.process_group) == process_groups.end();

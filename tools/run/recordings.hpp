@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/record/recording.hpp"
+#include "tools/run/job_folder.hpp"
 
 namespace hocket::tools {
 
@@ -13,14 +14,11 @@ std::vector<record::Recording> read_recordings(const std::string& folder);
 
 class RecordingFolder {
   public:
-    // The folder that HOCKET_FLIGHT_RECORDER names, or a fresh one that goes away with this. Throws
-    // std::runtime_error.
-    RecordingFolder();
-    ~RecordingFolder();
-    RecordingFolder(const RecordingFolder&) = delete;
+    // Throws std::runtime_error.
+    RecordingFolder() : folder_("HOCKET_FLIGHT_RECORDER", "recordings") {}
 
-    const std::string& path() const { return path_; }
-    bool is_kept() const { return !is_own_; }
+    const std::string& path() const { return folder_.path(); }
+    bool is_kept() const { return folder_.is_kept(); }
 
     // Asks all ranks to write how they stand.
     void ask();
@@ -33,8 +31,7 @@ class RecordingFolder {
     bool is_answered(const std::vector<record::Recording>& recordings) const;
 
   private:
-    std::string path_;
-    bool is_own_ = false;
+    JobFolder folder_;
     std::string request_;
 };
 

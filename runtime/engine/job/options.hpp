@@ -51,6 +51,7 @@ struct Options {
     std::vector<int> numbers_in_refuge = {};
     LogLevel log = LogLevel::warn;  // HOCKET_LOG: warn, info or debug
     std::string recordings;         // HOCKET_FLIGHT_RECORDER: a folder; "": none
+    std::string trace;              // HOCKET_TRACE: a folder; "": none
     int recording_signal = 0;       // HOCKET_FLIGHT_SIGNAL: USR1, USR2, HUP or QUIT; 0: none
     std::chrono::milliseconds heartbeat_timeout{10000};  // HOCKET_HEARTBEAT_TIMEOUT_MS: a silent rank is lost
 };

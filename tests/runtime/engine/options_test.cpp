@@ -50,6 +50,7 @@ TEST_CASE("every variable reaches its field") {
                                                 {"HOCKET_LOG", "Info"},
                                                 {"HOCKET_FLIGHT_RECORDER", "/tmp/f"},
                                                 {"HOCKET_FLIGHT_SIGNAL", "SIGUSR2"},
+                                                {"HOCKET_TRACE", "/tmp/t"},
                                                 {"HOCKET_HEARTBEAT_TIMEOUT_MS", "700"},
                                                 {"HOCKET_LISTEN_FD", "9"}}));
     CHECK(options.rank == 2);
@@ -67,6 +68,7 @@ TEST_CASE("every variable reaches its field") {
     CHECK(options.log == engine::LogLevel::info);
     CHECK(options.recordings == "/tmp/f");
     CHECK(options.recording_signal == SIGUSR2);
+    CHECK(options.trace == "/tmp/t");
     CHECK(options.job_rank == 2);
     CHECK(options.heartbeat_timeout.count() == 700);
     CHECK(resolved(with(job, {{"RANK", "0"}, {"HOCKET_LISTEN_FD", "9"}})).listen_fd == 9);

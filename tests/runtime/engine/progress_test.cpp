@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "runtime/engine/job/agreement.hpp"
-#include "runtime/engine/notice.hpp"
+#include "runtime/engine/reports/notice.hpp"
 #include "tests/runtime/engine/failures.hpp"
 #include "tests/runtime/engine/programs.hpp"
 #include "tests/support/tally.hpp"

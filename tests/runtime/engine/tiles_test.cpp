@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "runtime/engine/communicator.hpp"
-#include "runtime/engine/failure.hpp"
+#include "runtime/engine/reports/failure.hpp"
 #include "tests/runtime/engine/failures.hpp"
 #include "tests/runtime/engine/programs.hpp"
 #include "tests/support/tally.hpp"

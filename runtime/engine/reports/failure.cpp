@@ -1,4 +1,4 @@
-#include "runtime/engine/failure.hpp"
+#include "runtime/engine/reports/failure.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "runtime/engine/messages/message_request.hpp"
-#include "runtime/engine/notice.hpp"
+#include "runtime/engine/reports/notice.hpp"
 #include "runtime/engine/run/execution.hpp"
 #include "runtime/error.hpp"
 #include "runtime/record/recording.hpp"

@@ -1,4 +1,4 @@
-#include "runtime/engine/in_flight.hpp"
+#include "runtime/engine/reports/in_flight.hpp"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // What a rank's operations are at this moment, for those who look from outside.
 #pragma once
 
-#include "runtime/engine/failure.hpp"
+#include "runtime/engine/reports/failure.hpp"
 #include "runtime/record/flight.hpp"
 #include "runtime/record/recording.hpp"
 

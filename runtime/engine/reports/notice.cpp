@@ -1,4 +1,4 @@
-#include "runtime/engine/notice.hpp"
+#include "runtime/engine/reports/notice.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,60 @@
+// How clocks of several hosts differ, from moments of which it is known which came first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace hocket::tools {
+
+using Nanoseconds = std::int64_t;
+
+// What is added to a clock's time to have the first clock's. It may change in the course of the job: clocks
+// of different machines drift apart by microseconds each second.
+class Correction {
+  public:
+    struct Known {
+        Nanoseconds at, offset, within;  // the clock's own time; what to add; give or take
+    };
+
+    Correction() = default;  // nothing
+    explicit Correction(std::vector<Known> known) : known_(std::move(known)) {}
+
+    // Between two known offsets, a straight line; before the first and after the last, those.
+    Nanoseconds offset_at(Nanoseconds time) const;
+    const std::vector<Known>& known() const { return known_; }
+
+  private:
+    std::vector<Known> known_;  // ascending
+};
+
+class Clocks {
+  public:
+    explicit Clocks(std::size_t clocks) : count_(clocks) {}
+
+    // A collective of which each rank needs data of every other: on this clock, the first of its ranks ended
+    // it then, and the last began it then.
+    struct Part {
+        std::size_t clock;
+        Nanoseconds last_begun, first_ended;
+    };
+    void add(const std::vector<Part>& parts);
+
+    // By clock; none: nothing tells how it differs from clock 0.
+    std::vector<std::optional<Correction>> corrections() const;
+
+  private:
+    // clock b's time + offset = clock a's, and the offset is at least `least` and at most `most`.
+    struct Bound {
+        Nanoseconds at_b, least, most;
+    };
+    static Correction correction_from(std::vector<Bound> bounds);
+
+    std::size_t count_;
+    std::map<std::pair<std::size_t, std::size_t>, std::vector<Bound>> bounds_;  // of b (second) against a
+};
+
+}  // namespace hocket::tools

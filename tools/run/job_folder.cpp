@@ -1,0 +1,34 @@
+#include "tools/run/job_folder.hpp"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+
+namespace hocket::tools {
+
+namespace fs = std::filesystem;
+
+JobFolder::JobFolder(const char* variable, const char* what) {
+    const char* const named = std::getenv(variable);
+    if (named != nullptr && *named != '\0') {
+        path_ = named;
+        fs::create_directories(path_);
+        return;
+    }
+    path_ = (fs::temp_directory_path() / "hocket-run-XXXXXX").string();
+    if (mkdtemp(path_.data()) == nullptr)
+        throw std::runtime_error(
+            fmt::format("cannot make a folder for the ranks' {}, {}: {}", what, path_, std::strerror(errno)));
+    is_own_ = true;
+}
+
+JobFolder::~JobFolder() {
+    std::error_code ignored;
+    if (is_own_) fs::remove_all(path_, ignored);
+}
+
+}  // namespace hocket::tools
