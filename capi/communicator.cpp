@@ -10,10 +10,9 @@
 
 #include "capi/growth.hpp"
 #include "capi/handles.hpp"
-#include "runtime/bootstrap/invitation.hpp"
+#include "capi/joining.hpp"
 #include "runtime/engine/groups.hpp"
 #include "runtime/log.hpp"
-#include "runtime/net/own_address.hpp"
 
 using namespace hocket;
 
@@ -26,25 +25,6 @@ static_assert(HKT_EXECUTOR_DEFAULT == static_cast<int>(engine::ExecutorKind::aut
               HKT_EXECUTOR_INTERPRETER == static_cast<int>(engine::ExecutorKind::interpreter));
 
 thread_local std::string borrowed_text;  // the calling thread's copy of a communicator's text
-
-// What a unique id stands for. Returns rank 0's socket, which must stay open until all have joined.
-transport::Socket accept_invitation(const hkt_comm_options& given, engine::Choices& choices) {
-    if (given.unique_id == nullptr) return {};
-    if (choices.master_addr || choices.master_port || choices.listen_fd || choices.secret)
-        capi::refuse(
-            "hkt_comm_options.unique_id says where the ranks meet: then master_addr, master_port, listen_fd "
-            "and "
-            "secret must not be set");
-    const char* const text = given.unique_id->text;
-    const auto invitation =
-        transport::Invitation::parse(std::string(text, strnlen(text, sizeof given.unique_id->text)));
-    choices.master_addr = invitation.at.host;
-    choices.master_port = invitation.at.port;
-    choices.secret = invitation.secret;
-    transport::Socket listener = transport::take_listener(invitation);
-    if (listener.is_open()) choices.listen_fd = listener.fd();
-    return listener;
-}
 
 hkt_status make_group(const char* function, const std::string& what, hkt_comm& comm, std::int32_t color,
                       std::int32_t key, hkt_comm** group) {
@@ -132,13 +112,9 @@ hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm) {
         auto made = std::make_unique<hkt_comm>();
         const hkt_comm_options given = capi::read_options(options);
         engine::Choices choices = choices_of(given);
-        const transport::Socket listener = accept_invitation(given, choices);
-        const engine::Options resolved = engine::resolve(choices);
-        if (given.unique_id != nullptr && resolved.rank == 0 && resolved.world_size > 1 &&
-            !listener.is_open())
-            capi::refuse(
-                "hkt_comm_options.unique_id was not made in this process, or has been used: rank 0 calls "
-                "hkt_unique_id_create, once for each communicator");
+        choices.meets_elsewhere = capi::meets_by_invitation(given);
+        engine::Options resolved = engine::resolve(choices);
+        const transport::Socket listener = capi::accept_invitation(given, resolved);
         made->engine = engine::Communicator::create(resolved);
         *comm = made.release();
         return HKT_SUCCESS;
@@ -149,11 +125,7 @@ hkt_status hkt_unique_id_create(hkt_unique_id* id) {
     return capi::guarded([&] {
         if (id == nullptr)
             capi::refuse("hkt_unique_id_create: id is null; pass the address of an hkt_unique_id");
-        const std::string text = transport::invite(transport::own_address()).text();
-        if (text.size() >= sizeof id->text)
-            capi::refuse(fmt::format("hkt_unique_id_create: \"{}\" is longer than an id may be", text));
-        std::memset(id->text, 0, sizeof id->text);
-        text.copy(id->text, text.size());
+        capi::invite(*id);
         return HKT_SUCCESS;
     });
 }

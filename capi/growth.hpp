@@ -74,7 +74,8 @@ class Place {
     static_assert(HKT_SIZE_UP_TO(Struct, last_field) == sizeof(Struct)); \
     static_assert(sizeof(Struct) <= largest_struct)
 
-HKT_ENDS_WITH(hkt_comm_options, unique_id);
+HKT_ENDS_WITH(hkt_comm_options, store);
+HKT_ENDS_WITH(hkt_store, user);
 HKT_ENDS_WITH(hkt_plan_options, tensors);
 HKT_ENDS_WITH(hkt_start_options, tensors);
 HKT_ENDS_WITH(hkt_topk_options, workspace_bytes);
@@ -90,6 +91,14 @@ struct Published<hkt_comm_options> {
     static constexpr const char* cure = "start from HKT_COMM_OPTIONS_INIT";
     static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_comm_options, timeout_ms);
     static constexpr hkt_comm_options defaults = HKT_COMM_OPTIONS_INIT;
+};
+
+template <>
+struct Published<hkt_store> {
+    static constexpr const char* name = "hkt_store.size";
+    static constexpr const char* cure = "start from HKT_STORE_INIT";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_store, user);
+    static constexpr hkt_store defaults = HKT_STORE_INIT;
 };
 
 template <>

@@ -219,6 +219,25 @@ typedef struct hkt_unique_id {
     char text[128];
 } hkt_unique_id;
 
+/* A store of the program's own, in which each rank finds what another has put: torch's Store, etcd, a
+ * launcher's PMIx, files that only the ranks can read. Both functions are called by hkt_comm_create alone, in
+ * the thread that calls it, and return 0, or another number if they failed; they must not throw. Start from
+ * HKT_STORE_INIT. */
+typedef struct hkt_store {
+    size_t size;        /* sizeof(hkt_store) */
+    const char* prefix; /* of the keys. The same on all ranks of a communicator, and another one for each
+                           communicator for which the store is used: a key is set once */
+    /* Puts `bytes` bytes under the key. Rank 0 calls it, once. */
+    int (*set)(void* user, const char* key, const void* value, size_t bytes);
+    /* Waits until somebody has set the key, at most timeout_ms; writes the value, at most `room` bytes of it,
+       and how many bytes it has to *bytes. The other ranks call it, once. */
+    int (*get)(void* user, const char* key, void* value, size_t room, size_t* bytes, int64_t timeout_ms);
+    void* user; /* what both are given */
+} hkt_store;
+
+#define HKT_STORE_INIT \
+    { sizeof(hkt_store), NULL, NULL, NULL, NULL }
+
 /* Everything has a default: start from HKT_COMM_OPTIONS_INIT and change what you need. A field left at
  * 0 or null is taken from the environment variable named beside it, then from the default. */
 typedef struct hkt_comm_options {
@@ -248,10 +267,12 @@ typedef struct hkt_comm_options {
     const hkt_unique_id* unique_id; /* from rank 0's hkt_unique_id_create: stands for master_addr,
                                        master_port, listen_fd and secret, which must not be set, and whose
                                        variables are not read. Null: none */
+    const hkt_store* store;         /* likewise: rank 0 puts where it listens, and a fresh secret, into this
+                                       store, and the others read it. Null: none. Only while joining */
 } hkt_comm_options;
 
 #define HKT_COMM_OPTIONS_INIT \
-    { sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL }
+    { sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL }
 
 /* Makes an id, which the program hands to all ranks in a way of its own (a store, MPI, a file that only they
  * can read: it holds the job's secret). The calling process becomes rank 0 of one communicator that is

@@ -63,6 +63,8 @@ struct Choices {
     ExecutorKind executor = ExecutorKind::automatic;
     std::optional<bool> has_background;
     std::optional<std::chrono::milliseconds> timeout;
+    // The caller finds out where the ranks meet: address, port, socket and secret are not looked for here.
+    bool meets_elsewhere = false;
 };
 
 // Throws hocket::Error: invalid_argument, naming the field or variable, its value and what it may be;

@@ -1,14 +1,11 @@
-// Communicators of some ranks, and ways to meet without a port that is known beforehand.
-#include <arpa/inet.h>
-#include <netinet/in.h>
+// Communicators of some ranks of another.
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -219,88 +216,6 @@ TEST_CASE("groups leave nothing behind") {
         const Comm group = split(comm.get(), 0, rank);
         expect(entries_of("/proc/self/fd") == descriptors, "descriptors");
         expect(entries_of("/proc/self/task") == threads, "threads");
-    });
-    CHECK(problems(outcomes) == "");
-}
-
-TEST_CASE("the ranks meet by an id that rank 0 has made") {
-    auto* const ids = static_cast<hkt_unique_id*>(shared_memory(2 * sizeof(hkt_unique_id)));
-    auto* const ready = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
-    // Nothing of the launcher's: the id is enough.
-    const std::map<std::string, std::string> bare = {
-        {"MASTER_ADDR", ""}, {"MASTER_PORT", ""}, {"HOCKET_SECRET", ""}, {"HOCKET_LISTEN_FD", ""}};
-    const auto outcomes = run_ranks({3, bare}, [&](int rank) {
-        for (int i = 0; i < 2; ++i) {
-            if (rank == 0) {
-                expect(hkt_unique_id_create(&ids[i]) == HKT_SUCCESS, hkt_last_error());
-                *ready = i + 1;
-            }
-            while (*ready <= i) std::this_thread::yield();
-            hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
-            options.unique_id = &ids[i];
-            const Comm comm = join(&options);
-            require_sum(comm.get(), rank, 3);
-            hkt_comm* again = nullptr;
-            if (rank == 0) {
-                expect(hkt_comm_create(&options, &again) == HKT_ERROR_INVALID_ARGUMENT, "an id is used once");
-                expect(std::string(hkt_last_error()).find("has been used") != std::string::npos,
-                       hkt_last_error());
-            }
-            options.master_port = 1234;
-            expect(hkt_comm_create(&options, &again) == HKT_ERROR_INVALID_ARGUMENT, "an id and a port");
-            must(comm.get(), hkt_barrier(comm.get()));
-        }
-    });
-    CHECK(problems(outcomes) == "");
-}
-
-TEST_CASE("a text that is no id is refused") {
-    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
-    options.rank = 1;
-    options.world_size = 2;
-    hkt_unique_id id = {};
-    options.unique_id = &id;
-    for (const std::string text :
-         {"", "hocket1", "hocket1 127.0.0.1 0 00112233445566778899aabbccddeeff",
-          "hocket1 127.0.0.1 99999 0011", "hocket2 127.0.0.1 1000 00112233445566778899aabbccddeeff",
-          "hocket1 127.0.0.1 1000 00112233 x y"}) {
-        std::memset(id.text, 'x', sizeof id.text);  // an id need not end with a zero
-        text.copy(id.text, text.size());
-        if (text.size() < sizeof id.text) id.text[text.size()] = '\0';
-        hkt_comm* comm = nullptr;
-        CHECK(hkt_comm_create(&options, &comm) == HKT_ERROR_INVALID_ARGUMENT);
-        CHECK_THAT(hkt_last_error(), Catch::Contains("hkt_unique_id_create"));
-    }
-    std::memset(id.text, 'x', sizeof id.text);
-    hkt_comm* comm = nullptr;
-    CHECK(hkt_comm_create(&options, &comm) == HKT_ERROR_INVALID_ARGUMENT);
-    CHECK(hkt_unique_id_create(nullptr) == HKT_ERROR_INVALID_ARGUMENT);
-}
-
-TEST_CASE("rank 0 brings its own listening socket") {
-    auto* const port = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
-    const std::map<std::string, std::string> bare = {{"MASTER_PORT", ""}, {"HOCKET_LISTEN_FD", ""}};
-    const auto outcomes = run_ranks({2, bare}, [&](int rank) {
-        hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
-        int fd = -1;
-        if (rank == 0) {
-            fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-            sockaddr_in address = {};
-            address.sin_family = AF_INET;
-            address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-            socklen_t size = sizeof address;
-            expect(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 && listen(fd, 8) == 0 &&
-                       getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0,
-                   "a socket");
-            options.listen_fd = fd;
-            *port = ntohs(address.sin_port);
-        } else {
-            while (*port == 0) std::this_thread::yield();
-            options.master_port = *port;
-        }
-        const Comm comm = join(&options);
-        require_sum(comm.get(), rank, 1);
-        if (rank == 0) close(fd);
     });
     CHECK(problems(outcomes) == "");
 }

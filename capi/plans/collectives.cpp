@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "capi/handles.hpp"
-#include "capi/starts.hpp"
+#include "capi/plans/starts.hpp"
 #include "capi/vocabulary.hpp"
 
 using namespace hocket;

@@ -1,4 +1,4 @@
-#include "capi/starts.hpp"
+#include "capi/plans/starts.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "capi/tensor_lists.hpp"
+#include "capi/plans/tensor_lists.hpp"
 
 #include <fmt/format.h>
 

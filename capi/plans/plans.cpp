@@ -9,9 +9,9 @@
 
 #include "capi/growth.hpp"
 #include "capi/handles.hpp"
+#include "capi/plans/starts.hpp"
+#include "capi/plans/tensor_lists.hpp"
 #include "capi/ranges.hpp"
-#include "capi/starts.hpp"
-#include "capi/tensor_lists.hpp"
 #include "capi/vocabulary.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/projection/explain.hpp"

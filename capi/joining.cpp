@@ -1,0 +1,134 @@
+#include "capi/joining.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "capi/errors.hpp"
+#include "capi/growth.hpp"
+#include "runtime/bootstrap/invitation.hpp"
+#include "runtime/error.hpp"
+#include "runtime/net/own_address.hpp"
+
+namespace hocket::capi {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What rank 0 puts into the store if it cannot invite anybody, so that the others need not wait for it.
+constexpr std::string_view refusal = "rank 0 failed: ";
+
+std::string text_of(const hkt_unique_id& id) {
+    return std::string(id.text, strnlen(id.text, sizeof id.text));
+}
+
+[[noreturn]] void store_failed(const char* function, const std::string& key, int code) {
+    throw Error(Status::bootstrap,
+                fmt::format("hkt_store.{} failed for the key {}, with {}: see what the store says", function,
+                            key, code));
+}
+
+void put(const hkt_store& store, const std::string& key, const std::string& text) {
+    if (const int code = store.set(store.user, key.c_str(), text.data(), text.size()))
+        store_failed("set", key, code);
+}
+
+hkt_unique_id invite_in(const hkt_store& store, const std::string& key) {
+    hkt_unique_id id;
+    try {
+        invite(id);
+    } catch (const std::exception& error) {
+        put(store, key, std::string(refusal) + error.what());
+        throw;
+    }
+    put(store, key, text_of(id));
+    return id;
+}
+
+hkt_unique_id find_in(const hkt_store& store, const std::string& key, std::chrono::milliseconds timeout) {
+    char value[1024];
+    std::size_t bytes = 0;
+    const auto began = Clock::now();
+    if (const int code = store.get(store.user, key.c_str(), value, sizeof value, &bytes, timeout.count())) {
+        if (Clock::now() - began >= timeout)
+            throw Error(
+                Status::timeout,
+                fmt::format("rank 0 has not put the key {} into the store within {} ms (hkt_store.get "
+                            "returned {}); look at the output of rank 0 first",
+                            key, timeout.count(), code));
+        store_failed("get", key, code);
+    }
+    const std::string text(value, std::min(bytes, sizeof value));
+    if (text.starts_with(refusal)) throw Error(Status::bootstrap, text);
+    hkt_unique_id id{};
+    if (text.empty() || text.size() >= sizeof id.text)
+        refuse(fmt::format("hkt_store.get gave {} bytes for the key {}, which is not what rank 0 has set",
+                           bytes, key));
+    text.copy(id.text, text.size());
+    return id;
+}
+
+hkt_store checked(const hkt_store& given) {
+    const hkt_store store = read_options(&given);
+    if (store.set == nullptr || store.get == nullptr)
+        refuse(fmt::format("hkt_store.{} is null: every rank gives both functions",
+                           store.set == nullptr ? "set" : "get"));
+    if (store.prefix == nullptr || *store.prefix == '\0')
+        refuse("hkt_store.prefix is null or empty: give each communicator of the job another one");
+    return store;
+}
+
+}  // namespace
+
+void invite(hkt_unique_id& id) {
+    const std::string text = transport::invite(transport::own_address()).text();
+    if (text.size() >= sizeof id.text)
+        refuse(fmt::format("hkt_unique_id_create: \"{}\" is longer than an id may be", text));
+    std::memset(id.text, 0, sizeof id.text);
+    text.copy(id.text, text.size());
+}
+
+bool meets_by_invitation(const hkt_comm_options& given) {
+    const bool has_address = (given.master_addr && *given.master_addr) || given.master_port != 0 ||
+                             given.listen_fd != 0 || (given.secret && *given.secret);
+    const char* const by = given.unique_id ? "unique_id" : "store";
+    if (given.unique_id && given.store)
+        refuse("hkt_comm_options.unique_id and store both say where the ranks meet: set one of them");
+    if (!given.unique_id && !given.store) return false;
+    if (has_address)
+        refuse(
+            fmt::format("hkt_comm_options.{} says where the ranks meet: then master_addr, master_port, "
+                        "listen_fd and secret must not be set",
+                        by));
+    return true;
+}
+
+transport::Socket accept_invitation(const hkt_comm_options& given, engine::Options& options) {
+    if (!given.unique_id && !given.store) return {};
+    hkt_unique_id id{};
+    if (given.unique_id) {
+        id = *given.unique_id;
+    } else {
+        const hkt_store store = checked(*given.store);
+        if (options.world_size == 1) return {};
+        const std::string key = std::string(store.prefix) + "/hocket";
+        id = options.rank == 0 ? invite_in(store, key) : find_in(store, key, options.join_timeout);
+    }
+    const auto invitation = transport::Invitation::parse(text_of(id));
+    options.master_addr = invitation.at.host;
+    options.master_port = invitation.at.port;
+    options.secret = invitation.secret;
+    transport::Socket listener = transport::take_listener(invitation);
+    if (listener.is_open() && options.rank == 0) options.listen_fd = listener.fd();
+    if (options.rank == 0 && options.world_size > 1 && !listener.is_open())
+        refuse(
+            "hkt_comm_options.unique_id was not made in this process, or has been used: rank 0 calls "
+            "hkt_unique_id_create, once for each communicator");
+    return listener;
+}
+
+}  // namespace hocket::capi
