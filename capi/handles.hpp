@@ -12,6 +12,7 @@
 
 #include "capi/errors.hpp"
 #include "capi/hocket.h"
+#include "capi/joined_requests.hpp"
 #include "capi/operators.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/engine/communicator.hpp"
@@ -51,6 +52,7 @@ void give_up(std::shared_ptr<Held>& held) {
 }  // namespace hocket::capi
 
 struct hkt_comm : hocket::capi::Handle {
+    hocket::capi::JoinedRequests joined;
     std::unique_ptr<hocket::engine::Communicator> engine;
     hocket::capi::MadeOperators operators;
     hocket::capi::LastError last_error;

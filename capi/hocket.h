@@ -626,6 +626,14 @@ HKT_API hkt_status hkt_wait_for(hkt_request* request, int64_t timeout_ms);
 HKT_API hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t timeout_ms,
                                 size_t* index);
 
+/* Makes one request of several: it is complete when all of them are, and its status is that of the first in
+ * the list that failed. They belong to it from now on, and must not be used by themselves any more. So a
+ * group of operations, as sends and receives with several peers, is started one after another, and waited for
+ * or told of as one. It cannot be joined again, nor given to hkt_wait_any. The requests are collectives and
+ * messages of one communicator. Thread-safe. Errors: INVALID_ARGUMENT (none, a null one, several
+ * communicators), OUT_OF_MEMORY; they are then the program's as before. */
+HKT_API hkt_status hkt_request_join(hkt_request* const* requests, size_t count, hkt_request** request);
+
 /* Ends that are told
  *   A program that does something else can be told when an operation ends, however it ends; at once, if it
  * has ended already. The request stays the program's, and hkt_test of it tells how it ended. Nothing is told

@@ -31,6 +31,9 @@ hkt_comm* comm_of(hkt_request* request) {
 engine::Execution& execution(Request& request) {
     return static_cast<engine::Execution&>(request);
 }
+capi::JoinedRequest& joined(Request& request) {
+    return static_cast<capi::JoinedRequest&>(request);
+}
 engine::MessageRequest& message(Request& request) {
     return static_cast<engine::MessageRequest&>(request);
 }
@@ -51,6 +54,8 @@ hkt_status wait(Request& started, Clock::time_point until) {
                 return comm->engine->wait(execution(started), until);
             case Request::Type::message:
                 return comm->engine->wait(message(started), until);
+            case Request::Type::joined:
+                return capi::JoinedRequests::wait(joined(started), *comm->engine, until);
             case Request::Type::batch:
                 break;
         }
@@ -64,14 +69,18 @@ Clock::time_point end_of(const char* function, std::int64_t timeout_ms) {
     return Clock::now() + std::chrono::milliseconds(timeout_ms);
 }
 
-// The communicator of requests that are waited for together. places: in the caller's list.
-hkt_comm* comm_of_all(const std::vector<Request*>& requests, const std::vector<std::size_t>& places) {
-    if (requests.empty()) capi::refuse("hkt_wait_any: there is no request");
+// The communicator of several requests, collectives and messages. places: in the caller's list.
+hkt_comm* comm_of_all(const char* function, const std::vector<Request*>& requests,
+                      const std::vector<std::size_t>& places) {
+    if (requests.empty()) capi::refuse(fmt::format("{}: there is no request", function));
     for (std::size_t i = 0; i < requests.size(); ++i) {
         if (requests[i]->type == Request::Type::batch)
-            capi::refuse(fmt::format("hkt_wait_any: requests[{}] is a batch of a cache", places[i]));
+            capi::refuse(fmt::format("{}: requests[{}] is a batch of a cache", function, places[i]));
+        if (requests[i]->type == Request::Type::joined)
+            capi::refuse(fmt::format("{}: requests[{}] is of several operations (hkt_request_join) itself",
+                                     function, places[i]));
         if (requests[i]->user != requests[0]->user)
-            capi::refuse(fmt::format("hkt_wait_any: requests[{}] and requests[{}] are of two communicators",
+            capi::refuse(fmt::format("{}: requests[{}] and requests[{}] are of two communicators", function,
                                      places[0], places[i]));
     }
     return static_cast<hkt_comm*>(requests[0]->user);
@@ -86,6 +95,13 @@ hkt_comm& comm_that_tells(hkt_request* request, const char* function) {
                         "whether it has ended",
                         function));
     return *static_cast<hkt_comm*>(started.user);
+}
+
+void tell_end(hkt_comm& comm, Request& request, engine::Endings::Way way) {
+    if (request.type == Request::Type::joined)
+        comm.joined.tell_end(joined(request), *comm.engine, std::move(way));
+    else
+        comm.engine->tell_end(request, std::move(way));
 }
 
 // A descriptor of our own of the program's eventfd.
@@ -131,7 +147,7 @@ hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t time
             places.push_back(i);
         }
         const Clock::time_point until = end_of("hkt_wait_any", timeout_ms);
-        return capi::guarded(comm_of_all(given, places), [&] {
+        return capi::guarded(comm_of_all("hkt_wait_any", given, places), [&] {
             const auto first = static_cast<hkt_comm*>(given[0]->user)->engine->wait_any(given, until);
             if (first) *index = places[*first];
             return first ? HKT_SUCCESS : HKT_IN_PROGRESS;
@@ -139,10 +155,34 @@ hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t time
     });
 }
 
+hkt_status hkt_request_join(hkt_request* const* requests, size_t count, hkt_request** request) {
+    return capi::guarded([&] {
+        const char* const function = "hkt_request_join";
+        if (request == nullptr)
+            capi::refuse(fmt::format("{}: request is null; pass the address of an hkt_request*", function));
+        *request = nullptr;
+        if (requests == nullptr) capi::refuse(fmt::format("{}: requests is null", function));
+        std::vector<Request*> parts;
+        std::vector<std::size_t> places;
+        for (std::size_t i = 0; i < count; ++i) {
+            if (requests[i] == nullptr) capi::refuse(fmt::format("{}: requests[{}] is null", function, i));
+            parts.push_back(&capi::request_of(requests[i]));
+            places.push_back(i);
+        }
+        hkt_comm* const comm = comm_of_all(function, parts, places);
+        return capi::guarded(comm, [&] {
+            capi::JoinedRequest& made = comm->joined.join(parts);
+            made.user = comm;
+            *request = capi::handle(made);
+            return HKT_SUCCESS;
+        });
+    });
+}
+
 hkt_status hkt_request_eventfd(hkt_request* request, int eventfd) {
     return capi::guarded(comm_of(request), [&] {
         hkt_comm& comm = comm_that_tells(request, "hkt_request_eventfd");
-        comm.engine->tell_end(capi::request_of(request), own_eventfd(eventfd));
+        tell_end(comm, capi::request_of(request), own_eventfd(eventfd));
         return HKT_SUCCESS;
     });
 }
@@ -151,7 +191,7 @@ hkt_status hkt_request_callback(hkt_request* request, void (*function)(void* use
     return capi::guarded(comm_of(request), [&] {
         hkt_comm& comm = comm_that_tells(request, "hkt_request_callback");
         if (function == nullptr) capi::refuse("hkt_request_callback: function is null");
-        comm.engine->tell_end(capi::request_of(request), engine::Call{function, user});
+        tell_end(comm, capi::request_of(request), engine::Call{function, user});
         return HKT_SUCCESS;
     });
 }
@@ -166,6 +206,8 @@ hkt_status hkt_test(hkt_request* request) {
                     return comm->engine->test(execution(started));
                 case Request::Type::message:
                     return comm->engine->test(message(started));
+                case Request::Type::joined:
+                    return capi::JoinedRequests::wait(joined(started), *comm->engine, Clock::now());
                 case Request::Type::batch:
                     break;
             }
