@@ -115,7 +115,11 @@ hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm) {
         choices.meets_elsewhere = capi::meets_by_invitation(given);
         engine::Options resolved = engine::resolve(choices);
         const transport::Socket listener = capi::accept_invitation(given, resolved);
-        made->engine = engine::Communicator::create(resolved);
+        try {
+            made->engine = engine::Communicator::create(resolved);
+        } catch (const Error& error) {
+            throw capi::with_meeting(given, error);
+        }
         *comm = made.release();
         return HKT_SUCCESS;
     });

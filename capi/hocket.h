@@ -225,12 +225,12 @@ typedef struct hkt_unique_id {
  * HKT_STORE_INIT. */
 typedef struct hkt_store {
     size_t size;        /* sizeof(hkt_store) */
-    const char* prefix; /* of the keys. The same on all ranks of a communicator, and another one for each
-                           communicator for which the store is used: a key is set once */
-    /* Puts `bytes` bytes under the key. Rank 0 calls it, once. */
+    const char* prefix; /* The key is "PREFIX/hocket". The same prefix on all ranks of a communicator, and
+                           another one for each communicator for which the store is used: a key is set once */
+    /* Puts `bytes` bytes (at most 1024) under the key. Rank 0 calls it, once. */
     int (*set)(void* user, const char* key, const void* value, size_t bytes);
-    /* Waits until somebody has set the key, at most timeout_ms; writes the value, at most `room` bytes of it,
-       and how many bytes it has to *bytes. The other ranks call it, once. */
+    /* Waits until somebody has set the key, at most timeout_ms (then it has failed); writes the value, at
+       most `room` bytes of it, and how many bytes it has to *bytes. The other ranks call it, once. */
     int (*get)(void* user, const char* key, void* value, size_t room, size_t* bytes, int64_t timeout_ms);
     void* user; /* what both are given */
 } hkt_store;
@@ -665,9 +665,10 @@ typedef struct hkt_plan_options {
                                     schedule of the collective ("my.sched"), or "FILE:NAME(ARGS)" */
     int32_t root;                /* if the collective has one */
     int32_t executor;            /* hkt_executor */
-    const size_t* tensor_counts; /* for a schedule that calculates for each tensor, as lars does: x is a list
-                                    of tensors, one after another, and this has the elements of each; their
-                                    sum is the count of every start. Null: x is one tensor. Copied */
+    const size_t* tensor_counts; /* for starts with lists of tensors, and for a schedule that calculates for
+                                    each tensor, as lars does: x is a list of tensors, and this has the
+                                    elements of each; their sum is the count of every start. Null: x is one
+                                    tensor. Copied */
     size_t tensors;              /* how many numbers tensor_counts has */
 } hkt_plan_options;
 
@@ -690,7 +691,7 @@ HKT_API hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hk
 HKT_API hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t count,
                                   hkt_request** request);
 
-/* What a schedule that computes is given at each start. Start from HKT_START_OPTIONS_INIT. */
+/* What a schedule that computes is given at each start, and how. Start from HKT_START_OPTIONS_INIT. */
 typedef struct hkt_start_options {
     size_t size;              /* sizeof(hkt_start_options) */
     const double* parameters; /* the parameters that the schedule's header names without a default, in its
@@ -713,9 +714,10 @@ typedef struct hkt_start_options {
  * are copied. This is for collectives whose x is whole on each rank: all_reduce, reduce, broadcast. send and
  * recv may be the same list, and may overlap in any other way, but no two tensors of recv may overlap. The
  * tensors are copied when the operation starts, and the results when it is waited for, or a test finds that
- * it is complete: until then the tensors of recv are as they were, also when a callback or an eventfd says
- * that it has ended. Where the tensors of a list lie one after another (views of one bucket), nothing is
- * copied. Other ranks may give whole buffers. Lists are the host's memory. */
+ * it is complete: until then the program leaves the tensors of recv alone, also when a callback or an eventfd
+ * says that the operation has ended. Where the tensors of send and those of recv lie one after another (views
+ * of one bucket), these are worked on where they are, and nothing is copied; likewise each of buffers, which
+ * may be in recv, too. Other ranks may give whole buffers. Lists are the host's memory. */
 
 /* hkt_plan_start with what the schedule asks for; options may be null. Errors: as hkt_plan_start;
  * INVALID_ARGUMENT also for more or fewer parameters or buffers than the schedule takes, for a null buffer,

@@ -42,10 +42,16 @@ hkt_unique_id invite_in(const hkt_store& store, const std::string& key) {
     try {
         invite(id);
     } catch (const std::exception& error) {
-        put(store, key, std::string(refusal) + error.what());
+        const std::string text = std::string(refusal) + error.what();
+        store.set(store.user, key.c_str(), text.data(), text.size());
         throw;
     }
-    put(store, key, text_of(id));
+    try {
+        put(store, key, text_of(id));
+    } catch (const Error&) {
+        transport::take_listener(transport::Invitation::parse(text_of(id)));  // nobody will come
+        throw;
+    }
     return id;
 }
 
@@ -54,7 +60,7 @@ hkt_unique_id find_in(const hkt_store& store, const std::string& key, std::chron
     std::size_t bytes = 0;
     const auto began = Clock::now();
     if (const int code = store.get(store.user, key.c_str(), value, sizeof value, &bytes, timeout.count())) {
-        if (Clock::now() - began >= timeout)
+        if (Clock::now() - began >= timeout * 9 / 10)  // clocks differ
             throw Error(
                 Status::timeout,
                 fmt::format("rank 0 has not put the key {} into the store within {} ms (hkt_store.get "
@@ -65,11 +71,18 @@ hkt_unique_id find_in(const hkt_store& store, const std::string& key, std::chron
     const std::string text(value, std::min(bytes, sizeof value));
     if (text.starts_with(refusal)) throw Error(Status::bootstrap, text);
     hkt_unique_id id{};
-    if (text.empty() || text.size() >= sizeof id.text)
-        refuse(fmt::format("hkt_store.get gave {} bytes for the key {}, which is not what rank 0 has set",
+    try {
+        transport::Invitation::parse(text);
+    } catch (const Error&) {
+        refuse(fmt::format("hkt_store.get gave {} bytes for the key {}, which are not what rank 0 has set",
                            bytes, key));
-    text.copy(id.text, text.size());
+    }
+    text.copy(id.text, std::min(text.size(), sizeof id.text - 1));
     return id;
+}
+
+std::string key_of(const hkt_store& store) {
+    return std::string(store.prefix) + "/hocket";
 }
 
 hkt_store checked(const hkt_store& given) {
@@ -115,20 +128,33 @@ transport::Socket accept_invitation(const hkt_comm_options& given, engine::Optio
     } else {
         const hkt_store store = checked(*given.store);
         if (options.world_size == 1) return {};
-        const std::string key = std::string(store.prefix) + "/hocket";
+        const std::string key = key_of(store);
+        const auto began = Clock::now();
         id = options.rank == 0 ? invite_in(store, key) : find_in(store, key, options.join_timeout);
+        // What is left of the time to join in.
+        const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began);
+        options.join_timeout = std::max(options.join_timeout - waited, std::chrono::milliseconds(1));
     }
     const auto invitation = transport::Invitation::parse(text_of(id));
     options.master_addr = invitation.at.host;
     options.master_port = invitation.at.port;
     options.secret = invitation.secret;
+    if (options.rank != 0) return {};
     transport::Socket listener = transport::take_listener(invitation);
-    if (listener.is_open() && options.rank == 0) options.listen_fd = listener.fd();
-    if (options.rank == 0 && options.world_size > 1 && !listener.is_open())
+    if (listener.is_open()) options.listen_fd = listener.fd();
+    if (options.world_size > 1 && !listener.is_open())
         refuse(
             "hkt_comm_options.unique_id was not made in this process, or has been used: rank 0 calls "
             "hkt_unique_id_create, once for each communicator");
     return listener;
+}
+
+Error with_meeting(const hkt_comm_options& given, const Error& error) {
+    if (!given.store || !given.store->prefix || error.status() != Status::bootstrap) return error;
+    return Error(error.status(),
+                 fmt::format("{}; the ranks meet at what the key {} of hkt_comm_options.store says: was it "
+                             "set for an earlier communicator? Then give this one another prefix",
+                             error.what(), key_of(*given.store)));
 }
 
 }  // namespace hocket::capi

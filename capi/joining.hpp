@@ -4,6 +4,7 @@
 
 #include "capi/hocket.h"
 #include "runtime/engine/job/options.hpp"
+#include "runtime/error.hpp"
 #include "runtime/net/socket.hpp"
 
 namespace hocket::capi {
@@ -18,5 +19,8 @@ bool meets_by_invitation(const hkt_comm_options& given);
 // stay open until all have joined. Waits, in the store, for rank 0. Throws Error (invalid_argument;
 // bootstrap, timeout: what the store says).
 transport::Socket accept_invitation(const hkt_comm_options& given, engine::Options& options);
+
+// An error of joining, with how the ranks meet, if they do so in a store.
+Error with_meeting(const hkt_comm_options& given, const Error& error);
 
 }  // namespace hocket::capi

@@ -131,6 +131,7 @@ hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t c
 hkt_status hkt_plan_start_with(hkt_plan* plan, const void* send, void* recv, size_t count,
                                const hkt_start_options* options, hkt_request** request) {
     return capi::guarded(capi::comm_of(plan), [&] {
+        if (request != nullptr) *request = nullptr;
         if (plan == nullptr) capi::refuse("hkt_plan_start_with: the plan is null");
         const hkt_start_options given = capi::read_options(options);
         if (given.parameter_count > 0 && given.parameters == nullptr)

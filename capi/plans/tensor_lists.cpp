@@ -112,19 +112,13 @@ struct Lists {
   private:
     // What is read is copied before anything is written: only what is written must lie apart.
     void check() const {
-        std::vector<Range> everywhere;
         for (const List& list : all) {
-            if (&list == recv)
-                check_ranges(function, list.ranges(), {});
-            else
-                for (const Range& range : list.ranges()) check_ranges(function, {}, {range});
-            everywhere.insert(everywhere.end(), list.ranges().begin(), list.ranges().end());
+            if (&list == recv) check_ranges(function, list.ranges(), {});
+            for (const Range& range : list.ranges()) {
+                if (&list != recv) check_ranges(function, {}, {range});
+                if (range.count > 0) refuse_device(function, range.words(), range.begin);
+            }
         }
-        if (const auto found = find_device(function, everywhere))
-            refuse(
-                fmt::format("{}: lists of tensors must be the host's memory: give whole buffers, or copy "
-                            "the tensors to the host first",
-                            found->doing));
     }
 };
 
@@ -177,6 +171,8 @@ StartBuffers gather(hkt_plan& plan, const StartBuffers& buffers, std::size_t ten
     const engine::Plan& made = *plan.comm->engine->plan_for(*plan.plans, count).plan;
     check_plan(plan, made, tensors, count);
     const Lists lists(plan, made, buffers);
+    // Nothing is copied for a start that fails.
+    if (const auto failure = plan.comm->engine->failure()) throw Error(failure->status, failure->text);
     if (count == 0) return {nullptr, nullptr, std::vector<const std::byte*>(buffers.given.size())};
     try {
         return gather_lists(plan, lists);

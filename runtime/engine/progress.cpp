@@ -299,18 +299,23 @@ bool Progress::has_ended(const Started& started) {
 }
 
 bool Progress::test(Execution& execution) {
-    Gate::Visit visit(gate_);
-    require_lent(execution);
-    if (!has_ended(execution)) return false;
-    finish(execution);
-    return true;
+    return test_and_finish(execution);
 }
 
 bool Progress::test(MessageRequest& request) {
-    Gate::Visit visit(gate_);
-    require_lent(request);
-    if (!has_ended(request)) return false;
-    finish(request);
+    return test_and_finish(request);
+}
+
+template <typename Started>
+bool Progress::test_and_finish(Started& started) {
+    std::unique_ptr<GatheredTensors> tensors;
+    {
+        Gate::Visit visit(gate_);
+        require_lent(started);
+        if (!has_ended(started)) return false;
+        tensors = finish(started);
+    }
+    if (tensors) tensors->finish();
     return true;
 }
 
@@ -324,12 +329,17 @@ bool Progress::wait(MessageRequest& request, Clock::time_point until) {
 
 template <typename Started>
 bool Progress::wait_and_finish(Started& started, Clock::time_point until) {
-    Gate::Visit visit(gate_);
-    require_lent(started);
-    come_in();
-    const bool ended = wait_for_others(visit, until, HasEnded(started));
-    go_out();
-    if (ended) finish(started);
+    std::unique_ptr<GatheredTensors> tensors;
+    bool ended = false;
+    {
+        Gate::Visit visit(gate_);
+        require_lent(started);
+        come_in();
+        ended = wait_for_others(visit, until, HasEnded(started));
+        go_out();
+        if (ended) tensors = finish(started);
+    }
+    if (tensors) tensors->finish();
     return ended;
 }
 
@@ -436,17 +446,17 @@ void Progress::require_lent(const Request& request) const {
 }
 
 // For an execution that has ended, when the caller asks for it: it goes back to its plan.
-void Progress::finish(Execution& execution) {
+std::unique_ptr<GatheredTensors> Progress::finish(Execution& execution) {
     const Status status = execution.status_of_all();
     lent_.erase(std::find(lent_.begin(), lent_.end(), &execution));
     const std::unique_ptr<device::Staging> staging = execution.take_staging();
     const StandIns stand_ins = execution.take_stand_ins();
-    const std::unique_ptr<GatheredTensors> tensors = execution.take_tensors();
+    std::unique_ptr<GatheredTensors> tensors = execution.take_tensors();
     give_back(execution);
     if (status != Status::success) throw Error(failure_->status, failure_->text);
     stand_ins.finish();
-    if (tensors) tensors->finish();
     if (staging) leave_to_device([&] { staging->hand_over(); });
+    return tensors;
 }
 
 // The last that is done for an operation. If the device refuses it, the operation has failed after all.
@@ -460,13 +470,14 @@ void Progress::leave_to_device(Call hand_over) {
     }
 }
 
-void Progress::finish(MessageRequest& request) {
+std::unique_ptr<GatheredTensors> Progress::finish(MessageRequest& request) {
     const Status status = request.status;
     const std::unique_ptr<device::Staging> staging = std::move(request.staging);
     const MessageStart start = request.start;
     messages_.release(request);
     if (status != Status::success) throw Error(failure_->status, failure_->text);
     if (staging) leave_to_device([&] { hand_over(*staging, start); });
+    return nullptr;
 }
 
 bool Progress::step() {

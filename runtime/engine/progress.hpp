@@ -122,6 +122,8 @@ class Progress {
     template <typename Ended>
     bool wait_for_others(Gate::Visit& visit, Clock::time_point until, Ended ended);
     template <typename Started>
+    bool test_and_finish(Started& started);
+    template <typename Started>
     bool wait_and_finish(Started& started, Clock::time_point until);
     // True if nothing is in flight.
     bool is_idle() const { return in_flight_.empty() && messages_.is_idle(); }
@@ -133,8 +135,9 @@ class Progress {
     void require_lent(const Request& request) const;
     void announce();
     void retire();
-    void finish(Execution& execution);
-    void finish(MessageRequest& request);
+    // What has to be copied to the caller yet, without the gate; null: nothing.
+    std::unique_ptr<GatheredTensors> finish(Execution& execution);
+    std::unique_ptr<GatheredTensors> finish(MessageRequest& request);
     template <typename Call>
     void leave_to_device(Call hand_over);
     template <typename Ended>

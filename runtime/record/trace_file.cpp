@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/error.hpp"
+#include "runtime/forks.hpp"
 #include "runtime/log.hpp"
 
 namespace hocket::record {
@@ -23,8 +24,6 @@ constexpr std::size_t most_kept_bytes = 1 << 18;
 constexpr Moment kept_for = 1'000'000'000;
 // A trace of a whole training fills a disk, and Perfetto cannot show it.
 constexpr std::uint64_t most_bytes = 256 << 20;
-// Rows of one process: those of its first communicator, then those of the second.
-constexpr int rows_of_a_communicator = 1000;
 
 // Processes with the same text read the same clock.
 std::string clock_name() {
@@ -43,6 +42,16 @@ std::string quoted(const std::string& text) {
     return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string json_of(const Facts& facts) {
+    std::string json;
+    const auto add = [&](const char* name, const std::string& value) {
+        json += fmt::format("{}\"{}\":{}", json.empty() ? "{" : ",", name, value);
+    };
+    for (const auto& [name, number] : facts.numbers) add(name, std::to_string(number));
+    for (const auto& [name, text] : facts.texts) add(name, quoted(text));
+    return json.empty() ? "{}" : json + "}";
+}
+
 [[noreturn]] void cannot_write(const std::string& path) {
     throw Error(Status::io, fmt::format("the trace {} cannot be written: {}; HOCKET_TRACE must name a folder "
                                         "that all ranks may write to",
@@ -51,15 +60,18 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-TraceFile::TraceFile(const std::string& folder, const Origin& origin) : process_(origin.job_rank()) {
+TraceFile::TraceFile(const std::string& folder, const Origin& origin)
+    : process_(origin.job_rank() + 1) {  // 0 is the kernel's idle process to Perfetto
     static std::atomic<int> made{0};
     const int number = made++;
     std::error_code refused;
     std::filesystem::create_directories(folder, refused);
-    path_ = fmt::format("{}/rank-{}.pid-{}.{}.trace.json", folder, process_, origin.pid, number);
+    path_ = fmt::format("{}/rank-{}.pid-{}.{}.trace.json", folder, origin.job_rank(), origin.pid, number);
     fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd_ < 0) cannot_write(path_);
-    first_row_ = number * rows_of_a_communicator;
+    forks::close_in_children(fd_);
+    // Those of the process's first communicator, then those of the second.
+    first_row_ = number * most_rows + 1;
     lines_ = "[\n";
     const auto tell = [this](const char* name, const Json& facts) {
         add_line(
@@ -69,14 +81,16 @@ TraceFile::TraceFile(const std::string& folder, const Origin& origin) : process_
     };
     tell(trace_origin_event, {{"communicator", origin.communicator},
                               {"rank", origin.rank},
+                              {"job_rank", origin.job_rank()},
                               {"job_ranks", origin.job_ranks},
                               {"topology", origin.topology},
                               {"provider", origin.provider},
                               {"host", origin.host},
                               {"process", origin.pid},
+                              {"process_group", origin.process_group},
                               {"clock", clock_name()}});
-    tell("process_name", {{"name", fmt::format("rank {} ({})", process_, origin.host)}});
-    tell("process_sort_index", {{"sort_index", process_}});
+    tell("process_name", {{"name", fmt::format("rank {} ({})", origin.job_rank(), origin.host)}});
+    tell("process_sort_index", {{"sort_index", origin.job_rank()}});
     flush();
 }
 
@@ -86,7 +100,7 @@ TraceFile::~TraceFile() {
         lines_ = "{}]\n";
         flush();
     }
-    close(fd_);
+    forks::close(fd_);
 }
 
 void TraceFile::name_row(int row, const std::string& name) {
@@ -94,30 +108,40 @@ void TraceFile::name_row(int row, const std::string& name) {
     add_line(fmt::format(R"({{"name":"thread_name","ph":"M","pid":{0},"tid":{1},"args":{{"name":{2}}}}},
 {{"name":"thread_sort_index","ph":"M","pid":{0},"tid":{1},"args":{{"sort_index":{1}}}}})",
                          process_, tid, quoted(name)),
-             0);
+             written_at_);
 }
 
-void TraceFile::add(const Slice& slice) {
-    std::string facts;
-    const auto add_fact = [&](const char* name, const std::string& json) {
-        facts += fmt::format("{}\"{}\":{}", facts.empty() ? "" : ",", name, json);
-    };
-    for (const auto& [name, number] : slice.numbers) add_fact(name, std::to_string(number));
-    for (const auto& [name, text] : slice.texts) add_fact(name, quoted(text));
-    add_line(
-        fmt::format(R"({{"name":{},"cat":"{}","ph":"X","ts":{},"dur":{},"pid":{},"tid":{},"args":{{{}}}}})",
-                    quoted(slice.name), slice.category, us(slice.began), us(slice.ended - slice.began),
-                    process_, first_row_ + slice.row, facts),
-        slice.ended);
+std::string TraceFile::place_of(int row) const {
+    return fmt::format("\"pid\":{},\"tid\":{}", process_, first_row_ + row);
+}
+
+void TraceFile::begin(int row, Moment at, const std::string& name, const char* category, const Facts& facts) {
+    add_line(fmt::format(R"({{"name":{},"cat":"{}","ph":"B","ts":{},{},"args":{}}})", quoted(name), category,
+                         us(at), place_of(row), json_of(facts)),
+             at);
+}
+
+void TraceFile::end(int row, Moment at, const Facts& facts) {
+    add_line(fmt::format(R"({{"ph":"E","ts":{},{},"args":{}}})", us(at), place_of(row), json_of(facts)), at);
+}
+
+void TraceFile::add(int row, Moment began, Moment ended, const std::string& name, const char* category,
+                    const Facts& facts) {
+    add_line(fmt::format(R"({{"name":{},"cat":"{}","ph":"X","ts":{},"dur":{},{},"args":{}}})", quoted(name),
+                         category, us(began), us(ended - began), place_of(row), json_of(facts)),
+             ended);
 }
 
 void TraceFile::add_line(const std::string& json, Moment at) {
     if (is_over_) return;
     lines_ += json + ",\n";
-    if (lines_.size() >= most_kept_bytes || at - written_at_ >= kept_for) {
-        flush();
-        written_at_ = at;
-    }
+    look(at);
+}
+
+void TraceFile::look(Moment now) noexcept {
+    if (lines_.size() < most_kept_bytes && (lines_.empty() || now - written_at_ < kept_for)) return;
+    flush();
+    written_at_ = now;
 }
 
 void TraceFile::flush() noexcept {

@@ -16,18 +16,18 @@ namespace hocket::record {
 // The event with which a file begins: its arguments say whose it is.
 inline constexpr const char* trace_origin_event = "hocket trace";
 
-// Something that took time. Slices of one row contain each other, or do not overlap.
-struct Slice {
-    int row = 0;  // of the communicator, from 0
-    std::string name, category;
-    Moment began = 0, ended = 0;
-    std::vector<std::pair<const char*, std::string>> texts;     // further facts, by name
-    std::vector<std::pair<const char*, std::int64_t>> numbers;  // likewise
+// Further facts of a slice, by name.
+struct Facts {
+    std::vector<std::pair<const char*, std::int64_t>> numbers = {};
+    std::vector<std::pair<const char*, std::string>> texts = {};
 };
 
-// Lines are kept for up to a second before they are written. Not thread-safe.
+// Slices of one row contain each other, or do not overlap. Rows are the communicator's, from 0 to most_rows
+// - 1. Lines are kept for up to a second before they are written. Not thread-safe. May throw std::bad_alloc.
 class TraceFile {
   public:
+    static constexpr int most_rows = 1000;
+
     // Makes the folder if there is none. Throws hocket::Error(io).
     TraceFile(const std::string& folder, const Origin& origin);
     ~TraceFile();
@@ -36,13 +36,22 @@ class TraceFile {
     // A row has this name, which is shown beside it.
     void name_row(int row, const std::string& name);
 
-    void add(const Slice& slice);
+    // A slice begins; it ends with the next end() of its row that is not another's. So what never ends, as in
+    // a rank that is killed, is in the trace, too.
+    void begin(int row, Moment at, const std::string& name, const char* category, const Facts& facts);
+    void end(int row, Moment at, const Facts& facts);
+    // Both in one.
+    void add(int row, Moment began, Moment ended, const std::string& name, const char* category,
+             const Facts& facts);
 
-    // What was added lies in the file. If it cannot be written, the trace ends, and a warning says why.
+    // To be called now and then: writes what has been kept for long enough.
+    void look(Moment now) noexcept;
+    // Writes all. If the file cannot be written, the trace ends, and a warning says why.
     void flush() noexcept;
 
   private:
     void add_line(const std::string& json, Moment at);
+    std::string place_of(int row) const;
 
     std::string path_, lines_;
     int fd_ = -1;

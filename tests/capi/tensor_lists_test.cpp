@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -12,10 +13,12 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -186,6 +189,50 @@ TEST_CASE("One rank may have a list where another has a whole buffer") {
         else
             must(comm, start(plan.get(), x.list(), listed(x.list()), count, counts.size()));
         expect((rank == 1 ? whole : x.values()) == sums(3, count), "the sums are wrong");
+    });
+}
+
+TEST_CASE("A list's start is ended by a test, and told of, as any other; threads have starts of their own") {
+    on_hosts("aa", [&](hkt_comm* comm, int rank) {
+        const Counts counts = usual_counts;
+        const std::size_t count = sum_of(counts);
+        const Plan plan = plan_of(comm, "ring", counts);
+        for (int step = 0; step < 10; ++step) {
+            const Tensors x(counts, input(rank, count, step)), y(counts, input(rank, count, step + 1));
+            hkt_request *first = nullptr, *second = nullptr;
+            must(comm, start(plan.get(), x.list(), listed(x.list()), count, counts.size(), {}, {}, &first));
+            must(comm, start(plan.get(), y.list(), listed(y.list()), count, counts.size(), {}, {}, &second));
+            std::atomic<int> told{0};
+            must(comm, hkt_request_callback(
+                           second, [](void* user) { ++*static_cast<std::atomic<int>*>(user); }, &told));
+            hkt_status of_thread = HKT_IN_PROGRESS;
+            std::thread other([&] {
+                while (of_thread == HKT_IN_PROGRESS) of_thread = hkt_test(first);
+            });
+            other.join();
+            must(comm, of_thread);
+            must(comm, hkt_wait(second));
+            expect(eventually([&] { return told == 1; }, std::chrono::seconds(30)), "it is told");
+            expect(x.values() == sums(2, count, step) && y.values() == sums(2, count, step + 1), "the sums");
+        }
+    });
+}
+
+TEST_CASE("A start of a list that fails leaves the tensors as they were, and the next one fails at once") {
+    on_hosts("ab", [&](hkt_comm* comm, int rank) {
+        const Counts counts = {3000, 5};
+        const Plan plan = plan_of(comm, "ring", counts);
+        const Tensors x(counts, input(rank, 3005));
+        if (rank == 0) {
+            hkt_request* request = nullptr;
+            must(comm, start(plan.get(), x.list(), listed(x.list()), 3005, 2, {}, {}, &request));
+            expect(hkt_wait(request) != HKT_SUCCESS, "the other rank gives up");
+        } else {
+            must(comm, hkt_comm_abort(comm));
+        }
+        expect(x.values() == input(rank, 3005), "the tensors");
+        expect(start(plan.get(), x.list(), listed(x.list()), 3005, 2) != HKT_SUCCESS, "the next start");
+        expect(x.values() == input(rank, 3005), "the tensors, again");
     });
 }
 

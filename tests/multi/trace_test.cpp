@@ -1,6 +1,7 @@
 // hocket-run --trace, with real ranks: what is in the file, and that the clocks of hosts are put right.
 #include <signal.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -30,16 +31,35 @@ struct Slice {
     Json facts;
 };
 
-// By category.
+// By category. What has no end goes on for ever.
 std::map<std::string, std::vector<Slice>> slices_in(const std::string& path) {
     std::map<std::string, std::vector<Slice>> slices;
+    std::map<std::pair<int, int>, std::vector<std::pair<std::string, Slice>>> open;  // by row
     std::ifstream file(path);
-    for (const Json& event : Json::parse(file))
-        if (event.at("ph") == "X") {
-            const double ts = event.at("ts");
-            slices[event.at("cat")].push_back({event.at("name"), event.at("pid"), event.at("tid"), ts,
-                                               ts + event.at("dur").get<double>(), event.at("args")});
+    for (const Json& event : Json::parse(file)) {
+        const std::string phase = event.at("ph");
+        if (phase == "M") continue;
+        const double ts = event.at("ts");
+        const int rank = event.at("pid").get<int>() - 1, row = event.at("tid");
+        auto& of_row = open[{rank, row}];
+        if (phase == "E") {
+            REQUIRE_FALSE(of_row.empty());
+            auto [category, slice] = std::move(of_row.back());
+            of_row.pop_back();
+            slice.ended = ts;
+            slice.facts.update(event.at("args"));
+            slices[category].push_back(std::move(slice));
+            continue;
         }
+        const double ended = phase == "X" ? ts + event.at("dur").get<double>() : 1e18;
+        const Slice slice{event.at("name"), rank, row, ts, ended, event.at("args")};
+        if (phase == "X")
+            slices[event.at("cat")].push_back(slice);
+        else
+            of_row.emplace_back(event.at("cat"), slice);
+    }
+    for (auto& [row, of_row] : open)
+        for (auto& [category, slice] : of_row) slices[category].push_back(slice);
     return slices;
 }
 
@@ -104,12 +124,14 @@ TEST_CASE("clocks of hosts that are far apart are put right by the operations th
     INFO(result.out << result.err);
     REQUIRE(result.exit_code == 0);
     std::size_t clocks = 0;
+    double widest = 0;  // ms
     for (const std::string& line : lines_with_prefix(result.err, "hocket-run: the clock of ")) {
         double ahead = 0, within = 0;
         const std::string figures = line.substr(line.find(" is ") + 1);
         REQUIRE(std::sscanf(figures.c_str(), "is %lf ms from that of %*[^,], within %lf ms", &ahead,
                             &within) == 2);
         CHECK(std::abs(ahead - 1'800'000) <= within);
+        widest = std::max(widest, within);
         ++clocks;
     }
     CHECK(clocks == 2);  // each of the two has a namespace of its own
@@ -122,9 +144,9 @@ TEST_CASE("clocks of hosts that are far apart are put right by the operations th
     for (const auto& [name, ranks] : operations) {
         if (ranks.size() != 4) continue;
         ++compared;
-        // No rank ends it before another has begun it. The correction is right to a part of a millisecond.
+        // No rank ends it before another has begun it, as far as the clocks can be compared.
         for (const Slice& a : ranks)
-            for (const Slice& b : ranks) CHECK(a.ended > b.began - 1000);
+            for (const Slice& b : ranks) CHECK(a.ended > b.began - 2000 * widest);
     }
     CHECK(compared >= 6);
 }
@@ -132,7 +154,8 @@ TEST_CASE("clocks of hosts that are far apart are put right by the operations th
 TEST_CASE("a rank that is killed, and those that it leaves behind, are in the trace up to the end") {
     const TemporaryFolder folder;
     const std::string path = folder.path() + "/trace.json";
-    Process process({HOCKET_RUN, "-n", "3", "--trace", path, HOCKET_ENDLESS}, {{"HOCKET_PROVIDER", "tcp"}});
+    Process process({HOCKET_RUN, "-n", "3", "--grace", "20", "--trace", path, HOCKET_ENDLESS},
+                    {{"HOCKET_PROVIDER", "tcp"}});
     REQUIRE(process.wait_for_output("[1] running as ", 40s));
     std::this_thread::sleep_for(2s);  // what a rank keeps for the file is written each second
     kill(std::stoi(process.output_after("[1] running as ")), SIGKILL);
@@ -143,10 +166,27 @@ TEST_CASE("a rank that is killed, and those that it leaves behind, are in the tr
     std::size_t lost = 0;
     for (const Slice& one : slices["collective"]) {
         ++of_rank[one.rank];
-        lost += one.facts.at("status") != "success";
+        lost += one.facts.value("status", "") != "success";
     }
     CHECK(of_rank.size() == 3);
     CHECK(lost >= 2);
+}
+
+TEST_CASE("a job that hangs and is ended has what it hung in") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path() + "/trace.json";
+    const Finished result = hocket::test::run(
+        {HOCKET_RUN, "-n", "4", "--timeout", "8", "--trace", path, HOCKET_STUCK_RANKS, "late"}, 90s,
+        {{"HOCKET_PROVIDER", "tcp"}, {"HOCKET_SCHEDULE", "ring"}});
+    INFO(result.out << result.err);
+    CHECK(result.exit_code == 124);
+    auto slices = slices_in(path);
+    std::map<int, std::string> hung;  // by rank: the step
+    for (const Slice& step : slices["step"])
+        if (step.ended > 1e17) hung[step.rank] = step.facts.at("doing");
+    CHECK(hung.size() == 3);
+    CHECK(hung.count(2) == 0);  // it computes
+    CHECK_THAT(hung[3], Contains("from rank 2"));
 }
 
 TEST_CASE("a folder that cannot be written to is an error of the communicator, with its name") {
@@ -154,6 +194,11 @@ TEST_CASE("a folder that cannot be written to is an error of the communicator, w
         hocket::test::run(bench({HOCKET_RUN, "-n", "2"}, "1K"), 60s, {{"HOCKET_TRACE", "/dev/null/folder"}});
     CHECK(result.exit_code != 0);
     CHECK_THAT(result.err + result.out, Contains("/dev/null/folder") && Contains("HOCKET_TRACE"));
+    const Finished early =
+        hocket::test::run(bench({HOCKET_RUN, "-n", "2", "--trace", "/nonexistent/t"}, "1K"), 60s);
+    CHECK(early.exit_code != 0);
+    CHECK_THAT(early.err, Contains("the trace /nonexistent/t cannot be written"));
+    CHECK(early.out == "");  // the ranks have not run in vain
     const Finished none =
         hocket::test::run({HOCKET_RUN, "--trace-of", "/nonexistent", "--trace", "/tmp/t"}, 60s);
     CHECK(none.exit_code != 0);

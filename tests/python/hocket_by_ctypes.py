@@ -46,7 +46,10 @@ class Store(ctypes.Structure):
             return 0
 
         def find(user, key, value, room, size, timeout_ms):
-            found = store.get(key.decode())
+            try:
+                found = store.get(key.decode())
+            except RuntimeError:  # an exception would not reach the caller of a C function
+                return 1
             ctypes.memmove(value, found, min(room, len(found)))
             size[0] = len(found)
             return 0

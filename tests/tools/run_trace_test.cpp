@@ -2,6 +2,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -99,14 +100,18 @@ record::Origin origin_of(int rank) {
 void write_trace(const std::string& folder, int rank) {
     record::TraceFile file(folder, origin_of(rank));
     file.name_row(0, "row");
-    for (int i = 0; i < 20; ++i)
-        file.add({.row = 0,
-                  .name = "all_reduce #" + std::to_string(i),
-                  .category = "collective",
-                  .began = (i + 1) * 1'000'001 + rank,
-                  .ended = (i + 1) * 1'000'001 + 500'000,
-                  .texts = {{"collective", "all_reduce"}, {"status", "success"}, {"what", "\xff\n\""}},
-                  .numbers = {{"number", i}, {"count", 5}}});
+    const record::Facts facts{{{"number", 0}, {"count", 5}},
+                              {{"collective", "all_reduce"}, {"what", "\xff\n\""}}};
+    for (int i = 0; i < 20; ++i) {
+        const record::Moment began = (i + 1) * 1'000'001 + rank, ended = (i + 1) * 1'000'001 + 500'000;
+        const std::string name = "all_reduce #" + std::to_string(i);
+        if (i % 2 == 0) {
+            file.add(0, began, ended, name, "collective", facts);
+            continue;
+        }
+        file.begin(0, began, name, "collective", facts);
+        file.end(0, ended, {.texts = {{"status", "success"}}});
+    }
 }
 
 Json read_json(const std::string& path) {
@@ -124,14 +129,22 @@ TEST_CASE("the file has all slices, from 0, and is JSON whatever the texts are")
     CHECK(joined.ranks == 2);
     CHECK(joined.slices == 40);
     CHECK(joined.unreadable == 0);
-    CHECK(joined.clocks == "");
+    CHECK(joined.remarks == "");
     std::size_t slices = 0;
     double first = 1e9;
+    std::map<int, double> began;
     for (const Json& event : read_json(path)) {
-        if (event.at("ph") != "X") continue;
-        ++slices;
-        first = std::min(first, event.at("ts").get<double>());
-        CHECK(event.at("dur").get<double>() == Approx(event.at("pid") == 0 ? 500 : 499.999).margin(1e-6));
+        const std::string phase = event.at("ph");
+        if (phase == "M") continue;
+        const double ts = event.at("ts");
+        first = std::min(first, ts);
+        slices += phase != "E";
+        began.try_emplace(event.at("pid"), 0);
+        double& of_rank = began[event.at("pid")];
+        if (phase == "B") of_rank = ts;
+        if (phase == "B") continue;
+        const double took = phase == "X" ? event.at("dur").get<double>() : ts - of_rank;
+        CHECK(took == Approx(event.at("pid") == 1 ? 500 : 499.999).margin(1e-6));
     }
     CHECK(slices == 40);
     CHECK(first == 0);
@@ -160,7 +173,8 @@ TEST_CASE("what is damaged in a trace is left out, and the rest is JSON") {
         try {
             const tools::JoinedTrace joined = tools::join_traces(ranks, path);
             std::size_t slices = 0;
-            for (const Json& event : read_json(path)) slices += event.at("ph") == "X";
+            for (const Json& event : read_json(path))
+                slices += event.at("ph") == "X" || event.at("ph") == "B";
             CHECK(slices == joined.slices);
             read += joined.slices > 0;
         } catch (const std::runtime_error&) {
@@ -169,6 +183,93 @@ TEST_CASE("what is damaged in a trace is left out, and the rest is JSON") {
     }
     CHECK(read > 300);
     CHECK(without > 0);
+}
+
+namespace {
+
+// Slices of a host whose clock is ahead and too fast: an operation each 100 ms, with two steps that fill it.
+void write_drifting(const std::string& folder, int rank, double per_second) {
+    record::Origin origin = origin_of(rank);
+    const auto shown = [&](double seconds) {
+        return static_cast<record::Moment>((seconds * (1 + per_second) + rank * 1000) * 1e9);
+    };
+    {
+        record::TraceFile file(folder, origin);
+        for (int i = 1; i < 400; ++i) {
+            const double began = i * 0.1, middle = began + 0.04, ended = began + 0.09;
+            file.begin(0, shown(began), "all_reduce", "collective",
+                       {{{"number", i}, {"count", 5}}, {{"collective", "all_reduce"}}});
+            file.begin(0, shown(began), "first", "step", {});
+            file.end(0, shown(middle), {});
+            file.add(0, shown(middle), shown(ended), "second", "step", {});
+            file.end(0, shown(ended), {.texts = {{"status", "success"}}});
+        }
+    }
+    // All are written by this host: another clock's name makes it another one's.
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        if (entry.path().string().find("rank-" + std::to_string(rank)) == std::string::npos) continue;
+        std::ifstream before(entry.path());
+        std::string text(std::istreambuf_iterator<char>(before), {});
+        text.replace(text.find("\"clock\":\"") + 9, 1, std::to_string(rank));
+        std::ofstream(entry.path()) << text;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("what contains something still does when a clock that drifts has been put right") {
+    const test::TemporaryFolder folder;
+    write_drifting(folder.path(), 0, 0);
+    write_drifting(folder.path(), 1, 50e-6);
+    const std::string path = folder.path() + "/all.json";
+    const tools::JoinedTrace joined = tools::join_traces(folder.path(), path);
+    CHECK_THAT(joined.remarks, Catch::Contains("is +1000"));
+    std::map<int, std::vector<double>> began;  // of what is open, by rank
+    std::map<int, double> last_end;
+    std::map<int, std::size_t> ended;
+    for (const Json& event : read_json(path)) {
+        if (event.at("ph") == "M") continue;
+        const int pid = event.at("pid");
+        const double ts = event.at("ts");
+        auto& open = began[pid];
+        CHECK(ts >= last_end[pid]);
+        if (event.at("ph") == "B") {
+            if (!open.empty()) CHECK(ts >= open.back());
+            open.push_back(ts);
+            continue;
+        }
+        last_end[pid] = ts;
+        if (event.at("ph") == "X") {
+            last_end[pid] += event.at("dur").get<double>() - 1e-6;  // decimals
+            continue;
+        }
+        REQUIRE_FALSE(open.empty());
+        open.pop_back();
+        ++ended[pid];
+    }
+    CHECK(ended[1] == 2 * 399);
+    CHECK(ended[2] == 2 * 399);
+}
+
+TEST_CASE("what was joined is no rank's file, a link stays one, and a pipe is written as it is") {
+    const test::TemporaryFolder folder;
+    write_trace(folder.path(), 0);
+    const std::string inside = folder.path() + "/all.trace.json", link = folder.path() + "/link";
+    for (int i = 0; i < 3; ++i) CHECK(tools::join_traces(folder.path(), inside).slices == 20);
+    std::filesystem::create_symlink("all.trace.json", link);
+    CHECK(tools::join_traces(folder.path(), link).slices == 20);
+    CHECK(std::filesystem::is_symlink(link));
+    CHECK_THROWS_WITH(tools::join_traces(folder.path(), "/dev/full"), Catch::Contains("No space left"));
+    CHECK(std::filesystem::is_character_file("/dev/full"));
+    CHECK_THROWS_WITH(tools::check_trace_file("/nonexistent/all.json"), Catch::Contains("No such file"));
+    CHECK_THROWS(tools::check_trace_file(folder.path()));
+    tools::check_trace_file(folder.path() + "/new");
+    CHECK_FALSE(std::filesystem::exists(folder.path() + "/new"));
+    write_trace(folder.path(), 0);
+    CHECK(tools::join_traces(folder.path(), inside).remarks == "");  // the same process
+    const std::vector<int> nobodys = {1};
+    CHECK_THROWS_WITH(tools::join_traces(folder.path(), inside, &nobodys),
+                      Catch::Contains("no rank has made"));
 }
 
 TEST_CASE("a folder without traces, and a file that cannot be written, are errors that say so") {

@@ -24,6 +24,14 @@ Nanoseconds Correction::offset_at(Nanoseconds time) const {
            static_cast<Nanoseconds>(share * static_cast<double>(after->offset - before.offset));
 }
 
+Nanoseconds Correction::within_at(Nanoseconds time) const {
+    if (known_.empty()) return 0;
+    const auto after = std::ranges::lower_bound(known_, time, {}, &Known::at);
+    if (after == known_.begin()) return after->within;
+    const Nanoseconds before = std::prev(after)->within;
+    return after == known_.end() ? before : std::max(before, after->within);
+}
+
 void Clocks::add(const std::vector<Part>& parts) {
     for (const Part& a : parts)
         for (const Part& b : parts)
@@ -65,7 +73,8 @@ std::vector<std::optional<Correction>> Clocks::corrections() const {
             std::vector<Correction::Known> right;
             const Correction against_a = correction_from(bounds);
             for (const auto& [at, offset, within] : against_a.known())
-                right.push_back({at, offset + known[a]->offset_at(at + offset), within});
+                right.push_back({at, offset + known[a]->offset_at(at + offset),
+                                 within + known[a]->within_at(at + offset)});
             known[b] = Correction(std::move(right));
             next.push(b);
         }

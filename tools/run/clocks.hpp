@@ -25,6 +25,7 @@ class Correction {
 
     // Between two known offsets, a straight line; before the first and after the last, those.
     Nanoseconds offset_at(Nanoseconds time) const;
+    Nanoseconds within_at(Nanoseconds time) const;
     const std::vector<Known>& known() const { return known_; }
 
   private:

@@ -16,7 +16,12 @@ JobFolder::JobFolder(const char* variable, const char* what) {
     const char* const named = std::getenv(variable);
     if (named != nullptr && *named != '\0') {
         path_ = named;
-        fs::create_directories(path_);
+        std::error_code none;
+        fs::create_directories(path_, none);
+        if (!fs::is_directory(path_))
+            throw std::runtime_error(
+                fmt::format("{} names {} for the ranks' {}, which is no folder and cannot be made one",
+                            variable, path_, what));
         return;
     }
     path_ = (fs::temp_directory_path() / "hocket-run-XXXXXX").string();

@@ -15,6 +15,7 @@ class JobFolder {
 
     const std::string& path() const { return path_; }
     bool is_kept() const { return !is_own_; }
+    void keep() { is_own_ = false; }  // after this has gone, too
 
   private:
     std::string path_;

@@ -72,6 +72,7 @@ class Job {
     Job(const JobSpec& spec, const Limits& limits, RecordingFolder* recordings)
         : spec_(spec), limits_(limits), recordings_(recordings) {}
     int run();
+    std::vector<int> process_groups() const;
 
   private:
     // How far the end of a job has come; when a stage's deadline passes, the next stage begins.
@@ -326,10 +327,14 @@ void Job::ask_for_recordings() {
     next_look_ = after(look_for_answers);
 }
 
-std::vector<record::Recording> Job::read_recordings() const {
+std::vector<int> Job::process_groups() const {
     std::vector<int> groups;
     for (const Rank& rank : ranks_) groups.push_back(rank.process.pid);
-    return recordings_->read(groups);
+    return groups;
+}
+
+std::vector<record::Recording> Job::read_recordings() const {
+    return recordings_->read(process_groups());
 }
 
 // Shows the report that was asked for, once all ranks have answered or will not.
@@ -375,17 +380,17 @@ void Job::summarise() {
         say(fmt::format("{} {} {}", first_failed_ ? "then rank" : "rank", who.substr(1), ending));
 }
 
-// Throws std::runtime_error.
-void save_trace(const std::string& folder, const std::string& file) {
-    const JoinedTrace joined = join_traces(folder, file);
-    std::istringstream clocks(joined.clocks);
-    for (std::string line; std::getline(clocks, line);) say("hocket-run: {}", line);
+// process_groups: as in join_traces. Throws std::runtime_error.
+void save_trace(const std::string& folder, const std::string& file, const std::vector<int>* process_groups) {
+    const JoinedTrace joined = join_traces(folder, file, process_groups);
+    std::istringstream remarks(joined.remarks);
+    for (std::string line; std::getline(remarks, line);) say("hocket-run: {}", line);
     if (joined.unreadable > 0)
         say("hocket-run: {} line{} of the trace cannot be read, and {} missing: did a rank end while it "
             "wrote?",
             joined.unreadable, joined.unreadable == 1 ? "" : "s", joined.unreadable == 1 ? "is" : "are");
-    say("hocket-run: the trace is in {} ({} slices of {} ranks); open it in https://ui.perfetto.dev", file,
-        joined.slices, joined.ranks);
+    say("hocket-run: the trace is in {} ({} slices of {} rank{}); open it in https://ui.perfetto.dev", file,
+        joined.slices, joined.ranks, joined.ranks == 1 ? "" : "s");
 }
 
 // Of a job that another launcher has started.
@@ -441,7 +446,7 @@ int main_of(int argc, char** argv) {
     try {
         app.parse(argc, argv);
         if (!report_of.empty()) return print_report(report_of);
-        if (!trace_of.empty()) return save_trace(trace_of, trace), 0;
+        if (!trace_of.empty()) return save_trace(trace_of, trace, nullptr), 0;
         if (ranks->empty()) throw CLI::RequiredError("--ranks");
         job.command = app.remaining();
         if (!job.command.empty() && job.command[0] == "--")
@@ -462,13 +467,19 @@ int main_of(int argc, char** argv) {
     std::optional<RecordingFolder> recordings;
     if (has_report) job.recordings = recordings.emplace().path();
     std::optional<JobFolder> traces;
-    if (!trace.empty()) job.traces = traces.emplace("HOCKET_TRACE", "traces").path();
-    const int result = Job(job, limits, recordings ? &*recordings : nullptr).run();
+    if (!trace.empty()) {
+        check_trace_file(trace);
+        job.traces = traces.emplace("HOCKET_TRACE", "traces").path();
+    }
+    Job running(job, limits, recordings ? &*recordings : nullptr);
+    const int result = running.run();
     if (!traces) return result;
     try {
-        save_trace(traces->path(), trace);
+        const std::vector<int> groups = running.process_groups();
+        save_trace(traces->path(), trace, &groups);
     } catch (const std::runtime_error& error) {
-        say("hocket-run: {}", error.what());
+        traces->keep();
+        say("hocket-run: {}; what the ranks wrote is in {}", error.what(), traces->path());
         return result == 0 ? output_exit_code : result;
     }
     return result;

@@ -40,7 +40,7 @@ Nanoseconds ns_of(const Json& us) {
 struct RankFile {
     fs::path path;
     std::string communicator, clock, host;
-    int job_rank;
+    int job_rank, process, process_group;
 };
 
 // Calls use(event) for each whole event of the file. Returns how many lines are none.
@@ -60,8 +60,8 @@ std::size_t for_each_event(const fs::path& path, const std::function<void(Json&)
     return unreadable;
 }
 
+// None: the file is no rank's.
 std::optional<RankFile> origin_of(const fs::path& path) {
-    std::optional<RankFile> found;
     std::ifstream lines(path);
     std::string line;
     if (!std::getline(lines, line) || !std::getline(lines, line)) return std::nullopt;
@@ -69,39 +69,110 @@ std::optional<RankFile> origin_of(const fs::path& path) {
         const Json event = Json::parse(line.substr(0, line.rfind(',')));
         if (event.at("name") != record::trace_origin_event) return std::nullopt;
         const Json& facts = event.at("args");
-        return RankFile{path, facts.at("communicator"), facts.at("clock"), facts.at("host"), event.at("pid")};
+        return RankFile{path,
+                        facts.at("communicator"),
+                        facts.at("clock"),
+                        facts.at("host"),
+                        facts.at("job_rank"),
+                        facts.at("process"),
+                        facts.at("process_group")};
     } catch (const Json::exception&) {
         return std::nullopt;
     }
 }
 
-std::vector<RankFile> files_in(const std::string& folder) {
+std::vector<RankFile> files_in(const std::string& folder, const std::vector<int>* process_groups) {
     std::vector<RankFile> files;
     std::error_code ignored;  // a folder that is not there has none
-    for (const auto& entry : fs::directory_iterator(folder, ignored))
-        if (entry.path().string().ends_with(".trace.json"))
-            if (auto file = origin_of(entry.path())) files.push_back(std::move(*file));
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+        if (!entry.path().string().ends_with(".trace.json")) continue;
+        auto file = origin_of(entry.path());
+        if (file && (!process_groups || std::ranges::count(*process_groups, file->process_group) > 0))
+            files.push_back(std::move(*file));
+    }
     std::ranges::sort(files, {}, &RankFile::path);
     return files;
 }
+
+// A collective that has ended.
+struct Ended {
+    Json facts;
+    Nanoseconds began, ended;
+};
+
+// Puts the begin and the end of collectives together.
+class Collectives {
+  public:
+    // One that ends with this event.
+    std::optional<Ended> take(const Json& event) {
+        const std::string phase = event.at("ph");
+        if (phase == "X" && event.at("cat") == "collective") {
+            const Nanoseconds began = ns_of(event.at("ts"));
+            return Ended{event.at("args"), began, began + ns_of(event.at("dur"))};
+        }
+        if (phase != "B" && phase != "E") return std::nullopt;
+        auto& open = open_[event.at("tid").get<std::int64_t>()];
+        if (phase == "B") {
+            open.push_back(
+                {event.at("cat") == "collective" ? event.at("args") : Json(), ns_of(event.at("ts")), 0});
+            return std::nullopt;
+        }
+        if (open.empty()) return std::nullopt;  // its begin could not be read
+        Ended ended = std::move(open.back());
+        open.pop_back();
+        if (ended.facts.is_null()) return std::nullopt;
+        ended.facts.update(event.at("args"));
+        ended.ended = ns_of(event.at("ts"));
+        return ended;
+    }
+
+  private:
+    std::map<std::int64_t, std::vector<Ended>> open_;  // by row
+};
 
 // One collective, as the ranks of one clock had it.
 struct Had {
     Nanoseconds last_begun = INT64_MIN, first_ended = INT64_MAX;
 };
 
+[[noreturn]] void cannot_write(const std::string& file, int error) {
+    throw std::runtime_error(fmt::format("the trace {} cannot be written: {}", file, std::strerror(error)));
+}
+
+// A file is replaced when its successor is whole; the link that leads to it stays. A device or a pipe is
+// written as it is.
+struct Target {
+    explicit Target(const std::string& file) {
+        std::error_code none;
+        const fs::path real = fs::weakly_canonical(file, none);
+        final = none ? file : real.string();
+        const fs::file_status status = fs::status(final, none);
+        is_replaced = !fs::exists(status) || fs::is_regular_file(status);
+        written = is_replaced ? final + ".new" : final;
+    }
+    bool finish() const { return !is_replaced || std::rename(written.c_str(), final.c_str()) == 0; }
+    void remove() const {
+        if (is_replaced) std::remove(written.c_str());
+    }
+
+    std::string final, written;
+    bool is_replaced;
+};
+
 class Joining {
   public:
-    Joining(std::vector<RankFile> files) : files_(std::move(files)) {
+    explicit Joining(std::vector<RankFile> files) : files_(std::move(files)) {
         for (const RankFile& file : files_)
-            if (const auto known = std::ranges::find(clocks_, file.clock); known == clocks_.end())
+            if (std::ranges::find(clocks_, file.clock) == clocks_.end())
                 clocks_.push_back(file.clock), hosts_.push_back(file.host);
         first_.resize(clocks_.size(), INT64_MAX);
     }
 
     void compare_clocks() {
-        for (const RankFile& file : files_)
-            for_each_event(file.path, [&](const Json& event) { note(file, event); });
+        for (const RankFile& file : files_) {
+            Collectives collectives;
+            for_each_event(file.path, [&](const Json& event) { note(file, collectives, event); });
+        }
         Clocks compared(clocks_.size());
         for (const auto& [collective, by_clock] : had_) {
             std::vector<Clocks::Part> parts;
@@ -118,22 +189,19 @@ class Joining {
 
     JoinedTrace write(std::ostream& out) {
         JoinedTrace joined;
+        joined.remarks = clock_remarks() + run_remark();
         std::set<int> ranks;
         for (const RankFile& file : files_) ranks.insert(file.job_rank);
         joined.ranks = ranks.size();
-        joined.clocks = words();
         out << "[\n";
-        for (const RankFile& file : files_) {
+        bool is_first = true;
+        for (const RankFile& file : files_)
             joined.unreadable += for_each_event(file.path, [&](Json& event) {
-                if (event.at("ph") == "X") {
-                    const Nanoseconds time = right(clock_of(file), ns_of(event.at("ts")));
-                    event["ts"] = static_cast<double>(time - first_of_all_) / 1000;
-                    ++joined.slices;
-                }
-                out << (is_first_ ? "" : ",\n") << event.dump(-1, ' ', false, Json::error_handler_t::replace);
-                is_first_ = false;
+                put_right(event, clock_of(file));
+                joined.slices += event.at("ph") == "X" || event.at("ph") == "B";
+                out << (is_first ? "" : ",\n") << event.dump(-1, ' ', false, Json::error_handler_t::replace);
+                is_first = false;
             });
-        }
         out << "\n]\n";
         return joined;
     }
@@ -148,26 +216,38 @@ class Joining {
         return time + (corrections_[clock] ? corrections_[clock]->offset_at(time) : 0);
     }
 
-    void note(const RankFile& file, const Json& event) {
-        if (event.at("ph") != "X") return;
-        const std::size_t clock = clock_of(file);
-        const Nanoseconds began = ns_of(event.at("ts"));
-        first_[clock] = std::min(first_[clock], began);
-        if (clocks_.size() > 1) note_collective(file, clock, began, event);
+    // Begin and end by themselves: what contains something still does.
+    void put_right(Json& event, std::size_t clock) const {
+        const auto shown = [&](Nanoseconds time) {
+            return static_cast<double>(right(clock, time) - first_of_all_) / 1000;
+        };
+        if (event.at("ph") == "M") {
+            // What was joined is no rank's file.
+            if (event.at("name") == record::trace_origin_event) event["name"] = "hocket rank";
+            return;
+        }
+        const Nanoseconds time = ns_of(event.at("ts"));
+        event["ts"] = shown(time);
+        if (event.at("ph") == "X")
+            event["dur"] = shown(time + ns_of(event.at("dur"))) - event["ts"].get<double>();
     }
 
-    void note_collective(const RankFile& file, std::size_t clock, Nanoseconds began, const Json& event) {
-        if (event.value("cat", "") != "collective") return;
-        const Json& facts = event.at("args");
+    void note(const RankFile& file, Collectives& collectives, const Json& event) {
+        if (event.at("ph") == "M") return;
+        const std::size_t clock = clock_of(file);
+        first_[clock] = std::min(first_[clock], ns_of(event.at("ts")));
+        const auto ended = collectives.take(event);
+        if (!ended || clocks_.size() == 1) return;
+        const Json& facts = ended->facts;
         const bool tells = std::ranges::count(all_to_all, facts.at("collective").get<std::string>()) > 0 &&
                            facts.at("count") > 0 && facts.at("status") == "success";
         if (!tells) return;
         Had& had = had_[{file.communicator, facts.at("number").get<std::uint64_t>()}][clock];
-        had.last_begun = std::max(had.last_begun, began);
-        had.first_ended = std::min(had.first_ended, began + ns_of(event.at("dur")));
+        had.last_begun = std::max(had.last_begun, ended->began);
+        had.first_ended = std::min(had.first_ended, ended->ended);
     }
 
-    std::string words() const {
+    std::string clock_remarks() const {
         std::string text;
         for (std::size_t clock = 1; clock < clocks_.size(); ++clock) {
             text += fmt::format("the clock of {}", hosts_[clock]);
@@ -185,34 +265,57 @@ class Joining {
         return text;
     }
 
+    // A job may have several processes as one rank, if some were replaced; two jobs have.
+    std::string run_remark() const {
+        std::map<int, std::set<std::pair<std::string, int>>> processes;
+        for (const RankFile& file : files_) processes[file.job_rank].insert({file.host, file.process});
+        for (const auto& [rank, of_rank] : processes)
+            if (of_rank.size() > 1)
+                return fmt::format(
+                    "{} processes were rank {}: are there traces of several jobs in the folder? Then "
+                    "empty it before each\n",
+                    of_rank.size(), rank);
+        return "";
+    }
+
     std::vector<RankFile> files_;
     std::vector<std::string> clocks_, hosts_;
     std::map<std::pair<std::string, std::uint64_t>, std::map<std::size_t, Had>> had_;
     std::vector<std::optional<Correction>> corrections_;
     std::vector<Nanoseconds> first_;        // by clock, as it shows it
     Nanoseconds first_of_all_ = INT64_MAX;  // by the first clock
-    bool is_first_ = true;
 };
 
 }  // namespace
 
-JoinedTrace join_traces(const std::string& folder, const std::string& file) {
-    std::vector<RankFile> files = files_in(folder);
+JoinedTrace join_traces(const std::string& folder, const std::string& file,
+                        const std::vector<int>* process_groups) {
+    std::vector<RankFile> files = files_in(folder, process_groups);
     if (files.empty())
-        throw std::runtime_error(fmt::format(
-            "there are no traces in {}; the ranks need HOCKET_TRACE={} when they join", folder, folder));
+        throw std::runtime_error(
+            process_groups
+                ? "there is no trace: no rank has made a communicator"
+                : fmt::format("there are no traces in {}; the ranks need HOCKET_TRACE={} when they join",
+                              folder, folder));
     Joining joining(std::move(files));
     joining.compare_clocks();
-    const std::string unfinished = file + ".new";
-    std::ofstream out(unfinished);
+    const Target target(file);
+    std::ofstream out(target.written);
     const JoinedTrace joined = joining.write(out);
     out.close();
-    if (!out || std::rename(unfinished.c_str(), file.c_str()) != 0) {
-        std::remove(unfinished.c_str());
-        throw std::runtime_error(
-            fmt::format("the trace {} cannot be written: {}", file, std::strerror(errno)));
+    if (!out || !target.finish()) {
+        const int error = errno;
+        target.remove();
+        cannot_write(file, error);
     }
     return joined;
+}
+
+void check_trace_file(const std::string& file) {
+    const Target target(file);
+    errno = 0;
+    if (!std::ofstream(target.written, std::ios::app)) cannot_write(file, errno);
+    target.remove();
 }
 
 }  // namespace hocket::tools

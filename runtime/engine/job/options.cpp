@@ -74,11 +74,12 @@ void resolve_meeting_point(Options& options, const Choices& choices, const Reade
         choices.master_addr ? *choices.master_addr : reader.text("MASTER_ADDR").value_or(options.master_addr);
     options.secret = choices.secret ? *choices.secret : reader.text("HOCKET_SECRET").value_or("");
     if (options.world_size == 1) return;
-    if (!choices.master_port && !choices.listen_fd && reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True")
+    // Who has chosen another port has chosen a secret, too.
+    if (options.secret.empty() && reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True")
         refuse(
             "torchrun has started this process, and MASTER_PORT belongs to its store; let the ranks meet in "
             "that "
-            "store (hkt_comm_options.store), or give another port (hkt_comm_options.master_port)");
+            "store (hkt_comm_options.store), or set MASTER_PORT to another port and HOCKET_SECRET");
     const auto port = choices.master_port
                           ? std::optional(check_range("master_port", *choices.master_port, 1, 65535))
                           : reader.number("MASTER_PORT", 1, 65535);

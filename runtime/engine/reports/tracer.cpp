@@ -3,34 +3,35 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "runtime/engine/reports/failure.hpp"
+#include "runtime/log.hpp"
 #include "runtime/status_text.hpp"
 
 namespace hocket::engine {
 namespace {
 
 // Messages come below the collectives that are in flight with them.
-constexpr int first_message_row = 500;
+constexpr int rows_of_a_kind = record::TraceFile::most_rows / 2;
 
-record::Slice slice_of(const record::Label& label, std::uint64_t number, std::uint64_t count,
-                       record::Moment began) {
-    record::Slice slice;
-    slice.name = fmt::format("{} #{}", label.name(), number);
-    slice.category = "collective";
-    slice.began = began;
-    slice.numbers = {{"number", static_cast<std::int64_t>(number)},
-                     {"count", static_cast<std::int64_t>(count)}};
-    slice.texts = {{"collective", label.collective},
-                   {"what", record::describe(label, number, count)},
-                   {"schedule", label.schedule},
-                   {"type", record::type_text(label)}};
-    return slice;
+int first_row(bool is_message) {
+    return is_message ? rows_of_a_kind : 0;
+}
+
+std::string name_of(const record::Label& label, std::uint64_t number) {
+    return fmt::format("{} #{}", label.name(), number);
+}
+
+record::Facts facts_of(const record::Label& label, std::uint64_t number, std::uint64_t count) {
+    return {{{"number", static_cast<std::int64_t>(number)}, {"count", static_cast<std::int64_t>(count)}},
+            {{"collective", label.collective},
+             {"what", record::describe(label, number, count)},
+             {"schedule", label.schedule},
+             {"type", record::type_text(label)}}};
 }
 
 // Which step an execution stands at, without words.
-std::int64_t step_id(const Execution& execution) {
+std::int64_t step_of(const Execution& execution) {
     const auto tile = static_cast<std::int64_t>(execution.tile()) << 32;
     if (execution.run().awaited_at_start()) return tile - 1;
     const auto id = execution.run().first_incomplete();
@@ -39,115 +40,139 @@ std::int64_t step_id(const Execution& execution) {
 
 }  // namespace
 
-// Rows that were used before are used again, so a job that waits for each operation has one.
-int Tracer::free_row(bool is_message) {
-    int row = 0;
-    const int first = is_message ? first_message_row : 0;
-    while (std::ranges::any_of(open_, [&](const Open& open) { return open.row == first + row; })) ++row;
-    for (int& named = named_[is_message]; named <= row; ++named)
-        file_.name_row(first + named, fmt::format("{}, {}{}", record::name_of(origin_),
-                                                  is_message ? "messages" : "collectives",
-                                                  named == 0 ? "" : fmt::format(" ({})", named + 1)));
-    return first + row;
-}
-
-Tracer::Open* Tracer::find(bool is_message, std::uint64_t number) {
-    const auto found = std::ranges::find_if(
-        open_, [&](const Open& open) { return open.is_message == is_message && open.number == number; });
-    return found == open_.end() ? nullptr : &*found;
-}
-
-void Tracer::end_step(Open& open, record::Moment at) {
-    if (!open.step) return;
-    const auto [id, began, place] = *std::exchange(open.step, std::nullopt);
-    record::Slice slice;
-    slice.row = open.row;
-    slice.category = "step";
-    // "ring.sched:6  x[r - s] : r +> r + 1"
-    slice.name = place.location.empty()
-                     ? place.doing
-                     : place.location.substr(place.location.rfind('/') + 1) + "  " + place.source;
-    slice.began = began;
-    slice.ended = at;
-    slice.texts = {{"doing", place.doing}, {"location", place.location}};
-    slice.numbers = {{"step", static_cast<std::int64_t>(place.step)},
-                     {"of", static_cast<std::int64_t>(place.steps)}};
-    if (place.waits_for >= 0) slice.numbers.push_back({"rank", place.waits_for});
-    file_.add(slice);
-}
-
-void Tracer::end(Open& open, Status status, record::Moment at) {
-    end_step(open, at);
-    open.slice.ended = at;
-    open.slice.texts.push_back({"status", text_of(status)});
-    file_.add(open.slice);
-    open_.erase(open_.begin() + (&open - open_.data()));
-}
-
-void Tracer::begin(const Execution& execution, record::Moment began) {
-    Open open;
-    open.number = execution.number();
-    open.row = free_row(false);
-    open.tiles = execution.start().tiles;
-    open.slice = slice_of(*execution.plan().label(), open.number, execution.start().count, began);
-    open.slice.row = open.row;
-    open_.push_back(std::move(open));
-}
-
-void Tracer::add_done(const record::Label& label, std::uint64_t number, std::uint64_t count,
-                      record::Moment began) {
-    record::Slice slice = slice_of(label, number, count, began);
-    slice.row = free_row(false);
-    slice.ended = now();
-    slice.texts.push_back({"status", text_of(Status::success)});
-    file_.add(slice);
-}
-
-void Tracer::look(std::span<Execution* const> in_flight) {
-    const record::Moment at = now();
-    const Open* seen = nullptr;
-    for (const Execution* execution : in_flight) {
-        Open* const open = find(false, execution->number());
-        if (open == nullptr || open == seen || execution->status() != Status::in_progress) continue;
-        seen = open;
-        const std::int64_t id = step_id(*execution);
-        if (open->step && open->step->id == id) continue;
-        end_step(*open, at);
-        open->step = {id, at, place_of(*execution)};
+template <typename Call>
+void Tracer::guarded(Call call) noexcept {
+    if (is_over_) return;
+    try {
+        call();
+    } catch (const std::exception& error) {
+        is_over_ = true;
+        log_line("hocket: warning: the trace of {} ends: {}", record::name_of(origin_), error.what());
     }
 }
 
-void Tracer::end_tile(const Execution& execution) {
-    Open* const open = find(false, execution.number());
-    if (open == nullptr) return;
-    const record::Moment at = now();
-    end_step(*open, at);
-    if (--open->tiles == 0) end(*open, execution.status(), at);
+// Rows that were used before are used again, so a job that waits for each operation has one.
+std::optional<int> Tracer::take_row(bool is_message) {
+    std::vector<bool>& taken = taken_[is_message];
+    const auto place = std::find(taken.begin(), taken.end(), false) - taken.begin();
+    const int row = first_row(is_message) + static_cast<int>(place);
+    if (place < static_cast<std::ptrdiff_t>(taken.size())) {
+        taken[static_cast<std::size_t>(place)] = true;
+        return row;
+    }
+    if (place == rows_of_a_kind) return std::nullopt;
+    file_.name_row(row,
+                   fmt::format("{}, {}{}", record::name_of(origin_), is_message ? "messages" : "collectives",
+                               place == 0 ? "" : fmt::format(" ({})", place + 1)));
+    taken.push_back(true);
+    return row;
 }
 
-void Tracer::begin(const MessageRequest& message) {
-    Open open;
-    open.is_message = true;
-    open.number = message.note;
-    open.row = free_row(true);
-    open.slice.row = open.row;
-    open.slice.name = describe(message.start);
-    open.slice.category = "message";
-    open.slice.began = now();
-    open.slice.numbers = {{"rank", message.start.peer},
-                          {"tag", message.start.tag},
-                          {"bytes", static_cast<std::int64_t>(message.start.bytes)}};
-    open_.push_back(std::move(open));
+void Tracer::end_step(Open& open, record::Moment at) {
+    if (open.step) file_.end(open.row, at, {});
+    open.step.reset();
 }
 
-void Tracer::end(const MessageRequest& message) {
-    if (Open* const open = find(true, message.note)) end(*open, message.status, now());
+void Tracer::end(std::map<Key, Open>::iterator open, Status status, record::Moment at) {
+    const bool is_message = open->first.first;
+    end_step(open->second, at);
+    file_.end(open->second.row, at, {.texts = {{"status", text_of(status)}}});
+    taken_[is_message][static_cast<std::size_t>(open->second.row - first_row(is_message))] = false;
+    open_.erase(open);
 }
 
-void Tracer::end_all(Status status) {
-    const record::Moment at = now();
-    while (!open_.empty()) end(open_.back(), status, at);
-    file_.flush();
+void Tracer::begin(const Execution& execution, record::Moment began) noexcept {
+    guarded([&] {
+        const auto row = take_row(false);
+        if (!row) return;
+        const record::Label& label = *execution.plan().label();
+        const std::uint64_t number = execution.number();
+        open_.insert({{false, number}, {*row, execution.start().tiles}});
+        file_.begin(*row, began, name_of(label, number), "collective",
+                    facts_of(label, number, execution.start().count));
+    });
+}
+
+void Tracer::add_done(const record::Label& label, std::uint64_t number, std::uint64_t count,
+                      record::Moment began) noexcept {
+    guarded([&] {
+        const auto row = take_row(false);
+        if (!row) return;
+        record::Facts facts = facts_of(label, number, count);
+        facts.texts.push_back({"status", text_of(Status::success)});
+        file_.add(*row, began, now(), name_of(label, number), "collective", facts);
+        taken_[false][static_cast<std::size_t>(*row)] = false;
+    });
+}
+
+void Tracer::look(std::span<Execution* const> in_flight) noexcept {
+    guarded([&] {
+        const record::Moment at = now();
+        file_.look(at);
+        const Open* seen = nullptr;
+        for (const Execution* execution : in_flight) {
+            const auto known = open_.find({false, execution->number()});
+            if (known == open_.end() || &known->second == seen || execution->status() != Status::in_progress)
+                continue;
+            Open& open = known->second;
+            seen = &open;
+            const std::int64_t step = step_of(*execution);
+            if (open.step == step) continue;
+            end_step(open, at);
+            open.step = step;
+            const record::Place place = place_of(*execution);
+            record::Facts facts{.texts = {{"doing", place.doing}}};
+            if (place.steps > 0) {
+                facts.numbers = {{"step", static_cast<std::int64_t>(place.step)},
+                                 {"of", static_cast<std::int64_t>(place.steps)}};
+                facts.texts.push_back({"location", place.location});
+            }
+            if (place.waits_for >= 0) facts.numbers.push_back({"rank", place.waits_for});
+            // "ring.sched:6  x[r - s] : r +> r + 1"
+            const std::string name =
+                place.location.empty()
+                    ? place.doing
+                    : place.location.substr(place.location.rfind('/') + 1) + "  " + place.source;
+            file_.begin(open.row, at, name, "step", facts);
+        }
+    });
+}
+
+void Tracer::end_tile(const Execution& execution) noexcept {
+    guarded([&] {
+        const auto open = open_.find({false, execution.number()});
+        if (open == open_.end()) return;
+        const record::Moment at = now();
+        end_step(open->second, at);
+        if (--open->second.tiles == 0) end(open, execution.status(), at);
+    });
+}
+
+void Tracer::begin(const MessageRequest& message) noexcept {
+    guarded([&] {
+        const auto row = take_row(true);
+        if (!row) return;
+        open_.insert({{true, message.note}, {*row, 1}});
+        file_.begin(*row, now(), describe(message.start), "message",
+                    {.numbers = {{"rank", message.start.peer},
+                                 {"tag", message.start.tag},
+                                 {"bytes", static_cast<std::int64_t>(message.start.bytes)}}});
+    });
+}
+
+void Tracer::end(const MessageRequest& message) noexcept {
+    guarded([&] {
+        const auto open = open_.find({true, message.note});
+        if (open != open_.end()) end(open, message.status, now());
+    });
+}
+
+void Tracer::end_all(Status status) noexcept {
+    guarded([&] {
+        const record::Moment at = now();
+        while (!open_.empty()) end(open_.begin(), status, at);
+        file_.flush();
+    });
 }
 
 }  // namespace hocket::engine

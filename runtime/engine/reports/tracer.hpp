@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/engine/messages/message_request.hpp"
@@ -14,59 +16,54 @@
 
 namespace hocket::engine {
 
-// Not thread-safe: the communicator's gate serialises.
+// Not thread-safe: the communicator's gate serialises. What goes wrong in it ends the trace, and nothing
+// else.
 class Tracer {
   public:
-    static record::Moment now() { return record::read_clock(CLOCK_MONOTONIC); }
+    static record::Moment now() noexcept { return record::read_clock(CLOCK_MONOTONIC); }
 
     // Throws hocket::Error(io).
     Tracer(const std::string& folder, const record::Origin& origin)
         : file_(folder, origin), origin_(origin) {}
 
-    // What is still in flight has its end here.
-    ~Tracer() { end_all(Status::in_progress); }
-
     // began: a moment before the operation's first message.
-    void begin(const Execution& execution, record::Moment began);
+    void begin(const Execution& execution, record::Moment began) noexcept;
     // One that was over at once.
     void add_done(const record::Label& label, std::uint64_t number, std::uint64_t count,
-                  record::Moment began);
+                  record::Moment began) noexcept;
     // To be called whenever something may have moved. Of a start that is cut into tiles, the oldest tile
     // tells.
-    void look(std::span<Execution* const> in_flight);
+    void look(std::span<Execution* const> in_flight) noexcept;
     // A tile of it has ended.
-    void end_tile(const Execution& execution);
+    void end_tile(const Execution& execution) noexcept;
 
-    void begin(const MessageRequest& message);
-    void end(const MessageRequest& message);
+    void begin(const MessageRequest& message) noexcept;
+    void end(const MessageRequest& message) noexcept;
 
     // The communicator is broken, and nothing goes on.
-    void end_all(Status status);
+    void end_all(Status status) noexcept;
 
   private:
-    struct Step {
-        std::int64_t id;  // of the operation of the program, and the tile
-        record::Moment began;
-        record::Place place;
-    };
     // An operation in flight. Each has a row, so that slices of a row do not overlap.
     struct Open {
-        bool is_message = false;
-        std::uint64_t number = 0;
-        int row = 0;
-        std::uint64_t tiles = 1;  // that have not ended
-        std::optional<Step> step = std::nullopt;
-        record::Slice slice = {};  // but for its end
+        int row;
+        std::uint64_t tiles;                              // that have not ended
+        std::optional<std::int64_t> step = std::nullopt;  // at which it stands
     };
-    int free_row(bool is_message);
-    Open* find(bool is_message, std::uint64_t number);
+    using Key = std::pair<bool, std::uint64_t>;  // whether it is a message; its number
+
+    template <typename Call>
+    void guarded(Call call) noexcept;
+    // None: as many operations are in flight as there are rows; this one is left out.
+    std::optional<int> take_row(bool is_message);
     void end_step(Open& open, record::Moment at);
-    void end(Open& open, Status status, record::Moment at);
+    void end(std::map<Key, Open>::iterator open, Status status, record::Moment at);
 
     record::TraceFile file_;
     const record::Origin origin_;
-    std::vector<Open> open_;
-    int named_[2] = {0, 0};  // rows that have a name: of collectives, and of messages
+    std::map<Key, Open> open_;
+    std::vector<bool> taken_[2];  // rows: of collectives, and of messages
+    bool is_over_ = false;
 };
 
 }  // namespace hocket::engine

@@ -243,6 +243,19 @@ TEST_CASE("further buffers of a plan are memory of the host") {
                      "it took the buffer");
               for (const char* part : {"hkt_plan_start_with", "buffers[0] (", "memory of device 0"})
                   expect_in(hkt_comm_last_error(comm), part);
+              // Nor may a tensor of a list be a device's.
+              const void* const lists[] = {memory.data()};
+              const float* const weights_list[] = {host.data()};
+              const void* const given = weights_list;
+              with.buffers = &given;
+              with.tensors = 1;
+              expect(hkt_plan_start_with(plan, lists, const_cast<void**>(lists), 1000, &with, nullptr) ==
+                         HKT_ERROR_INVALID_ARGUMENT,
+                     "it took the list");
+              for (const char* part : {"hkt_plan_start_with: send[0] (", "memory of device 0"})
+                  expect_in(hkt_comm_last_error(comm), part);
+              with.buffers = &weights;
+              with.tensors = 0;
               weights = host.data();
               std::vector<float> update(1000);
               must(comm, hkt_plan_start_with(plan, memory.data(), update.data(), 1000, &with, nullptr));
