@@ -225,8 +225,11 @@ TEST_CASE("A start of a list that fails leaves the tensors as they were, and the
         const Tensors x(counts, input(rank, 3005));
         if (rank == 0) {
             hkt_request* request = nullptr;
-            must(comm, start(plan.get(), x.list(), listed(x.list()), 3005, 2, {}, {}, &request));
-            expect(hkt_wait(request) != HKT_SUCCESS, "the other rank gives up");
+            // The other rank gives up, now or before.
+            if (start(plan.get(), x.list(), listed(x.list()), 3005, 2, {}, {}, &request) == HKT_SUCCESS)
+                expect(hkt_wait(request) != HKT_SUCCESS, "the other rank has given up");
+            else
+                expect(request == nullptr, "no request");
         } else {
             must(comm, hkt_comm_abort(comm));
         }
