@@ -27,9 +27,10 @@ bool wait_for_part(Request& part, engine::Communicator& engine, std::chrono::ste
 
 JoinedRequest& JoinedRequests::join(const std::vector<Request*>& parts) {
     const std::lock_guard lock(mutex_);
+    // One that is locked is waited for, perhaps for what this thread is about to start.
     const auto idle = std::ranges::find_if(all_, [](const auto& one) {
-        const std::lock_guard its(one->mutex);
-        return !one->is_lent;
+        const std::unique_lock its(one->mutex, std::try_to_lock);
+        return its && !one->is_lent;
     });
     JoinedRequest& joined =
         idle != all_.end() ? **idle : *all_.emplace_back(std::make_unique<JoinedRequest>());

@@ -155,6 +155,28 @@ TEST_CASE("the end of a group is told once, after its last part, by a call and b
     }
 }
 
+TEST_CASE("a group is made while another thread waits for one that depends on it") {
+    const auto outcomes = run_ranks({2}, [](int rank) {
+        const Comm comm = join();
+        std::int32_t first = 0, second = rank;
+        hkt_request *waited = nullptr, *started = nullptr;
+        must(comm.get(), hkt_recv(&first, 1, HKT_INT32, 1 - rank, 0, comm.get(), &waited));
+        hkt_request* const joined = join_all(comm.get(), {waited});
+        hkt_status status = HKT_IN_PROGRESS;
+        std::thread waiting([&] { status = hkt_wait(joined); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        must(comm.get(), hkt_send(&second, 1, HKT_INT32, 1 - rank, 1, comm.get(), &started));
+        hkt_request* const other =
+            join_all(comm.get(), {started});  // before what the thread waits for is sent
+        must(comm.get(), hkt_send(&second, 1, HKT_INT32, 1 - rank, 0, comm.get(), nullptr));
+        waiting.join();
+        must(comm.get(), status);
+        must(comm.get(), hkt_recv(&first, 1, HKT_INT32, 1 - rank, 1, comm.get(), nullptr));
+        must(comm.get(), hkt_wait(other));
+    });
+    CHECK(problems(outcomes) == "");
+}
+
 TEST_CASE("a group fails as its first part that failed, and is gone then") {
     const auto outcomes = run_ranks({2}, [](int rank) {
         const Comm comm = join();
