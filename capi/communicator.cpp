@@ -26,12 +26,19 @@ static_assert(HKT_EXECUTOR_DEFAULT == static_cast<int>(engine::ExecutorKind::aut
 
 thread_local std::string borrowed_text;  // the calling thread's copy of a communicator's text
 
+// For a communicator of some of its ranks, to which the program has said nothing of its own.
+std::unique_ptr<hkt_comm> handle_like(const hkt_comm& whole) {
+    auto made = std::make_unique<hkt_comm>();
+    made->interruption = whole.interruption;
+    return made;
+}
+
 hkt_status make_group(const char* function, const std::string& what, hkt_comm& comm, std::int32_t color,
                       std::int32_t key, hkt_comm** group) {
     if (group == nullptr)
         capi::refuse(fmt::format("{}: group is null; pass the address of an hkt_comm*", function));
     *group = nullptr;
-    auto made = std::make_unique<hkt_comm>();
+    auto made = handle_like(comm);
     made->engine = engine::split(*comm.engine, what, color < 0 ? std::nullopt : std::optional(color), key);
     if (made->engine) *group = made.release();
     return HKT_SUCCESS;
@@ -111,6 +118,7 @@ hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm) {
         *comm = nullptr;
         auto made = std::make_unique<hkt_comm>();
         const hkt_comm_options given = capi::read_options(options);
+        made->interruption = {given.is_interrupted, given.interrupt_user};
         engine::Choices choices = choices_of(given);
         choices.meets_elsewhere = capi::meets_by_invitation(given);
         engine::Options resolved = engine::resolve(choices);
@@ -180,7 +188,7 @@ hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken) {
         if (shrunken == nullptr)
             capi::refuse("hkt_comm_shrink: shrunken is null; pass the address of an hkt_comm*");
         *shrunken = nullptr;
-        auto made = std::make_unique<hkt_comm>();
+        auto made = handle_like(*comm);
         made->engine = engine::shrink(*comm->engine);
         *shrunken = made.release();
         return HKT_SUCCESS;

@@ -80,6 +80,7 @@ SAME(HKT_ERROR_IO, Status::io);
 SAME(HKT_ERROR_LIMIT, Status::limit);
 SAME(HKT_ERROR_DEVICE, Status::device);
 SAME(HKT_ERROR_ABORTED, Status::aborted);
+SAME(HKT_ERROR_INTERRUPTED, Status::interrupted);
 #undef SAME
 
 extern "C" {

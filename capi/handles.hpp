@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -51,11 +52,24 @@ void give_up(std::shared_ptr<Held>& held) {
 
 }  // namespace hocket::capi
 
+namespace hocket::capi {
+
+// What a program says of its waits: hkt_comm_options.is_interrupted.
+struct Interruption {
+    static constexpr std::chrono::milliseconds asked_every{50};
+
+    int (*is_interrupted)(void* user) = nullptr;  // null: never
+    void* user = nullptr;
+};
+
+}  // namespace hocket::capi
+
 struct hkt_comm : hocket::capi::Handle {
     hocket::capi::JoinedRequests joined;
     std::unique_ptr<hocket::engine::Communicator> engine;
     hocket::capi::MadeOperators operators;
     hocket::capi::LastError last_error;
+    hocket::capi::Interruption interruption;
     std::atomic<int> calls{0};  // that are under way: hkt_comm_destroy lets them end
 };
 

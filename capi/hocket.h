@@ -97,10 +97,11 @@ typedef enum hkt_status {
     HKT_ERROR_IO = -11, /* a folder of schedules or the source of a cache cannot be read, for a reason of this
                            process or its disk; or the source has changed; or the JIT was asked for by name,
                            and its library cannot be loaded. The text has the file */
-    HKT_ERROR_LIMIT = -12,  /* a sample, or a batch, is larger than the memory that a cache may use */
-    HKT_ERROR_DEVICE = -13, /* the CUDA driver reported a failure, or it or the kernels for devices cannot be
-                               loaded. The text names the function, its error and the buffer, or the file */
-    HKT_ERROR_ABORTED = -14 /* hkt_comm_abort was called on a rank, or hkt_comm_destroy beside other calls */
+    HKT_ERROR_LIMIT = -12,   /* a sample, or a batch, is larger than the memory that a cache may use */
+    HKT_ERROR_DEVICE = -13,  /* the CUDA driver reported a failure, or it or the kernels for devices cannot be
+                                loaded. The text names the function, its error and the buffer, or the file */
+    HKT_ERROR_ABORTED = -14, /* hkt_comm_abort was called on a rank, or hkt_comm_destroy beside other calls */
+    HKT_ERROR_INTERRUPTED = -15 /* hkt_comm_options.is_interrupted said so: what was waited for goes on */
 } hkt_status;
 
 /* float16 is IEEE 754's binary16, bfloat16 the upper half of a float32. Numbers of 16 bits are combined as
@@ -154,9 +155,10 @@ typedef enum hkt_collective {
 
 /* What executes a plan's local work. */
 typedef enum hkt_executor {
-    HKT_EXECUTOR_DEFAULT = 0, /* HOCKET_EXECUTOR (jit|interpreter); else the interpreter for the first starts,
-                                 then the JIT where libhocket_jit.so can be loaded */
-    HKT_EXECUTOR_JIT = 1,     /* an error (IO) where it cannot be loaded */
+    HKT_EXECUTOR_DEFAULT = 0,    /* HOCKET_EXECUTOR (jit|interpreter); else kernels that came compiled with
+                                    Hocket    where a plan needs no others; else the interpreter for the first
+                                    starts, then    the JIT where libhocket_jit.so can be loaded */
+    HKT_EXECUTOR_JIT = 1,        /* compiles for this machine; an error (IO) where it cannot be loaded */
     HKT_EXECUTOR_INTERPRETER = 2 /* the oracle: the same plan, walked step by step */
 } hkt_executor;
 
@@ -269,10 +271,21 @@ typedef struct hkt_comm_options {
                                        variables are not read. Null: none */
     const hkt_store* store;         /* likewise: rank 0 puts where it listens, and a fresh secret, into this
                                        store, and the others read it. Null: none. Only while joining */
+    int (*is_interrupted)(void* user); /* Whether a wait should end early: a handler of Ctrl-C has set a flag,
+                                          Python's PyErr_CheckSignals() has found an exception. Null: none.
+                                          hkt_wait, hkt_wait_for and hkt_wait_any ask it every 50 ms, in the
+                                          thread that waits; if it is not 0, they return
+                                          HKT_ERROR_INTERRUPTED, and the requests go on. Calls without a
+                                          request do not ask: start what should be interrupted with one. It
+                                          may call Hocket, but not destroy comm. Groups have it, too */
+    void* interrupt_user;              /* what it is given */
 } hkt_comm_options;
 
-#define HKT_COMM_OPTIONS_INIT \
-    { sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL }
+#define HKT_COMM_OPTIONS_INIT                                                                           \
+    {                                                                                                   \
+        sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, \
+            NULL, NULL                                                                                  \
+    }
 
 /* Makes an id, which the program hands to all ranks in a way of its own (a store, MPI, a file that only they
  * can read: it holds the job's secret). The calling process becomes rank 0 of one communicator that is
@@ -352,8 +365,9 @@ HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
 
 /* Facts of the communicator, for logs: "provider", "provider_why" (the reason for it), "topology",
  * "schedule_path", "executor", "progress" (calls or thread). Null for an unknown key. Valid until comm is
- * destroyed. "executor": jit, also while plans are still interpreted; interpreter where that was asked for,
- * and once the library of the JIT could not be loaded, which is also logged once. */
+ * destroyed. "executor": jit, also while plans are still interpreted or need no kernels but those that came
+ * compiled with Hocket; interpreter where that was asked for, and once the library of the JIT could not be
+ * loaded, which is also logged once: then plans that need other kernels are interpreted. */
 HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
 
 /* ---- Memory ----------------------------------------------------------------------------------- */
@@ -605,24 +619,26 @@ HKT_API hkt_status hkt_recv(void* buffer, size_t count, hkt_type type, int32_t p
 /* ---- Requests --------------------------------------------------------------------------------- */
 
 /* Waits until the operation is complete, frees the request, and returns the operation's status. Spins
- * briefly, then sleeps. Errors: PEER_LOST, TIMEOUT, MISMATCH, TRANSPORT, DEVICE, ABORTED, and what another
- * rank could not do (OUT_OF_MEMORY, IO, DEVICE); recv is then undefined and the communicator is broken
- * (hkt_comm_status). */
+ * briefly, then sleeps. HKT_ERROR_INTERRUPTED is none of the operation's: the request stays valid then
+ * (hkt_comm_options.is_interrupted). Errors: PEER_LOST, TIMEOUT, MISMATCH, TRANSPORT, DEVICE, ABORTED, and
+ * what another rank could not do (OUT_OF_MEMORY, IO, DEVICE); recv is then undefined and the communicator is
+ * broken (hkt_comm_status). */
 HKT_API hkt_status hkt_wait(hkt_request* request);
 
 /* Returns HKT_IN_PROGRESS, and the request stays valid; or the operation's status, and frees the request. */
 HKT_API hkt_status hkt_test(hkt_request* request);
 
 /* As hkt_wait, for timeout_ms milliseconds at most (0: as hkt_test): then HKT_IN_PROGRESS. That breaks
- * nothing, and the request stays valid. A program that must react to signals waits in short turns. Errors:
- * those of hkt_wait, and INVALID_ARGUMENT (timeout_ms is negative, or longer than a day). */
+ * nothing, and the request stays valid. Errors: those of hkt_wait, and INVALID_ARGUMENT (timeout_ms is
+ * negative, or longer than a day). */
 HKT_API hkt_status hkt_wait_for(hkt_request* request, int64_t timeout_ms);
 
 /* Waits until one of `count` requests has ended, for timeout_ms milliseconds at most, and sets *index to its
  * place: the first in the list, if several have. It says nothing about how it ended: the request stays valid,
  * and hkt_test of it tells, at once. HKT_IN_PROGRESS if none has ended in time; *index is then count.
  * Null requests are passed over, so that a list can be worked off; all of them null is INVALID_ARGUMENT. The
- * requests are collectives and messages of one communicator. Thread-safe. Errors: INVALID_ARGUMENT. */
+ * requests are collectives and messages of one communicator. Thread-safe. Errors: INVALID_ARGUMENT,
+ * INTERRUPTED. */
 HKT_API hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t timeout_ms,
                                 size_t* index);
 

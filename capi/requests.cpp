@@ -46,9 +46,30 @@ cache::Cache& cache_of(const Request& request) {
     return *handle.cache;
 }
 
-hkt_status wait(Request& started, Clock::time_point until) {
+// wait_until(T): waits until then; whether what is waited for has ended. The program is asked between such
+// waits whether to go on.
+template <typename WaitUntil>
+auto wait_unless_interrupted(const char* function, const capi::Interruption& interruption,
+                             Clock::time_point until, WaitUntil wait_until) {
+    if (interruption.is_interrupted == nullptr) return wait_until(until);
+    for (;;) {
+        const Clock::time_point next = std::min(until, Clock::now() + capi::Interruption::asked_every);
+        const auto ended = wait_until(next);
+        if (ended || next == until) return ended;
+        if (interruption.is_interrupted(interruption.user) != 0)
+            throw Error(
+                Status::interrupted,
+                fmt::format("{}: hkt_comm_options.is_interrupted has ended the wait; what was started goes "
+                            "on, and its request can be waited for again",
+                            function));
+    }
+}
+
+hkt_status wait(const char* function, Request& started, Clock::time_point until) {
+    if (started.type == Request::Type::batch)
+        return cache_of(started).wait(batch(started), until) ? HKT_SUCCESS : HKT_IN_PROGRESS;
     hkt_comm* const comm = static_cast<hkt_comm*>(started.user);
-    const auto has_ended = [&] {
+    const auto wait_until = [&](Clock::time_point until) {
         switch (started.type) {
             case Request::Type::collective:
                 return comm->engine->wait(execution(started), until);
@@ -59,9 +80,10 @@ hkt_status wait(Request& started, Clock::time_point until) {
             case Request::Type::batch:
                 break;
         }
-        return cache_of(started).wait(batch(started), until);
+        std::abort();
     };
-    return has_ended() ? HKT_SUCCESS : HKT_IN_PROGRESS;
+    return wait_unless_interrupted(function, comm->interruption, until, wait_until) ? HKT_SUCCESS
+                                                                                    : HKT_IN_PROGRESS;
 }
 
 Clock::time_point end_of(const char* function, std::int64_t timeout_ms) {
@@ -125,13 +147,14 @@ transport::Socket own_eventfd(int eventfd) {
 extern "C" {
 
 hkt_status hkt_wait(hkt_request* request) {
-    return capi::guarded(comm_of(request),
-                         [&] { return wait(checked(request, "hkt_wait"), Clock::time_point::max()); });
+    return capi::guarded(comm_of(request), [&] {
+        return wait("hkt_wait", checked(request, "hkt_wait"), Clock::time_point::max());
+    });
 }
 
 hkt_status hkt_wait_for(hkt_request* request, int64_t timeout_ms) {
     return capi::guarded(comm_of(request), [&] {
-        return wait(checked(request, "hkt_wait_for"), end_of("hkt_wait_for", timeout_ms));
+        return wait("hkt_wait_for", checked(request, "hkt_wait_for"), end_of("hkt_wait_for", timeout_ms));
     });
 }
 
@@ -148,7 +171,10 @@ hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t time
         }
         const Clock::time_point until = end_of("hkt_wait_any", timeout_ms);
         return capi::guarded(comm_of_all("hkt_wait_any", given, places), [&] {
-            const auto first = static_cast<hkt_comm*>(given[0]->user)->engine->wait_any(given, until);
+            const hkt_comm& comm = *static_cast<hkt_comm*>(given[0]->user);
+            const auto first = wait_unless_interrupted(
+                "hkt_wait_any", comm.interruption, until,
+                [&](Clock::time_point next) { return comm.engine->wait_any(given, next); });
             if (first) *index = places[*first];
             return first ? HKT_SUCCESS : HKT_IN_PROGRESS;
         });

@@ -25,8 +25,9 @@ enum class Status : int {
     limit = -12,
     device = -13,
     aborted = -14,
+    interrupted = -15,
 };
-inline constexpr int lowest_status = static_cast<int>(Status::aborted);
+inline constexpr int lowest_status = static_cast<int>(Status::interrupted);
 
 class Error : public std::runtime_error {
   public:

@@ -40,6 +40,8 @@ constexpr const char* text_of(Status status) {
             return "device failed";
         case Status::aborted:
             return "aborted";
+        case Status::interrupted:
+            return "interrupted";
     }
     return "unknown status";
 }
