@@ -407,12 +407,12 @@ void Communicator::log_choice(const PlanChoice& choice, const SizedPlans::Sized&
                                                           : "the only one there is";
     const ExecutorKind kind = executor_of(choice);
     const std::string executor(name_of(kind));
-    const bool is_tiered = kind == ExecutorKind::automatic && executor == "jit";
+    const bool is_chosen_by_plan = kind == ExecutorKind::automatic && executor == "jit";
     const dsl::Contract contract = contract_of(choice.collective);
     log(level, "{}{} of {}{}{}, up to {}: schedule {} ({}); executor {}{}", dsl::name_of(choice.collective),
         choice.is_uneven ? "_v" : "", name_of(choice.type), contract.combines() ? " " : "",
         contract.combines() ? choice.op.name() : "", dsl::text_of_size(static_cast<double>(bytes)),
-        sized.schedule.substr(0, end), why, is_tiered ? "interpreter, then jit" : executor,
+        sized.schedule.substr(0, end), why, is_chosen_by_plan ? "default" : executor,
         choice.is_for_meeting ? "; for a barrier"
         : sized.plan          ? "; with a plan that is there already"
                               : "");

@@ -29,8 +29,13 @@ struct Step {
 
 class Program final : public CompiledProgram {
   public:
-    Program(const dsl::RankProgram& program, DataType type, ReduceOp op, const dsl::Formula& defined)
-        : type_(type), boundaries_(program.boundaries) {
+    // Null: there is none.
+    using Find = Kernel* (*)(const KernelShape&);
+
+    // Not complete if `find` does not find a kernel for each operation.
+    Program(const dsl::RankProgram& program, DataType type, ReduceOp op, const dsl::Formula& defined,
+            Find find)
+        : type_(type), boundaries_(program.boundaries), find_(find) {
         const std::uint32_t divisor =
             defined.items.empty() ? divisor_of(op, static_cast<std::uint32_t>(program.ranks)) : 1;
         for (const dsl::Op& operation : program.ops)
@@ -39,6 +44,8 @@ class Program final : public CompiledProgram {
                     ? std::vector<dsl::Formula::Item>()
                     : program.computations[operation.epilogue].formula.items);
     }
+
+    bool is_complete() const { return is_complete_; }
 
     void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
         for (std::size_t b = 0; b < boundaries_.size(); ++b)
@@ -69,16 +76,17 @@ class Program final : public CompiledProgram {
     void add(const dsl::Op& op, ReduceOp reduction, const dsl::Formula& defined, std::uint32_t divisor,
              std::vector<dsl::Formula::Item> epilogue) {
         Step& step = steps_.emplace_back();
-        if (!is_work(op)) return;
+        if (!is_work(op) || !is_complete_) return;
         step.operands = static_cast<std::uint32_t>(op.operands.size());
         step.destinations = static_cast<std::uint32_t>(1 + op.also.size());
         step.shape = KernelShape::of(type_, reduction, step.operands, step.destinations, divisor,
                                      std::move(epilogue), defined.items);
-        step.code = find_kernel(step.shape).code();
-        if (machine_streams) {
-            step.streamed = &find_kernel(step.shape.streaming());
+        Kernel* const kernel = find_(step.shape);
+        is_complete_ = kernel != nullptr;
+        if (!is_complete_) return;
+        step.code = kernel->code();
+        if (machine_streams && (step.streamed = find_(step.shape.streaming())) != nullptr)
             step.least_streamed = least_streamed_bytes(step.operands, step.destinations);
-        }
         step.begin = op.begin;
         step.end = op.end;
         step.area_ids = area_ids_.size();
@@ -116,6 +124,8 @@ class Program final : public CompiledProgram {
 
     const DataType type_;
     const std::vector<dsl::Rational> boundaries_;
+    const Find find_;
+    bool is_complete_ = true;
     std::vector<Step> steps_;
     std::vector<std::uint32_t> area_ids_;  // for each step, the destinations' first, then the operands'
 };
@@ -124,7 +134,15 @@ class Program final : public CompiledProgram {
 
 std::unique_ptr<CompiledProgram> CompiledProgram::compile(const dsl::RankProgram& program, DataType type,
                                                           ReduceOp op, const dsl::Formula& defined) {
-    return std::make_unique<Program>(program, type, op, defined);
+    const auto find = [](const KernelShape& shape) { return &find_kernel(shape); };
+    return std::make_unique<Program>(program, type, op, defined, find);
+}
+
+std::unique_ptr<CompiledProgram> CompiledProgram::of_precompiled(const dsl::RankProgram& program,
+                                                                 DataType type, ReduceOp op,
+                                                                 const dsl::Formula& defined) {
+    auto found = std::make_unique<Program>(program, type, op, defined, find_precompiled_kernel);
+    return found->is_complete() ? std::move(found) : nullptr;
 }
 
 }  // namespace hocket::jit

@@ -19,6 +19,10 @@ class CompiledProgram {
     // (engine/plan/program_rules.hpp). Throws what compiler.hpp does. Thread-safe.
     static std::unique_ptr<CompiledProgram> compile(const dsl::RankProgram& program, DataType type,
                                                     ReduceOp op, const dsl::Formula& defined = {});
+    // Of kernels that came with Hocket alone; loads no compiler, then or later. Null if one of them did not
+    // come. Else like compile().
+    static std::unique_ptr<CompiledProgram> of_precompiled(const dsl::RankProgram& program, DataType type,
+                                                           ReduceOp op, const dsl::Formula& defined = {});
     virtual ~CompiledProgram() = default;
 
     // byte_offsets[b] = the layout's offset of boundaries[b] * element size, for all boundaries of the

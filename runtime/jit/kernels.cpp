@@ -8,6 +8,7 @@
 #include "runtime/forks.hpp"
 #include "runtime/jit/compiler.hpp"
 #include "runtime/jit/formula_kernel.hpp"
+#include "runtime/jit/precompiled/precompiled.hpp"
 
 namespace hocket::jit {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 struct Process {
     std::unique_ptr<Compiler> compiler;
     std::map<KernelShape, Kernel> kernels;  // a map, so kernels stay at their addresses
+    std::map<KernelShape, Kernel> precompiled_kernels;
     std::map<FormulaShape, FormulaCode> formulas;
 };
 
@@ -37,6 +39,10 @@ Compiler& compiler() {
     return *compiler;
 }
 
+bool is_one_copy(const KernelShape& shape) {
+    return shape.operands == 1 && shape.destinations == 1;
+}
+
 // A copy from one area to another needs no generated code: libc's memcpy is as fast.
 void copy_one(std::byte* const* areas, const std::uint32_t* area_ids, std::uint64_t begin,
               std::uint64_t bytes, std::uint64_t, std::uint64_t) {
@@ -51,6 +57,13 @@ Kernel& find_kernel(const KernelShape& shape) {
     return process().kernels.try_emplace(shape, shape).first->second;
 }
 
+Kernel* find_precompiled_kernel(const KernelShape& shape) {
+    const Code code = is_one_copy(shape) && !shape.streamed ? copy_one : precompiled_code(shape);
+    if (code == nullptr) return nullptr;
+    const auto lock = forks::no_fork();
+    return &process().precompiled_kernels.try_emplace(shape, shape, code).first->second;
+}
+
 FormulaCode find_formula(const FormulaShape& shape) {
     const auto lock = compiling();
     auto& formulas = process().formulas;
@@ -60,8 +73,7 @@ FormulaCode find_formula(const FormulaShape& shape) {
 
 Code Kernel::compile() {
     // Where nothing can be compiled, libc copies what should be streamed, too.
-    const bool is_one_copy = shape_.operands == 1 && shape_.destinations == 1;
-    if (is_one_copy && (!shape_.streamed || !try_to_compile(require_compiler))) {
+    if (is_one_copy(shape_) && (!shape_.streamed || !try_to_compile(require_compiler))) {
         code_.store(copy_one, std::memory_order_release);
         return copy_one;
     }

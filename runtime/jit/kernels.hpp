@@ -1,5 +1,5 @@
-// The kernels of this process: machine code that plans share. Each is compiled when it is first needed, and
-// kept as long as the process lives.
+// The kernels of this process: machine code that plans share. Each comes compiled with Hocket, or is compiled
+// when it is first needed, and kept as long as the process lives.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace hocket::jit {
 
 class Kernel {
   public:
-    explicit Kernel(const KernelShape& shape) : shape_(shape) {}
+    explicit Kernel(const KernelShape& shape, Code code = nullptr) : shape_(shape), code_(code) {}
 
     // Thread-safe; throws what compiler.hpp does.
     Code code() {
@@ -27,11 +27,14 @@ class Kernel {
     Code compile();
 
     const KernelShape shape_;
-    std::atomic<Code> code_ = nullptr;
+    std::atomic<Code> code_;
 };
 
-// The kernel may not be compiled yet. Thread-safe.
+// Compiled for this machine, now or when its code is first asked for. Thread-safe.
 Kernel& find_kernel(const KernelShape& shape);
+
+// The one that came with Hocket; null if there is none. Thread-safe.
+Kernel* find_precompiled_kernel(const KernelShape& shape);
 
 // Calls the action with the kernel's code for a machine like this one but without one feature (LLVM's name
 // for it). The code lives only during the call. So tests on one machine can check that others get the same

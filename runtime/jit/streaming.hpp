@@ -15,13 +15,6 @@ std::uint64_t least_streamed_bytes(std::uint64_t operands, std::uint64_t destina
 
 inline constexpr std::uint64_t no_streaming = ~std::uint64_t{0};
 
-// Streaming was measured on these machines, and we know their fence.
-#ifdef __x86_64__
-inline constexpr bool machine_streams = true;
-#else
-inline constexpr bool machine_streams = false;
-#endif
-
 // Decides for one operation, when it is called. Returns the bytes (less than a cache line) after which all
 // destinations are at the beginning of a cache line. Returns no_streaming if the operation is too small; if
 // the destinations reach the beginnings of lines at different places, or never at a whole element; or if a

@@ -55,14 +55,34 @@ std::string executor_of(hkt_comm* comm) {
     return hkt_comm_info(comm, "executor");
 }
 
-// More starts than plans are interpreted for. Each rank gives 2, and its number.
-void sum_often(hkt_comm* comm, int times = 20) {
-    const int ranks = hkt_comm_size(comm);
+// More starts than plans are interpreted for.
+constexpr int often = 20;
+
+// Of two ranks.
+void multiply(hkt_comm* comm, int times = often) {
     for (int i = 0; i < times; ++i) {
-        std::array<float, 2> x{2, static_cast<float>(hkt_comm_rank(comm))};
-        must(comm, hkt_all_reduce(x.data(), x.data(), x.size(), HKT_FLOAT32, HKT_SUM, comm, nullptr));
-        expect(x[0] == 2.0f * static_cast<float>(ranks), "the first sum");
-        expect(x[1] == static_cast<float>(ranks * (ranks - 1)) / 2, "the second sum");
+        std::array<float, 2> x{3, 5 + static_cast<float>(hkt_comm_rank(comm))};
+        must(comm, hkt_all_reduce(x.data(), x.data(), x.size(), HKT_FLOAT32, HKT_PRODUCT, comm, nullptr));
+        expect(x == std::array<float, 2>{9, 30}, "the products");
+    }
+}
+
+// Their kernels come compiled with Hocket.
+void add_and_average(hkt_comm* comm, int times = often) {
+    const auto ranks = static_cast<std::size_t>(hkt_comm_size(comm));
+    const auto n = static_cast<float>(ranks);
+    for (int i = 0; i < times; ++i) {
+        const float mine = 1 + static_cast<float>(hkt_comm_rank(comm));
+        // Few, and as many as are streamed to memory.
+        for (const std::size_t count : {std::size_t(2), i == 0 ? std::size_t(8) << 20 : std::size_t(1000)}) {
+            std::vector<float> x(count, mine), all(ranks * count);
+            must(comm, hkt_all_reduce(x.data(), x.data(), count, HKT_FLOAT32, HKT_SUM, comm, nullptr));
+            expect(x[0] == n * (n + 1) / 2 && x.back() == x[0], "the sums");
+            must(comm, hkt_all_reduce(x.data(), x.data(), count, HKT_FLOAT32, HKT_AVERAGE, comm, nullptr));
+            expect(x[0] == n * (n + 1) / 2 && x.back() == x[0], "the averages");
+            must(comm, hkt_all_gather(x.data(), all.data(), count, HKT_FLOAT32, comm, nullptr));
+            expect(all[0] == x[0] && all.back() == x[0], "what all have");
+        }
     }
 }
 
@@ -130,13 +150,26 @@ TEST_CASE("LLVM is loaded when a plan is compiled, and not before") {
     const auto outcomes = run_ranks({2}, [](int) {
         const Comm comm = join();
         expect(executor_of(comm.get()) == "jit", executor_of(comm.get()));
-        sum_often(comm.get(), 1);
+        multiply(comm.get(), 1);
         expect(!has_llvm(), "after the first start");
-        sum_often(comm.get());
+        multiply(comm.get());
         expect(has_llvm(), "after many starts");
         expect(executor_of(comm.get()) == "jit", executor_of(comm.get()));
     });
     CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("the usual collectives load no LLVM") {
+    if (!HOCKET_HAVE_PRECOMPILED) HOCKET_SKIP("this build has no precompiled kernels: it is for a sanitizer");
+    for (const int ranks : {2, 3, 4}) {
+        const auto outcomes = run_ranks({ranks}, [](int) {
+            const Comm comm = join();
+            add_and_average(comm.get());
+            must(comm.get(), hkt_barrier(comm.get()));
+            expect(!has_llvm(), "after the usual collectives");
+        });
+        CHECK(problems(outcomes) == "");
+    }
 }
 
 TEST_CASE("a formula is compiled, so it loads LLVM at once") {
@@ -152,7 +185,7 @@ TEST_CASE("a formula is compiled, so it loads LLVM at once") {
 TEST_CASE("who interprets or copies alone has no LLVM") {
     const auto interpreting = run_ranks({2, {{"HOCKET_EXECUTOR", "interpreter"}}}, [](int) {
         const Comm comm = join();
-        sum_often(comm.get());
+        multiply(comm.get());
         expect(executor_of(comm.get()) == "interpreter", executor_of(comm.get()));
         expect(!has_llvm(), "the interpreter");
     });
@@ -198,10 +231,10 @@ TEST_CASE("without the library plans are interpreted, which is said once") {
         const Stderr said;
         const Comm comm = join();
         expect(executor_of(comm.get()) == "jit", "nobody has looked for the library yet");
-        sum_often(comm.get());
+        multiply(comm.get());
         expect(executor_of(comm.get()) == "interpreter", executor_of(comm.get()));
         doubling.run(alone().get(), HKT_EXECUTOR_DEFAULT);
-        sum_often(comm.get());
+        multiply(comm.get());
         expect(!has_llvm(), "nothing can have loaded it");
         expect(said.count("hocket: plans are interpreted") == 1, said.text());
         expect_words(said.text(),
@@ -272,7 +305,7 @@ TEST_CASE("a library that does not fit is refused, and plans are interpreted") {
         const auto outcomes = run_ranks({2, {{"HOCKET_JIT_LIBRARY", unfit.path}}}, [&](int) {
             const Stderr said;
             const Comm comm = join();
-            sum_often(comm.get());
+            multiply(comm.get());
             expect(said.count("hocket: plans are interpreted") == 1, said.text());
             expect_words(said.text(), unfit.words);
             setenv("HOCKET_EXECUTOR", "jit", 1);
@@ -408,13 +441,13 @@ TEST_CASE("a forked child may be the first to compile") {
     const Doubling doubling;
     const auto outcomes = run_ranks({2}, [&](int) {
         const Comm comm = join();
-        sum_often(comm.get(), 1);
+        multiply(comm.get(), 1);
         in_child([&] {
             doubling.run(alone().get(), HKT_EXECUTOR_JIT);
             expect(has_llvm(), "the child");
         });
         expect(!has_llvm(), "the parent");
-        sum_often(comm.get());
+        multiply(comm.get());
         expect(has_llvm(), "the parent, later");
     });
     CHECK(problems(outcomes) == "");

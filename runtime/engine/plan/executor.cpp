@@ -59,11 +59,19 @@ class Interpreter final : public Executor {
     std::uint32_t divisor_;  // complete results are divided by it
 };
 
-class Jit final : public Executor {
+class Compiled final : public Executor {
   public:
-    Jit(const dsl::RankProgram& program, DataType type, const Reduction& op)
-        : compiled_(jit::CompiledProgram::compile(program, type, op.built_in(),
-                                                  op.defined() ? op.defined()->formula : dsl::Formula())) {}
+    using Make = decltype(jit::CompiledProgram::compile);
+
+    // Null if `make` gives none.
+    static std::unique_ptr<Compiled> create(Make& make, const dsl::RankProgram& program, DataType type,
+                                            const Reduction& op) {
+        auto compiled =
+            make(program, type, op.built_in(), op.defined() ? op.defined()->formula : dsl::Formula());
+        return compiled ? std::make_unique<Compiled>(std::move(compiled)) : nullptr;
+    }
+
+    explicit Compiled(std::unique_ptr<jit::CompiledProgram> compiled) : compiled_(std::move(compiled)) {}
 
     void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
         compiled_->bind(layout, byte_offsets);
@@ -77,7 +85,7 @@ class Jit final : public Executor {
 };
 
 // Begins with the interpreter, so that a first start waits for no compiler, and a program that starts a few
-// operations never needs one.
+// operations never needs one. For programs that need more than the precompiled kernels.
 class Tiered final : public Executor {
   public:
     Tiered(const dsl::RankProgram& program, DataType type, const Reduction& op)
@@ -103,7 +111,8 @@ class Tiered final : public Executor {
 
     // Only one thread comes here, once. Null: nothing can be compiled.
     const Executor* compile() const {
-        jit::try_to_compile([&] { jit_ = std::make_unique<Jit>(program_, type_, op_); });
+        jit::try_to_compile(
+            [&] { jit_ = Compiled::create(jit::CompiledProgram::compile, program_, type_, op_); });
         compiled_.store(jit_.get(), std::memory_order_release);
         return jit_.get();
     }
@@ -140,9 +149,12 @@ bool compiles(ExecutorKind kind) {
 
 std::unique_ptr<Executor> Executor::create(ExecutorKind kind, const dsl::RankProgram& program, DataType type,
                                            const Reduction& op) {
+    if (kind == ExecutorKind::automatic)
+        if (auto ready = Compiled::create(jit::CompiledProgram::of_precompiled, program, type, op))
+            return ready;
     if (!compiles(kind)) return std::make_unique<Interpreter>(program, type, op);
     if (kind == ExecutorKind::automatic) return std::make_unique<Tiered>(program, type, op);
-    return std::make_unique<Jit>(program, type, op);
+    return Compiled::create(jit::CompiledProgram::compile, program, type, op);
 }
 
 }  // namespace hocket::engine

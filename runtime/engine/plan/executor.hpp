@@ -16,7 +16,8 @@ namespace hocket::engine {
 
 enum class ExecutorKind : std::uint8_t { automatic, jit, interpreter };
 
-// "jit" or "interpreter", with a 0 behind it: what `kind` means in this process. automatic begins with the
+// "jit" or "interpreter", with a 0 behind it: what `kind` means in this process. automatic takes the kernels
+// that came with Hocket (runtime/jit/precompiled) where a program needs no others. Else it begins with the
 // interpreter, and compiles what is started more than a few times; it is the interpreter in a build without
 // LLVM, and once the compiler's library (runtime/jit/compiler.hpp) could not be loaded. Throws hocket::Error
 // if the JIT is asked for by name and not there: io, or invalid_argument in a build without it. For that it

@@ -19,7 +19,7 @@ namespace hocket::jit {
 
 // Hocket's version, and a number that a change of anything in this folder, or of what it includes, takes the
 // next of: a library of another version is refused. Code of another Hocket could also give other bits.
-inline constexpr const char* interface_version = HOCKET_VERSION "/1";
+inline constexpr const char* interface_version = HOCKET_VERSION "/2";
 HOCKET_JIT_API const char* hocket_jit_interface_version() noexcept;
 
 // Makes machine code, and keeps it. For one thread at a time.

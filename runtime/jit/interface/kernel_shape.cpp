@@ -21,6 +21,8 @@ KernelShape KernelShape::of(DataType type, ReduceOp op, std::size_t operands, st
         defined.clear();
     }
     if (!defined.empty()) op = all_ops[0];
+    op = *std::ranges::find(all_ops, row_of(op).combination,
+                            [](ReduceOp other) { return row_of(other).combination; });
     if (std::max(operands, destinations) > most_unrolled)
         return {type, op, is_copy ? 1u : 0u, 0, divisor, false, std::move(epilogue), std::move(defined)};
     return {type, op, operands, destinations, divisor, false, std::move(epilogue), std::move(defined)};

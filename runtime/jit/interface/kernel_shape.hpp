@@ -26,7 +26,8 @@ struct KernelShape {
                           std::vector<dsl::Formula::Item> defined = {});
 
     DataType type = all_types[0];  // copies: the first type of the same size
-    ReduceOp op = all_ops[0];      // copies, and where `defined` combines: the first operator
+    ReduceOp op =
+        all_ops[0];  // the first that combines so; copies, and where `defined` combines: the first of all
     std::size_t operands = 1;      // 1: a copy. 0: any number
     std::size_t destinations = 1;  // 0: any number
     std::uint32_t divisor = 1;
@@ -52,6 +53,13 @@ std::string name_of(const KernelShape& shape);
 // and destinations ignores the last two.
 using Code = void (*)(std::byte* const* areas, const std::uint32_t* area_ids, std::uint64_t begin,
                       std::uint64_t bytes, std::uint64_t operands, std::uint64_t destinations);
+
+// Whether there are kernels that stream: where streaming was measured, and we know the fence.
+#ifdef __x86_64__
+inline constexpr bool machine_streams = true;
+#else
+inline constexpr bool machine_streams = false;
+#endif
 
 // Kernels that stream take multiples of this: whole blocks of any kernel.
 inline constexpr std::uint64_t streamed_unit = 4096;

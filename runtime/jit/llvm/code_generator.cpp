@@ -34,12 +34,16 @@ T take(const char* what, llvm::Expected<T> value) {
     return std::move(*value);
 }
 
-orc::JITTargetMachineBuilder host(const std::string& changed_features) {
+orc::JITTargetMachineBuilder processor(const std::string& changed_features, const std::string& cpu) {
     // Not thread-safe by themselves, and each generator may have a thread of its own.
     [[maybe_unused]] static const bool is_initialized = [] {
         return !llvm::InitializeNativeTarget() && !llvm::InitializeNativeTargetAsmPrinter();
     }();
     auto builder = take("detect this machine's CPU", orc::JITTargetMachineBuilder::detectHost());
+    if (!cpu.empty()) {
+        builder.setCPU(cpu);
+        builder.getFeatures() = llvm::SubtargetFeatures();  // the CPU's own
+    }
     builder.addFeatures(llvm::SubtargetFeatures(changed_features).getFeatures());
     // LLVM's JIT linker uses these, too. They are set here so that the assembly we print is that of the code
     // that runs.
@@ -81,8 +85,8 @@ std::unique_ptr<llvm::Module> build_formula_module(const FormulaShape& shape, co
 
 }  // namespace
 
-CodeGenerator::CodeGenerator(const std::string& changed_features)
-    : builder_(host(changed_features)),
+CodeGenerator::CodeGenerator(const std::string& changed_features, const std::string& cpu)
+    : builder_(processor(changed_features, cpu)),
       machine_(take("generate code for this machine's CPU", builder_.createTargetMachine())) {
     const auto one_machine = [this](orc::JITTargetMachineBuilder) {
         return std::make_unique<orc::SimpleCompiler>(*machine_);
@@ -124,13 +128,27 @@ std::string CodeGenerator::llvm_ir(std::span<const KernelShape> shapes) {
 
 std::string CodeGenerator::assembly(std::span<const KernelShape> shapes) {
     llvm::LLVMContext context;
+    return emit(*build_module(shapes, *machine_, context), llvm::CodeGenFileType::AssemblyFile);
+}
+
+std::string CodeGenerator::object(std::span<const KernelShape> shapes, const std::string& prefix) {
+    llvm::LLVMContext context;
     const auto module = build_module(shapes, *machine_, context);
+    for (llvm::Function& function : *module) {
+        if (function.isDeclaration()) continue;
+        function.setName(prefix + function.getName());
+        function.setVisibility(llvm::GlobalValue::HiddenVisibility);
+    }
+    return emit(*module, llvm::CodeGenFileType::ObjectFile);
+}
+
+std::string CodeGenerator::emit(llvm::Module& module, llvm::CodeGenFileType type) {
     llvm::SmallString<0> text;
     llvm::raw_svector_ostream stream(text);
     llvm::legacy::PassManager passes;
-    if (machine_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
-        fail("print assembly", "LLVM has none for this machine");
-    passes.run(*module);
+    if (machine_->addPassesToEmitFile(passes, stream, nullptr, type))
+        fail("print code", "LLVM has no assembler for this machine");
+    passes.run(module);
     return text.str().str();
 }
 

@@ -17,8 +17,9 @@ namespace hocket::jit {
 // For one thread at a time. All functions throw hocket::Error(internal) with LLVM's words.
 class CodeGenerator {
   public:
+    // For this machine, or for another processor: cpu is LLVM's name of it, "" for this machine's.
     // changed_features: LLVM's names, "+a,-b".
-    explicit CodeGenerator(const std::string& changed_features);
+    explicit CodeGenerator(const std::string& changed_features, const std::string& cpu = "");
 
     // Each kernel only once. The code lives as long as this.
     Code compile(const KernelShape& shape);
@@ -27,7 +28,12 @@ class CodeGenerator {
     std::string llvm_ir(std::span<const KernelShape> shapes);
     std::string assembly(std::span<const KernelShape> shapes);
 
+    // An object file, to be linked into a library. Its functions are hidden; their names are the kernels',
+    // after the prefix.
+    std::string object(std::span<const KernelShape> shapes, const std::string& prefix);
+
   private:
+    std::string emit(llvm::Module& module, llvm::CodeGenFileType type);
     llvm::orc::ExecutorAddr add(std::unique_ptr<llvm::Module> module,
                                 std::unique_ptr<llvm::LLVMContext> context, const std::string& name);
 

@@ -1,6 +1,7 @@
-// Prints how fast combines are: by generated code, by the interpreter's kernel, and as a bound by memcpy of
-// the same bytes in the same memory, with one thread and with several at once, as ranks run. Before that, how
-// long kernels take to compile. Figures are medians of interleaved rounds.
+// Prints how fast combines are: by code generated for this machine, by the code that comes with Hocket where
+// there is any, by the interpreter's kernel, and as a bound by memcpy of the same bytes in the same memory,
+// with one thread and with several at once, as ranks run. Before that, how long kernels take to compile.
+// Figures are medians of interleaved rounds.
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -112,8 +113,9 @@ struct Actions {
     std::uint64_t offsets[2];
     std::vector<std::function<void()>> all;
 
+    // precompiled: null if there is none.
     Actions(const Case& c, const Memory& memory, const jit::CompiledProgram& compiled,
-            const Options& options) {
+            const jit::CompiledProgram* precompiled, const Options& options) {
         for (std::size_t k = 0; k < c.areas(); ++k) areas.push_back(memory.at(k * c.stride()));
         const auto first = areas.begin() + dsl::areas_of_a_rank;
         destinations.assign(first, first + c.destinations);
@@ -128,6 +130,7 @@ struct Actions {
             },
             [from = memory.at(0), to = memory.at(half), half] { std::memcpy(to, from, half); },
         };
+        if (precompiled) all.push_back([this, precompiled] { precompiled->run(0, areas.data(), offsets); });
     }
     Actions(const Actions&) = delete;
 };
@@ -168,20 +171,24 @@ std::vector<double> measure(const std::vector<std::unique_ptr<Actions>>& threads
 }
 
 nlohmann::json compare_combines(const Case& c, const Options& options, const std::vector<Memory>& memories) {
-    const auto compiled = jit::CompiledProgram::compile(program_of(1, 1, {c.operands}, c.destinations),
-                                                        options.type, options.op);
+    const dsl::RankProgram program = program_of(1, 1, {c.operands}, c.destinations);
+    const auto compiled = jit::CompiledProgram::compile(program, options.type, options.op);
+    const auto precompiled = jit::CompiledProgram::of_precompiled(program, options.type, options.op);
     std::vector<std::unique_ptr<Actions>> threads;
     for (std::size_t t = 0; t < c.threads; ++t)
-        threads.push_back(std::make_unique<Actions>(c, memories[t], *compiled, options));
+        threads.push_back(std::make_unique<Actions>(c, memories[t], *compiled, precompiled.get(), options));
     const auto seconds = measure(threads, options.rounds);
     const auto rate = [&](int action) { return c.threads * c.traffic() / seconds[action] * 1e-9; };
-    fmt::print("{:7} {:8} {:12} {:9} {:9.1f} {:9.1f} {:9.1f} {:11.2f} {:11.2f}\n", c.threads, c.operands,
+    fmt::print("{:7} {:8} {:12} {:9} {:9.1f} {:9.1f} {:9.1f} {:11.2f} {:11.2f}{}\n", c.threads, c.operands,
                c.destinations, c.bytes, rate(0), rate(1), rate(2), seconds[2] / seconds[0],
-               seconds[1] / seconds[0]);
-    return {{"threads", c.threads},           {"operands", c.operands},
-            {"destinations", c.destinations}, {"bytes", c.bytes},
-            {"jit_seconds", seconds[0]},      {"interpreter_seconds", seconds[1]},
-            {"memcpy_seconds", seconds[2]}};
+               seconds[1] / seconds[0],
+               precompiled ? fmt::format(" {:16.2f}", seconds[0] / seconds[3]) : std::string());
+    nlohmann::json row{{"threads", c.threads},           {"operands", c.operands},
+                       {"destinations", c.destinations}, {"bytes", c.bytes},
+                       {"jit_seconds", seconds[0]},      {"interpreter_seconds", seconds[1]},
+                       {"memcpy_seconds", seconds[2]}};
+    if (precompiled) row["precompiled_seconds"] = seconds[3];
+    return row;
 }
 
 nlohmann::json compare_all(const Options& options) {
@@ -200,7 +207,8 @@ nlohmann::json compare_all(const Options& options) {
     fmt::print("{} {}; GB/s read and written by all threads; ratios of speed\n", name_of(options.type),
                name_of(options.op));
     fmt::print(
-        "threads operands destinations     bytes       jit    interp    memcpy  jit/memcpy  jit/interp\n");
+        "threads operands destinations     bytes       jit    interp    memcpy  jit/memcpy  jit/interp  "
+        "precompiled/jit\n");
     nlohmann::json results = nlohmann::json::array();
     for (const Case& c : cases) results.push_back(compare_combines(c, options, memories));
     return results;

@@ -11,6 +11,9 @@
 #include <vector>
 
 #include "runtime/engine/plan/executor.hpp"
+#include "runtime/jit/compiled_program.hpp"
+#include "runtime/jit/precompiled/precompiled.hpp"
+#include "runtime/jit/precompiled/usual_shapes.hpp"
 #include "runtime/jit/streaming.hpp"
 #include "tests/runtime/jit/reference.hpp"
 #include "tests/support/test.hpp"
@@ -178,10 +181,11 @@ template <DataType type>
 class Comparison {
   public:
     // ranks: for an operator that divides by their number; every operation's result is then complete.
-    Comparison(ReduceOp op, dsl::RankProgram program, dsl::Rank ranks = 3)
+    Comparison(ReduceOp op, dsl::RankProgram program, dsl::Rank ranks = 3,
+               engine::ExecutorKind compiled = engine::ExecutorKind::jit)
         : op_(op),
           program_(complete(std::move(program), ranks)),
-          jit_(engine::Executor::create(engine::ExecutorKind::jit, program_, type, op)),
+          jit_(engine::Executor::create(compiled, program_, type, op)),
           interpreter_(engine::Executor::create(engine::ExecutorKind::interpreter, program_, type, op)) {}
 
     // Operations first, first + step, ... on the same random numbers.
@@ -266,6 +270,24 @@ void compare_large(ReduceOp op) {
     }
 }
 
+// The kernel that came with Hocket, against the interpreter.
+template <DataType type>
+void compare_precompiled(const jit::KernelShape& shape) {
+    const std::size_t n = shape.operands, d = shape.destinations;
+    const ReduceOp op = shape.divisor == 1 ? shape.op : ReduceOp::average;
+    for (const std::size_t in_place : {std::size_t(0), shape.streamed ? 0 : std::min(n, d)}) {
+        Comparison<type> comparison(op, program_of({operation(n, d, in_place)}),
+                                    static_cast<dsl::Rank>(shape.divisor), engine::ExecutorKind::automatic);
+        if (shape.streamed) {
+            const std::size_t count = jit::least_streamed_bytes(n, d) / element_size(type) + 1000;
+            comparison.run(count, Layout::congruent, 0, 1);
+        } else {
+            for (const std::size_t count : {0, 1, 7, 33, 64, 500})
+                comparison.run(count, Layout::scattered, 0, 1);
+        }
+    }
+}
+
 }  // namespace
 
 TEST_CASE("generated combines and copies give the interpreter's bits") {
@@ -273,6 +295,34 @@ TEST_CASE("generated combines and copies give the interpreter's bits") {
         for (const ReduceOp op : all_ops)
             if (supports(op, type))
                 with_type(type, [&]<DataType row>(TypeConstant<row>) { compare_small<row>(op); });
+}
+
+TEST_CASE("precompiled kernels give the interpreter's bits") {
+    if (jit::precompiled_kernels.empty())
+        HOCKET_SKIP("this build has none: it is for a sanitizer, or without LLVM");
+    if (jit::precompiled_code(jit::usual_shapes().front()) == nullptr)
+        HOCKET_SKIP("this machine cannot run them");
+    REQUIRE(jit::precompiled_kernels.size() == jit::usual_shapes().size());
+    std::size_t streamed = 0;
+    for (const jit::KernelShape& shape : jit::usual_shapes()) {
+        // As above, a few of those that stream are enough; and they take many megabytes.
+        if (shape.streamed && streamed++ % 16 != 0) continue;
+        INFO(name_of(shape));
+        REQUIRE(jit::precompiled_code(shape) != nullptr);
+        with_type(shape.type, [&]<DataType type>(TypeConstant<type>) { compare_precompiled<type>(shape); });
+    }
+}
+
+TEST_CASE("a program is of precompiled kernels only if all its kernels are") {
+    if (jit::precompiled_code(jit::usual_shapes().front()) == nullptr) HOCKET_SKIP("there are none here");
+    const auto found = [](std::vector<dsl::Op> ops, ReduceOp op) {
+        return jit::CompiledProgram::of_precompiled(program_of(std::move(ops)), DataType::float32, op) !=
+               nullptr;
+    };
+    CHECK(found({operation(2, 1, 1), operation(4, 4, 4), operation(1, 8, 1)}, ReduceOp::sum));
+    CHECK_FALSE(found({operation(2, 1, 1), operation(9, 1, 1)}, ReduceOp::sum));
+    CHECK_FALSE(found({operation(9, 1, 1), operation(2, 1, 1)}, ReduceOp::sum));
+    CHECK_FALSE(found({operation(2, 1, 1)}, ReduceOp::product));
 }
 
 // Kernels that stream differ from the others in their stores alone: one operator, and one type of each size

@@ -7,6 +7,7 @@
 #include "runtime/engine/run/graph_run.hpp"
 #include "runtime/engine/run/shared_run.hpp"
 #include "runtime/engine/run/small_run.hpp"
+#include "tests/runtime/engine/programs.hpp"
 #include "tests/runtime/engine/run/puppets.hpp"
 #include "tests/support/test.hpp"
 
@@ -140,10 +141,11 @@ TEST_CASE("an input that is multiplied is multiplied once, whichever way it take
 }
 
 TEST_CASE("compiled operations do in a run what interpreted ones do") {
-    for (const char* hosts : {"abcd", "aaaa", "aabb"}) {
-        Stage stage({.hosts = hosts, .executor = engine::ExecutorKind::automatic}, 5);
-        CHECK(stage.play(counts) == "");
-    }
+    for (const char* hosts : {"abcd", "aaaa", "aabb"})
+        for (const auto executor : {engine::ExecutorKind::automatic, test::compiled_if_any()}) {
+            Stage stage({.hosts = hosts, .executor = executor}, 5);
+            CHECK(stage.play(counts) == "");
+        }
 }
 
 TEST_CASE("a rank that is alone is done with its own data, a budget at a time, and a count of 0 at once") {
