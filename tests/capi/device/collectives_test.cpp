@@ -292,33 +292,35 @@ TEST_CASE("every collective on memory of devices gives the host's bits, with eve
 }
 
 TEST_CASE("buffers of several MiB go to and from devices in pieces") {
-    for (const std::string hosts : {"a", "aaa", "abc", "aabb"}) {
+    for (const std::string hosts : {"a", "abc", "aabb"}) {
         INFO(hosts);
         CHECK(run_on_devices(hosts, [](const Cuda& cuda, hkt_comm* comm) {
-                  check_all(cuda, comm, HKT_FLOAT32, 1'000'007);
+                  check_all(cuda, comm, HKT_FLOAT32, 600'007);
                   check_all(cuda, comm, HKT_INT8, 700'001);
               }) == "");
     }
 }
 
 TEST_CASE("schedules with many steps on memory of devices") {
-    for (const char* schedule : {"ring", "halving", "bruck", "binomial"})
-        for (const std::string hosts : {"aaaa", "abcd", "aabb"}) {
-            INFO(schedule << " on " << hosts);
-            CHECK(run_on_devices(
-                      hosts,
-                      [](const Cuda& cuda, hkt_comm* comm) {
-                          DeviceStream stream(cuda);
-                          must(comm, hkt_comm_set_stream(comm, stream.handle()));
-                          const Given given = give(comm, HKT_FLOAT32, 200'001);
-                          for (const Call& call : calls_of(given)) {
-                              if (call.name == "all_to_all_v") continue;  // takes direct schedules alone
-                              check_apart(cuda, comm, call, HKT_FLOAT32, {true, true}, stream.handle(), true);
-                              check_in_place(cuda, comm, call, HKT_FLOAT32, stream.handle());
-                          }
-                      },
-                      {{"HOCKET_SCHEDULE", schedule}}) == "");
-        }
+    // How data travel does not depend on the schedule: each schedule at least once, and each placement.
+    const std::pair<const char*, std::string> jobs[] = {
+        {"ring", "aaaa"}, {"ring", "aabb"}, {"halving", "abcd"}, {"bruck", "aabb"}, {"binomial", "aaaa"}};
+    for (const auto& [schedule, hosts] : jobs) {
+        INFO(schedule << " on " << hosts);
+        CHECK(run_on_devices(
+                  hosts,
+                  [](const Cuda& cuda, hkt_comm* comm) {
+                      DeviceStream stream(cuda);
+                      must(comm, hkt_comm_set_stream(comm, stream.handle()));
+                      const Given given = give(comm, HKT_FLOAT32, 200'001);
+                      for (const Call& call : calls_of(given)) {
+                          if (call.name == "all_to_all_v") continue;  // takes direct schedules alone
+                          check_apart(cuda, comm, call, HKT_FLOAT32, {true, true}, stream.handle(), true);
+                          check_in_place(cuda, comm, call, HKT_FLOAT32, stream.handle());
+                      }
+                  },
+                  {{"HOCKET_SCHEDULE", schedule}}) == "");
+    }
 }
 
 TEST_CASE("an operator with a factor works on memory of devices") {
