@@ -1,7 +1,6 @@
 #include "runtime/bootstrap/invitation.hpp"
 
 #include <fmt/format.h>
-#include <openssl/rand.h>
 
 #include <charconv>
 #include <chrono>
@@ -11,6 +10,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/forks.hpp"
+#include "runtime/random.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -29,15 +29,6 @@ struct OpenInvitations {
 OpenInvitations& open_invitations() {
     static OpenInvitations& open = *new OpenInvitations;
     return open;
-}
-
-std::string fresh_secret() {
-    unsigned char random[secret_bytes];
-    if (RAND_bytes(random, sizeof random) != 1)
-        throw Error(Status::bootstrap, "the system gives no random numbers (OpenSSL's RAND_bytes failed)");
-    std::string secret;
-    for (const unsigned char byte : random) secret += fmt::format("{:02x}", byte);
-    return secret;
 }
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -78,7 +69,7 @@ Invitation invite(const std::string& host) {
                                 "it must be an address of this host; HOCKET_FABRIC_ADDR chooses another one");
     const auto bound = bound_to(listener);
     if (!bound) throw Error(Status::bootstrap, "a socket that was just bound has no address");
-    Invitation invitation{{host, bound->port}, fresh_secret()};
+    Invitation invitation{{host, bound->port}, random_hex(secret_bytes)};
     OpenInvitations& open = open_invitations();
     const std::lock_guard lock(open.mutex);
     if (open.made_in != forks::generation()) {

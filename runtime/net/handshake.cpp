@@ -1,17 +1,22 @@
 #include "runtime/net/handshake.hpp"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/rand.h>
+#include <sodium.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 
 #include "runtime/error.hpp"
+#include "runtime/random.hpp"
 
 namespace hocket::transport {
+namespace {
+
+const unsigned char* unsigned_bytes(std::string_view bytes) {
+    return reinterpret_cast<const unsigned char*>(bytes.data());
+}
+
+}  // namespace
 
 std::string encode_hello(const Hello& hello) {
     return PayloadWriter()
@@ -34,10 +39,7 @@ Hello decode_hello(std::string_view payload) {
 }
 
 std::string fresh_nonce() {
-    std::string nonce(nonce_size, '\0');
-    if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), static_cast<int>(nonce.size())) != 1)
-        throw Error(Status::bootstrap, "the system gives no random numbers (OpenSSL's RAND_bytes failed)");
-    return nonce;
+    return random_bytes(nonce_size);
 }
 
 std::string make_proof(std::string_view secret, Side side, const Hello& hello, std::string_view host_nonce) {
@@ -52,18 +54,19 @@ std::string make_proof(std::string_view secret, Side side, const Hello& hello, s
                                     .u32(hello.world_size)
                                     .bytes(hello.identity)
                                     .text();
+    static_assert(proof_size == crypto_auth_hmacsha256_BYTES);
+    [[maybe_unused]] static const int ready = sodium_init();
     std::string proof(proof_size, '\0');
-    unsigned length = 0;
-    if (!HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-              reinterpret_cast<const unsigned char*>(message.data()), message.size(),
-              reinterpret_cast<unsigned char*>(proof.data()), &length) ||
-        length != proof_size)
-        throw Error(Status::bootstrap, "OpenSSL could not compute HMAC-SHA256");
+    crypto_auth_hmacsha256_state state;
+    crypto_auth_hmacsha256_init(&state, unsigned_bytes(secret), secret.size());
+    crypto_auth_hmacsha256_update(&state, unsigned_bytes(message), message.size());
+    crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(proof.data()));
+    sodium_memzero(&state, sizeof state);  // what was made of the secret
     return proof;
 }
 
 bool same_proof(std::string_view a, std::string_view b) {
-    return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+    return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 std::optional<Frame> take_frame(const Socket& socket, FrameParser& parser) {

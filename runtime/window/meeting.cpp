@@ -1,7 +1,6 @@
 #include "runtime/window/meeting.hpp"
 
 #include <fmt/format.h>
-#include <openssl/rand.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/net/texts.hpp"
+#include "runtime/random.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -67,12 +67,7 @@ bool is_from_same(const Greeting& a, const Greeting& b) {
 }
 
 std::string fresh_name() {
-    unsigned char random[16];
-    if (RAND_bytes(random, sizeof random) != 1)
-        throw Error(Status::bootstrap, "the system gives no random numbers for a socket's name");
-    std::string name = "hocket-";
-    for (const unsigned char byte : random) name += fmt::format("{:02x}", byte);
-    return name;
+    return "hocket-" + random_hex(16);
 }
 
 // Room for one descriptor beside a message.
