@@ -616,6 +616,15 @@ HKT_API hkt_status hkt_send(const void* buffer, size_t count, hkt_type type, int
 HKT_API hkt_status hkt_recv(void* buffer, size_t count, hkt_type type, int32_t peer, int32_t tag,
                             hkt_comm* comm, hkt_request** request);
 
+/* Receives count elements from any rank, this one among them, that sends with the tag: of messages that are
+ * here, the one that came first. Messages of one rank still come in their order, and of receives with the
+ * tag, from that rank or from any, the one that was started first gets the message. *source, if source is not
+ * null, is the sender once the receive is complete, and must stay where it is until then; it is undefined if
+ * the receive fails. From the first such call on, this rank listens to all ranks of comm. Fails with
+ * PEER_LOST when all other ranks have left. Otherwise as hkt_recv. */
+HKT_API hkt_status hkt_recv_any(void* buffer, size_t count, hkt_type type, int32_t tag, int32_t* source,
+                                hkt_comm* comm, hkt_request** request);
+
 /* ---- Requests --------------------------------------------------------------------------------- */
 
 /* Waits until the operation is complete, frees the request, and returns the operation's status. Spins

@@ -9,10 +9,9 @@ using namespace hocket;
 
 namespace {
 
-// buffer: a send only reads it.
-hkt_status start(engine::Direction direction, void* buffer, std::size_t count, hkt_type type, int32_t peer,
-                 int32_t tag, hkt_comm* comm, hkt_request** request) {
-    const char* function = direction == engine::Direction::send ? "hkt_send" : "hkt_recv";
+// message: all but its data and their size. buffer: a send only reads it.
+hkt_status start(const char* function, engine::MessageStart message, void* buffer, std::size_t count,
+                 hkt_type type, hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
         if (request != nullptr) *request = nullptr;
@@ -24,12 +23,9 @@ hkt_status start(engine::Direction direction, void* buffer, std::size_t count, h
         if (buffer == nullptr && count > 0) capi::refuse("buffer is null, but the count is not 0");
         if (reinterpret_cast<std::uintptr_t>(buffer) % element != 0 && count > 0)
             capi::refuse(capi::not_aligned("buffer", row));
-        const engine::MessageStart message{.direction = direction,
-                                           .peer = peer,
-                                           .tag = tag,
-                                           .data = static_cast<std::byte*>(buffer),
-                                           .bytes = count * element,
-                                           .element = static_cast<std::uint32_t>(element)};
+        message.data = static_cast<std::byte*>(buffer);
+        message.bytes = count * element;
+        message.element = static_cast<std::uint32_t>(element);
         if (request == nullptr) {
             comm->engine->run(message);
         } else {
@@ -47,12 +43,22 @@ extern "C" {
 
 hkt_status hkt_send(const void* buffer, size_t count, hkt_type type, int32_t peer, int32_t tag,
                     hkt_comm* comm, hkt_request** request) {
-    return start(engine::Direction::send, const_cast<void*>(buffer), count, type, peer, tag, comm, request);
+    return start("hkt_send", {.direction = engine::Direction::send, .peer = peer, .tag = tag},
+                 const_cast<void*>(buffer), count, type, comm, request);
 }
 
 hkt_status hkt_recv(void* buffer, size_t count, hkt_type type, int32_t peer, int32_t tag, hkt_comm* comm,
                     hkt_request** request) {
-    return start(engine::Direction::receive, buffer, count, type, peer, tag, comm, request);
+    return start("hkt_recv", {.direction = engine::Direction::receive, .peer = peer, .tag = tag}, buffer,
+                 count, type, comm, request);
+}
+
+hkt_status hkt_recv_any(void* buffer, size_t count, hkt_type type, int32_t tag, int32_t* source,
+                        hkt_comm* comm, hkt_request** request) {
+    return start(
+        "hkt_recv_any",
+        {.direction = engine::Direction::receive, .peer = engine::any_rank, .tag = tag, .source = source},
+        buffer, count, type, comm, request);
 }
 
 }  // extern "C"

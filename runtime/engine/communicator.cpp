@@ -474,7 +474,8 @@ SizedPlans& Communicator::cached_plans(const PlanChoice& choice) {
 }
 
 void Communicator::check_message(const MessageStart& start) const {
-    if (start.peer < 0 || start.peer >= size())
+    const bool is_from_any = start.direction == Direction::receive && start.peer == any_rank;
+    if (!is_from_any && (start.peer < 0 || start.peer >= size()))
         throw Error(Status::invalid_argument,
                     fmt::format("the peer is {}; it must be a rank, 0 to {}", start.peer, size() - 1));
     if (start.tag < 0)

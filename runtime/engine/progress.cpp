@@ -692,9 +692,22 @@ void Progress::watch_departures(Clock::time_point now) {
     if (now - *stranded_since_ >= stranded_grace) fail_departure(*peer);
 }
 
+// Of a receive from any rank: once there is none left that could send.
+std::optional<int> Progress::departed_peer_of(const MessageStart& message) const {
+    if (message.peer != any_rank)
+        return bootstrap_.has_left(message.peer) ? std::optional(message.peer) : std::nullopt;
+    std::optional<int> gone;
+    for (int rank = 0; rank < bootstrap_.world_size(); ++rank) {
+        if (rank == bootstrap_.rank()) continue;
+        if (!bootstrap_.has_left(rank)) return std::nullopt;
+        gone = rank;
+    }
+    return gone;
+}
+
 std::optional<int> Progress::departed_peer() const {
     for (const MessageRequest* message : messages_.open())
-        if (bootstrap_.has_left(message->start.peer)) return message->start.peer;
+        if (const auto gone = departed_peer_of(message->start)) return gone;
     for (const Execution* execution : in_flight_) {
         const auto awaited = execution->run().awaited_at_start();
         if (awaited && bootstrap_.has_left(*awaited)) return *awaited;

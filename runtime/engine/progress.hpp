@@ -147,6 +147,7 @@ class Progress {
     void watch(Clock::time_point now);
     void watch_deadlines(Clock::time_point now);
     void watch_departures(Clock::time_point now);
+    std::optional<int> departed_peer_of(const MessageStart& message) const;
     std::optional<int> departed_peer() const;
     std::int64_t start_of(std::int64_t turn) const;
     std::optional<Failure> bad_news() const;  // from the other ranks

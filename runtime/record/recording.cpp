@@ -92,7 +92,7 @@ Collective collective_from(const Json& json) {
 
 Json json_of(const Message& one) {
     Json json = {{"direction", one.sends ? "send" : "receive"},
-                 {"peer", one.peer},
+                 {"peer", one.peer < 0 ? Json() : Json(one.peer)},
                  {"tag", one.tag},
                  {"bytes", one.bytes}};
     json.update(json_of(one.times));
@@ -100,8 +100,9 @@ Json json_of(const Message& one) {
 }
 
 Message message_from(const Json& json) {
-    return {json.at("direction") == "send", json.at("peer"), json.at("tag"), json.at("bytes"),
-            times_from(json)};
+    const Json& peer = json.at("peer");
+    return {json.at("direction") == "send", peer.is_null() ? -1 : peer.get<int>(), json.at("tag"),
+            json.at("bytes"), times_from(json)};
 }
 
 Json json_of(const Origin& origin) {

@@ -52,7 +52,7 @@ struct Collective {
 
 struct Message {
     bool sends = false;
-    int peer = 0, tag = 0;
+    int peer = 0, tag = 0;  // peer -1: any rank
     std::uint64_t bytes = 0;
     Times times;
 };

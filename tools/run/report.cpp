@@ -224,9 +224,11 @@ class Analysis {
                 if (!is_in_flight(one.times) || !is_known(rank)) continue;
                 has_messages_ = true;
                 if (++shown > most_lines) continue;
-                line("  rank {}, since {}: {} of {} bytes {} rank {}, tag {}: {}", rank,
+                line("  rank {}, since {}: {} of {} bytes {} {}, tag {}: {}", rank,
                      seconds(recording->written - one.times.started), one.sends ? "send" : "receive",
-                     one.bytes, one.sends ? "to" : "from", one.peer, one.tag, one.times.place->doing);
+                     one.bytes, one.sends ? "to" : "from",
+                     one.peer < 0 ? "any rank" : fmt::format("rank {}", one.peer), one.tag,
+                     one.times.place->doing);
             }
         if (shown > most_lines) line("  and {} other sends and receives", shown - most_lines);
     }
@@ -238,7 +240,7 @@ class Analysis {
         const Collective* one = current(*found->second);
         if (one != nullptr && one->times.place->waits_for >= 0) return one->times.place->waits_for;
         for (const Message& message : found->second->messages)
-            if (is_in_flight(message.times)) return message.peer;
+            if (is_in_flight(message.times) && message.peer >= 0) return message.peer;
         return std::nullopt;
     }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 #include "runtime/device/direct_buffer.hpp"
@@ -19,12 +20,16 @@ enum MessageKind : int { of_collective = 0, outgoing_packet, incoming_packet, bo
 
 enum class Direction : std::uint8_t { send, receive };
 
+// As the peer of a receive. Far from what a program takes for a rank by mistake.
+inline constexpr int any_rank = std::numeric_limits<int>::min();
+
 struct MessageStart {
     Direction direction = Direction::send;
-    int peer = 0, tag = 0;
+    int peer = 0, tag = 0;      // a receive from any_rank has its peer when it is matched
     std::byte* data = nullptr;  // a send only reads it; on a device while there is a DirectBuffer
     std::uint64_t bytes = 0;
-    std::uint32_t element = 1;  // bytes of one
+    std::uint32_t element = 1;       // bytes of one
+    std::int32_t* source = nullptr;  // gets the peer when the message has come; null: nobody asks
 
     std::uint64_t count() const { return bytes / element; }
 };
@@ -40,7 +45,8 @@ struct MessageRequest : Request {
     Status status = Status::success;
     bool is_lent = false;  // to a caller that has not asked for its end yet
     bool is_matched = false;
-    std::uint64_t note = 0;  // its number in record::Flight
+    std::uint64_t order = 0;  // among the starts: an earlier receive is matched first
+    std::uint64_t note = 0;   // its number in record::Flight
     Clock::time_point deadline{};
     // For a buffer on a device one of them is not null; for others, none. direct: not decided yet, or from
     // device to device.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "runtime/engine/messages/fabric_link.hpp"
 #include "runtime/engine/messages/memory_link.hpp"
@@ -53,6 +54,7 @@ MessageRequest& PointToPoint::make(const MessageStart& start) {
     request.status = Status::in_progress;
     request.is_lent = true;
     request.is_matched = request.is_pulling = false;
+    request.order = started_++;
     request.work = Work::none;
     request.moved = 0;
     request.segment = {start.data, start.bytes};
@@ -68,31 +70,57 @@ void PointToPoint::release(MessageRequest& request) {
 }
 
 bool PointToPoint::may_go_direct(const MessageStart& start) {
+    if (start.peer == any_rank) return false;
     const Peer& with = peer(start.peer);
     return start.bytes > longest_whole && with.link && with.link->may_go_direct();
 }
 
 void PointToPoint::begin(MessageRequest& request) {
-    const MessageStart& start = request.start;
-    Peer& with = peer(start.peer);
+    const MessageStart start = request.start;
     if (start.direction == Direction::send)
-        with.sends.push_back(&request);
-    else if (const auto early = with.early.pop(start.tag))
-        match(with, request, early->header, early->payload.get());
+        peer(start.peer).sends.push_back(&request);
+    else if (Peer* const from = start.peer == any_rank ? peer_of_earliest(start.tag) : &peer(start.peer);
+             !from)
+        receives_from_any_.push(start.tag, &request);
+    else if (const auto early = from->early.pop(start.tag))
+        match(*from, request, early->header, early->payload.get());
     else
-        with.receives.push(start.tag, &request);
+        from->receives.push(start.tag, &request);
     advance();
+}
+
+// The one whose message with this tag has come first, of all that no receive has taken; null if there is
+// none. From now on this rank listens to all ranks.
+PointToPoint::Peer* PointToPoint::peer_of_earliest(int tag) {
+    Peer* earliest = nullptr;
+    for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+        Peer& one = peer(static_cast<int>(rank));
+        const Early* const early = one.early.front(tag);
+        if (early && (!earliest || early->order < earliest->early.front(tag)->order)) earliest = &one;
+    }
+    return earliest;
+}
+
+// The receive that was started first, of those that a message from this peer may go to.
+std::optional<MessageRequest*> PointToPoint::take_receive(Peer& peer, int tag) {
+    MessageRequest *const *own = peer.receives.front(tag), *const *any = receives_from_any_.front(tag);
+    return any && (!own || (*any)->order < (*own)->order) ? receives_from_any_.pop(tag)
+                                                          : peer.receives.pop(tag);
 }
 
 void PointToPoint::finish(MessageRequest& request) {
     request.status = Status::success;
+    if (request.start.source) *request.start.source = request.start.peer;
     any_ended_ = true;
 }
 
 std::vector<int> PointToPoint::tags_not_received(int rank) const {
-    const std::unique_ptr<Peer>& known = peers_[static_cast<std::size_t>(rank)];
-    std::vector<int> tags = known ? known->early.tags() : std::vector<int>();
+    std::vector<int> tags;
+    for (const Peer* one : used_)
+        if (rank == any_rank || rank == one->rank)
+            std::ranges::copy(one->early.tags(), std::back_inserter(tags));
     std::ranges::sort(tags);
+    tags.erase(std::ranges::unique(tags).begin(), tags.end());
     return tags;
 }
 
@@ -118,6 +146,7 @@ void PointToPoint::end_all(Status status) {
     busy_.clear();
     unsent_ = 0;
     any_ended_ = false;
+    receives_from_any_.clear();
     for (Peer* one : used_) {
         one->controls.clear();
         one->sends.clear();
@@ -154,7 +183,7 @@ bool PointToPoint::advance() {
     bool moved = false;
     for (Peer* one : used_) {
         moved |= pump(*one);
-        if (one->link) moved |= one->link->poll(one->awaits_packet());
+        if (one->link) moved |= one->link->poll(one->awaits_packet(receives_from_any_.size() > 0));
     }
     std::uint64_t budget = copied_at_once;
     for (std::size_t i = 0; i < busy_.size() && budget > 0; ++i) moved |= work(*busy_[i], budget);
@@ -233,10 +262,10 @@ void PointToPoint::arrived(Peer& peer, const PacketHeader& header, const std::by
         case PacketKind::whole:
         case PacketKind::offer:
         case PacketKind::device_offer: {
-            if (const auto receive = peer.receives.pop(header.tag))
+            if (const auto receive = take_receive(peer, header.tag))
                 return match(peer, **receive, header, payload);
             const std::uint64_t bytes = payload_bytes(header);
-            Early early{header, std::make_unique_for_overwrite<std::byte[]>(bytes)};
+            Early early{header, std::make_unique_for_overwrite<std::byte[]>(bytes), came_early_++};
             copy_bytes(early.payload.get(), payload, bytes);
             return peer.early.push(header.tag, std::move(early));
         }
@@ -274,6 +303,7 @@ void PointToPoint::match(Peer& peer, MessageRequest& receive, const PacketHeader
                          const std::byte* payload) {
     const MessageStart& start = receive.start;
     receive.is_matched = true;
+    receive.start.peer = peer.rank;
     if (header.bytes != start.bytes || header.element != start.element) {
         if (!mismatch_) mismatch_ = SizeMismatch{&receive, header.bytes, header.element};
         return;

@@ -50,7 +50,7 @@ class PointToPoint : private PacketInbox {
 
     // The requests that are in progress or have ended since the last retire(), in the order of their starts.
     const std::vector<MessageRequest*>& open() const { return open_; }
-    // The tags of messages from a rank that have come and that no receive has taken, ascending.
+    // The tags of messages from a rank, or any_rank, that have come and that no receive has taken, ascending.
     std::vector<int> tags_not_received(int rank) const;
     // Calls note() for each that has ended since. Returns whether there were any.
     template <typename Note>
@@ -84,6 +84,7 @@ class PointToPoint : private PacketInbox {
     struct Early {  // a packet that came before its receive
         PacketHeader header;
         std::unique_ptr<std::byte[]> payload;
+        std::uint64_t order;  // among those of all peers
     };
     struct Peer {
         int rank = 0;
@@ -96,13 +97,16 @@ class PointToPoint : private PacketInbox {
         std::uint64_t next_sequence = 0;
         int bodies = 0;  // how many the fabric was asked for
 
-        bool awaits_packet() const {
-            return receives.size() + offered.size() + arriving.size() > 0 ||
+        // also_any: there are receives from any rank.
+        bool awaits_packet(bool also_any) const {
+            return also_any || receives.size() + offered.size() + arriving.size() > 0 ||
                    (!sends.empty() && link && link->waits_for_credit());
         }
     };
 
     Peer& peer(int rank);
+    Peer* peer_of_earliest(int tag);
+    std::optional<MessageRequest*> take_receive(Peer& peer, int tag);
     std::unique_ptr<PacketLink> link_to(int rank);
     bool pump(Peer& peer);
     Sent deliver(Peer& peer, const PacketHeader& header, const std::byte* payload, std::size_t bytes,
@@ -135,6 +139,8 @@ class PointToPoint : private PacketInbox {
     transport::Fabric* const fabric_;
     std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: never spoken with
     std::vector<Peer*> used_;
+    TagQueues<MessageRequest*> receives_from_any_;
+    std::uint64_t started_ = 0, came_early_ = 0;  // so far
     std::vector<std::unique_ptr<MessageRequest>> requests_;
     std::vector<MessageRequest*> free_, busy_;
     bool any_ended_ = false;

@@ -18,7 +18,13 @@ class TagQueues {
         ++size_;
     }
 
-    // The first entry with that tag; nothing if there is none.
+    // The first entry with that tag; null if there is none. Valid until the next call.
+    const Entry* front(int tag) const {
+        const auto found = queues_.find(tag);
+        return found == queues_.end() || found->second.empty() ? nullptr : &found->second.front();
+    }
+
+    // Takes it out.
     std::optional<Entry> pop(int tag) {
         const auto found = queues_.find(tag);
         if (found == queues_.end() || found->second.empty()) return std::nullopt;  // empty: a push has failed

@@ -89,24 +89,34 @@ std::string action(const Execution& execution, const dsl::Op& op) {
 std::string state_of(const MessageRequest& message) {
     if (waits_for_device(message)) return awaited_of_device(message);
     if (message.is_matched) return "the other side is there, but not all bytes have moved";
+    if (message.start.peer == any_rank) return "no rank has sent it";
     return message.start.direction == Direction::send
                ? fmt::format("rank {} has not received it", message.start.peer)
                : fmt::format("rank {} has not sent it", message.start.peer);
 }
 
+std::string name_of_peer(int peer) {
+    return peer == any_rank ? "any rank" : fmt::format("rank {}", peer);
+}
+
 // "a message with tag 41 from rank 2 is", "messages with tags 4, 5 and 6 others from rank 2 are"
 std::string messages_here(int peer, std::span<const int> tags) {
-    if (tags.size() == 1) return fmt::format("a message with tag {} from rank {} is", tags[0], peer);
+    const std::string from = name_of_peer(peer);
+    if (tags.size() == 1) return fmt::format("a message with tag {} from {} is", tags[0], from);
     std::string text =
         fmt::format("messages with tags {}", fmt::join(tags.first(std::min(tags.size(), most_tags)), ", "));
     if (tags.size() > most_tags) text += fmt::format(" and {} others", tags.size() - most_tags);
-    return fmt::format("{} from rank {} are", text, peer);
+    return fmt::format("{} from {} are", text, from);
 }
 
 // What to do about a message that the other side has not come to. any_here: other messages of it have come.
 std::string hint_for(const MessageRequest& message, bool any_here, int this_rank) {
     const int peer = message.start.peer, tag = message.start.tag;
     const bool sends = message.start.direction == Direction::send;
+    if (peer == any_rank)
+        return fmt::format(
+            "see whether a rank sends to rank {} with tag {}; if one is slow, raise HOCKET_TIMEOUT_MS",
+            this_rank, tag);
     if (peer == this_rank && !message.is_matched)
         return fmt::format(
             "a rank that sends to itself starts the send or the receive (of tag {}) with a request before it "
@@ -216,14 +226,14 @@ record::Place place_of(const Execution& execution) {
 record::Place place_of(const MessageRequest& message) {
     record::Place place;
     place.doing = state_of(message);
-    place.waits_for = message.start.peer;
+    place.waits_for = std::max(message.start.peer, -1);
     return place;
 }
 
 std::string describe(const MessageStart& message) {
     const bool sends = message.direction == Direction::send;
-    return fmt::format("{} of {} bytes {} rank {}, tag {}", sends ? "send" : "receive", message.bytes,
-                       sends ? "to" : "from", message.peer, message.tag);
+    return fmt::format("{} of {} bytes {} {}, tag {}", sends ? "send" : "receive", message.bytes,
+                       sends ? "to" : "from", name_of_peer(message.peer), message.tag);
 }
 
 Failure rank_was_lost(int rank, const std::string& reason, int this_rank, InFlight in_flight) {

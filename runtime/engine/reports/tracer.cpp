@@ -154,7 +154,7 @@ void Tracer::begin(const MessageRequest& message) noexcept {
         if (!row) return;
         open_.insert({{true, message.note}, {*row, 1}});
         file_.begin(*row, now(), describe(message.start), "message",
-                    {.numbers = {{"rank", message.start.peer},
+                    {.numbers = {{"rank", std::max(message.start.peer, -1)},
                                  {"tag", message.start.tag},
                                  {"bytes", static_cast<std::int64_t>(message.start.bytes)}}});
     });

@@ -71,6 +71,31 @@ TEST_CASE("a rank sends to itself from a device to a device") {
           }) == "");
 }
 
+TEST_CASE("a receive from any rank takes messages to a device") {
+    for (const std::string hosts : {"aaa", "aab"}) {
+        INFO(hosts);
+        CHECK(run_on_devices(hosts, [](const Cuda& cuda, hkt_comm* comm) {
+                  const int rank = hkt_comm_rank(comm);
+                  for (const std::size_t bytes : sizes) {
+                      const DeviceMemory memory(cuda, bytes);
+                      if (rank != 0) {
+                          memory.write(contents(bytes, rank));
+                          must(comm, hkt_send(memory.data(), bytes, HKT_UINT8, 0, 3, comm, nullptr));
+                      } else {
+                          std::int32_t first = -1, second = -1;
+                          for (std::int32_t* source : {&first, &second}) {
+                              must(comm,
+                                   hkt_recv_any(memory.data(), bytes, HKT_UINT8, 3, source, comm, nullptr));
+                              expect(memory.read() == contents(bytes, *source), "what came");
+                          }
+                          expect(first + second == 3, "from both");
+                      }
+                      must(comm, hkt_barrier(comm));  // none is a message of the next size
+                  }
+              }) == "");
+    }
+}
+
 TEST_CASE("a message whose stream stands still does not keep collectives back, and its deadline names it") {
     for (const std::string hosts : {"aa", "ab"}) {
         INFO(hosts);
