@@ -155,10 +155,10 @@ typedef enum hkt_collective {
 
 /* What executes a plan's local work. */
 typedef enum hkt_executor {
-    HKT_EXECUTOR_DEFAULT = 0,    /* HOCKET_EXECUTOR (jit|interpreter); else kernels that came compiled with
-                                    Hocket    where a plan needs no others; else the interpreter for the first
-                                    starts, then    the JIT where libhocket_jit.so can be loaded */
-    HKT_EXECUTOR_JIT = 1,        /* compiles for this machine; an error (IO) where it cannot be loaded */
+    HKT_EXECUTOR_DEFAULT =
+        0,                /* HOCKET_EXECUTOR (jit|interpreter); else the kernels that came with Hocket, where
+                             a plan needs no others; else the interpreter for the first starts, then the JIT */
+    HKT_EXECUTOR_JIT = 1, /* kernels for this machine; an error (IO) without libhocket_jit.so */
     HKT_EXECUTOR_INTERPRETER = 2 /* the oracle: the same plan, walked step by step */
 } hkt_executor;
 
@@ -271,14 +271,14 @@ typedef struct hkt_comm_options {
                                        variables are not read. Null: none */
     const hkt_store* store;         /* likewise: rank 0 puts where it listens, and a fresh secret, into this
                                        store, and the others read it. Null: none. Only while joining */
-    int (*is_interrupted)(void* user); /* Whether a wait should end early: a handler of Ctrl-C has set a flag,
-                                          Python's PyErr_CheckSignals() has found an exception. Null: none.
-                                          hkt_wait, hkt_wait_for and hkt_wait_any ask it every 50 ms, in the
-                                          thread that waits; if it is not 0, they return
-                                          HKT_ERROR_INTERRUPTED, and the requests go on. Calls without a
-                                          request do not ask: start what should be interrupted with one. It
-                                          may call Hocket, but not destroy comm. Groups have it, too */
-    void* interrupt_user;              /* what it is given */
+    /* Whether a wait should end early: a handler of Ctrl-C has set a flag, Python's PyErr_CheckSignals() has
+     * found an exception. Null: none. hkt_wait, hkt_wait_for and hkt_wait_any of requests of comm ask it
+     * every 50 ms and when their time is over, in the thread that waits. If it is not 0 they return
+     * HKT_ERROR_INTERRUPTED, and the requests go on. What has no request does not ask: start what should be
+     * interrupted with one. It must not end what is waited for, wait itself, throw or jump; what this thread
+     * drives stands still meanwhile. Groups of comm have it, too. */
+    int (*is_interrupted)(void* user);
+    void* interrupt_user; /* what it is given */
 } hkt_comm_options;
 
 #define HKT_COMM_OPTIONS_INIT                                                                           \

@@ -53,9 +53,10 @@ auto wait_unless_interrupted(const char* function, const capi::Interruption& int
                              Clock::time_point until, WaitUntil wait_until) {
     if (interruption.is_interrupted == nullptr) return wait_until(until);
     for (;;) {
-        const Clock::time_point next = std::min(until, Clock::now() + capi::Interruption::asked_every);
+        const Clock::time_point now = Clock::now(),
+                                next = std::min(until, now + capi::Interruption::asked_every);
         const auto ended = wait_until(next);
-        if (ended || next == until) return ended;
+        if (ended || next <= now) return ended;
         if (interruption.is_interrupted(interruption.user) != 0)
             throw Error(
                 Status::interrupted,

@@ -383,19 +383,21 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
         if (plan->program().fingerprint == checked->fingerprint() &&
             plan->program().economy == request.economy)
             sized.plan = plan;
-    log_choice(choice, sized, bytes, named_by);
-    if (sized.plan) return sized;
+    if (sized.plan) {
+        log_choice(choice, sized, bytes, named_by, true);
+        return sized;
+    }
     dsl::RankProgram program = in_dsl([&] { return checked->project(rank()); });
     sized.plan = StartablePlan::make(
         std::move(program), choice.type, choice.op, executor_of(choice),
         {.is_uneven = choice.is_uneven, .compute = {choice.tensors, options_.kernel_threads}});
+    log_choice(choice, sized, bytes, named_by, false);
     return sized;
 }
 
-// sized.plan: null if a plan is going to be made.
 void Communicator::log_choice(const PlanChoice& choice, const SizedPlans::Sized& sized, std::uint64_t bytes,
-                              const std::string& named_by) const {
-    const LogLevel level = choice.is_for_meeting || sized.plan ? LogLevel::debug : LogLevel::info;
+                              const std::string& named_by, bool is_there_already) const {
+    const LogLevel level = choice.is_for_meeting || is_there_already ? LogLevel::debug : LogLevel::info;
     if (options_.log < level) return;
     const std::size_t end = std::min(sized.schedule.find('\n'), sized.schedule.size());
     const std::string reasons = end < sized.schedule.size() ? sized.schedule.substr(end + 1) : "";
@@ -405,16 +407,13 @@ void Communicator::log_choice(const PlanChoice& choice, const SizedPlans::Sized&
                             : first.starts_with("tuned:") ? first
                             : !first.empty()              ? "by estimate: " + in_short(first)
                                                           : "the only one there is";
-    const ExecutorKind kind = executor_of(choice);
-    const std::string executor(name_of(kind));
-    const bool is_chosen_by_plan = kind == ExecutorKind::automatic && executor == "jit";
     const dsl::Contract contract = contract_of(choice.collective);
     log(level, "{}{} of {}{}{}, up to {}: schedule {} ({}); executor {}{}", dsl::name_of(choice.collective),
         choice.is_uneven ? "_v" : "", name_of(choice.type), contract.combines() ? " " : "",
         contract.combines() ? choice.op.name() : "", dsl::text_of_size(static_cast<double>(bytes)),
-        sized.schedule.substr(0, end), why, is_chosen_by_plan ? "default" : executor,
+        sized.schedule.substr(0, end), why, sized.plan->executor().name(),
         choice.is_for_meeting ? "; for a barrier"
-        : sized.plan          ? "; with a plan that is there already"
+        : is_there_already    ? "; with a plan that is there already"
                               : "");
     if (options_.log < LogLevel::debug) return;
     for (std::size_t at = 0; at < reasons.size();) {

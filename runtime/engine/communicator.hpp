@@ -195,7 +195,7 @@ class Communicator {
     record::Origin origin() const;
     void log_joining() const;
     void log_choice(const PlanChoice& choice, const SizedPlans::Sized& sized, std::uint64_t bytes,
-                    const std::string& named_by) const;
+                    const std::string& named_by, bool is_there_already) const;
     template <typename... Args>
     void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) const {
         if (options_.log >= level)

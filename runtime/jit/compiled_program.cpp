@@ -24,6 +24,7 @@ struct Step {
     std::uint64_t least_streamed = no_streaming;
     dsl::BoundaryId begin = 0, end = 0;
     std::uint32_t operands = 0, destinations = 0;
+    std::uint32_t given = 0;   // to the kernel as the number of operands
     std::size_t area_ids = 0;  // where its area ids begin
 };
 
@@ -85,6 +86,7 @@ class Program final : public CompiledProgram {
         is_complete_ = kernel != nullptr;
         if (!is_complete_) return;
         step.code = kernel->code();
+        step.given = kernel->shape().divisor == KernelShape::divisor_by_call ? divisor : step.operands;
         if (machine_streams && (step.streamed = find_(step.shape.streaming())) != nullptr)
             step.least_streamed = least_streamed_bytes(step.operands, step.destinations);
         step.begin = op.begin;
@@ -97,7 +99,7 @@ class Program final : public CompiledProgram {
 
     void call(Code code, const Step& step, std::byte* const* areas, std::uint64_t begin,
               std::uint64_t bytes) const {
-        code(areas, &area_ids_[step.area_ids], begin, bytes, step.operands, step.destinations);
+        code(areas, &area_ids_[step.area_ids], begin, bytes, step.given, step.destinations);
     }
 
     // Streams what can be streamed: whole blocks, from the first cache line of the destinations on.

@@ -81,7 +81,9 @@ bool try_to_compile(const std::function<void()>& compile) {
         return true;
     } catch (const NoCompiler& error) {
         static std::atomic<bool> is_told = false;
-        if (!is_told.exchange(true)) log_line("hocket: plans are interpreted: {}", error.what());
+        if (!is_told.exchange(true))
+            log_line("hocket: plans are interpreted, but for those whose kernels came with Hocket: {}",
+                     error.what());
         return false;
     }
 }

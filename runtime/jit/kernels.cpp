@@ -58,10 +58,14 @@ Kernel& find_kernel(const KernelShape& shape) {
 }
 
 Kernel* find_precompiled_kernel(const KernelShape& shape) {
-    const Code code = is_one_copy(shape) && !shape.streamed ? copy_one : precompiled_code(shape);
+    if (!has_precompiled_code()) return nullptr;  // also of copies: those that stream would be missing
+    KernelShape general = shape;
+    if (shape.divisor > 1 && row_of(shape.type).kind == kind::floating)
+        general.divisor = KernelShape::divisor_by_call;
+    const Code code = is_one_copy(shape) && !shape.streamed ? copy_one : precompiled_code(general);
     if (code == nullptr) return nullptr;
     const auto lock = forks::no_fork();
-    return &process().precompiled_kernels.try_emplace(shape, shape, code).first->second;
+    return &process().precompiled_kernels.try_emplace(general, general, code).first->second;
 }
 
 FormulaCode find_formula(const FormulaShape& shape) {

@@ -17,6 +17,8 @@ class Kernel {
   public:
     explicit Kernel(const KernelShape& shape, Code code = nullptr) : shape_(shape), code_(code) {}
 
+    const KernelShape& shape() const { return shape_; }
+
     // Thread-safe; throws what compiler.hpp does.
     Code code() {
         const Code known = code_.load(std::memory_order_acquire);
@@ -33,7 +35,7 @@ class Kernel {
 // Compiled for this machine, now or when its code is first asked for. Thread-safe.
 Kernel& find_kernel(const KernelShape& shape);
 
-// The one that came with Hocket; null if there is none. Thread-safe.
+// The one that came with Hocket; null if there is none. Its shape may have a divisor_by_call. Thread-safe.
 Kernel* find_precompiled_kernel(const KernelShape& shape);
 
 // Calls the action with the kernel's code for a machine like this one but without one feature (LLVM's name

@@ -54,8 +54,9 @@ std::string make_proof(std::string_view secret, Side side, const Hello& hello, s
                                     .u32(hello.world_size)
                                     .bytes(hello.identity)
                                     .text();
+    // sodium_init() is for libsodium's random numbers and for choosing code by the processor, which this has
+    // not.
     static_assert(proof_size == crypto_auth_hmacsha256_BYTES);
-    [[maybe_unused]] static const int ready = sodium_init();
     std::string proof(proof_size, '\0');
     crypto_auth_hmacsha256_state state;
     crypto_auth_hmacsha256_init(&state, unsigned_bytes(secret), secret.size());

@@ -173,8 +173,10 @@ int run(Options options) {
     const bool speaks = hkt_comm_rank(comm.get()) == 0;
     if (options.root < -1 || options.root >= ranks)
         throw std::runtime_error(fmt::format("root {} is not one of the {} ranks", options.root, ranks));
-    if (info(comm.get(), "executor") == "interpreter" && options.executors[0] == HKT_EXECUTOR_DEFAULT)
-        options.executors[0] = HKT_EXECUTOR_INTERPRETER;
+    // What HOCKET_EXECUTOR names is in the report by its name.
+    if (options.executors[0] == HKT_EXECUTOR_DEFAULT && std::getenv("HOCKET_EXECUTOR") != nullptr)
+        options.executors[0] =
+            info(comm.get(), "executor") == "jit" ? HKT_EXECUTOR_JIT : HKT_EXECUTOR_INTERPRETER;
     const int first_root = std::max(options.root, 0);
     // This comes before anything is started: the communicator would look for the schedule for its own
     // collectives.

@@ -25,6 +25,7 @@ class Interpreter final : public Executor {
           op_(op),
           divisor_(op.divisor(static_cast<std::uint32_t>(program.ranks))) {}
 
+    std::string_view name() const override { return "interpreter"; }
     void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
         for (const dsl::Rational& boundary : program_.boundaries)
             *byte_offsets++ = layout.offset(boundary) * element_size(type_);
@@ -64,14 +65,18 @@ class Compiled final : public Executor {
     using Make = decltype(jit::CompiledProgram::compile);
 
     // Null if `make` gives none.
-    static std::unique_ptr<Compiled> create(Make& make, const dsl::RankProgram& program, DataType type,
+    static std::unique_ptr<Compiled> create(std::string_view name, Make& make,
+                                            const dsl::RankProgram& program, DataType type,
                                             const Reduction& op) {
         auto compiled =
             make(program, type, op.built_in(), op.defined() ? op.defined()->formula : dsl::Formula());
-        return compiled ? std::make_unique<Compiled>(std::move(compiled)) : nullptr;
+        return compiled ? std::make_unique<Compiled>(name, std::move(compiled)) : nullptr;
     }
 
-    explicit Compiled(std::unique_ptr<jit::CompiledProgram> compiled) : compiled_(std::move(compiled)) {}
+    Compiled(std::string_view name, std::unique_ptr<jit::CompiledProgram> compiled)
+        : name_(name), compiled_(std::move(compiled)) {}
+
+    std::string_view name() const override { return name_; }
 
     void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
         compiled_->bind(layout, byte_offsets);
@@ -81,6 +86,7 @@ class Compiled final : public Executor {
     }
 
   private:
+    const std::string_view name_;  // a literal
     std::unique_ptr<jit::CompiledProgram> compiled_;
 };
 
@@ -96,6 +102,7 @@ class Tiered final : public Executor {
         interpreted_ = starts_interpreted * std::count_if(program.ops.begin(), program.ops.end(), is_work);
     }
 
+    std::string_view name() const override { return "interpreter, then jit"; }
     void bind(const Layout& layout, std::uint64_t* byte_offsets) const override {
         const Executor* const compiled = compiled_.load(std::memory_order_acquire);
         (compiled ? *compiled : static_cast<const Executor&>(interpreter_)).bind(layout, byte_offsets);
@@ -112,7 +119,7 @@ class Tiered final : public Executor {
     // Only one thread comes here, once. Null: nothing can be compiled.
     const Executor* compile() const {
         jit::try_to_compile(
-            [&] { jit_ = Compiled::create(jit::CompiledProgram::compile, program_, type_, op_); });
+            [&] { jit_ = Compiled::create("jit", jit::CompiledProgram::compile, program_, type_, op_); });
         compiled_.store(jit_.get(), std::memory_order_release);
         return jit_.get();
     }
@@ -150,11 +157,12 @@ bool compiles(ExecutorKind kind) {
 std::unique_ptr<Executor> Executor::create(ExecutorKind kind, const dsl::RankProgram& program, DataType type,
                                            const Reduction& op) {
     if (kind == ExecutorKind::automatic)
-        if (auto ready = Compiled::create(jit::CompiledProgram::of_precompiled, program, type, op))
+        if (auto ready =
+                Compiled::create("precompiled", jit::CompiledProgram::of_precompiled, program, type, op))
             return ready;
     if (!compiles(kind)) return std::make_unique<Interpreter>(program, type, op);
     if (kind == ExecutorKind::automatic) return std::make_unique<Tiered>(program, type, op);
-    return Compiled::create(jit::CompiledProgram::compile, program, type, op);
+    return Compiled::create("jit", jit::CompiledProgram::compile, program, type, op);
 }
 
 }  // namespace hocket::engine

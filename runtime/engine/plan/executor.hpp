@@ -34,6 +34,9 @@ class Executor {
                                             const Reduction& op);
     virtual ~Executor() = default;
 
+    // For logs: "precompiled", "jit", "interpreter", or "interpreter, then jit".
+    virtual std::string_view name() const = 0;
+
     // byte_offsets[b] = offset of boundary b, in bytes, as x is laid out. Thread-safe.
     virtual void bind(const Layout& layout, std::uint64_t* byte_offsets) const = 0;
 

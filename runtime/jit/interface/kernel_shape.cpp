@@ -53,7 +53,8 @@ std::string name_of(const KernelShape& shape) {
     if (!shape.is_copy())
         name +=
             shape.defined.empty() ? fmt::format("_{}", name_of(shape.op)) : "_by" + name_of(shape.defined);
-    if (shape.divisor != 1) name += fmt::format("_by_{}", shape.divisor);
+    if (shape.divisor == KernelShape::divisor_by_call) name += "_by_any";
+    if (shape.divisor > 1) name += fmt::format("_by_{}", shape.divisor);
     if (!shape.epilogue.empty()) name += "_then" + name_of(shape.epilogue);
     return name + (shape.streamed ? "_streamed" : "");
 }

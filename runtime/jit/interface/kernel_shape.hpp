@@ -17,6 +17,9 @@ struct KernelShape {
     // Up to this many operands and destinations are unrolled; a kernel loops over more.
     static constexpr std::size_t most_unrolled = 16;
 
+    // A divisor that is given in each call, as the number of operands. Precompiled kernels of floats have it.
+    static constexpr std::uint32_t divisor_by_call = 0;
+
     // divisor: the result is divided by it at the end. Not for copies.
     // defined: if not empty, the formula that combines, of the elements 0 and 1, in place of `op`; not for
     // copies.
@@ -43,14 +46,14 @@ struct KernelShape {
     auto operator<=>(const KernelShape&) const = default;
 };
 
-// combine3_float32_sum, combine3_to_2_float32_sum, combine_any_float32_sum, combine3_float32_average_by_8;
-// copy_int32, copy_to_2_int32, copy_to_any_int32, named after the bits that are moved. The names of kernels
-// that stream end in _streamed.
+// combine3_float32_sum, combine3_to_2_float32_sum, combine_any_float32_sum, combine3_float32_sum_by_8,
+// .._by_any; copy_int32, copy_to_2_int32, copy_to_any_int32, named after the bits that are moved. The names
+// of kernels that stream end in _streamed.
 std::string name_of(const KernelShape& shape);
 
 // areas are the virtual bases. area_ids are those of the destinations, then those of the operands. begin and
 // bytes say where in the areas. All arguments fit into registers. A kernel for certain numbers of operands
-// and destinations ignores the last two.
+// and destinations ignores the last two, but for a divisor_by_call.
 using Code = void (*)(std::byte* const* areas, const std::uint32_t* area_ids, std::uint64_t begin,
                       std::uint64_t bytes, std::uint64_t operands, std::uint64_t destinations);
 

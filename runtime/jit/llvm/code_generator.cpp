@@ -138,6 +138,7 @@ std::string CodeGenerator::object(std::span<const KernelShape> shapes, const std
         if (function.isDeclaration()) continue;
         function.setName(prefix + function.getName());
         function.setVisibility(llvm::GlobalValue::HiddenVisibility);
+        function.setUWTableKind(llvm::UWTableKind::Async);  // so that debuggers and profilers see who called
     }
     return emit(*module, llvm::CodeGenFileType::ObjectFile);
 }

@@ -287,6 +287,13 @@ KernelBuilder::Values KernelBuilder::finished(Values values) {
 // Divides; integers towards 0.
 llvm::Value* KernelBuilder::divided(llvm::Value* value) {
     llvm::Type* type = value->getType();
+    if (shape_.divisor == KernelShape::divisor_by_call) {
+        llvm::Value* const one =
+            ir_.CreateUIToFP(kernel_->getArg(operand_number), type->getScalarType(), "divisor");
+        const std::size_t lanes = lanes_of(value);
+        return ir_.CreateFDiv(
+            value, lanes > 1 ? ir_.CreateVectorSplat(static_cast<unsigned>(lanes), one) : one, "average");
+    }
     if (type->isFPOrFPVectorTy())
         return ir_.CreateFDiv(value, llvm::ConstantFP::get(type, shape_.divisor), "average");
     const unsigned bits = type->getScalarSizeInBits();

@@ -7,9 +7,12 @@
 
 namespace hocket::jit {
 
+bool has_precompiled_code() {
+    return !precompiled_kernels.empty() && machine_has_level();
+}
+
 Code precompiled_code(const KernelShape& shape) {
-    static const bool can_run = machine_has_level();
-    if (!can_run || precompiled_kernels.empty()) return nullptr;
+    if (!has_precompiled_code()) return nullptr;
     const std::string name = name_of(shape);
     const auto found = std::ranges::lower_bound(precompiled_kernels, name, {}, &PrecompiledKernel::name);
     return found != precompiled_kernels.end() && found->name == name ? found->code : nullptr;

@@ -17,11 +17,15 @@ struct PrecompiledKernel {
     Code code;
 };
 
+// Whether this build has any, and this machine can run them. Thread-safe.
+bool has_precompiled_code();
+
 // The code for a kernel of this shape; null if none comes with Hocket, or this machine cannot run it.
-// Thread-safe; what it finds out about the machine, it finds out once.
+// Thread-safe.
 Code precompiled_code(const KernelShape& shape);
 
-// All of them, in the order of their names; none in a build without LLVM or with a sanitizer.
+// All of them, in the order of their names; none in a build without LLVM, for a sanitizer, or on another
+// machine than the one that it is for.
 extern const std::span<const PrecompiledKernel> precompiled_kernels;
 
 }  // namespace hocket::jit

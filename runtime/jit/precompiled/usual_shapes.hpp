@@ -1,5 +1,5 @@
-// Which kernels come compiled: those of what frameworks reduce most. Each costs Hocket a kilobyte and 12 ms
-// of its build.
+// Which kernels come compiled: those of what frameworks reduce most. Each costs Hocket about a kilobyte, and
+// its build some milliseconds.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace hocket::jit {
 
-// Of so many ranks on one host, whose memories one kernel combines or copies to. (Between hosts, two operands
-// are combined at a time.)
+// Up to so many operands and destinations: the ranks of a host, whose memories one kernel combines or copies
+// to. What comes from other hosts is an operand, too.
 inline constexpr std::size_t most_usual_ranks = 8;
 
-// The kernels, and those that stream. Each only once.
+// The kernels, and those that stream; averages by a divisor_by_call. Each only once.
 std::vector<KernelShape> usual_shapes();
 
 }  // namespace hocket::jit

@@ -88,6 +88,33 @@ void interrupt_a_wait(hkt_comm* comm, std::atomic<int>& asked, By by) {
     must(comm, hkt_barrier(comm));
 }
 
+// Rank 1 comes to the collective, and sends, after rank 0 was interrupted in one request of both.
+void interrupt_several(hkt_comm* comm, std::atomic<int>& asked) {
+    const int rank = hkt_comm_rank(comm);
+    std::int32_t one = 1, sum = 0, word = 0;
+    hkt_request* both[2] = {};
+    const auto start = [&] { must(comm, hkt_all_reduce(&one, &sum, 1, HKT_INT32, HKT_SUM, comm, &both[0])); };
+    if (rank == 1) must(comm, hkt_recv(&word, 1, HKT_INT32, 0, 1, comm, nullptr));
+    start();
+    if (rank != 0) {
+        if (rank == 1) must(comm, hkt_send(&word, 1, HKT_INT32, 0, 2, comm, nullptr));
+        must(comm, hkt_wait(both[0]));
+    } else {
+        must(comm, hkt_recv(&word, 1, HKT_INT32, 1, 2, comm, &both[1]));
+        hkt_request* joined = nullptr;
+        must(comm, hkt_request_join(both, 2, &joined));
+        std::thread other = signal_when_asked(asked, 2);
+        const hkt_status status = hkt_wait(joined);
+        other.join();
+        expect(status == HKT_ERROR_INTERRUPTED, hkt_error_string(status));
+        const std::int32_t answer = 42;
+        must(comm, hkt_send(&answer, 1, HKT_INT32, 1, 1, comm, nullptr));
+        must(comm, hkt_wait(joined));
+        expect(word == 42, "the message");
+    }
+    expect(sum == hkt_comm_size(comm), "the sum");
+}
+
 }  // namespace
 
 TEST_CASE("a signal ends a wait, and nothing else") {
@@ -99,6 +126,7 @@ TEST_CASE("a signal ends a wait, and nothing else") {
             const Comm comm = join(&options);
             for (const By by : {By::wait, By::wait_for, By::wait_any})
                 interrupt_a_wait(comm.get(), asked, by);
+            interrupt_several(comm.get(), asked);
             // A group asks the same.
             hkt_comm* group = nullptr;
             must(comm.get(), hkt_comm_split(comm.get(), 0, 0, &group));
@@ -107,6 +135,27 @@ TEST_CASE("a signal ends a wait, and nothing else") {
         });
         CHECK(problems(outcomes) == "");
     }
+}
+
+TEST_CASE("a program that waits in short turns is asked in each of them") {
+    const auto outcomes = run_ranks({1}, [](int) {
+        std::atomic<int> asked = 0;
+        const hkt_comm_options options = interruptible(asked);
+        const Comm comm = join(&options);
+        std::int32_t word = 0;
+        hkt_request* request = nullptr;
+        must(comm.get(), hkt_recv(&word, 1, HKT_INT32, 0, 1, comm.get(), &request));
+        for (int turn = 1; turn <= 5; ++turn) {
+            expect(hkt_wait_for(request, 5) == HKT_IN_PROGRESS, "nothing has come");
+            expect(asked == turn,
+                   "asked " + std::to_string(asked) + " times in turn " + std::to_string(turn));
+        }
+        signals = 1;
+        expect(hkt_wait_for(request, 5) == HKT_ERROR_INTERRUPTED, "in a short turn");
+        must(comm.get(), hkt_send(&word, 1, HKT_INT32, 0, 1, comm.get(), nullptr));
+        must(comm.get(), hkt_wait(request));
+    });
+    CHECK(problems(outcomes) == "");
 }
 
 TEST_CASE("of two threads that wait, the one that is asked for is interrupted") {

@@ -96,6 +96,19 @@ TEST_CASE("a proof holds for its secret, side, nonces, rank, world size and iden
     CHECK(printable("a\x1b[31m\n") == "a?[31m?");
 }
 
+// The numbers are those of Python's hmac module.
+TEST_CASE("a proof is HMAC-SHA256, of short secrets and of such as are longer than a block") {
+    const Hello hello{3, 8, std::string(nonce_size, 'g'), "x"};
+    const auto hex = [&](const std::string& secret) {
+        std::string text;
+        for (const char byte : make_proof(secret, Side::guest, hello, std::string(nonce_size, 'h')))
+            text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+        return text;
+    };
+    CHECK(hex("secret") == "22f88f4a1a2f0ada3624e5cf02bb7408f99af46f0f4393b285296c9d8e6f0823");
+    CHECK(hex(std::string(100, 's')) == "2432108d9e71073c95cee3127b90b9bc73d0aeb43eeabf29b5d548c27b1b4f92");
+}
+
 TEST_CASE("arbitrary bytes break nothing (seeded)") {
     std::mt19937 random(20240607);
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
