@@ -367,7 +367,8 @@ TEST_CASE("a plan gives the same bits before it is compiled, while it is, and af
         const auto comm = join();
         for (const auto collective :
              {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
-            // The kernels of the product are compiled after some starts; those of the others may come compiled.
+            // The kernels of the product are compiled after some starts; those of the others may come
+            // compiled.
             for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max, ReduceOp::product})
                 for (const std::uint64_t count : {1000, 70001}) {
                     PlanChoice choice{
