@@ -101,12 +101,12 @@ std::string name_of_peer(int peer) {
 
 // "a message with tag 41 from rank 2 is", "messages with tags 4, 5 and 6 others from rank 2 are"
 std::string messages_here(int peer, std::span<const int> tags) {
-    const std::string from = name_of_peer(peer);
-    if (tags.size() == 1) return fmt::format("a message with tag {} from {} is", tags[0], from);
+    const std::string from = peer == any_rank ? "" : fmt::format(" from rank {}", peer);
+    if (tags.size() == 1) return fmt::format("a message with tag {}{} is", tags[0], from);
     std::string text =
         fmt::format("messages with tags {}", fmt::join(tags.first(std::min(tags.size(), most_tags)), ", "));
     if (tags.size() > most_tags) text += fmt::format(" and {} others", tags.size() - most_tags);
-    return fmt::format("{} from {} are", text, from);
+    return fmt::format("{}{} are", text, from);
 }
 
 // What to do about a message that the other side has not come to. any_here: other messages of it have come.
