@@ -30,8 +30,10 @@ TEST_CASE("a notice comes out as it went in, and cut short it loses the end of i
 }
 
 TEST_CASE("what is no notice is an internal error, with its text") {
-    for (const char* text : {"", "x", "0\n1\nop\ntext", "1\n1\nop\ntext", "-15\n1\nop\n", "-8", "-8\n",
-                             "-8\nx\nop\n", "-8 \n1\nop\n", "99999999999\n1\n\n"}) {
+    const std::string below_all = std::to_string(lowest_status - 1) + "\n1\nop\n";
+    const std::string texts[] = {"",   "x",    "0\n1\nop\ntext", "1\n1\nop\ntext", below_all,
+                                 "-8", "-8\n", "-8\nx\nop\n",    "-8 \n1\nop\n",   "99999999999\n1\n\n"};
+    for (const std::string& text : texts) {
         const Notice notice = decode_notice(text);
         INFO(text);
         CHECK(notice.status == Status::internal);
