@@ -50,10 +50,6 @@ void give_up(std::shared_ptr<Held>& held) {
     [[maybe_unused]] const auto* const kept = new std::shared_ptr<Held>(std::move(held));
 }
 
-}  // namespace hocket::capi
-
-namespace hocket::capi {
-
 // What a program says of its waits: hkt_comm_options.is_interrupted.
 struct Interruption {
     static constexpr std::chrono::milliseconds asked_every{50};

@@ -155,10 +155,10 @@ typedef enum hkt_collective {
 
 /* What executes a plan's local work. */
 typedef enum hkt_executor {
-    HKT_EXECUTOR_DEFAULT =
-        0,                /* HOCKET_EXECUTOR (jit|interpreter); else the kernels that came with Hocket, where
-                             a plan needs no others; else the interpreter for the first starts, then the JIT */
-    HKT_EXECUTOR_JIT = 1, /* kernels for this machine; an error (IO) without libhocket_jit.so */
+    /* HOCKET_EXECUTOR (jit|interpreter); else the kernels that came with Hocket, where a plan needs no
+     * others; else the interpreter for the first starts, then the JIT. */
+    HKT_EXECUTOR_DEFAULT = 0,
+    HKT_EXECUTOR_JIT = 1,        /* kernels for this machine; an error (IO) without libhocket_jit.so */
     HKT_EXECUTOR_INTERPRETER = 2 /* the oracle: the same plan, walked step by step */
 } hkt_executor;
 
@@ -274,9 +274,9 @@ typedef struct hkt_comm_options {
     /* Whether a wait should end early: a handler of Ctrl-C has set a flag, Python's PyErr_CheckSignals() has
      * found an exception. Null: none. hkt_wait, hkt_wait_for and hkt_wait_any of requests of comm ask it
      * every 50 ms and when their time is over, in the thread that waits. If it is not 0 they return
-     * HKT_ERROR_INTERRUPTED, and the requests go on. What has no request does not ask: start what should be
-     * interrupted with one. It must not end what is waited for, wait itself, throw or jump; what this thread
-     * drives stands still meanwhile. Groups of comm have it, too. */
+     * HKT_ERROR_INTERRUPTED, and the requests go on. Waits of 0 ms do not ask, nor does what has no request:
+     * start what should be interrupted with one. It must not end what is waited for, wait itself, throw or
+     * jump; what this thread drives stands still meanwhile. Groups of comm have it, too. */
     int (*is_interrupted)(void* user);
     void* interrupt_user; /* what it is given */
 } hkt_comm_options;
