@@ -87,11 +87,16 @@ engine::Choices choices_of(const hkt_comm_options& given) {
     const auto text = [](const char* value) {
         return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
     };
-    if (given.rank < -1 || given.world_size < 0)
+    if (given.rank < HKT_NEWCOMER || given.world_size < 0)
         capi::refuse(
             fmt::format("hkt_comm_options asks for rank {} of {}; ranks are 0 to world_size - 1, and -1 and "
                         "0 mean RANK and WORLD_SIZE",
                         given.rank, given.world_size));
+    choices.is_newcomer = given.rank == HKT_NEWCOMER;
+    if (choices.is_newcomer && (given.world_size != 0 || (!given.unique_id && !given.store)))
+        capi::refuse(
+            "hkt_comm_options.rank is HKT_NEWCOMER: then unique_id or store says where rank 0 waits for this "
+            "process, and world_size must be 0, as rank 0 gives both numbers");
     if (given.rank >= 0) choices.rank = given.rank;
     if (given.world_size > 0) choices.world_size = given.world_size;
     if (given.master_port != 0) choices.master_port = given.master_port;
@@ -122,7 +127,7 @@ hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm) {
         engine::Choices choices = choices_of(given);
         choices.meets_elsewhere = capi::meets_by_invitation(given);
         engine::Options resolved = engine::resolve(choices);
-        const transport::Socket listener = capi::accept_invitation(given, resolved);
+        capi::accept_invitation(given, resolved);
         try {
             made->engine = engine::Communicator::create(resolved);
         } catch (const Error& error) {
@@ -138,6 +143,14 @@ hkt_status hkt_unique_id_create(hkt_unique_id* id) {
         if (id == nullptr)
             capi::refuse("hkt_unique_id_create: id is null; pass the address of an hkt_unique_id");
         capi::invite(*id);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_unique_id_waiting(const hkt_unique_id* id, int32_t* count) {
+    return capi::guarded([&] {
+        if (id == nullptr || count == nullptr) capi::refuse("hkt_unique_id_waiting: id or count is null");
+        *count = static_cast<std::int32_t>(capi::waiting_at(*id));
         return HKT_SUCCESS;
     });
 }
@@ -191,6 +204,21 @@ hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken) {
         auto made = handle_like(*comm);
         made->engine = engine::shrink(*comm->engine);
         *shrunken = made.release();
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_comm_grow(hkt_comm* comm, int32_t newcomers, const hkt_unique_id* id, hkt_comm** grown) {
+    return capi::guarded(comm, [&] {
+        if (comm == nullptr) capi::refuse("hkt_comm_grow: comm is null");
+        if (grown == nullptr) capi::refuse("hkt_comm_grow: grown is null; pass the address of an hkt_comm*");
+        *grown = nullptr;
+        const int most = INT32_MAX - comm->engine->size();
+        if (newcomers < 1 || newcomers > most)
+            capi::refuse(fmt::format("hkt_comm_grow: newcomers is {}; it must be 1 to {}", newcomers, most));
+        auto made = handle_like(*comm);
+        made->engine = engine::grow(*comm->engine, newcomers, id ? capi::text_of(*id) : "");
+        *grown = made.release();
         return HKT_SUCCESS;
     });
 }

@@ -240,11 +240,15 @@ typedef struct hkt_store {
 #define HKT_STORE_INIT \
     { sizeof(hkt_store), NULL, NULL, NULL, NULL }
 
+/* As rank in hkt_comm_options: this process joins ranks that have worked together before, and call
+ * hkt_comm_grow. */
+#define HKT_NEWCOMER (-2)
+
 /* Everything has a default: start from HKT_COMM_OPTIONS_INIT and change what you need. A field left at
  * 0 or null is taken from the environment variable named beside it, then from the default. */
 typedef struct hkt_comm_options {
     size_t size;             /* sizeof(hkt_comm_options) */
-    int32_t rank;            /* RANK; -1: environment */
+    int32_t rank;            /* RANK; -1: environment; HKT_NEWCOMER: rank 0 gives it, and world_size */
     int32_t world_size;      /* WORLD_SIZE; 0: environment. Neither set: a world of one */
     const char* master_addr; /* MASTER_ADDR; 127.0.0.1 */
     int32_t master_port;     /* MASTER_PORT; 0: environment */
@@ -293,6 +297,12 @@ typedef struct hkt_comm_options {
  * INVALID_ARGUMENT, BOOTSTRAP. */
 HKT_API hkt_status hkt_unique_id_create(hkt_unique_id* id);
 
+/* Sets *count to how many processes have come to the id, have proved that they know its secret, and wait in
+ * hkt_comm_create: how many hkt_comm_grow would take in without waiting. Those that have ended meanwhile do
+ * not count. For the process that has made the id, until it is used. Never waits: one that has just come may
+ * be counted only by a later call. Thread-safe. Errors: INVALID_ARGUMENT. */
+HKT_API hkt_status hkt_unique_id_waiting(const hkt_unique_id* id, int32_t* count);
+
 /* Joins the job: all world_size processes call this; it returns when all have joined or the deadline has
  * passed. options may be null (all from the environment). On success *comm is the caller's, to be given to
  * hkt_comm_destroy. Errors: INVALID_ARGUMENT, BOOTSTRAP, TRANSPORT, TIMEOUT, PEER_LOST, MISMATCH (the ranks'
@@ -335,6 +345,19 @@ HKT_API hkt_status hkt_comm_create_group(hkt_comm* comm, const int32_t* ranks, s
  * BOOTSTRAP if such ranks are more than those that have come, or as many and the first is among them: they
  * may have gone on by themselves. The text is that of comm. */
 HKT_API hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken);
+
+/* Takes new processes in, while the job runs: makes *grown, a communicator of the ranks of comm, with their
+ * numbers, and of `newcomers` (1 or more) processes, which get the numbers after these in the order in which
+ * they come. All ranks of comm call this, in the same order as everything else on comm. The new processes
+ * call hkt_comm_create with rank = HKT_NEWCOMER and unique_id = *id, before or after; it returns when they
+ * are in, and the deadline for it is theirs (timeout_ms). id: made by the process of rank 0 with
+ * hkt_unique_id_create; the other ranks' is not looked at, and may be null. It is used up, also if this
+ * fails. The settings are those of comm, except a declared topology. Nothing changes for comm, also if this
+ * fails; destroy it when the new one works. Errors: those of hkt_comm_create, TIMEOUT if not all come within
+ * the deadline of comm; MISMATCH if ranks ask for different numbers; INVALID_ARGUMENT. The text is that of
+ * comm. */
+HKT_API hkt_status hkt_comm_grow(hkt_comm* comm, int32_t newcomers, const hkt_unique_id* id,
+                                 hkt_comm** grown);
 
 /* Sets *count to how many ranks of comm are known to be lost, and writes the first `room` of them to ranks,
  * ascending. After a loss at least the rank that is named as lost; after hkt_comm_shrink all that were not

@@ -22,10 +22,6 @@ using Clock = std::chrono::steady_clock;
 // What rank 0 puts into the store if it cannot invite anybody, so that the others need not wait for it.
 constexpr std::string_view refusal = "rank 0 failed: ";
 
-std::string text_of(const hkt_unique_id& id) {
-    return std::string(id.text, strnlen(id.text, sizeof id.text));
-}
-
 [[noreturn]] void store_failed(const char* function, const std::string& key, int code) {
     throw Error(Status::bootstrap,
                 fmt::format("hkt_store.{} failed for the key {}, with {}: see what the store says", function,
@@ -49,7 +45,7 @@ hkt_unique_id invite_in(const hkt_store& store, const std::string& key) {
     try {
         put(store, key, text_of(id));
     } catch (const Error&) {
-        transport::take_listener(transport::Invitation::parse(text_of(id)));  // nobody will come
+        transport::take_lobby(transport::Invitation::parse(text_of(id)));  // nobody will come
         throw;
     }
     return id;
@@ -105,6 +101,19 @@ void invite(hkt_unique_id& id) {
     text.copy(id.text, text.size());
 }
 
+std::string text_of(const hkt_unique_id& id) {
+    return std::string(id.text, strnlen(id.text, sizeof id.text));
+}
+
+std::size_t waiting_at(const hkt_unique_id& id) {
+    const auto waiting = transport::waiting_at(transport::Invitation::parse(text_of(id)));
+    if (!waiting)
+        refuse(
+            "hkt_unique_id_waiting: the id was not made in this process, or has been used: the process that "
+            "called hkt_unique_id_create asks, before it is rank 0 of a communicator of the id");
+    return *waiting;
+}
+
 bool meets_by_invitation(const hkt_comm_options& given) {
     const bool has_address = (given.master_addr && *given.master_addr) || given.master_port != 0 ||
                              given.listen_fd != 0 || (given.secret && *given.secret);
@@ -120,17 +129,18 @@ bool meets_by_invitation(const hkt_comm_options& given) {
     return true;
 }
 
-transport::Socket accept_invitation(const hkt_comm_options& given, engine::Options& options) {
-    if (!given.unique_id && !given.store) return {};
+void accept_invitation(const hkt_comm_options& given, engine::Options& options) {
+    if (!given.unique_id && !given.store) return;
+    const bool is_first = options.rank == 0 && !options.is_newcomer;
     hkt_unique_id id{};
     if (given.unique_id) {
         id = *given.unique_id;
     } else {
         const hkt_store store = checked(*given.store);
-        if (options.world_size == 1) return {};
+        if (options.world_size == 1) return;
         const std::string key = key_of(store);
         const auto began = Clock::now();
-        id = options.rank == 0 ? invite_in(store, key) : find_in(store, key, options.join_timeout);
+        id = is_first ? invite_in(store, key) : find_in(store, key, options.join_timeout);
         // What is left of the time to join in.
         const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began);
         options.join_timeout = std::max(options.join_timeout - waited, std::chrono::milliseconds(1));
@@ -139,14 +149,12 @@ transport::Socket accept_invitation(const hkt_comm_options& given, engine::Optio
     options.master_addr = invitation.at.host;
     options.master_port = invitation.at.port;
     options.secret = invitation.secret;
-    if (options.rank != 0) return {};
-    transport::Socket listener = transport::take_listener(invitation);
-    if (listener.is_open()) options.listen_fd = listener.fd();
-    if (options.world_size > 1 && !listener.is_open())
+    if (!is_first) return;
+    options.lobby = transport::take_lobby(invitation);
+    if (options.world_size > 1 && !options.lobby)
         refuse(
             "hkt_comm_options.unique_id was not made in this process, or has been used: rank 0 calls "
             "hkt_unique_id_create, once for each communicator");
-    return listener;
 }
 
 Error with_meeting(const hkt_comm_options& given, const Error& error) {

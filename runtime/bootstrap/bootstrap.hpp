@@ -11,10 +11,15 @@
 
 namespace hocket::transport {
 
+class Lobby;
+
 struct BootstrapOptions {
     int rank = 0;
     int world_size = 1;
-    std::string master_addr = "127.0.0.1";  // where rank 0 listens
+    bool is_newcomer = false;  // rank and world_size are what rank 0 says
+    int newcomers = 0;         // rank 0: how many of world_size are; they get the last numbers, as they come
+    std::shared_ptr<Lobby> lobby = nullptr;  // rank 0: where the others come to; null: where it listens
+    std::string master_addr = "127.0.0.1";   // where rank 0 listens
     int master_port = 0;
     int listen_fd = -1;  // rank 0: a socket that already listens (HOCKET_LISTEN_FD); -1: bind master_port
     std::string secret;  // never sent: both sides prove that they know it (HMAC-SHA256 of fresh nonces)

@@ -19,10 +19,10 @@ constexpr const char* mark = "hocket1";
 constexpr std::size_t secret_bytes = 16, most_open = 1024;
 constexpr std::chrono::seconds time_to_listen{5};
 
-// A child's are closed: it has to forget them.
+// A child's sockets are closed, and their numbers may be other files': it gives up what it has, undestroyed.
 struct OpenInvitations {
     std::mutex mutex;
-    std::map<std::string, Socket> listeners;  // by text
+    std::map<std::string, std::unique_ptr<Lobby>> lobbies;  // by text
     std::uint32_t made_in = forks::generation();
 };
 
@@ -73,25 +73,34 @@ Invitation invite(const std::string& host) {
     OpenInvitations& open = open_invitations();
     const std::lock_guard lock(open.mutex);
     if (open.made_in != forks::generation()) {
-        for (auto& [text, socket] : open.listeners) socket.forget();
-        open.listeners.clear();
+        for (auto& [text, lobby] : open.lobbies) (void)lobby.release();
+        open.lobbies.clear();
         open.made_in = forks::generation();
     }
-    if (open.listeners.size() >= most_open)
+    if (open.lobbies.size() >= most_open)
         throw Error(
             Status::bootstrap,
             fmt::format("{} unique ids were made here and not used; a communicator of rank 0 uses one",
                         most_open));
-    open.listeners.emplace(invitation.text(), std::move(listener));
+    open.lobbies.emplace(invitation.text(), std::make_unique<Lobby>(std::move(listener), invitation.secret));
     return invitation;
 }
 
-Socket take_listener(const Invitation& invitation) {
+std::unique_ptr<Lobby> take_lobby(const Invitation& invitation) {
     OpenInvitations& open = open_invitations();
     const std::lock_guard lock(open.mutex);
-    if (open.made_in != forks::generation()) return {};
-    auto node = open.listeners.extract(invitation.text());
-    return node.empty() ? Socket() : std::move(node.mapped());
+    if (open.made_in != forks::generation()) return nullptr;
+    auto node = open.lobbies.extract(invitation.text());
+    return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+std::optional<std::size_t> waiting_at(const Invitation& invitation) {
+    OpenInvitations& open = open_invitations();
+    const std::lock_guard lock(open.mutex);
+    if (open.made_in != forks::generation()) return std::nullopt;
+    const auto found = open.lobbies.find(invitation.text());
+    if (found == open.lobbies.end()) return std::nullopt;
+    return found->second->waiting();
 }
 
 }  // namespace hocket::transport

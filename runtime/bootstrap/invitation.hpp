@@ -2,8 +2,12 @@
 // rank 0 listens, on a port that the system has chosen, and a fresh secret.
 #pragma once
 
+#include <cstddef>
+#include <memory>
+#include <optional>
 #include <string>
 
+#include "runtime/bootstrap/lobby.hpp"
 #include "runtime/net/socket.hpp"
 
 namespace hocket::transport {
@@ -23,8 +27,12 @@ struct Invitation {
 // Thread-safe. Throws Error(bootstrap).
 Invitation invite(const std::string& address);
 
-// The socket of an invitation that invite() made in this process; closed if it has been taken, or is another
-// process's. Thread-safe.
-Socket take_listener(const Invitation& invitation);
+// Where those come to whom invite() gave this invitation in this process; null if that has been taken, or is
+// another process's. Thread-safe.
+std::unique_ptr<Lobby> take_lobby(const Invitation& invitation);
+
+// How many processes wait there (Lobby::waiting); nothing where take_lobby() would give null. Thread-safe.
+// Throws Error(transport).
+std::optional<std::size_t> waiting_at(const Invitation& invitation);
 
 }  // namespace hocket::transport

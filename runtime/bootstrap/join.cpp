@@ -31,6 +31,7 @@ class WorldOfOne : public Bootstrap {
 };
 
 void check(const BootstrapOptions& options) {
+    if (options.is_newcomer) return;
     if (options.world_size < 1)
         throw Error(Status::bootstrap,
                     fmt::format("WORLD_SIZE is {}; a job has at least one rank", options.world_size));
@@ -42,7 +43,7 @@ void check(const BootstrapOptions& options) {
         throw Error(Status::bootstrap,
                     "a job of several ranks needs a secret: set HOCKET_SECRET to the same text, "
                     "hard to guess, on all ranks");
-    const bool listens = options.rank == 0 && options.listen_fd >= 0;
+    const bool listens = options.rank == 0 && (options.lobby || options.listen_fd >= 0);
     if (!listens && (options.master_port < 1 || options.master_port > 65535))
         throw Error(Status::bootstrap,
                     fmt::format("MASTER_PORT is {}; set it to a free port of rank 0's host, the "
@@ -55,13 +56,14 @@ void check(const BootstrapOptions& options) {
 std::unique_ptr<Bootstrap> Bootstrap::join(const BootstrapOptions& options) {
     check(options);
     if (options.world_size == 1) return std::make_unique<WorldOfOne>();
+    BootstrapOptions own = options;  // a newcomer is told its rank
     std::unique_ptr<Member> member;
-    const auto prepare = [&] { member = std::make_unique<Member>(options); };
+    const auto prepare = [&] { member = std::make_unique<Member>(own); };
     std::vector<Link> links;
-    if (options.rank == 0) {
+    if (options.rank == 0 && !options.is_newcomer) {
         links = admit_guests(options, prepare);
     } else {
-        links.push_back(join_host(options, prepare));
+        links.push_back(join_host(own, prepare));
     }
     member->begin(std::move(links));
     return member;

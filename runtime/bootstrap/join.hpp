@@ -12,12 +12,13 @@
 
 namespace hocket::transport {
 
-// Both return when all ranks have joined, and throw like Bootstrap::join. prepare: does everything else that
+// Both return when all ranks have joined, and throw like Bootstrap::join. A newcomer's rank and world size
+// are in its options when prepare is called. prepare: does everything else that
 // this rank needs to be a member; called before the job starts. If it throws, or anything else fails after a
 // rank was admitted, all ranks fail to join, with the same status and the failing rank's words.
 std::vector<Link> admit_guests(const BootstrapOptions& options,
                                const std::function<void()>& prepare);  // by rank; entry 0 is empty
-Link join_host(const BootstrapOptions& options, const std::function<void()>& prepare);
+Link join_host(BootstrapOptions& options, const std::function<void()>& prepare);
 
 // The payload of an abort frame. decode throws ProtocolError.
 std::string encode_abort(const Error& error);

@@ -22,10 +22,11 @@ struct Aborted : Error {
 };
 
 constexpr auto farewell_time = 200ms, last_word = 1000ms;
+constexpr auto late_to_listen = 1000ms;  // what invites new processes listens before they can know of it
 
 class Guest {
   public:
-    Guest(const BootstrapOptions& options, const std::function<void()>& prepare)
+    Guest(BootstrapOptions& options, const std::function<void()>& prepare)
         : options_(options),
           prepare_(prepare),
           host_{options.master_addr, options.master_port},
@@ -34,6 +35,7 @@ class Guest {
     Link run() {
         link_ = Link(reach(), max_refusal_payload);
         try {
+            if (options_.is_newcomer) await_place();
             take_part();
         } catch (const ProtocolError& error) {
             throw Error(Status::bootstrap, not_rank_0(error.what()));
@@ -46,24 +48,34 @@ class Guest {
     Clock::time_point end() const { return deadline_ + last_word; }
 
     Socket reach() const try {
-        return dial({.to = host_,
-                     .secret = options_.secret,
-                     .rank = static_cast<std::uint32_t>(options_.rank),
-                     .world_size = static_cast<std::uint32_t>(options_.world_size),
-                     .gone_for = options_.join_timeout,
-                     .last_word = last_word},
-                    {deadline_});
+        return dial(
+            {.to = host_,
+             .secret = options_.secret,
+             .rank = options_.is_newcomer ? rank_of_newcomers : static_cast<std::uint32_t>(options_.rank),
+             .world_size = static_cast<std::uint32_t>(options_.world_size),
+             .gone_for = options_.is_newcomer ? late_to_listen : options_.join_timeout,
+             .last_word = last_word},
+            {deadline_});
     } catch (const DialError& error) {
         using Kind = DialError::Kind;
         if (error.kind == Kind::impostor) throw Error(Status::bootstrap, not_rank_0(error.what()));
+        if (options_.is_newcomer && error.kind == Kind::silent) throw not_taken_in();
+        if (options_.is_newcomer && error.kind == Kind::unreachable)
+            throw Error(Status::bootstrap,
+                        fmt::format("no rank 0 takes new processes in at {}: {}; was its id used for "
+                                    "others already, or has its process ended?",
+                                    host_.text(), error.what()));
         if (error.kind == Kind::refused)
-            throw Error(Status::bootstrap, fmt::format("rank 0 at {} turned rank {} away: {}", host_.text(),
-                                                       options_.rank, error.what()));
-        throw Error(
-            error.kind == Kind::silent ? Status::timeout : Status::bootstrap,
-            fmt::format("rank {} could not reach rank 0 at {} within {}: {}; is rank 0 running, and are "
-                        "MASTER_ADDR and MASTER_PORT the same on all ranks?",
-                        options_.rank, host_.text(), seconds_text(options_.join_timeout), error.what()));
+            throw Error(Status::bootstrap, fmt::format("rank 0 at {} turned {} away: {}", host_.text(),
+                                                       own_name(), error.what()));
+        throw Error(error.kind == Kind::silent ? Status::timeout : Status::bootstrap,
+                    fmt::format("{} could not reach rank 0 at {} within {}: {}; is rank 0 running, and are "
+                                "MASTER_ADDR and MASTER_PORT the same on all ranks?",
+                                own_name(), host_.text(), seconds_text(options_.join_timeout), error.what()));
+    }
+
+    std::string own_name() const {
+        return options_.is_newcomer ? "this new process" : fmt::format("rank {}", options_.rank);
     }
 
     std::string not_rank_0(std::string_view why) const {
@@ -71,6 +83,36 @@ class Guest {
             "what answers at {} is not rank 0 of this job: {}; is MASTER_PORT another job's or program's, or "
             "does HOCKET_SECRET differ between ranks?",
             host_.text(), printable(why));
+    }
+
+    // The communicator may take it in long after it came.
+    void await_place() {
+        try {
+            const Frame frame = next_frame();
+            if (frame.type == FrameType::abort) throw_aborted(frame.payload);
+            if (frame.type != FrameType::placed) throw ProtocolError("it did not say which rank is free");
+            PayloadReader reader(frame.payload);
+            const std::uint32_t rank = reader.u32(), world = reader.u32();
+            reader.finish();
+            if (rank == 0 || rank >= world || world > INT32_MAX)
+                throw ProtocolError(fmt::format("it speaks of rank {} of {}", rank, world));
+            options_.rank = static_cast<int>(rank);
+            options_.world_size = static_cast<int>(world);
+        } catch (const Silent& error) {
+            if (Clock::now() < deadline_)
+                throw Error(Status::bootstrap,
+                            fmt::format("rank 0 at {} ended before it had taken this new process in ({}), or "
+                                        "gave its place up; look at the output of rank 0 first",
+                                        host_.text(), error.what()));
+            throw not_taken_in();
+        }
+    }
+
+    Error not_taken_in() const {
+        return {Status::timeout,
+                fmt::format("rank 0 at {} has not taken this new process in within {}; do the ranks "
+                            "that are there call hkt_comm_grow?",
+                            host_.text(), seconds_text(options_.join_timeout))};
     }
 
     // From here on rank 0 counts this rank as a member: there is no second attempt, and rank 0 is told what
@@ -157,7 +199,7 @@ class Guest {
         }
     }
 
-    const BootstrapOptions& options_;
+    BootstrapOptions& options_;
     const std::function<void()>& prepare_;
     const Endpoint host_;
     const Clock::time_point deadline_;
@@ -166,7 +208,7 @@ class Guest {
 
 }  // namespace
 
-Link join_host(const BootstrapOptions& options, const std::function<void()>& prepare) {
+Link join_host(BootstrapOptions& options, const std::function<void()>& prepare) {
     return Guest(options, prepare).run();
 }
 

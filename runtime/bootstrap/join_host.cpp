@@ -6,10 +6,11 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 
 #include "runtime/bootstrap/join.hpp"
+#include "runtime/bootstrap/lobby.hpp"
 #include "runtime/caught.hpp"
-#include "runtime/net/admission.hpp"
 #include "runtime/net/texts.hpp"
 
 namespace hocket::transport {
@@ -21,19 +22,19 @@ constexpr auto waiting_interval = 500ms;
 constexpr auto farewell_time = 200ms;
 constexpr auto late_guests_time = 500ms;  // more than a guest's pause between two attempts
 
-class Host {
+class Host final : Lobby::Host {
   public:
-    Host(const BootstrapOptions& options, int listener)
-        : options_(options), admission_(loop_, listener, terms()) {
+    Host(const BootstrapOptions& options, Lobby& lobby) : options_(options), lobby_(lobby) {
         for (int rank = 0; rank < options.world_size; ++rank) members_.emplace_back(*this, rank);
     }
 
     std::vector<Link> run(Clock::time_point deadline, const std::function<void()>& prepare) {
-        tell_who_is_missing();
         try {
+            lobby_.open_to(*this);
+            tell_who_is_missing();
             while (!missing().empty()) {
                 if (Clock::now() >= deadline) throw Error(Status::timeout, missing_at_deadline());
-                loop_.turn(deadline);
+                loop().turn(deadline);
             }
             prepare();
         } catch (const std::exception& error) {
@@ -41,7 +42,7 @@ class Host {
             throw;
         }
         tell_members(FrameType::start, {});
-        admission_.refuse_all("all ranks have joined already");
+        lobby_.admission().refuse_all("all ranks have joined already");
         std::vector<Link> links;
         for (Member& member : members_) links.push_back(std::move(member.link));
         return links;
@@ -58,19 +59,19 @@ class Host {
         bool is_ready = false;
     };
 
-    AdmissionTerms terms() {
-        return {"rank 0", options_.secret, "wrong secret (HOCKET_SECRET must be the same on all ranks)",
-                [this](Admitted guest) { admit(std::move(guest)); },
-                [this](const Hello& hello) { return objection_to(hello); }};
-    }
+    SocketLoop& loop() { return lobby_.loop(); }
 
-    std::string objection_to(const Hello& hello) const {
+    std::string objection_to(const Hello& hello) const override {
+        if (hello.rank == rank_of_newcomers) return objection_to_newcomer();
         const auto world = static_cast<std::uint32_t>(options_.world_size);
         if (hello.world_size != world)
             return fmt::format("rank {} was started with WORLD_SIZE {}, rank 0 with {}", hello.rank,
                                hello.world_size, world);
         if (hello.rank == 0 || hello.rank >= world)
             return fmt::format("rank {} is not one of 1 to {}", hello.rank, world - 1);
+        if (is_for_newcomers(static_cast<int>(hello.rank)))
+            return fmt::format("rank {} is for a process that says that it is new, not for one with a rank",
+                               hello.rank);
         if (members_[hello.rank].link.is_open())
             return fmt::format(
                 "another process has joined as rank {} already; every process needs a RANK of "
@@ -79,10 +80,35 @@ class Host {
         return "";
     }
 
-    void admit(Admitted guest) {
-        Member& member = members_[guest.hello.rank];
+    std::string objection_to_newcomer() const {
+        if (options_.newcomers == 0)
+            return "this communicator takes no new processes: each of its ranks was to know its number";
+        if (place_for_newcomer()) return "";
+        return fmt::format("this communicator takes {} new process{}, and others came first",
+                           options_.newcomers, options_.newcomers == 1 ? "" : "es");
+    }
+
+    bool is_for_newcomers(int rank) const { return rank >= options_.world_size - options_.newcomers; }
+
+    std::optional<std::size_t> place_for_newcomer() const {
+        for (const Member& member : members_)
+            if (is_for_newcomers(member.rank) && !member.link.is_open())
+                return static_cast<std::size_t>(member.rank);
+        return std::nullopt;
+    }
+
+    void admit(Admitted guest) override {
+        const bool is_newcomer = guest.hello.rank == rank_of_newcomers;
+        Member& member = members_[is_newcomer ? place_for_newcomer().value() : guest.hello.rank];
         member.link = Link(std::move(guest.socket), max_member_payload);
-        loop_.watch(member.link.fd(), EPOLLIN, member);
+        if (is_newcomer) {
+            member.link.queue(FrameType::placed, PayloadWriter()
+                                                     .u32(static_cast<std::uint32_t>(member.rank))
+                                                     .u32(static_cast<std::uint32_t>(options_.world_size))
+                                                     .text());
+            member.link.flush();
+        }
+        loop().watch(member.link.fd(), EPOLLIN, member);
         if (!farewell_.empty()) take_leave(member);
     }
 
@@ -95,7 +121,7 @@ class Host {
                         fmt::format("rank {} joined, but its process ended before all others had joined; "
                                     "look at the output of rank {} first",
                                     member.rank, member.rank));
-        loop_.forget(member.link.fd());
+        loop().forget(member.link.fd());
         member.link.close();
     }
 
@@ -120,7 +146,7 @@ class Host {
 
     void tell_who_is_missing() {
         tell_members(FrameType::waiting, ranks_text(missing()));
-        loop_.at(Clock::now() + waiting_interval, [this] { tell_who_is_missing(); });
+        loop().at(Clock::now() + waiting_interval, [this] { tell_who_is_missing(); });
     }
 
     void tell_members(FrameType type, std::string_view payload) {
@@ -139,7 +165,7 @@ class Host {
             const bool is_complete = missing().empty();
             const auto until = Clock::now() + (is_complete ? farewell_time : late_guests_time);
             for (Member& member : members_) take_leave(member);
-            while (Clock::now() < until && (!is_complete || has_members())) loop_.turn(until);
+            while (Clock::now() < until && (!is_complete || has_members())) loop().turn(until);
         } catch (const std::exception&) {  // what was sent so far must do
         }
     }
@@ -163,29 +189,37 @@ class Host {
     }
 
     std::string missing_at_deadline() const {
+        if (options_.newcomers > 0)
+            return fmt::format(
+                "{} did not come to rank 0 at {}:{} within {}; do {} new process{} come, whose ranks are "
+                "from {} on, and do all ranks that were there call hkt_comm_grow?{}",
+                ranks_text(missing()), options_.master_addr, options_.master_port,
+                seconds_text(options_.join_timeout), options_.newcomers, options_.newcomers == 1 ? "" : "es",
+                options_.world_size - options_.newcomers, lobby_.admission().troubles());
         return fmt::format(
             "{} did not join rank 0 at {}:{} within {}; are all {} processes running, with the same "
             "MASTER_ADDR, MASTER_PORT and WORLD_SIZE?{}",
             ranks_text(missing()), options_.master_addr, options_.master_port,
-            seconds_text(options_.join_timeout), options_.world_size, admission_.troubles());
+            seconds_text(options_.join_timeout), options_.world_size, lobby_.admission().troubles());
     }
 
     const BootstrapOptions& options_;
+    Lobby& lobby_;
     std::deque<Member> members_;  // by rank
     std::string farewell_;        // what all are told when joining has failed; empty: it goes on
-    SocketLoop loop_{SocketLoop::Way::poll};
-    Admission admission_;
 };
 
 }  // namespace
 
 std::vector<Link> admit_guests(const BootstrapOptions& options, const std::function<void()>& prepare) {
     const auto deadline = Clock::now() + options.join_timeout;
+    if (options.lobby) return Host(options, *options.lobby).run(deadline, prepare);
     if (options.listen_fd < 0) {
-        const Socket listener = listen_on({options.master_addr, options.master_port}, deadline,
-                                          "MASTER_ADDR must be an address of rank 0's host and MASTER_PORT a "
-                                          "port that nobody else uses there");
-        return Host(options, listener.fd()).run(deadline, prepare);
+        Socket listener = listen_on({options.master_addr, options.master_port}, deadline,
+                                    "MASTER_ADDR must be an address of rank 0's host and MASTER_PORT a "
+                                    "port that nobody else uses there");
+        Lobby lobby(std::move(listener), options.secret);
+        return Host(options, lobby).run(deadline, prepare);
     }
     const int flags = fcntl(options.listen_fd, F_GETFL);
     if (flags < 0 || fcntl(options.listen_fd, F_SETFL, flags | O_NONBLOCK) < 0)
@@ -193,7 +227,8 @@ std::vector<Link> admit_guests(const BootstrapOptions& options, const std::funct
                     fmt::format("file descriptor {}, on which rank 0 is to listen, is not open; "
                                 "unset HOCKET_LISTEN_FD or hand the socket on",
                                 options.listen_fd));
-    return Host(options, options.listen_fd).run(deadline, prepare);
+    Lobby lobby(options.listen_fd, options.secret);
+    return Host(options, lobby).run(deadline, prepare);
 }
 
 std::string encode_abort(const Error& error) {

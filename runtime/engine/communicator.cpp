@@ -59,6 +59,9 @@ transport::BootstrapOptions bootstrap_options(const Options& options) {
     result.master_addr = options.master_addr;
     result.master_port = options.master_port;
     result.listen_fd = options.listen_fd;
+    result.lobby = options.lobby;
+    result.is_newcomer = options.is_newcomer;
+    result.newcomers = options.newcomers;
     result.secret = options.secret;
     result.join_timeout = options.join_timeout;
     result.heartbeat_timeout = options.heartbeat_timeout;
@@ -135,6 +138,9 @@ Communicator::Communicator(const Options& options)
     : options_(options), schedule_path_(joined(options.schedule_path)), devices_(options.cuda_ipc) {
     device::find_driver();
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
+    options_.lobby.reset();
+    options_.is_newcomer = false, options_.newcomers = 0;
+    options_.rank = bootstrap_->rank(), options_.world_size = bootstrap_->world_size();
     try {
         name_of(options_.executor);  // an executor that was asked for by name is there
         meet();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -79,10 +80,38 @@ std::unique_ptr<Communicator> make(Options options, const std::vector<int>& memb
     options.master_addr = meeting.at.host;
     options.master_port = meeting.at.port;
     options.secret = meeting.secret;
-    const transport::Socket listener =
-        options.rank == 0 && members.size() > 1 ? transport::take_listener(meeting) : transport::Socket();
-    options.listen_fd = listener.is_open() ? listener.fd() : -1;
+    options.listen_fd = -1;
+    if (options.rank == 0 && members.size() > 1) options.lobby = transport::take_lobby(meeting);
     return Communicator::create(options);
+}
+
+// For a communicator of other ranks than the parent's: they know of no refuges yet.
+Options options_for_others(const Communicator& parent) {
+    Options options = parent.options();
+    options.refuge.reset();
+    options.numbers_in_refuge.clear();
+    options.join_timeout = options.timeout;  // that of a shrunken one was what had been left
+    return options;
+}
+
+// What a rank says instead of an invitation.
+const std::string no_invitation = "no invitation: ";
+
+// The text, if processes can come to it; else why not.
+std::string checked_invitation(const std::string& text) {
+    try {
+        if (transport::waiting_at(transport::Invitation::parse(text))) return text;
+        return no_invitation + "the unique id was not made in rank 0's process, or has been used";
+    } catch (const Error& error) {
+        return no_invitation + error.what();
+    }
+}
+
+transport::Invitation meeting_of(const std::string& said, int rank, Status status) {
+    if (said.starts_with(no_invitation))
+        throw Error(status, fmt::format("rank {} cannot lead the new communicator: {}", rank,
+                                        said.substr(no_invitation.size())));
+    return transport::Invitation::parse(said);
 }
 
 }  // namespace
@@ -104,20 +133,16 @@ std::unique_ptr<Communicator> split(Communicator& parent, const std::string& wha
         }
     std::vector<std::string> invitations;
     try {
-        invitations = parent.exchange(invitation ? invitation->text() : "no invitation: " + trouble);
+        invitations = parent.exchange(invitation ? invitation->text() : no_invitation + trouble);
     } catch (...) {
-        if (invitation) transport::take_listener(*invitation);  // and closes it
+        if (invitation) transport::take_lobby(*invitation);  // and closes it
         throw;
     }
     if (members.empty()) return nullptr;
-    Options options = parent.options();
-    options.refuge.reset();
-    options.numbers_in_refuge.clear();
+    const Options options = options_for_others(parent);
     if (members.size() == 1) return make(options, members, parent.rank(), {});
     const std::string& text = invitations[static_cast<std::size_t>(members[0])];
-    if (!text.starts_with("hocket"))
-        throw Error(Status::bootstrap, fmt::format("rank {} cannot lead its group: {}", members[0], text));
-    return make(options, members, parent.rank(), transport::Invitation::parse(text));
+    return make(options, members, parent.rank(), meeting_of(text, members[0], Status::bootstrap));
 }
 
 std::unique_ptr<Communicator> shrink(Communicator& parent) {
@@ -140,6 +165,20 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
             if (!may_be_a_loss || transport::Clock::now() >= until) throw;
         }
     }
+}
+
+std::unique_ptr<Communicator> grow(Communicator& parent, int newcomers, const std::string& invitation) {
+    const std::string what = fmt::format("hkt_comm_grow by {}", newcomers);
+    std::vector<std::string> said = parent.exchange(encode(Wish{}) + " " + what);
+    take_what(said, what, parent.rank());
+    // Only now: an invitation holds a secret, and no error may show it.
+    said = parent.exchange(parent.rank() == 0 ? checked_invitation(invitation) : "");
+    const auto meeting = meeting_of(said[0], 0, Status::invalid_argument);
+    Options options = options_for_others(parent);
+    options.newcomers = newcomers;
+    std::vector<int> ranks(static_cast<std::size_t>(parent.size() + newcomers));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return make(options, ranks, parent.rank(), meeting);
 }
 
 }  // namespace hocket::engine

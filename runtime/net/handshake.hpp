@@ -25,6 +25,9 @@ inline constexpr std::size_t nonce_size = 32, proof_size = 32;
 inline constexpr std::size_t max_identity_size = 256;
 inline constexpr std::size_t max_hello_size = 8 + nonce_size + max_identity_size;
 
+// The rank of a guest that has none yet.
+inline constexpr std::uint32_t rank_of_newcomers = UINT32_MAX;
+
 // What a guest says about itself.
 struct Hello {
     std::uint32_t rank;

@@ -200,7 +200,11 @@ std::optional<std::string> library_folder() {
 Options resolve(const Choices& choices, const Environment& environment) {
     const Reader reader(environment);
     Options options;
-    resolve_place(options, choices, reader);
+    options.is_newcomer = choices.is_newcomer;
+    if (choices.is_newcomer)
+        options.world_size = 0;
+    else
+        resolve_place(options, choices, reader);
     options.job_rank = job_rank_from(reader, options.rank);
     if (!choices.meets_elsewhere) resolve_meeting_point(options, choices, reader);
     const auto text = [&](const std::optional<std::string>& choice, const char* name) {

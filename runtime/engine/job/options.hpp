@@ -29,7 +29,11 @@ struct Options {
     std::string master_addr = "127.0.0.1";  // MASTER_ADDR: where rank 0 listens
     int master_port = 0;                    // MASTER_PORT: 1 .. 65535, needed if world_size > 1
     int listen_fd = -1;                     // HOCKET_LISTEN_FD: rank 0's socket that already listens there
-    std::string secret;                     // HOCKET_SECRET: needed if world_size > 1
+    // Instead of a socket, where ranks meet by invitation: rank 0's. Given up when all have joined.
+    std::shared_ptr<transport::Lobby> lobby = nullptr;
+    bool is_newcomer = false;  // rank and world_size are what rank 0 says
+    int newcomers = 0;         // as in transport::BootstrapOptions
+    std::string secret;        // HOCKET_SECRET: needed if world_size > 1
     // HOCKET_PROVIDER: "tcp", or one of libfabric's, for all messages; "": memory inside a host,
     // tcp between hosts.
     std::string provider;
@@ -65,6 +69,7 @@ struct Choices {
     std::optional<std::chrono::milliseconds> timeout;
     // The caller finds out where the ranks meet: address, port, socket and secret are not looked for here.
     bool meets_elsewhere = false;
+    bool is_newcomer = false;  // nor are rank and world_size
 };
 
 // Throws hocket::Error: invalid_argument, naming the field or variable, its value and what it may be;

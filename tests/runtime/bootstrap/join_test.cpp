@@ -78,7 +78,7 @@ bool is_hung_up_on(int fd) {
 }
 
 // As Bootstrap::join on a guest; tells when rank 0 has let it in.
-std::unique_ptr<Bootstrap> join_and_tell(const BootstrapOptions& options, const Tally& admitted) {
+std::unique_ptr<Bootstrap> join_and_tell(BootstrapOptions options, const Tally& admitted) {
     auto member = std::make_unique<Member>(options);
     std::vector<Link> links;
     links.push_back(join_host(options, [&] { admitted.add(); }));
@@ -284,7 +284,7 @@ TEST_CASE("a rank that cannot become a member tells the others why") {
     Processes ranks;
     for (int r = 0; r < 3; ++r)
         ranks.start([&, r]() -> std::string {
-            const auto options = options_of(listener, r, 3);
+            auto options = options_of(listener, r, 3);
             const auto prepare = [&] {
                 if (r == failing) throw Error(Status::out_of_memory, "nothing left");
             };

@@ -62,7 +62,8 @@ TEST_CASE("a report that reaches rank 0 while it leaves is passed on") {
     });
     // Its report and rank 0's goodbye have crossed on their way.
     ranks.start([&]() -> std::string {
-        Link host = join_host(options_of(listener, 1, 3), [] {});
+        auto options = options_of(listener, 1, 3);
+        Link host = join_host(options, [] {});
         for (bool leaves = false;;) {
             while (const auto frame = host.parser().next()) leaves |= frame->type == FrameType::goodbye;
             pollfd entry{host.fd(), POLLIN, 0};

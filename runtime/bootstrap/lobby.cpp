@@ -1,0 +1,55 @@
+#include "runtime/bootstrap/lobby.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "runtime/bootstrap/join.hpp"
+#include "runtime/net/frame.hpp"
+
+namespace hocket::transport {
+namespace {
+
+// Its kernel has told ours that the process has closed its end, or is not there any more.
+bool has_gone(const Socket& socket) {
+    char next;
+    const ssize_t bytes = recv(socket.fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+    return bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+}  // namespace
+
+Lobby::Lobby(Socket listener, std::string secret)
+    : own_listener_(std::move(listener)), admission_(loop_, own_listener_.fd(), terms(std::move(secret))) {}
+
+Lobby::Lobby(int listener, std::string secret) : admission_(loop_, listener, terms(std::move(secret))) {}
+
+AdmissionTerms Lobby::terms(std::string secret) {
+    return {"rank 0", std::move(secret), "wrong secret (HOCKET_SECRET must be the same on all ranks)",
+            [this](Admitted guest) {
+                host_ ? host_->admit(std::move(guest)) : waiting_.push_back(std::move(guest));
+            },
+            [this](const Hello& hello) { return host_ ? host_->objection_to(hello) : ""; }};
+}
+
+std::size_t Lobby::waiting() {
+    loop_.turn(Clock::now());
+    std::erase_if(waiting_, [](const Admitted& guest) { return has_gone(guest.socket); });
+    return waiting_.size();
+}
+
+void Lobby::open_to(Host& host) {
+    host_ = &host;
+    for (Admitted& guest : std::exchange(waiting_, {})) {
+        if (has_gone(guest.socket)) continue;
+        const std::string why = host.objection_to(guest.hello);
+        if (why.empty())
+            host.admit(std::move(guest));
+        else  // it has been welcomed, and no longer listens to a refusal
+            put(guest.socket, encode_frame(FrameType::abort, encode_abort(Error(Status::bootstrap, why))));
+    }
+}
+
+}  // namespace hocket::transport

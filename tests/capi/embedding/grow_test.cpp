@@ -1,0 +1,379 @@
+// New processes join ranks that are at work: more of them, or in the place of some that were lost.
+#include <hocket.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/capi/comm.hpp"
+#include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket::test;
+
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+using namespace std::chrono_literals;
+
+const std::vector<Environment> ways = {{}, {{"HOCKET_PROVIDER", "tcp"}}, {{"HOCKET_PROVIDER", "ofi+tcp"}}};
+
+// Ids that one process makes and others wait for, in memory that all share.
+class Ids {
+  public:
+    explicit Ids(std::size_t count)
+        : ids_(static_cast<hkt_unique_id*>(shared_memory(count * sizeof(hkt_unique_id)))),
+          made_(static_cast<std::atomic<bool>*>(shared_memory(count * sizeof(std::atomic<bool>)))) {}
+
+    const hkt_unique_id& make(std::size_t which) const {
+        expect(hkt_unique_id_create(&ids_[which]) == HKT_SUCCESS, hkt_last_error());
+        made_[which] = true;
+        return ids_[which];
+    }
+    bool is_made(std::size_t which) const { return made_[which]; }
+    const hkt_unique_id& await(std::size_t which) const {
+        while (!made_[which]) std::this_thread::sleep_for(1ms);
+        return ids_[which];
+    }
+    const hkt_unique_id& at(std::size_t which) const { return ids_[which]; }
+
+  private:
+    hkt_unique_id* const ids_;
+    std::atomic<bool>* const made_;
+};
+
+// One of the first `size` ranks, or a process that joins later; `timeout_ms` 0: the usual one.
+hkt_comm_options options_of(int rank, int size, const hkt_unique_id& id, std::int64_t timeout_ms = 0) {
+    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
+    options.rank = rank;
+    options.world_size = rank == HKT_NEWCOMER ? 0 : size;
+    options.unique_id = &id;
+    options.timeout_ms = timeout_ms;
+    return options;
+}
+
+Comm joined(const hkt_comm_options& options) {
+    return join(&options);
+}
+
+Comm newcomer(const hkt_unique_id& id) {
+    return joined(options_of(HKT_NEWCOMER, 0, id));
+}
+
+hkt_status grow(hkt_comm* comm, int newcomers, const hkt_unique_id* id, Comm& grown) {
+    hkt_comm* made = nullptr;
+    const hkt_status status = hkt_comm_grow(comm, newcomers, id, &made);
+    grown.reset(made);
+    return status;
+}
+
+Comm grown(hkt_comm* comm, int newcomers, const hkt_unique_id* id) {
+    Comm made;
+    must(comm, grow(comm, newcomers, id, made));
+    return made;
+}
+
+// Each rank gives its number in a small and in a large all_reduce. False: a rank was lost.
+bool work(hkt_comm* comm, int rounds = 3) {
+    const std::int64_t size = hkt_comm_size(comm), sum = size * (size - 1) / 2;
+    for (const std::size_t count : {std::size_t{3}, std::size_t{100'000}})
+        for (int round = 0; round < rounds; ++round) {
+            std::vector<std::int64_t> data(count, hkt_comm_rank(comm));
+            const hkt_status status =
+                hkt_all_reduce(data.data(), data.data(), count, HKT_INT64, HKT_SUM, comm, nullptr);
+            if (status == HKT_ERROR_PEER_LOST || status == HKT_ERROR_ABORTED) return false;
+            must(comm, status);
+            expect(std::all_of(data.begin(), data.end(), [&](std::int64_t value) { return value == sum; }),
+                   "a sum is wrong: " + std::to_string(data[0]) + ", not " + std::to_string(sum));
+        }
+    return true;
+}
+
+// All of them, until rank 0 sees the flag.
+void work_until(hkt_comm* comm, const std::atomic<bool>& flag) {
+    for (std::int32_t is_over = 0;;) {
+        is_over = flag ? 1 : 0;
+        must(comm, hkt_broadcast(&is_over, &is_over, 1, HKT_INT32, 0, comm, nullptr));
+        if (is_over) return;
+        expect(work(comm, 1), "nobody is lost any more");
+    }
+}
+
+struct Continues {
+    const std::atomic<int>& pid;
+    ~Continues() { kill(pid, SIGCONT); }
+};
+
+void expect_text(const std::string& text, const std::string& words) {
+    expect(text.find(words) != std::string::npos, "instead of \"" + words + "\": " + text);
+}
+
+}  // namespace
+
+TEST_CASE("new processes join ranks that work, and get the numbers after theirs") {
+    for (const auto& way : ways) {
+        const Ids ids(3);
+        const auto outcomes = run_ranks({6, way}, [&](int rank) {
+            Comm comm;
+            if (rank < 2) {
+                comm = joined(options_of(rank, 2, rank == 0 ? ids.make(0) : ids.await(0)));
+                work(comm.get());
+            }
+            for (std::size_t round = 1; round < 3; ++round) {
+                const int there = static_cast<int>(2 * round);
+                if (rank >= there + 2) continue;
+                if (rank >= there) {
+                    comm = newcomer(ids.await(round));
+                    expect(hkt_comm_rank(comm.get()) >= there, "a new process has a number of its own");
+                } else {
+                    Comm larger = grown(comm.get(), 2, rank == 0 ? &ids.make(round) : nullptr);
+                    expect(hkt_comm_rank(larger.get()) == hkt_comm_rank(comm.get()), "numbers stay");
+                    work(comm.get());
+                    comm = std::move(larger);
+                }
+                expect(hkt_comm_size(comm.get()) == there + 2, "all are in");
+                work(comm.get());
+            }
+        });
+        CHECK(problems(outcomes) == "");
+    }
+}
+
+// As a job would do it: rank 0 leaves the door open, and looks at each step whether somebody waits.
+TEST_CASE("whoever is lost is replaced by a new process, again and again") {
+    const char* const asked = std::getenv("HOCKET_SHRINK_ROUNDS");
+    const int rounds = asked == nullptr ? 6 : std::atoi(asked);
+    constexpr int size = 3;
+    std::mt19937 random(20261124);
+    for (const auto& way : ways) {
+        const Ids ids(static_cast<std::size_t>(rounds) + 1);
+        std::vector<int> victims;
+        for (int round = 0; round < rounds; ++round) victims.push_back(static_cast<int>(random() % size));
+        auto* const deaths = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+        const auto outcomes = run_ranks({size + rounds, way, 300}, [&](int rank) {
+            Comm comm;
+            int round = 0;
+            if (rank < size) {
+                comm = joined(options_of(rank, size, rank == 0 ? ids.make(0) : ids.await(0)));
+            } else {
+                round = rank - size + 1;
+                comm = newcomer(ids.await(static_cast<std::size_t>(round)));
+            }
+            for (; round < rounds; ++round) {
+                expect(work(comm.get()), "nobody dies before his time");
+                expect(hkt_comm_size(comm.get()) == size, "all are here");
+                if (hkt_comm_rank(comm.get()) == victims[static_cast<std::size_t>(round)]) {
+                    ++*deaths;
+                    raise(SIGKILL);
+                }
+                while (work(comm.get(), 1)) continue;
+                hkt_comm* left = nullptr;
+                must(comm.get(), hkt_comm_shrink(comm.get(), &left));
+                comm.reset(left);
+                const auto door = static_cast<std::size_t>(round) + 1;
+                if (hkt_comm_rank(left) == 0) ids.make(door);
+                for (;;) {  // steps, until somebody waits
+                    std::int32_t waiting = 0;
+                    if (hkt_comm_rank(left) == 0) must(left, hkt_unique_id_waiting(&ids.at(door), &waiting));
+                    must(left, hkt_broadcast(&waiting, &waiting, 1, HKT_INT32, 0, left, nullptr));
+                    if (waiting > 0) break;
+                    expect(work(left, 1), "those that are left work meanwhile");
+                }
+                comm = grown(left, 1, &ids.at(door));
+            }
+            expect(work(comm.get()), "they work to the end");
+        });
+        int killed = 0;
+        for (const Outcome& outcome : outcomes) {
+            CHECK(outcome.text == "");
+            killed += outcome.signal == SIGKILL ? 1 : 0;
+        }
+        CHECK(*deaths == rounds);
+        CHECK(killed == rounds);
+    }
+}
+
+TEST_CASE("a rank that was given up and runs again disturbs nobody of the new communicator") {
+    for (const Environment& way : {Environment{}, Environment{{"HOCKET_PROVIDER", "tcp"}}}) {
+        const Ids ids(2);
+        auto* const pid = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+        auto* const has_heard = static_cast<std::atomic<bool>*>(shared_memory(sizeof(std::atomic<bool>)));
+        Environment environment = way;
+        environment["HOCKET_HEARTBEAT_TIMEOUT_MS"] = "1000";
+        environment["HOCKET_TIMEOUT_MS"] = "20000";
+        const auto outcomes = run_ranks({4, environment}, [&](int rank) {
+            if (rank == 3) {
+                const Comm comm = newcomer(ids.await(1));
+                expect(work(comm.get()), "they work");
+                work_until(comm.get(), *has_heard);
+                return;
+            }
+            Comm comm = joined(options_of(rank, 3, rank == 0 ? ids.make(0) : ids.await(0)));
+            work(comm.get());
+            if (rank == 2) {
+                // It stops in the middle of an operation, and means to go on with it.
+                *pid = getpid();
+                std::thread([] {
+                    std::this_thread::sleep_for(20ms);
+                    raise(SIGSTOP);
+                }).detach();
+                while (work(comm.get(), 1)) continue;
+                std::vector<std::int64_t> data(100'000, 77);
+                expect(hkt_all_reduce(data.data(), data.data(), data.size(), HKT_INT64, HKT_SUM, comm.get(),
+                                      nullptr) < 0,
+                       "it goes on by itself");
+                *has_heard = true;
+                return;
+            }
+            const Continues at_the_end{*pid};  // whatever happens: a stopped process cannot end
+            while (work(comm.get(), 1)) continue;
+            hkt_comm* left = nullptr;
+            must(comm.get(), hkt_comm_shrink(comm.get(), &left));
+            Comm larger = grown(left, 1, rank == 0 ? &ids.make(1) : nullptr);
+            hkt_comm_destroy(left);
+            expect(work(larger.get()), "they work");
+            if (rank == 0) kill(*pid, SIGCONT);
+            work_until(larger.get(), *has_heard);
+        });
+        CHECK(problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("a communicator that cannot grow stays as it is, and all its ranks hear why") {
+    const Ids ids(6);
+    auto* const tried = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+    const auto outcomes = run_ranks({4}, [&](int rank) {
+        if (rank == 3) {
+            // Two come where there is one place: this process has both, one after another.
+            const Comm comm = newcomer(ids.await(4));
+            hkt_comm* none = nullptr;
+            auto options = options_of(HKT_NEWCOMER, 0, ids.await(4), 2'000);
+            expect(hkt_comm_create(&options, &none) == HKT_ERROR_BOOTSTRAP && none == nullptr,
+                   hkt_last_error());
+            work(comm.get());
+            return;
+        }
+        Comm comm = joined(options_of(rank, 3, rank == 0 ? ids.make(0) : ids.await(0), 2'500)), larger;
+        const auto text_of = [&](int newcomers, const hkt_unique_id* id, hkt_status status) {
+            const std::string text = failure_of(comm.get(), grow(comm.get(), newcomers, id, larger), status);
+            expect(larger == nullptr, "nothing is made");
+            work(comm.get());
+            return text;
+        };
+        expect_text(text_of(0, nullptr, HKT_ERROR_INVALID_ARGUMENT), "newcomers is 0; it must be 1 to");
+        failure_of(comm.get(), hkt_comm_grow(comm.get(), 1, nullptr, nullptr), HKT_ERROR_INVALID_ARGUMENT);
+        expect_text(text_of(INT32_MAX - 2, nullptr, HKT_ERROR_INVALID_ARGUMENT), "newcomers is");
+        expect_text(text_of(rank == 2 ? 2 : 1, nullptr, HKT_ERROR_MISMATCH), "hkt_comm_grow by 2");
+        expect_text(text_of(1, nullptr, HKT_ERROR_INVALID_ARGUMENT),
+                    "rank 0 cannot lead the new communicator: the unique id is none");
+        // The one that the communicator was made of.
+        expect_text(text_of(1, &ids.at(0), HKT_ERROR_INVALID_ARGUMENT), "or has been used");
+        const auto began = std::chrono::steady_clock::now();
+        const std::string nobody = text_of(2, rank == 0 ? &ids.make(1) : nullptr, HKT_ERROR_TIMEOUT);
+        expect(std::chrono::steady_clock::now() - began < 6s, "the deadline is the communicator's");
+        if (rank == 0) expect_text(nobody, "ranks 3 and 4 did not come");
+        expect_text(nobody, "2 new processes");
+        expect_text(text_of(1, &ids.at(1), HKT_ERROR_INVALID_ARGUMENT), "or has been used");
+        ++*tried;
+        larger = grown(comm.get(), 1, rank == 0 ? &ids.make(4) : nullptr);
+        work(larger.get());
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("a new process hears why it is not taken in") {
+    const Ids ids(4);
+    auto* const done = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+    const auto outcomes = run_ranks({3}, [&](int rank) {
+        const auto refused = [&](hkt_comm_options options, hkt_status status, const std::string& words) {
+            hkt_comm* comm = nullptr;
+            expect(hkt_comm_create(&options, &comm) == status && comm == nullptr, hkt_last_error());
+            expect_text(hkt_last_error(), words);
+        };
+        if (rank < 2) {
+            if (rank == 0) ids.make(1);  // nobody will grow there
+            const Comm comm = joined(options_of(rank, 2, rank == 0 ? ids.make(0) : ids.await(0), 20'000));
+            for (std::int32_t count = 0; *done < 2; std::this_thread::sleep_for(1ms))
+                if (*done == 1 && rank == 0)
+                    expect(hkt_unique_id_waiting(&ids.at(1), &count) == HKT_SUCCESS, hkt_last_error());
+            // Its ranks are all known, and one of them comes late: so somebody new finds rank 0 there.
+            if (rank == 1)
+                while (*done < 3) std::this_thread::sleep_for(1ms);
+            const Comm other = joined(options_of(rank, 2, rank == 0 ? ids.make(2) : ids.await(2), 20'000));
+            return;
+        }
+        auto without = options_of(HKT_NEWCOMER, 0, ids.await(1));
+        without.unique_id = nullptr;
+        refused(without, HKT_ERROR_INVALID_ARGUMENT, "then unique_id or store says where rank 0 waits");
+        auto sized = options_of(HKT_NEWCOMER, 0, ids.await(1));
+        sized.world_size = 3;
+        refused(sized, HKT_ERROR_INVALID_ARGUMENT, "world_size must be 0");
+        for (int looked_at = 0; looked_at < 2; ++looked_at) {
+            *done = looked_at;
+            refused(options_of(HKT_NEWCOMER, 0, ids.await(1), 700), HKT_ERROR_TIMEOUT,
+                    "do the ranks that are there call hkt_comm_grow?");
+        }
+        *done = 2;
+        refused(options_of(HKT_NEWCOMER, 0, ids.await(2), 5'000), HKT_ERROR_BOOTSTRAP,
+                "this communicator takes no new processes");
+        *done = 3;
+        const auto began = std::chrono::steady_clock::now();
+        refused(options_of(HKT_NEWCOMER, 0, ids.at(0), 20'000), HKT_ERROR_BOOTSTRAP,
+                "was its id used for others already");
+        expect(std::chrono::steady_clock::now() - began < 10s, "nobody will listen there any more");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("rank 0 knows how many wait, and does not count those that have gone") {
+    const Ids ids(1);
+    auto* const killed = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+    const auto outcomes = run_ranks({3}, [&](int rank) {
+        if (rank == 1) {
+            std::thread([&] {
+                while (!*killed) std::this_thread::sleep_for(1ms);
+                raise(SIGKILL);
+            }).detach();
+        }
+        if (rank > 0) {
+            const Comm comm = newcomer(ids.await(0));
+            work(comm.get());
+            return;
+        }
+        const hkt_unique_id id = ids.make(0);
+        const auto await_waiting = [&](std::int32_t right) {
+            std::int32_t count = -1;
+            while (count != right) {
+                expect(hkt_unique_id_waiting(&id, &count) == HKT_SUCCESS, hkt_last_error());
+                std::this_thread::sleep_for(1ms);
+            }
+        };
+        await_waiting(2);
+        *killed = 1;
+        await_waiting(1);
+        const Comm own = alone();
+        const Comm both = grown(own.get(), 1, &id);
+        expect(hkt_comm_size(both.get()) == 2, "the one that is left");
+        work(both.get());
+        std::int32_t count = 0;
+        expect(hkt_unique_id_waiting(&id, &count) == HKT_ERROR_INVALID_ARGUMENT, "an id that is used up");
+        expect_text(hkt_last_error(), "has been used");
+        expect(hkt_unique_id_waiting(nullptr, &count) == HKT_ERROR_INVALID_ARGUMENT, "no id");
+        expect(hkt_unique_id_waiting(&id, nullptr) == HKT_ERROR_INVALID_ARGUMENT, "no count");
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+        INFO("rank " << rank << " " << outcomes[static_cast<std::size_t>(rank)].text);
+        CHECK(outcomes[static_cast<std::size_t>(rank)].signal == (rank == 1 ? SIGKILL : 0));
+        CHECK(outcomes[static_cast<std::size_t>(rank)].text == "");
+    }
+}
