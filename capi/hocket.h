@@ -325,9 +325,10 @@ HKT_API void hkt_comm_destroy(hkt_comm* comm);
  * communicator, numbered by their keys, and where these are alike by their ranks in comm. A rank that gives
  * HKT_NO_COLOR gets *group = null. All ranks of comm call this, in the same order as everything else on comm.
  * The group has the settings of comm, except a declared topology: its own is found. It is a communicator like
- * any other, to be destroyed before or after comm. It has sockets and plans of its own; shared memory is that
- * of the process, so memory of comm (hkt_mem_alloc, hkt_mem_register) is as good for it as its own. Errors:
- * those of hkt_comm_create; the text is that of comm. */
+ * any other, to be destroyed before or after comm. It has sockets and plans of its own; schedules that comm
+ * has read are not read again; shared memory is that of the process, so memory of comm (hkt_mem_alloc,
+ * hkt_mem_register) is as good for it as its own. Errors: those of hkt_comm_create; the text is that of
+ * comm. */
 #define HKT_NO_COLOR (-1)
 HKT_API hkt_status hkt_comm_split(hkt_comm* comm, int32_t color, int32_t key, hkt_comm** group);
 

@@ -136,6 +136,7 @@ std::unique_ptr<Communicator> Communicator::create(const Options& options) {
 
 Communicator::Communicator(const Options& options)
     : options_(options), schedule_path_(joined(options.schedule_path)), devices_(options.cuda_ipc) {
+    if (!options_.planning) options_.planning = std::make_shared<Planning>();
     device::find_driver();
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
     options_.lobby.reset();
@@ -297,9 +298,10 @@ void Communicator::say_goodbye() {
 std::string Communicator::own_schedule(dsl::Collective collective) const {
     using dsl::Collective;
     if (options_.schedule.empty()) return "";
-    const std::lock_guard lock(planning_);
+    const std::lock_guard lock(options_.planning->mutex);
     if (!own_collectives_) {
-        dsl::Library library = in_dsl([&] { return planner_.library(options_.schedule_path); });
+        dsl::Library library =
+            in_dsl([&] { return options_.planning->planner.library(options_.schedule_path); });
         std::set<Collective> existing;
         for (const Collective which : dsl::all_collectives) {
             try {
@@ -315,17 +317,17 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
 }
 
 std::shared_ptr<const dsl::Operator> Communicator::find_operator(const std::string& text) const {
-    const std::lock_guard lock(planning_);
+    const std::lock_guard lock(options_.planning->mutex);
     return in_dsl([&] {
-        dsl::Library library = planner_.library(options_.schedule_path);
+        dsl::Library library = options_.planning->planner.library(options_.schedule_path);
         return std::make_shared<const dsl::Operator>(dsl::find_operator(library, text));
     });
 }
 
 std::unique_ptr<dsl::CheckedSchedule> Communicator::check(dsl::PlanRequest request) const {
-    const std::lock_guard lock(planning_);
+    const std::lock_guard lock(options_.planning->mutex);
     request.deadline = dsl::Deadline(options_.timeout);  // other threads' planning does not count
-    return in_dsl([&] { return planner_.check(request); });
+    return in_dsl([&] { return options_.planning->planner.check(request); });
 }
 
 // The schedule that was measured to be the fastest. Null if nothing was measured, or if that schedule doesn't

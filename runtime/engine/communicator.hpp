@@ -20,6 +20,7 @@
 #include "runtime/engine/background.hpp"
 #include "runtime/engine/job/agreement.hpp"
 #include "runtime/engine/job/options.hpp"
+#include "runtime/engine/job/planning.hpp"
 #include "runtime/engine/job/tuning.hpp"
 #include "runtime/engine/progress.hpp"
 #include "runtime/engine/recorder.hpp"
@@ -224,9 +225,8 @@ class Communicator {
     std::unique_ptr<Progress> progress_;
     std::unique_ptr<Recorder> recorder_;
     std::unique_ptr<Background> background_;  // null: operations move during calls only
-    mutable std::mutex planning_;             // guards the next two
-    mutable dsl::Planner planner_;
-    mutable std::optional<std::set<dsl::Collective>> own_collectives_;  // where options_.schedule exists
+    // Where options_.schedule exists. Guarded by options_.planning->mutex.
+    mutable std::optional<std::set<dsl::Collective>> own_collectives_;
     std::mutex exchanging_, meeting_;
     std::once_flag barrier_made_;
     std::shared_ptr<StartablePlan> barrier_;

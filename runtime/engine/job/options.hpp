@@ -15,6 +15,8 @@
 
 namespace hocket::engine {
 
+struct Planning;
+
 // What is said on stderr: what goes wrong; also what was chosen, and who comes and goes; also why.
 enum class LogLevel : std::uint8_t { warn, info, debug };
 
@@ -53,10 +55,11 @@ struct Options {
     // already; and their numbers there, by rank.
     std::shared_ptr<transport::Refuge> refuge = nullptr;
     std::vector<int> numbers_in_refuge = {};
-    LogLevel log = LogLevel::warn;  // HOCKET_LOG: warn, info or debug
-    std::string recordings;         // HOCKET_FLIGHT_RECORDER: a folder; "": none
-    std::string trace;              // HOCKET_TRACE: a folder; "": none
-    int recording_signal = 0;       // HOCKET_FLIGHT_SIGNAL: USR1, USR2, HUP or QUIT; 0: none
+    std::shared_ptr<Planning> planning = nullptr;  // of the communicator that this one comes out of
+    LogLevel log = LogLevel::warn;                 // HOCKET_LOG: warn, info or debug
+    std::string recordings;                        // HOCKET_FLIGHT_RECORDER: a folder; "": none
+    std::string trace;                             // HOCKET_TRACE: a folder; "": none
+    int recording_signal = 0;                      // HOCKET_FLIGHT_SIGNAL: USR1, USR2, HUP or QUIT; 0: none
     std::chrono::milliseconds heartbeat_timeout{10000};  // HOCKET_HEARTBEAT_TIMEOUT_MS: a silent rank is lost
 };
 

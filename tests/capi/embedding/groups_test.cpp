@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -217,5 +219,37 @@ TEST_CASE("groups leave nothing behind") {
         expect(entries_of("/proc/self/fd") == descriptors, "descriptors");
         expect(entries_of("/proc/self/task") == threads, "threads");
     });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("groups know the schedules that their parent has read") {
+    const TemporaryFolder folder;
+    const std::string file = folder.path() + "/mine.sched";
+    std::ofstream(file) << R"(
+        algorithm mine all_reduce(x) over g {
+            each r in g, q in g where q != r
+                x : r +> q
+        }
+        schedule mine all_reduce(x) {
+            all_reduce x over world using mine
+        })";
+    const auto outcomes =
+        run_ranks({3, {{"HOCKET_SCHEDULE_PATH", folder.path()}, {"HOCKET_SCHEDULE", "mine"}}}, [&](int rank) {
+            const Comm comm = join();
+            require_sum(comm.get(), rank, 3);
+            must(comm.get(), hkt_barrier(comm.get()));
+            if (rank == 0) std::filesystem::remove(file);
+            must(comm.get(), hkt_barrier(comm.get()));
+            const Comm same = split(comm.get(), 0, rank);
+            require_sum(same.get(), rank, 3);
+            const Comm smaller = split(comm.get(), rank / 2, rank);
+            require_sum(smaller.get(), 1, hkt_comm_size(smaller.get()));
+            const Comm stranger = alone();
+            std::int64_t one = 1;
+            const std::string text = failure_of(
+                stranger.get(), hkt_all_reduce(&one, &one, 1, HKT_INT64, HKT_SUM, stranger.get(), nullptr),
+                HKT_ERROR_NOT_FOUND);
+            expect(text.find("mine") != std::string::npos, text);
+        });
     CHECK(problems(outcomes) == "");
 }
