@@ -350,13 +350,13 @@ HKT_API hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken);
 /* Takes new processes in, while the job runs: makes *grown, a communicator of the ranks of comm, with their
  * numbers, and of `newcomers` (1 or more) processes, which get the numbers after these in the order in which
  * they come. All ranks of comm call this, in the same order as everything else on comm. The new processes
- * call hkt_comm_create with rank = HKT_NEWCOMER and unique_id = *id, before or after; it returns when they
- * are in, and the deadline for it is theirs (timeout_ms). id: made by the process of rank 0 with
- * hkt_unique_id_create; the other ranks' is not looked at, and may be null. It is used up, also if this
- * fails. The settings are those of comm, except a declared topology. Nothing changes for comm, also if this
- * fails; destroy it when the new one works. Errors: those of hkt_comm_create, TIMEOUT if not all come within
- * the deadline of comm; MISMATCH if ranks ask for different numbers; INVALID_ARGUMENT. The text is that of
- * comm. */
+ * call hkt_comm_create with rank = HKT_NEWCOMER and unique_id = id, before or after; it returns when they are
+ * in, and the deadline for it is theirs (timeout_ms). id: made by the process of rank 0 with
+ * hkt_unique_id_create; the other ranks' is not looked at, and may be null. It is used up, also if too few
+ * come. The settings are those of comm, except a declared topology, which the new processes leave out, too.
+ * Nothing changes for comm, also if this fails; destroy it when the new one works. Errors: those of
+ * hkt_comm_create, TIMEOUT if not all come within the deadline of comm; MISMATCH if ranks ask for different
+ * numbers; INVALID_ARGUMENT. The text is that of comm. */
 HKT_API hkt_status hkt_comm_grow(hkt_comm* comm, int32_t newcomers, const hkt_unique_id* id,
                                  hkt_comm** grown);
 

@@ -212,7 +212,8 @@ Options resolve(const Choices& choices, const Environment& environment) {
     };
     options.provider = text(choices.provider, "HOCKET_PROVIDER");
     options.host_id = reader.text("HOCKET_HOST_ID").value_or("");
-    options.topology = text(choices.topology, "HOCKET_TOPOLOGY");
+    // The ranks that a new process joins have grown out of what they had declared.
+    if (!choices.is_newcomer) options.topology = text(choices.topology, "HOCKET_TOPOLOGY");
     options.schedule = text(choices.schedule, "HOCKET_SCHEDULE");
     options.schedule_path = schedule_path_from(text(choices.schedule_path, "HOCKET_SCHEDULE_PATH"));
     resolve_tuning(options, reader, environment);

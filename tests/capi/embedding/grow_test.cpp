@@ -121,7 +121,8 @@ void expect_text(const std::string& text, const std::string& words) {
 }  // namespace
 
 TEST_CASE("new processes join ranks that work, and get the numbers after theirs") {
-    for (const auto& way : ways) {
+    for (Environment way : ways) {
+        way["HOCKET_TOPOLOGY"] = "2";  // as the first two are
         const Ids ids(3);
         const auto outcomes = run_ranks({6, way}, [&](int rank) {
             Comm comm;
