@@ -89,14 +89,14 @@ engine::Choices choices_of(const hkt_comm_options& given) {
     };
     if (given.rank < HKT_NEWCOMER || given.world_size < 0)
         capi::refuse(
-            fmt::format("hkt_comm_options asks for rank {} of {}; ranks are 0 to world_size - 1, and -1 and "
-                        "0 mean RANK and WORLD_SIZE",
+            fmt::format("hkt_comm_options asks for rank {} of {}; ranks are 0 to world_size - 1, "
+                        "HKT_NEWCOMER is -2, and -1 and 0 mean RANK and WORLD_SIZE",
                         given.rank, given.world_size));
     choices.is_newcomer = given.rank == HKT_NEWCOMER;
-    if (choices.is_newcomer && (given.world_size != 0 || (!given.unique_id && !given.store)))
+    if (choices.is_newcomer && (given.world_size != 0 || !given.unique_id || given.store))
         capi::refuse(
-            "hkt_comm_options.rank is HKT_NEWCOMER: then unique_id or store says where rank 0 waits for this "
-            "process, and world_size must be 0, as rank 0 gives both numbers");
+            "hkt_comm_options.rank is HKT_NEWCOMER: then unique_id says where rank 0 takes this process in, "
+            "store must be null, and world_size 0, as rank 0 gives both numbers");
     if (given.rank >= 0) choices.rank = given.rank;
     if (given.world_size > 0) choices.world_size = given.world_size;
     if (given.master_port != 0) choices.master_port = given.master_port;

@@ -240,8 +240,7 @@ typedef struct hkt_store {
 #define HKT_STORE_INIT \
     { sizeof(hkt_store), NULL, NULL, NULL, NULL }
 
-/* As rank in hkt_comm_options: this process joins ranks that have worked together before, and call
- * hkt_comm_grow. */
+/* As rank in hkt_comm_options: the ranks of a running job, which call hkt_comm_grow, take this process in. */
 #define HKT_NEWCOMER (-2)
 
 /* Everything has a default: start from HKT_COMM_OPTIONS_INIT and change what you need. A field left at
@@ -299,8 +298,9 @@ HKT_API hkt_status hkt_unique_id_create(hkt_unique_id* id);
 
 /* Sets *count to how many processes have come to the id, have proved that they know its secret, and wait in
  * hkt_comm_create: how many hkt_comm_grow would take in without waiting. Those that have ended meanwhile do
- * not count. For the process that has made the id, until it is used. Never waits: one that has just come may
- * be counted only by a later call. Thread-safe. Errors: INVALID_ARGUMENT. */
+ * not count; one that stands still, or whose host is gone, does. For the process that has made the id, until
+ * it is used. Never waits: one that has just come may be counted only by a later call. Thread-safe. Errors:
+ * INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_unique_id_waiting(const hkt_unique_id* id, int32_t* count);
 
 /* Joins the job: all world_size processes call this; it returns when all have joined or the deadline has
@@ -351,12 +351,13 @@ HKT_API hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken);
  * numbers, and of `newcomers` (1 or more) processes, which get the numbers after these in the order in which
  * they come. All ranks of comm call this, in the same order as everything else on comm. The new processes
  * call hkt_comm_create with rank = HKT_NEWCOMER and unique_id = id, before or after; it returns when they are
- * in, and the deadline for it is theirs (timeout_ms). id: made by the process of rank 0 with
- * hkt_unique_id_create; the other ranks' is not looked at, and may be null. It is used up, also if too few
- * come. The settings are those of comm, except a declared topology, which the new processes leave out, too.
- * Nothing changes for comm, also if this fails; destroy it when the new one works. Errors: those of
- * hkt_comm_create, TIMEOUT if not all come within the deadline of comm; MISMATCH if ranks ask for different
- * numbers; INVALID_ARGUMENT. The text is that of comm. */
+ * in. They wait for that as long as their timeout_ms says, from then on as long as the ranks of comm. id:
+ * made by the process of rank 0 with hkt_unique_id_create; the other ranks' is not looked at, and may be
+ * null. It is used up, also if this fails. The settings are those of comm, except a declared topology, which
+ * the new processes leave out, too. It fails on all ranks of comm or on none. comm stays as it is, also then,
+ * unless one of its ranks is lost or does not call this within the deadline; destroy it when the new one
+ * works. Errors: those of hkt_comm_create, TIMEOUT if not all come within the deadline of comm; MISMATCH if
+ * ranks ask for different numbers; INVALID_ARGUMENT. The text is that of comm. */
 HKT_API hkt_status hkt_comm_grow(hkt_comm* comm, int32_t newcomers, const hkt_unique_id* id,
                                  hkt_comm** grown);
 

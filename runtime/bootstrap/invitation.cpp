@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <map>
@@ -19,16 +20,22 @@ constexpr const char* mark = "hocket1";
 constexpr std::size_t secret_bytes = 16, most_open = 1024;
 constexpr std::chrono::seconds time_to_listen{5};
 
-// A child's sockets are closed, and their numbers may be other files': it gives up what it has, undestroyed.
+// It lives as long as the process. A forked child begins with another one: its copy of the parent's may be
+// locked, and the sockets in it are closed there.
 struct OpenInvitations {
     std::mutex mutex;
     std::map<std::string, std::unique_ptr<Lobby>> lobbies;  // by text
-    std::uint32_t made_in = forks::generation();
+    const std::uint32_t generation = forks::generation();
 };
 
 OpenInvitations& open_invitations() {
-    static OpenInvitations& open = *new OpenInvitations;
-    return open;
+    static std::atomic<OpenInvitations*> current = nullptr;
+    OpenInvitations* found = current.load(std::memory_order_acquire);
+    if (found && found->generation == forks::generation()) return *found;
+    auto* const made = new OpenInvitations;
+    if (current.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return *made;
+    delete made;
+    return *found;
 }
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -72,11 +79,6 @@ Invitation invite(const std::string& host) {
     Invitation invitation{{host, bound->port}, random_hex(secret_bytes)};
     OpenInvitations& open = open_invitations();
     const std::lock_guard lock(open.mutex);
-    if (open.made_in != forks::generation()) {
-        for (auto& [text, lobby] : open.lobbies) (void)lobby.release();
-        open.lobbies.clear();
-        open.made_in = forks::generation();
-    }
     if (open.lobbies.size() >= most_open)
         throw Error(
             Status::bootstrap,
@@ -89,7 +91,6 @@ Invitation invite(const std::string& host) {
 std::unique_ptr<Lobby> take_lobby(const Invitation& invitation) {
     OpenInvitations& open = open_invitations();
     const std::lock_guard lock(open.mutex);
-    if (open.made_in != forks::generation()) return nullptr;
     auto node = open.lobbies.extract(invitation.text());
     return node.empty() ? nullptr : std::move(node.mapped());
 }
@@ -97,7 +98,6 @@ std::unique_ptr<Lobby> take_lobby(const Invitation& invitation) {
 std::optional<std::size_t> waiting_at(const Invitation& invitation) {
     OpenInvitations& open = open_invitations();
     const std::lock_guard lock(open.mutex);
-    if (open.made_in != forks::generation()) return std::nullopt;
     const auto found = open.lobbies.find(invitation.text());
     if (found == open.lobbies.end()) return std::nullopt;
     return found->second->waiting();

@@ -12,8 +12,9 @@
 
 namespace hocket::transport {
 
-// Both return when all ranks have joined, and throw like Bootstrap::join. A newcomer's rank and world size
-// are in its options when prepare is called. prepare: does everything else that
+// Both return when all ranks have joined, and throw like Bootstrap::join. A newcomer's rank, world size
+// and time to join are in its options when prepare is called.
+// prepare: does everything else that
 // this rank needs to be a member; called before the job starts. If it throws, or anything else fails after a
 // rank was admitted, all ranks fail to join, with the same status and the failing rank's words.
 std::vector<Link> admit_guests(const BootstrapOptions& options,

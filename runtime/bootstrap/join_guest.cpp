@@ -89,20 +89,22 @@ class Guest {
     void await_place() {
         try {
             const Frame frame = next_frame();
-            if (frame.type == FrameType::abort) throw_aborted(frame.payload);
+            if (frame.type == FrameType::abort) throw_refused(frame.payload);
             if (frame.type != FrameType::placed) throw ProtocolError("it did not say which rank is free");
             PayloadReader reader(frame.payload);
-            const std::uint32_t rank = reader.u32(), world = reader.u32();
+            const std::uint32_t rank = reader.u32(), world = reader.u32(), left_ms = reader.u32();
             reader.finish();
             if (rank == 0 || rank >= world || world > INT32_MAX)
                 throw ProtocolError(fmt::format("it speaks of rank {} of {}", rank, world));
             options_.rank = static_cast<int>(rank);
             options_.world_size = static_cast<int>(world);
+            options_.join_timeout = std::chrono::milliseconds(left_ms);
+            deadline_ = Clock::now() + options_.join_timeout;
         } catch (const Silent& error) {
             if (Clock::now() < deadline_)
                 throw Error(Status::bootstrap,
-                            fmt::format("rank 0 at {} ended before it had taken this new process in ({}), or "
-                                        "gave its place up; look at the output of rank 0 first",
+                            fmt::format("rank 0 at {} closed its id, or ended, before it had taken this new "
+                                        "process in ({}); look at the output of rank 0 first",
                                         host_.text(), error.what()));
             throw not_taken_in();
         }
@@ -166,6 +168,12 @@ class Guest {
         link_.parser().set_limit(max_member_payload);
     }
 
+    [[noreturn]] static void throw_refused(std::string_view payload) {
+        const Error error = decode_abort(payload);
+        throw Aborted(error.status(),
+                      fmt::format("rank 0 does not take this new process in: {}", error.what()));
+    }
+
     [[noreturn]] static void throw_aborted(std::string_view payload) {
         const Error error = decode_abort(payload);
         throw Aborted(error.status(), fmt::format("the job did not start: {}", error.what()));
@@ -202,7 +210,7 @@ class Guest {
     BootstrapOptions& options_;
     const std::function<void()>& prepare_;
     const Endpoint host_;
-    const Clock::time_point deadline_;
+    Clock::time_point deadline_;
     Link link_;
 };
 

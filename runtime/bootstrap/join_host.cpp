@@ -24,17 +24,18 @@ constexpr auto late_guests_time = 500ms;  // more than a guest's pause between t
 
 class Host final : Lobby::Host {
   public:
-    Host(const BootstrapOptions& options, Lobby& lobby) : options_(options), lobby_(lobby) {
+    Host(const BootstrapOptions& options, Lobby& lobby, Clock::time_point deadline)
+        : options_(options), lobby_(lobby), deadline_(deadline) {
         for (int rank = 0; rank < options.world_size; ++rank) members_.emplace_back(*this, rank);
     }
 
-    std::vector<Link> run(Clock::time_point deadline, const std::function<void()>& prepare) {
+    std::vector<Link> run(const std::function<void()>& prepare) {
         try {
             lobby_.open_to(*this);
             tell_who_is_missing();
             while (!missing().empty()) {
-                if (Clock::now() >= deadline) throw Error(Status::timeout, missing_at_deadline());
-                loop().turn(deadline);
+                if (Clock::now() >= deadline_) throw Error(Status::timeout, missing_at_deadline());
+                loop().turn(deadline_);
             }
             prepare();
         } catch (const std::exception& error) {
@@ -102,9 +103,12 @@ class Host final : Lobby::Host {
         Member& member = members_[is_newcomer ? place_for_newcomer().value() : guest.hello.rank];
         member.link = Link(std::move(guest.socket), max_member_payload);
         if (is_newcomer) {
+            const auto left = std::max(deadline_ - Clock::now(), Clock::duration(0));
+            const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
             member.link.queue(FrameType::placed, PayloadWriter()
                                                      .u32(static_cast<std::uint32_t>(member.rank))
                                                      .u32(static_cast<std::uint32_t>(options_.world_size))
+                                                     .u32(static_cast<std::uint32_t>(ms))
                                                      .text());
             member.link.flush();
         }
@@ -191,11 +195,12 @@ class Host final : Lobby::Host {
     std::string missing_at_deadline() const {
         if (options_.newcomers > 0)
             return fmt::format(
-                "{} did not come to rank 0 at {}:{} within {}; do {} new process{} come, whose ranks are "
-                "from {} on, and do all ranks that were there call hkt_comm_grow?{}",
+                "{} did not come to rank 0 at {}:{} within {}; new processes get the ranks from {} on: were "
+                "{} "
+                "started, and do all ranks that were there call hkt_comm_grow?{}",
                 ranks_text(missing()), options_.master_addr, options_.master_port,
-                seconds_text(options_.join_timeout), options_.newcomers, options_.newcomers == 1 ? "" : "es",
-                options_.world_size - options_.newcomers, lobby_.admission().troubles());
+                seconds_text(options_.join_timeout), options_.world_size - options_.newcomers,
+                options_.newcomers, lobby_.admission().troubles());
         return fmt::format(
             "{} did not join rank 0 at {}:{} within {}; are all {} processes running, with the same "
             "MASTER_ADDR, MASTER_PORT and WORLD_SIZE?{}",
@@ -205,6 +210,7 @@ class Host final : Lobby::Host {
 
     const BootstrapOptions& options_;
     Lobby& lobby_;
+    const Clock::time_point deadline_;
     std::deque<Member> members_;  // by rank
     std::string farewell_;        // what all are told when joining has failed; empty: it goes on
 };
@@ -213,13 +219,13 @@ class Host final : Lobby::Host {
 
 std::vector<Link> admit_guests(const BootstrapOptions& options, const std::function<void()>& prepare) {
     const auto deadline = Clock::now() + options.join_timeout;
-    if (options.lobby) return Host(options, *options.lobby).run(deadline, prepare);
+    if (options.lobby) return Host(options, *options.lobby, deadline).run(prepare);
     if (options.listen_fd < 0) {
         Socket listener = listen_on({options.master_addr, options.master_port}, deadline,
                                     "MASTER_ADDR must be an address of rank 0's host and MASTER_PORT a "
                                     "port that nobody else uses there");
         Lobby lobby(std::move(listener), options.secret);
-        return Host(options, lobby).run(deadline, prepare);
+        return Host(options, lobby, deadline).run(prepare);
     }
     const int flags = fcntl(options.listen_fd, F_GETFL);
     if (flags < 0 || fcntl(options.listen_fd, F_SETFL, flags | O_NONBLOCK) < 0)
@@ -228,7 +234,7 @@ std::vector<Link> admit_guests(const BootstrapOptions& options, const std::funct
                                 "unset HOCKET_LISTEN_FD or hand the socket on",
                                 options.listen_fd));
     Lobby lobby(options.listen_fd, options.secret);
-    return Host(options, lobby).run(deadline, prepare);
+    return Host(options, lobby, deadline).run(prepare);
 }
 
 std::string encode_abort(const Error& error) {

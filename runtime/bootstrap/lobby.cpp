@@ -1,9 +1,8 @@
 #include "runtime/bootstrap/lobby.hpp"
 
-#include <sys/socket.h>
+#include <poll.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "runtime/bootstrap/join.hpp"
@@ -14,9 +13,8 @@ namespace {
 
 // Its kernel has told ours that the process has closed its end, or is not there any more.
 bool has_gone(const Socket& socket) {
-    char next;
-    const ssize_t bytes = recv(socket.fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
-    return bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+    pollfd entry{socket.fd(), POLLRDHUP, 0};
+    return poll_until({&entry, 1}, Clock::now()) > 0;
 }
 
 }  // namespace
@@ -35,9 +33,12 @@ AdmissionTerms Lobby::terms(std::string secret) {
 }
 
 std::size_t Lobby::waiting() {
+    admission_.begin_again();
     loop_.turn(Clock::now());
     std::erase_if(waiting_, [](const Admitted& guest) { return has_gone(guest.socket); });
-    return waiting_.size();
+    return static_cast<std::size_t>(
+        std::count_if(waiting_.begin(), waiting_.end(),
+                      [](const Admitted& guest) { return guest.hello.rank == rank_of_newcomers; }));
 }
 
 void Lobby::open_to(Host& host) {

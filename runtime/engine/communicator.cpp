@@ -140,8 +140,9 @@ Communicator::Communicator(const Options& options)
     device::find_driver();
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
     options_.lobby.reset();
-    options_.is_newcomer = false, options_.newcomers = 0;
     options_.rank = bootstrap_->rank(), options_.world_size = bootstrap_->world_size();
+    // What its launcher says of a new process is of another job, or of a process that it replaces.
+    if (options_.is_newcomer) options_.job_rank = options_.rank;
     try {
         name_of(options_.executor);  // an executor that was asked for by name is there
         meet();
@@ -178,6 +179,8 @@ void Communicator::meet() {
         progress_->trace(tracer_.get());
     }
     log_joining();
+    // A communicator that has grown is one only if its new processes have come as far as this, too.
+    if (std::exchange(options_.newcomers, 0) > 0 || std::exchange(options_.is_newcomer, false)) barrier();
     if (options_.has_background) background_ = std::make_unique<Background>(*progress_);
 }
 

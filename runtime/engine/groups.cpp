@@ -81,7 +81,8 @@ std::unique_ptr<Communicator> make(Options options, const std::vector<int>& memb
     options.master_port = meeting.at.port;
     options.secret = meeting.secret;
     options.listen_fd = -1;
-    if (options.rank == 0 && members.size() > 1) options.lobby = transport::take_lobby(meeting);
+    if (options.rank == 0 && members.size() > 1 && !options.lobby)
+        options.lobby = transport::take_lobby(meeting);
     return Communicator::create(options);
 }
 
@@ -97,14 +98,24 @@ Options options_for_others(const Communicator& parent) {
 // What a rank says instead of an invitation.
 const std::string no_invitation = "no invitation: ";
 
-// The text, if processes can come to it; else why not.
-std::string checked_invitation(const std::string& text) {
+// Takes the lobby of an invitation that was made in this process. Returns what the others are told: the
+// invitation, or why there is none.
+std::string take_door(const std::string& text, std::shared_ptr<transport::Lobby>& lobby) {
     try {
-        if (transport::waiting_at(transport::Invitation::parse(text))) return text;
-        return no_invitation + "the unique id was not made in rank 0's process, or has been used";
-    } catch (const Error& error) {
+        lobby = transport::take_lobby(transport::Invitation::parse(text));
+        return lobby ? text
+                     : no_invitation + "the unique id was not made in rank 0's process, or has been used";
+    } catch (const std::exception& error) {
         return no_invitation + error.what();
     }
+}
+
+// What another rank has said of its failure: a status and a text.
+Error failure_of(int rank, const std::string& said) {
+    int status = static_cast<int>(Status::internal);
+    const auto [end, ignored] = std::from_chars(said.data(), said.data() + said.size(), status);
+    return {static_cast<Status>(status),
+            fmt::format("rank {} reported:{}", rank, std::string(end, said.data() + said.size()))};
 }
 
 transport::Invitation meeting_of(const std::string& said, int rank, Status status) {
@@ -168,17 +179,35 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
 }
 
 std::unique_ptr<Communicator> grow(Communicator& parent, int newcomers, const std::string& invitation) {
+    // It is used up in any case.
+    std::shared_ptr<transport::Lobby> lobby;
+    const std::string own = parent.rank() == 0 ? take_door(invitation, lobby) : "";
     const std::string what = fmt::format("hkt_comm_grow by {}", newcomers);
     std::vector<std::string> said = parent.exchange(encode(Wish{}) + " " + what);
     take_what(said, what, parent.rank());
     // Only now: an invitation holds a secret, and no error may show it.
-    said = parent.exchange(parent.rank() == 0 ? checked_invitation(invitation) : "");
+    said = parent.exchange(own);
     const auto meeting = meeting_of(said[0], 0, Status::invalid_argument);
     Options options = options_for_others(parent);
+    options.planning.reset();  // the new processes read schedules as they are now
     options.newcomers = newcomers;
+    options.lobby = std::move(lobby);
     std::vector<int> ranks(static_cast<std::size_t>(parent.size() + newcomers));
     std::iota(ranks.begin(), ranks.end(), 0);
-    return make(options, ranks, parent.rank(), meeting);
+    std::unique_ptr<Communicator> grown;
+    std::optional<Error> failure;
+    try {
+        grown = make(options, ranks, parent.rank(), meeting);
+    } catch (const Error& error) {
+        failure = error;
+    }
+    // A new process may die when some ranks have what others have not. Then none has it.
+    said = parent.exchange(
+        failure ? fmt::format("{} {}", static_cast<int>(failure->status()), failure->what()) : "");
+    if (failure) throw *failure;
+    for (std::size_t rank = 0; rank < said.size(); ++rank)
+        if (!said[rank].empty()) throw failure_of(static_cast<int>(rank), said[rank]);
+    return grown;
 }
 
 }  // namespace hocket::engine

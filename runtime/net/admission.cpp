@@ -59,12 +59,21 @@ void Admission::receive_next(Socket socket, std::string from) {
     stranger.self = std::prev(strangers_.end());
     stranger.known.socket = std::move(socket);
     stranger.known.from = std::move(from);
+    give_time(stranger);
+    loop_.watch(stranger.known.socket.fd(), EPOLLIN, stranger);
+}
+
+void Admission::give_time(Stranger& stranger) {
+    if (stranger.deadline) loop_.cancel(*stranger.deadline);
     stranger.deadline = loop_.at(Clock::now() + handshake_time, [this, &stranger] {
         stranger.deadline.reset();
         drop(stranger, fmt::format("it did not prove within {} that it knows the secret",
                                    seconds_text(handshake_time)));
     });
-    loop_.watch(stranger.known.socket.fd(), EPOLLIN, stranger);
+}
+
+void Admission::begin_again() {
+    for (Stranger& stranger : strangers_) give_time(stranger);
 }
 
 // The listener stays readable: without a pause the loop would spin.

@@ -42,6 +42,10 @@ class Admission final : private SocketLoop::Watcher {
     ~Admission();  // closes the connections of all that have not been admitted
     Admission(const Admission&) = delete;
 
+    // Those that have not been admitted have as much time as if they had come now: nobody has turned the loop
+    // meanwhile.
+    void begin_again();
+
     // Refuses all that have not been admitted; they are not logged.
     void refuse_all(const std::string& why);
 
@@ -64,6 +68,7 @@ class Admission final : private SocketLoop::Watcher {
     void ready(std::uint32_t events) override;
     void open();
     void receive_next(Socket socket, std::string from);
+    void give_time(Stranger& stranger);
     void make_do_without(int error);
     void listen_to(Stranger& stranger);
     bool take(Stranger& stranger, const Frame& frame);

@@ -22,7 +22,7 @@ enum class FrameType : std::uint8_t {
     // joining
     ready,    // guest: it has everything that it needs
     waiting,  // host: text naming the ranks that are missing
-    placed,   // host, to a newcomer: its rank, world size
+    placed,   // host, to a newcomer: its rank, world size, ms that are left for joining
     start,    // host: all have joined and are ready
     abort,    // both: status, text; the job will not start
     // members

@@ -1,6 +1,7 @@
 // New processes join ranks that are at work: more of them, or in the place of some that were lost.
 #include <hocket.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,7 +41,6 @@ class Ids {
         made_[which] = true;
         return ids_[which];
     }
-    bool is_made(std::size_t which) const { return made_[which]; }
     const hkt_unique_id& await(std::size_t which) const {
         while (!made_[which]) std::this_thread::sleep_for(1ms);
         return ids_[which];
@@ -84,7 +84,7 @@ Comm grown(hkt_comm* comm, int newcomers, const hkt_unique_id* id) {
 }
 
 // Each rank gives its number in a small and in a large all_reduce. False: a rank was lost.
-bool work(hkt_comm* comm, int rounds = 3) {
+[[nodiscard]] bool work(hkt_comm* comm, int rounds = 3) {
     const std::int64_t size = hkt_comm_size(comm), sum = size * (size - 1) / 2;
     for (const std::size_t count : {std::size_t{3}, std::size_t{100'000}})
         for (int round = 0; round < rounds; ++round) {
@@ -128,7 +128,7 @@ TEST_CASE("new processes join ranks that work, and get the numbers after theirs"
             Comm comm;
             if (rank < 2) {
                 comm = joined(options_of(rank, 2, rank == 0 ? ids.make(0) : ids.await(0)));
-                work(comm.get());
+                expect(work(comm.get()), "all of them work");
             }
             for (std::size_t round = 1; round < 3; ++round) {
                 const int there = static_cast<int>(2 * round);
@@ -139,11 +139,11 @@ TEST_CASE("new processes join ranks that work, and get the numbers after theirs"
                 } else {
                     Comm larger = grown(comm.get(), 2, rank == 0 ? &ids.make(round) : nullptr);
                     expect(hkt_comm_rank(larger.get()) == hkt_comm_rank(comm.get()), "numbers stay");
-                    work(comm.get());
+                    expect(work(comm.get()), "all of them work");
                     comm = std::move(larger);
                 }
                 expect(hkt_comm_size(comm.get()) == there + 2, "all are in");
-                work(comm.get());
+                expect(work(comm.get()), "all of them work");
             }
         });
         CHECK(problems(outcomes) == "");
@@ -220,7 +220,7 @@ TEST_CASE("a rank that was given up and runs again disturbs nobody of the new co
                 return;
             }
             Comm comm = joined(options_of(rank, 3, rank == 0 ? ids.make(0) : ids.await(0)));
-            work(comm.get());
+            expect(work(comm.get()), "all of them work");
             if (rank == 2) {
                 // It stops in the middle of an operation, and means to go on with it.
                 *pid = getpid();
@@ -252,7 +252,6 @@ TEST_CASE("a rank that was given up and runs again disturbs nobody of the new co
 
 TEST_CASE("a communicator that cannot grow stays as it is, and all its ranks hear why") {
     const Ids ids(6);
-    auto* const tried = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
     const auto outcomes = run_ranks({4}, [&](int rank) {
         if (rank == 3) {
             // Two come where there is one place: this process has both, one after another.
@@ -261,14 +260,14 @@ TEST_CASE("a communicator that cannot grow stays as it is, and all its ranks hea
             auto options = options_of(HKT_NEWCOMER, 0, ids.await(4), 2'000);
             expect(hkt_comm_create(&options, &none) == HKT_ERROR_BOOTSTRAP && none == nullptr,
                    hkt_last_error());
-            work(comm.get());
+            expect(work(comm.get()), "all of them work");
             return;
         }
         Comm comm = joined(options_of(rank, 3, rank == 0 ? ids.make(0) : ids.await(0), 2'500)), larger;
         const auto text_of = [&](int newcomers, const hkt_unique_id* id, hkt_status status) {
             const std::string text = failure_of(comm.get(), grow(comm.get(), newcomers, id, larger), status);
             expect(larger == nullptr, "nothing is made");
-            work(comm.get());
+            expect(work(comm.get()), "all of them work");
             return text;
         };
         expect_text(text_of(0, nullptr, HKT_ERROR_INVALID_ARGUMENT), "newcomers is 0; it must be 1 to");
@@ -283,11 +282,10 @@ TEST_CASE("a communicator that cannot grow stays as it is, and all its ranks hea
         const std::string nobody = text_of(2, rank == 0 ? &ids.make(1) : nullptr, HKT_ERROR_TIMEOUT);
         expect(std::chrono::steady_clock::now() - began < 6s, "the deadline is the communicator's");
         expect_text(nobody, "ranks 3 and 4 did not");
-        if (rank == 0) expect_text(nobody, "do 2 new processes come, whose ranks are from 3 on");
+        if (rank == 0) expect_text(nobody, "new processes get the ranks from 3 on: were 2 started");
         expect_text(text_of(1, &ids.at(1), HKT_ERROR_INVALID_ARGUMENT), "or has been used");
-        ++*tried;
         larger = grown(comm.get(), 1, rank == 0 ? &ids.make(4) : nullptr);
-        work(larger.get());
+        expect(work(larger.get()), "all of them work");
     });
     CHECK(problems(outcomes) == "");
 }
@@ -315,10 +313,11 @@ TEST_CASE("a new process hears why it is not taken in") {
         }
         auto without = options_of(HKT_NEWCOMER, 0, ids.await(1));
         without.unique_id = nullptr;
-        refused(without, HKT_ERROR_INVALID_ARGUMENT, "then unique_id or store says where rank 0 waits");
+        refused(without, HKT_ERROR_INVALID_ARGUMENT,
+                "then unique_id says where rank 0 takes this process in");
         auto sized = options_of(HKT_NEWCOMER, 0, ids.await(1));
         sized.world_size = 3;
-        refused(sized, HKT_ERROR_INVALID_ARGUMENT, "world_size must be 0");
+        refused(sized, HKT_ERROR_INVALID_ARGUMENT, "and world_size 0");
         for (int looked_at = 0; looked_at < 2; ++looked_at) {
             *done = looked_at;
             refused(options_of(HKT_NEWCOMER, 0, ids.await(1), 700), HKT_ERROR_TIMEOUT,
@@ -348,7 +347,7 @@ TEST_CASE("rank 0 knows how many wait, and does not count those that have gone")
         }
         if (rank > 0) {
             const Comm comm = newcomer(ids.await(0));
-            work(comm.get());
+            expect(work(comm.get()), "all of them work");
             return;
         }
         const hkt_unique_id id = ids.make(0);
@@ -365,7 +364,7 @@ TEST_CASE("rank 0 knows how many wait, and does not count those that have gone")
         const Comm own = alone();
         const Comm both = grown(own.get(), 1, &id);
         expect(hkt_comm_size(both.get()) == 2, "the one that is left");
-        work(both.get());
+        expect(work(both.get()), "all of them work");
         std::int32_t count = 0;
         expect(hkt_unique_id_waiting(&id, &count) == HKT_ERROR_INVALID_ARGUMENT, "an id that is used up");
         expect_text(hkt_last_error(), "has been used");
@@ -377,4 +376,100 @@ TEST_CASE("rank 0 knows how many wait, and does not count those that have gone")
         CHECK(outcomes[static_cast<std::size_t>(rank)].signal == (rank == 1 ? SIGKILL : 0));
         CHECK(outcomes[static_cast<std::size_t>(rank)].text == "");
     }
+}
+
+TEST_CASE("who comes to the door is taken in however seldom rank 0 looks, and nobody else is counted") {
+    const Ids ids(1);
+    auto* const refused = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+    const auto outcomes = run_ranks({4}, [&](int rank) {
+        if (rank == 3) {  // it has the secret, but comes as a rank that it thinks it knows
+            hkt_comm* none = nullptr;
+            auto options = options_of(1, 2, ids.await(0), 30'000);
+            expect(hkt_comm_create(&options, &none) == HKT_ERROR_BOOTSTRAP, hkt_last_error());
+            ++*refused;
+            return;
+        }
+        if (rank > 0) {  // two, where one has a place
+            hkt_comm* made = nullptr;
+            auto options = options_of(HKT_NEWCOMER, 0, ids.await(0), 30'000);
+            if (hkt_comm_create(&options, &made) != HKT_SUCCESS) {
+                expect_text(hkt_last_error(), "others came first");
+                ++*refused;
+                return;
+            }
+            const Comm comm(made);
+            expect(work(comm.get()), "they work");
+            return;
+        }
+        const hkt_unique_id id = ids.make(0);
+        std::int32_t count = -1;
+        for (int look = 0; look < 3; ++look) {  // longer apart than a handshake may take
+            std::this_thread::sleep_for(look == 0 ? 200ms : 5200ms);
+            expect(hkt_unique_id_waiting(&id, &count) == HKT_SUCCESS, hkt_last_error());
+        }
+        expect(count == 2, "2 new processes wait, not " + std::to_string(count));
+        const Comm own = alone();
+        const Comm both = grown(own.get(), 1, &id);
+        expect(work(both.get()), "they work");
+    });
+    CHECK(problems(outcomes) == "");
+    CHECK(*refused == 2);
+}
+
+TEST_CASE("all ranks grow or none does, also if a new process fails when it is nearly in") {
+    for (const auto& way : ways) {
+        const Ids ids(3);
+        const auto outcomes = run_ranks({4, way}, [&](int rank) {
+            if (rank == 3) {
+                setenv("HOCKET_TRACE", "/proc/nowhere", 1);
+                hkt_comm* none = nullptr;
+                auto options = options_of(HKT_NEWCOMER, 0, ids.await(1));
+                expect(hkt_comm_create(&options, &none) < 0 && none == nullptr, "it has no trace");
+                unsetenv("HOCKET_TRACE");
+                const Comm comm = newcomer(ids.await(2));
+                expect(work(comm.get()), "they work");
+                return;
+            }
+            const Comm comm = joined(options_of(rank, 3, rank == 0 ? ids.make(0) : ids.await(0)));
+            Comm larger;
+            const hkt_status status = grow(comm.get(), 1, rank == 0 ? &ids.make(1) : nullptr, larger);
+            expect(status < 0 && larger == nullptr, "a communicator of which a part is missing");
+            expect(work(comm.get()), "the ranks that were there go on");
+            larger = grown(comm.get(), 1, rank == 0 ? &ids.make(2) : nullptr);
+            expect(work(larger.get()), "they work");
+        });
+        CHECK(problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("a child that is forked beside a look at the door makes ids of its own") {
+    const Ids ids(1);
+    const auto outcomes = run_ranks({1}, [&](int) {
+        const hkt_unique_id id = ids.make(0);
+        std::atomic<bool> is_over = false;
+        std::thread looks([&] {
+            for (std::int32_t count = 0; !is_over;) hkt_unique_id_waiting(&id, &count);
+        });
+        int wrong = 0;
+        for (int i = 0; i < 30; ++i) {
+            const pid_t child = fork();
+            if (child == 0) {
+                alarm(10);
+                hkt_unique_id own;
+                std::int32_t count = 0;
+                _exit(hkt_unique_id_create(&own) == HKT_SUCCESS &&
+                              hkt_unique_id_waiting(&own, &count) == HKT_SUCCESS && count == 0 &&
+                              hkt_unique_id_waiting(&id, &count) == HKT_ERROR_INVALID_ARGUMENT
+                          ? 0
+                          : 1);
+            }
+            int status = -1;
+            waitpid(child, &status, 0);
+            wrong += status == 0 ? 0 : 1;
+        }
+        is_over = true;
+        looks.join();
+        expect(wrong == 0, std::to_string(wrong) + " children did not");
+    });
+    CHECK(problems(outcomes) == "");
 }
