@@ -180,7 +180,10 @@ void Communicator::meet() {
     }
     log_joining();
     // A communicator that has grown is one only if its new processes have come as far as this, too.
-    if (std::exchange(options_.newcomers, 0) > 0 || std::exchange(options_.is_newcomer, false)) barrier();
+    // And these have it only if the ranks that were there have agreed that they do (grow).
+    const bool is_newcomer = std::exchange(options_.is_newcomer, false);
+    if (std::exchange(options_.newcomers, 0) > 0 || is_newcomer) barrier();
+    if (is_newcomer) barrier();
     if (options_.has_background) background_ = std::make_unique<Background>(*progress_);
 }
 

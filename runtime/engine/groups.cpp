@@ -207,6 +207,10 @@ std::unique_ptr<Communicator> grow(Communicator& parent, int newcomers, const st
     if (failure) throw *failure;
     for (std::size_t rank = 0; rank < said.size(); ++rank)
         if (!said[rank].empty()) throw failure_of(static_cast<int>(rank), said[rank]);
+    try {
+        grown->barrier();     // tells the new processes so
+    } catch (const Error&) {  // a rank was lost since: the next operation says so, as all have it
+    }
     return grown;
 }
 
