@@ -300,7 +300,7 @@ HKT_API hkt_status hkt_unique_id_create(hkt_unique_id* id);
  * hkt_comm_create: how many hkt_comm_grow would take in without waiting. Those that have ended meanwhile do
  * not count; one that stands still, or whose host is gone, does. For the process that has made the id, until
  * it is used. Never waits: one that has just come may be counted only by a later call. Thread-safe. Errors:
- * INVALID_ARGUMENT. */
+ * INVALID_ARGUMENT, TRANSPORT, OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_unique_id_waiting(const hkt_unique_id* id, int32_t* count);
 
 /* Joins the job: all world_size processes call this; it returns when all have joined or the deadline has

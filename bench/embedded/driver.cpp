@@ -183,8 +183,8 @@ void groups() {
     const auto from = Clock::now();
     for (int round = 0; round < 1000; ++round) cycle();
     print("seconds_each", seconds(Clock::now() - from) / 1000);
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(20));  // a thread that was joined may still be listed
+    // A thread that was joined may still be listed.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     print("descriptors_after", entries_of("/proc/self/fd"));
     print("threads_after", entries_of("/proc/self/task"));
     print("mebibytes_after", resident_mebibytes());

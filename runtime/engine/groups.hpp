@@ -11,8 +11,8 @@ namespace hocket::engine {
 
 // Collective over all ranks of the parent: those that give the same color make a communicator, in the order
 // of their keys, then of their ranks in the parent. Null on ranks that give no color. It has the parent's
-// settings except the topology, which is found, and everything else of its own: sockets, shared memory,
-// plans. Throws hocket::Error as Communicator::create does.
+// settings except the topology, which is found, what the parent has read and proved of schedules, and sockets
+// and plans of its own. Throws hocket::Error as Communicator::create does.
 //
 // what: all ranks must say the same; otherwise throws Error(mismatch) on all of them.
 std::unique_ptr<Communicator> split(Communicator& parent, const std::string& what, std::optional<int> color,
@@ -25,7 +25,8 @@ std::unique_ptr<Communicator> shrink(Communicator& parent);
 
 // Collective over the ranks of the parent: a communicator of them, with their ranks, and of `newcomers` more
 // processes that come to rank 0's invitation (Options::is_newcomer), with the ranks after these. The parent
-// stays as it is, also if not all come in time. invitation: rank 0's, as text; what other ranks give does not
+// stays as it is, also if not all come in time. All its ranks have the new communicator or none, and the new
+// processes only if these have. invitation: rank 0's, as text; what other ranks give does not
 // matter. Throws hocket::Error as Communicator::create does; mismatch: another number on another rank;
 // invalid_argument on all ranks if rank 0's is none that is open in its process.
 std::unique_ptr<Communicator> grow(Communicator& parent, int newcomers, const std::string& invitation);
