@@ -558,13 +558,31 @@ std::vector<std::string> Communicator::exchange(const std::string& text) {
     try {
         return bootstrap_->all_gather(text, options_.timeout);
     } catch (const Error& error) {
-        progress_->failure();  // looks for what others have reported
+        // What broke it is what every other call says, too.
+        if (const auto failure = progress_->failure()) throw Error(failure->status, failure->text);
         if (error.status() != Status::timeout) throw;
         // Some ranks have come and others not, as in an operation that fails so.
         const Error whole(error.status(), fmt::format("not all ranks make this call: {}", error.what()));
         progress_->cannot_start(whole);
         throw whole;
     }
+}
+
+std::vector<std::int64_t> Communicator::greatest(const std::vector<std::int64_t>& own,
+                                                 const std::string& purpose) {
+    std::vector<std::int64_t> all(own.size());
+    progress_->run(make_meeting(purpose, DataType::int64, ReduceOp::max), own.size(), own.data(), all.data());
+    return all;
+}
+
+void Communicator::throw_if_aborted() {
+    const auto failure = progress_->failure();
+    if (failure && failure->status == Status::aborted) throw Error(failure->status, failure->text);
+}
+
+bool Communicator::was_given_up() const {
+    const auto loss = bootstrap_->loss();
+    return loss && loss->rank == rank();
 }
 
 std::vector<int> Communicator::lost() {
@@ -629,8 +647,10 @@ const std::shared_ptr<StartablePlan>& Communicator::barrier_plan() {
 }
 
 // Uses the library's own choice of schedule, whatever the communicator's is.
-std::shared_ptr<StartablePlan> Communicator::make_meeting(const std::string& purpose) {
-    const auto& plan = cached_plan({.type = DataType::int32,
+std::shared_ptr<StartablePlan> Communicator::make_meeting(const std::string& purpose, DataType type,
+                                                          Reduction op) {
+    const auto& plan = cached_plan({.type = type,
+                                    .op = op,
                                     .schedule = "",
                                     .executor = ExecutorKind::interpreter,
                                     .is_for_meeting = true},

@@ -26,8 +26,7 @@ class Planning {
         if (!lock)
             throw Error(
                 Status::timeout,
-                fmt::format("other threads of this process were making plans, of this communicator or "
-                            "of one that it has its schedules in common with, for {} ms\n"
+                fmt::format("other threads of this process made plans for {} ms, so this one could not\n"
                             "  hint: give it more time (HOCKET_TIMEOUT_MS), or make plans one after "
                             "another (hkt_plan_create) before the work begins",
                             timeout.count()));
