@@ -309,7 +309,7 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
     if (options_.schedule.empty()) return "";
     const Planning::Turn turn = options_.planning->turn(options_.timeout);
     if (!own_collectives_) {
-        dsl::Library library = in_dsl([&] { return turn.planner.library(options_.schedule_path); });
+        dsl::Library library = in_dsl([&] { return turn.planner().library(options_.schedule_path); });
         std::set<Collective> existing;
         for (const Collective which : dsl::all_collectives) {
             try {
@@ -327,7 +327,7 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
 std::shared_ptr<const dsl::Operator> Communicator::find_operator(const std::string& text) const {
     const Planning::Turn turn = options_.planning->turn(options_.timeout);
     return in_dsl([&] {
-        dsl::Library library = turn.planner.library(options_.schedule_path);
+        dsl::Library library = turn.planner().library(options_.schedule_path);
         return std::make_shared<const dsl::Operator>(dsl::find_operator(library, text));
     });
 }
@@ -335,7 +335,7 @@ std::shared_ptr<const dsl::Operator> Communicator::find_operator(const std::stri
 std::unique_ptr<dsl::CheckedSchedule> Communicator::check(dsl::PlanRequest request) const {
     const Planning::Turn turn = options_.planning->turn(options_.timeout);
     request.deadline = dsl::Deadline(options_.timeout);  // other threads' planning does not count
-    return in_dsl([&] { return turn.planner.check(request); });
+    return in_dsl([&] { return turn.planner().check(request); });
 }
 
 // The schedule that was measured to be the fastest. Null if nothing was measured, or if that schedule doesn't
