@@ -13,6 +13,7 @@ Without workers hocket.Cache does as well.
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 import numpy as np
@@ -20,7 +21,7 @@ import torch
 
 from hocket.cache import Cache
 from hocket.errors import invalid
-from hocket.shared import SharedCache
+from hocket.shared import SharedCache, SlotName, taken
 
 
 class Dataset(torch.utils.data.Dataset):  # type: ignore[type-arg]
@@ -42,19 +43,62 @@ class Dataset(torch.utils.data.Dataset):  # type: ignore[type-arg]
 
     def __getitem__(self, keys: Any) -> Any:
         one = isinstance(keys, (int, np.integer))
+        wanted = (keys,) if one else keys
         if isinstance(self.cache, Cache) and not self.cache.is_own():
             raise invalid("a DataLoader with workers needs hocket.SharedCache: a forked process cannot use its parent's Cache")
-        rows = torch.from_numpy(self.cache.copy_batch((keys,) if one else keys))
+        if not isinstance(self.cache, SharedCache) or torch.utils.data.get_worker_info() is None:
+            rows = self._tensor(self.cache.copy_batch(wanted), one)
+            return rows if self.transform is None else self.transform(rows, keys)
+        # In a worker: what it returns is pickled, and the batch shall go without a copy.
+        lent, size = self.cache.rows_to_send(wanted)
+        sent = _Sent(self, lent, size, one)
+        if self.transform is None:
+            return sent
+        rows = self._tensor(np.asarray(lent).reshape(len(wanted), size), one)
+        return _replaced(self.transform(rows, keys), rows, sent)
+
+    def _tensor(self, rows: "np.ndarray[Any, Any]", one: bool) -> torch.Tensor:
+        tensor = torch.from_numpy(rows)
         if self.dtype is not torch.uint8:
-            rows = rows.view(self.dtype)
+            tensor = tensor.view(self.dtype)
         if self.shape is not None:
-            rows = rows.view(len(rows), *self.shape)
-        result = rows[0] if one else rows
-        return result if self.transform is None else self.transform(result, keys)
+            tensor = tensor.view(len(rows), *self.shape)
+        return tensor[0] if one else tensor
 
     def __getitems__(self, keys: List[int]) -> Any:
         """What a DataLoader with batch_size asks for; pass collate_fn=hocket.data.as_it_is with that."""
         return self[keys]
+
+
+class _Sent:
+    """A batch that a worker gives to its DataLoader: where it is unpickled it is a tensor, in the same memory."""
+
+    def __init__(self, dataset: Dataset, lent: Any, size: int, one: bool) -> None:
+        self._form = dataset.dtype, dataset.shape, size, one
+        self._path, self._lent = dataset.cache._path, lent
+
+    def __reduce__(self) -> Any:
+        if self._lent.is_given_away:
+            raise invalid("a batch can be pickled once: its memory goes with it")
+        self._lent.is_given_away = True
+        return _received, (self._path, self._lent.slot, self._lent.size, self._form)
+
+
+def _received(path: str, slot: Any, size: int, form: Any) -> torch.Tensor:
+    dtype, shape, row, one = form
+    rows = taken(path, SlotName(*slot), size).reshape(-1, row)
+    return Dataset._tensor(SimpleNamespace(dtype=dtype, shape=shape), rows, one)  # type: ignore[arg-type]
+
+
+def _replaced(result: Any, tensor: torch.Tensor, sent: _Sent) -> Any:
+    """What transform has returned, with `sent` in the place of the very tensor that it was given."""
+    if result is tensor:
+        return sent
+    if type(result) in (tuple, list):
+        return type(result)(_replaced(part, tensor, sent) for part in result)
+    if type(result) is dict:
+        return {name: _replaced(part, tensor, sent) for name, part in result.items()}
+    return result
 
 
 def as_it_is(batch: Any) -> Any:
