@@ -9,9 +9,11 @@ import ctypes
 import gc
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import weakref
 
@@ -416,6 +418,69 @@ class Kernels(unittest.TestCase):
             hocket.kernels.lars(w, g, m, 1.0, trusty=1)
 
 
+class Meeting(unittest.TestCase):
+    """Ranks in threads of this process, and a new process."""
+
+    def both(self, join):
+        """The communicators of two ranks, each made in a thread."""
+        made = [None, None]
+
+        def run(rank):
+            made[rank] = join(rank)
+
+        threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual([comm.rank for comm in made], [0, 1])
+        sums = [comm.all_reduce(np.ones(3), wait=False) for comm in made]
+        for request in sums:
+            self.assertEqual(request.wait(30).tolist(), [2] * 3)
+        for comm in made:
+            comm.close()
+
+    def test_a_store(self):
+        class Store:
+            def __init__(self):
+                self.found, self.changed = {}, threading.Condition()
+
+            def set(self, key, value):
+                with self.changed:
+                    self.found[key] = value
+                    self.changed.notify_all()
+
+            def get(self, key):
+                with self.changed:
+                    if not self.changed.wait_for(lambda: key in self.found, 30):
+                        raise TimeoutError(key)
+                    return self.found[key]
+
+        store = Store()
+        self.both(lambda rank: hocket.init(rank=rank, world_size=2, store=store, store_prefix="first", timeout=30))
+        self.both(lambda rank: hocket.init(rank=rank, world_size=2, store=store, store_prefix="second", timeout=30))
+
+    def test_an_id(self):
+        made = hocket.unique_id()
+        self.both(lambda rank: hocket.init(rank=rank, world_size=2, unique_id=made, timeout=30))
+
+    def test_a_new_process(self):
+        comm = hocket.init(rank=0, world_size=1, timeout=60)
+        made = hocket.unique_id()
+        text = ("import hocket, numpy as np; comm = hocket.init(rank=hocket.NEWCOMER, unique_id=%r, timeout=60); "
+                "print(comm.rank, comm.all_reduce(np.ones(1))[0])" % made)
+        newcomer = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+        until = time.monotonic() + 60
+        while hocket.unique_id_waiting(made) == 0 and time.monotonic() < until:
+            time.sleep(0.02)
+        grown = comm.grow(1, made)
+        self.assertEqual((grown.rank, grown.size), (0, 2))
+        grown.all_reduce(np.ones(1))
+        self.assertEqual(newcomer.communicate(timeout=60)[0], "1 2.0\n")
+        grown.close()
+        comm.close()
+
+
 class Programs(unittest.TestCase):
     def test_the_interpreter_ends_with_operations_in_flight(self):
         start = "import hocket, numpy as np, threading, sys\ncomm = hocket.init()\nx = np.zeros(9)\n"
@@ -492,7 +557,7 @@ print("the parent's:", request.wait(10)[0])
                                               os.path.join(HERE, "package_rank.py"), "all"], 120,
                                              HOCKET_PROVIDER=provider, HOCKET_TEST_FOLDER=folder)
                     self.assertEqual(code, 0, said)
-                    self.assertEqual(said.count("right: "), 10 * ranks, said)
+                    self.assertEqual(said.count("right: "), 11 * ranks, said)
 
     def test_going_on_after_a_loss(self):
         code, said = running.run([HOCKET_RUN, "-n", "3", "--timeout", "100", sys.executable,
