@@ -125,6 +125,19 @@ class Cache(Mapping):  # type: ignore[type-arg]
         batch = Batch(self, keys_array(keys))
         return batch.wait() if wait else batch
 
+    def batches(self, keys: Keys, batch_size: int) -> Iterator[List["np.ndarray[Any, Any]"]]:
+        """The samples with these keys, lent, `batch_size` at a time: the next batch comes while one is used. Memory must
+        hold two of them."""
+        if batch_size < 1:
+            raise invalid(f"batch_size is {batch_size}; it is 1 or more")
+        wanted = keys_array(keys)
+        following: Optional[Batch] = None
+        for begin in range(0, len(wanted), batch_size):
+            batch = following or Batch(self, wanted[begin:begin + batch_size])
+            rest = wanted[begin + batch_size:begin + 2 * batch_size]
+            following = Batch(self, rest) if len(rest) else None
+            yield batch.wait()
+
     def copy_batch(self, keys: Keys, out: Any = None) -> Any:
         """The samples with these keys, copied into one array, in C. Samples of one size become rows: an array of uint8 of
         the shape (samples, bytes). out: an array to copy into, of any type and as many bytes as all samples together;
