@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 from hocket._native import ffi, lib
-from hocket.arrays import NAMES, Resolved, empty_like, resolve, shape_of
+from hocket.arrays import NAMES, empty_like, resolve, shape_of
 from hocket.errors import invalid, raise_pending
 from hocket.operators import Operator, op_number
 from hocket.options import counts_array, milliseconds
