@@ -28,6 +28,10 @@ def program(text, limit_s=60):
     return running.run([sys.executable, "-c", text], limit_s)
 
 
+class Interrupted(Exception):
+    pass
+
+
 class Requests(Alone):
     def start(self, x, tag):
         return self.comm.recv(x, 0, tag=tag, wait=False)
@@ -171,6 +175,35 @@ class Requests(Alone):
         self.comm.send(np.ones(4), 0, tag=1)
         self.assertEqual(self.comm.status, 0)
         self.comm.all_reduce(np.zeros(4))
+
+    def test_handlers_that_raise_anywhere(self):
+        """Whatever an exception comes between: nothing is used after it was freed, and the communicator works on."""
+        rounds = []
+
+        def interrupt(*_):
+            raise Interrupted
+
+        def work():
+            x = np.ones(500)
+            for _ in range(200):  # in a finalizer the exception is printed, and nothing more
+                self.comm.all_reduce(x)
+                self.comm.all_reduce(x, wait=False).wait()
+                self.comm.send(x, 0, wait=False)
+                self.comm.recv(np.zeros(500), 0)
+                rounds.append(1)
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        for i in range(200):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0002 + i % 37 * 0.00005)
+                work()
+            except Interrupted:
+                continue
+        gc.collect()
+        self.assertGreater(len(rounds), 0)
+        self.assertEqual(self.comm.status, 0)
+        self.comm.close()
 
     def test_closing_in_a_signal_handler(self):
         refused = []
