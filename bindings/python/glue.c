@@ -18,8 +18,8 @@ typedef struct hkt_py_versioned_tensor { /* DLPack's DLManagedTensorVersioned */
     hkt_py_tensor tensor;
 } hkt_py_versioned_tensor;
 
-/* flight[0]: a request, or null once it has ended; then flight[1] is its status. So Python knows whether a request
- * is still there even if an exception (Ctrl-C) comes before it has looked at what this returns.
+/* flight[0]: a request, or null once it has ended; then flight[1] is its status. So Python knows whether a
+ * request is still there even if an exception (Ctrl-C) comes before it has looked at what this returns.
  * timeout_ms: as in hkt_wait_for; -1: hkt_wait. */
 static hkt_status hkt_py_wait(hkt_request** flight, int64_t timeout_ms);
 /* end */
