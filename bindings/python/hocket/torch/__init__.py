@@ -1,0 +1,26 @@
+"""Hocket as a backend of torch.distributed.
+
+    import hocket.torch
+    torch.distributed.init_process_group("hocket")
+
+docs/torch.md says what it has. With torch 1.13 and 2.15; for tensors of the CPU.
+"""
+import inspect
+
+import torch.distributed
+
+from .options import Options
+from .operations import NAME
+from .process_group import Backend, ProcessGroup, create
+
+__all__ = ["Backend", "Options", "ProcessGroup"]
+
+
+def _register():
+    keywords = {"extended_api": True}
+    if "devices" in inspect.signature(torch.distributed.Backend.register_backend).parameters:
+        keywords["devices"] = ["cpu"]
+    torch.distributed.Backend.register_backend(NAME, create, **keywords)
+
+
+_register()

@@ -1,0 +1,158 @@
+"""torch's handle of an operation, over a request of Hocket."""
+import itertools
+import threading
+
+import torch
+from torch._C._distributed_c10d import Work as Base
+
+from hocket._native import ffi, lib
+
+from .communicator import Failure, milliseconds
+from .memory import copy_all
+
+_told = {}  # what is called when an operation has ended, by the number that the callback gets
+_numbers = itertools.count(1)
+
+
+@ffi.callback("void(void *)")
+def _ended(number):
+    """Called by a thread of the communicator."""
+    function = _told.pop(int(ffi.cast("uintptr_t", number)), None)
+    if function is not None:
+        function()
+
+
+class Work(Base):
+    """One operation, or a group of them that was joined.
+
+    Whoever looks first when it has ended (a wait, a test, the callback of its future) frees the request, copies what has to be
+    copied, and completes the future. One thread at a time is in a call with the request, as that call may free it.
+    """
+
+    def __init__(self, communicator, request, name, timeout, keep, after, result, source=None, record=None):
+        super().__init__()
+        self._communicator, self._request, self._name = communicator, request, name
+        self._timeout = timeout          # milliseconds of this operation's own, or None
+        self._keep, self._after = keep, after
+        self._result, self._source = result, source
+        self._error = self._future = None
+        self._lock = threading.Lock()
+        self.has_ended = False           # told by Hocket, though perhaps nobody has looked yet
+        self._record = record
+        if record is not None:
+            self._tell(record.end)
+        communicator.started(self)
+
+    def _tell(self, function):
+        """Has a thread of the communicator call it when the operation has ended."""
+        number = next(_numbers)
+        _told[number] = function
+        status = lib.hkt_request_callback(self._request, _ended, ffi.cast("void *", number))
+        if status != lib.HKT_SUCCESS:
+            del _told[number]
+            raise self._communicator.failure(status)
+
+    def _has_ended(self):
+        """What another thread waits for is left to that thread: it will look again."""
+        self.has_ended = True
+        self.end(0, beside=True)
+
+    def end(self, timeout, beside=False):
+        """Waits for at most so many milliseconds, None: as long as the communicator allows. Whether the operation has ended.
+        beside: not if another thread is waiting."""
+        if self._request is None:
+            return True
+        if not self._lock.acquire(not beside, -1 if beside or timeout is None else timeout / 1000):
+            return False
+        future = None
+        try:
+            if self._request is not None:
+                if timeout == 0:
+                    status = lib.hkt_test(self._request)
+                elif timeout is None:
+                    status = lib.hkt_wait(self._request)
+                else:
+                    status = lib.hkt_wait_for(self._request, timeout)
+                if status == lib.HKT_ERROR_INTERRUPTED:
+                    raise self._communicator.failure(status)
+                if status != lib.HKT_IN_PROGRESS:
+                    future = self._settle(None if status == lib.HKT_SUCCESS else self._communicator.failure(status))
+        finally:
+            self._lock.release()
+        self._complete(future)
+        if self._request is not None and self.has_ended:  # it ended behind this wait, and the callback left it to us
+            return self.end(0, beside=True)
+        return self._request is None
+
+    def lost(self, text):
+        """Its communicator is gone, and the request with it."""
+        future = None
+        with self._lock:
+            if self._request is not None:
+                future = self._settle(Failure(text))
+        self._complete(future)
+
+    def _settle(self, error):
+        self._request, self._error, self._keep = None, error, None
+        if self._after and error is None:
+            copy_all(self._after)
+        self._after = None
+        self._communicator.pending.discard(self)
+        return self._future
+
+    def _complete(self, future):
+        """Outside of the lock: what was added to the future with then() runs now."""
+        if future is None:
+            return
+        if self._error is None:
+            future.set_result(self._result)
+        else:
+            future.set_exception(self._error)
+
+    # What torch calls.
+
+    def wait(self, timeout=None):
+        limit = milliseconds(timeout) or self._timeout
+        if self._request is not None and not self.end(limit):
+            raise Failure(f"hocket: {self._name} has not ended within {limit} ms, on rank {self._communicator.rank} of "
+                          f"{self._communicator.size}. It goes on: wait for it again, or destroy the process group")
+        if self._record is not None:
+            self._record.wait()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self):
+        return self._request is None or self.end(0)
+
+    def is_success(self):
+        return self.is_completed() and self._error is None
+
+    def exception(self):
+        self.is_completed()
+        return self._error
+
+    def synchronize(self):
+        self.wait()
+
+    def result(self):
+        self.wait()
+        return self._result
+
+    def _source_rank(self):
+        if self._source is None:
+            raise Failure(f"hocket: {self._name} has no source: only receives have one")
+        return int(self._source[0])
+
+    source_rank = _source_rank
+
+    def get_future(self):
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = torch.futures.Future()
+            if self._request is not None:
+                self._tell(self._has_ended)
+                return self._future
+        self._complete(self._future)
+        return self._future
