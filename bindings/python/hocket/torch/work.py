@@ -53,7 +53,7 @@ class Work(Base):
             raise self._communicator.failure(status)
 
     def _has_ended(self):
-        """What another thread waits for is left to that thread: it will look again."""
+        """While another thread has the lock this is left to that thread, which will look again."""
         self.has_ended = True
         self.end(0, beside=True)
 
@@ -80,9 +80,13 @@ class Work(Base):
         finally:
             self._lock.release()
         self._complete(future)
-        if self._request is not None and self.has_ended:  # it ended behind this wait, and the callback left it to us
-            return self.end(0, beside=True)
+        self._look_again()
         return self._request is None
+
+    def _look_again(self):
+        """To be called once the lock is free again: while it was held the callback left to its holder what it was told."""
+        if self.has_ended and self._request is not None:
+            self.end(0, beside=True)
 
     def lost(self, text):
         """Its communicator is gone, and the request with it."""
@@ -93,11 +97,15 @@ class Work(Base):
         self._complete(future)
 
     def _settle(self, error):
-        self._request, self._error, self._keep = None, error, None
-        if self._after and error is None:
-            copy_all(self._after)
-        self._after = None
+        """The request is gone. Last of all the work becomes one that has ended: threads look at that without the lock."""
+        try:
+            if self._after and error is None:
+                copy_all(self._after)
+        except Exception as failed:  # a tensor that the program has changed meanwhile
+            error = failed
+        self._error, self._keep, self._after = error, None, None
         self._communicator.pending.discard(self)
+        self._request = None
         return self._future
 
     def _complete(self, future):
@@ -151,8 +159,11 @@ class Work(Base):
             if self._future is not None:
                 return self._future
             self._future = torch.futures.Future()
-            if self._request is not None:
+            ended = self._request is None
+            if not ended:
                 self._tell(self._has_ended)
-                return self._future
-        self._complete(self._future)
+        if ended:
+            self._complete(self._future)
+        else:
+            self._look_again()
         return self._future
