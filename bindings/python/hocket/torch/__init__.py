@@ -10,10 +10,11 @@ import inspect
 import torch.distributed
 
 from .options import Options
+from .hooks import SparseHook, ddp_hook, sparse_hook
 from .operations import NAME
 from .process_group import Backend, ProcessGroup, create
 
-__all__ = ["Backend", "Options", "ProcessGroup"]
+__all__ = ["Backend", "Options", "ProcessGroup", "SparseHook", "ddp_hook", "sparse_hook"]
 
 
 def _register():

@@ -66,6 +66,7 @@ class Communicator:
         self.timeout_ms = milliseconds(timeout) or 1
         self.pending = set()  # works that have not ended: they keep their tensors, also if the program drops them
         self._sweep_at = 16
+        self._plans, self._shared = [], {}  # what must go before the communicator; memory that is registered, by its address
         self._lock = threading.Lock()  # the handle's end, beside threads that read the text of an error
         place = ffi.new("hkt_comm **")
         joining = _Store(store)
@@ -107,6 +108,25 @@ class Communicator:
                 other.end(0)
             self._sweep_at = 16 + 2 * len(self.pending)
 
+    def plan(self, collective, kind, operator, options):
+        """A plan, which lives as long as this."""
+        place = ffi.new("hkt_plan **")
+        self.must(lib.hkt_plan_create(self.handle, collective, kind, operator, options, place))
+        self._plans.append(place[0])
+        return place[0]
+
+    def share(self, tensor):
+        """Makes the memory of a tensor one that the ranks of a host share, and keeps it until unshare. Other memory than a plain process has
+        (a file's, a child's) stays as it is."""
+        address, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
+        if size and lib.hkt_mem_register(self.handle, ffi.cast("void *", address), size) == lib.HKT_SUCCESS:
+            self._shared[address] = tensor
+
+    def unshare(self, tensor):
+        if self._shared.get(tensor.data_ptr()) is not None and self.handle is not None:
+            lib.hkt_mem_deregister(self.handle, ffi.cast("void *", tensor.data_ptr()))
+            del self._shared[tensor.data_ptr()]
+
     def abort(self):
         if self.handle is not None:
             self.must(lib.hkt_comm_abort(self.handle))
@@ -119,6 +139,8 @@ class Communicator:
         _alive.discard(self)
         for work in list(self.pending):  # those that have ended
             work.end(0)
+        for plan in self._plans if not self.pending else ():
+            lib.hkt_plan_destroy(plan)
         lib.hkt_comm_destroy(handle)
         for work in list(self.pending):
             work.lost("hocket: the process group was destroyed before this operation ended")
