@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::chrono::seconds longest_calls_take{5};  // once they are told to end
 
+static_assert(HKT_ALL_WAITING == engine::those_waiting);
 static_assert(HKT_EXECUTOR_DEFAULT == static_cast<int>(engine::ExecutorKind::automatic) &&
               HKT_EXECUTOR_JIT == static_cast<int>(engine::ExecutorKind::jit) &&
               HKT_EXECUTOR_INTERPRETER == static_cast<int>(engine::ExecutorKind::interpreter));
@@ -155,6 +156,14 @@ hkt_status hkt_unique_id_waiting(const hkt_unique_id* id, int32_t* count) {
     });
 }
 
+hkt_status hkt_unique_id_destroy(const hkt_unique_id* id) {
+    return capi::guarded([&] {
+        if (id == nullptr) capi::refuse("hkt_unique_id_destroy: id is null");
+        capi::close_door(*id);
+        return HKT_SUCCESS;
+    });
+}
+
 hkt_status hkt_comm_split(hkt_comm* comm, int32_t color, int32_t key, hkt_comm** group) {
     return capi::guarded(comm, [&] {
         if (comm == nullptr) capi::refuse("hkt_comm_split: comm is null");
@@ -214,11 +223,13 @@ hkt_status hkt_comm_grow(hkt_comm* comm, int32_t newcomers, const hkt_unique_id*
         if (grown == nullptr) capi::refuse("hkt_comm_grow: grown is null; pass the address of an hkt_comm*");
         *grown = nullptr;
         const int most = INT32_MAX - comm->engine->size();
-        if (newcomers < 1 || newcomers > most)
-            capi::refuse(fmt::format("hkt_comm_grow: newcomers is {}; it must be 1 to {}", newcomers, most));
+        if (newcomers < 0 || newcomers > most)
+            capi::refuse(
+                fmt::format("hkt_comm_grow: newcomers is {}; it must be 1 to {}, or HKT_ALL_WAITING (0)",
+                            newcomers, most));
         auto made = handle_like(*comm);
         made->engine = engine::grow(*comm->engine, newcomers, id ? capi::text_of(*id) : "");
-        *grown = made.release();
+        if (made->engine) *grown = made.release();
         return HKT_SUCCESS;
     });
 }

@@ -292,8 +292,8 @@ typedef struct hkt_comm_options {
 
 /* Makes an id, which the program hands to all ranks in a way of its own (a store, MPI, a file that only they
  * can read: it holds the job's secret). The calling process becomes rank 0 of one communicator that is
- * created with the id; it listens from now on, on a port that the system chooses. Local. Thread-safe. Errors:
- * INVALID_ARGUMENT, BOOTSTRAP. */
+ * created with the id, or takes new processes in there; it listens from now on, on a port that the system
+ * chooses, until the id is used or destroyed. Local. Thread-safe. Errors: INVALID_ARGUMENT, BOOTSTRAP. */
 HKT_API hkt_status hkt_unique_id_create(hkt_unique_id* id);
 
 /* Sets *count to how many processes have come to the id, have proved that they know its secret, and wait in
@@ -302,6 +302,11 @@ HKT_API hkt_status hkt_unique_id_create(hkt_unique_id* id);
  * it is used. Never waits: one that has just come may be counted only by a later call. Thread-safe. Errors:
  * INVALID_ARGUMENT, TRANSPORT, OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_unique_id_waiting(const hkt_unique_id* id, int32_t* count);
+
+/* Closes an id that is not going to be used. Those that wait there get HKT_ERROR_BOOTSTRAP, and so does who
+ * comes later. In the process that has made it. Never waits. Thread-safe. Errors: INVALID_ARGUMENT (it was
+ * not made in this process, or has been used or destroyed), TRANSPORT. */
+HKT_API hkt_status hkt_unique_id_destroy(const hkt_unique_id* id);
 
 /* Joins the job: all world_size processes call this; it returns when all have joined or the deadline has
  * passed. options may be null (all from the environment). On success *comm is the caller's, to be given to
@@ -347,17 +352,33 @@ HKT_API hkt_status hkt_comm_create_group(hkt_comm* comm, const int32_t* ranks, s
  * may have gone on by themselves. The text is that of comm. */
 HKT_API hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken);
 
+/* As newcomers of hkt_comm_grow: all processes that wait at rank 0's id when rank 0 calls it. */
+#define HKT_ALL_WAITING 0
+
 /* Takes new processes in, while the job runs: makes *grown, a communicator of the ranks of comm, with their
- * numbers, and of `newcomers` (1 or more) processes, which get the numbers after these in the order in which
- * they come. All ranks of comm call this, in the same order as everything else on comm. The new processes
- * call hkt_comm_create with rank = HKT_NEWCOMER and unique_id = id, before or after; it returns when they are
- * in. They wait for that as long as their timeout_ms says, from then on as long as the ranks of comm. id:
- * made by the process of rank 0 with hkt_unique_id_create; the other ranks' is not looked at, and may be
- * null. It is used up, also if this fails. The settings are those of comm, except a declared topology, which
- * the new processes leave out, too. It fails on all ranks of comm or on none. comm stays as it is, also then,
- * unless one of its ranks is lost or does not call this within the deadline; destroy it when the new one
- * works. Errors: those of hkt_comm_create, TIMEOUT if not all come within the deadline of comm; MISMATCH if
- * ranks ask for different numbers; INVALID_ARGUMENT. The text is that of comm. */
+ * numbers, and of `newcomers` processes, which get the numbers after these in the order in which they come.
+ * All ranks of comm call this, in the same order as everything else on comm. The new processes call
+ * hkt_comm_create with rank = HKT_NEWCOMER and unique_id = id, before or after; it returns when they are in.
+ * id: made by the process of rank 0 with hkt_unique_id_create; the other ranks' is not looked at, and may be
+ * null.
+ *   newcomers   1 or more: so many, and those that are not there yet are waited for, up to the deadline of
+ *               comm. HKT_ALL_WAITING: those that wait now. If there are none, that is HKT_SUCCESS: *grown
+ *               is null on all ranks, and the id is as before. Nobody is waited for; a call costs two small
+ *               messages to rank 0 and back, so it may be made between any two steps.
+ *   id          is used up otherwise, also if this fails: rank 0 makes another one for those who come later.
+ *   comm        stays as it is, also if this fails, unless one of its ranks is lost or does not call this
+ *               within the deadline; destroy it when the new one works.
+ *   grown       has the settings of comm, except a declared topology, which the new processes leave out,
+ *               too. They give the provider and the schedule that the ranks of comm have, and HOCKET_HOST_ID
+ *               if these have it; else all get MISMATCH. Their first collective is the ranks' next one.
+ *   Errors      are the same on all ranks of comm: all have the new communicator, or none. If a new process
+ *               ends while it is taken in, that is BOOTSTRAP or PEER_LOST, at once; comm works then, as
+ *               hkt_comm_status(comm) tells, and the other new processes come to the next id. If a rank of
+ *               comm is lost, that is PEER_LOST, and so is hkt_comm_status. TIMEOUT if not all come in time;
+ *               MISMATCH if ranks ask for different numbers; INVALID_ARGUMENT (also: the id was not made in
+ *               rank 0's process, or has been used); and those of hkt_comm_create. The text is that of comm.
+ * A new process waits to be taken in as long as its timeout_ms says (then TIMEOUT), and from then on as long
+ * as the ranks of comm. */
 HKT_API hkt_status hkt_comm_grow(hkt_comm* comm, int32_t newcomers, const hkt_unique_id* id,
                                  hkt_comm** grown);
 

@@ -114,6 +114,13 @@ std::size_t waiting_at(const hkt_unique_id& id) {
     return *waiting;
 }
 
+void close_door(const hkt_unique_id& id) {
+    const auto lobby = transport::take_lobby(transport::Invitation::parse(text_of(id)));
+    if (!lobby)
+        refuse("hkt_unique_id_destroy: the id was not made in this process, or has been used or destroyed");
+    lobby->turn_all_away("its id was destroyed (hkt_unique_id_destroy): look for another one");
+}
+
 bool meets_by_invitation(const hkt_comm_options& given) {
     const bool has_address = (given.master_addr && *given.master_addr) || given.master_port != 0 ||
                              given.listen_fd != 0 || (given.secret && *given.secret);

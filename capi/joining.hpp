@@ -19,6 +19,9 @@ std::string text_of(const hkt_unique_id& id);
 // How many processes wait at it to be taken in. Throws Error(invalid_argument).
 std::size_t waiting_at(const hkt_unique_id& id);
 
+// Turns away those that wait at it. Throws Error(invalid_argument).
+void close_door(const hkt_unique_id& id);
+
 // Whether the ranks meet so. Throws Error(invalid_argument) if the caller says in two ways where they meet.
 bool meets_by_invitation(const hkt_comm_options& given);
 

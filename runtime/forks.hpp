@@ -23,6 +23,24 @@ inline std::uint32_t generation() {
     return detail::generation.load(std::memory_order_relaxed);
 }
 
+// What this process has one of, made when it is first asked for; it lives as long as the process. A forked
+// child begins with another one: its copy of the parent's may be locked, and parts of it are closed there.
+// Thread-safe. May throw std::bad_alloc.
+template <typename State>
+State& own() {
+    struct Owned {
+        State state{};
+        const std::uint32_t generation = forks::generation();
+    };
+    static std::atomic<Owned*> current = nullptr;
+    Owned* found = current.load(std::memory_order_acquire);
+    if (found && found->generation == generation()) return found->state;
+    auto* const made = new Owned;
+    if (current.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return made->state;
+    delete made;
+    return found->state;
+}
+
 // Children close this descriptor at once, from now on, or no longer. Negative ones are ignored. Thread-safe.
 // May throw std::bad_alloc.
 void close_in_children(int fd);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,12 +19,17 @@ struct BootstrapOptions {
     int world_size = 1;
     bool is_newcomer = false;  // rank and world_size are what rank 0 says
     int newcomers = 0;         // rank 0: how many of world_size are; they get the last numbers, as they come
+    bool newcomers_wait =
+        false;  // rank 0: they are in the lobby already; joining fails if one of them has gone
     std::shared_ptr<Lobby> lobby = nullptr;  // rank 0: where the others come to; null: where it listens
     std::string master_addr = "127.0.0.1";   // where rank 0 listens
     int master_port = 0;
     int listen_fd = -1;  // rank 0: a socket that already listens (HOCKET_LISTEN_FD); -1: bind master_port
     std::string secret;  // never sent: both sides prove that they know it (HMAC-SHA256 of fresh nonces)
     std::chrono::milliseconds join_timeout{60000};
+    // Why joining is to be given up, if something that this rank knows from elsewhere says so: a rank that is
+    // to join has died. Asked now and then. Empty: it knows of nothing.
+    std::function<std::optional<std::string>()> abandoned = {};
     std::chrono::milliseconds heartbeat_interval{500};
     std::chrono::milliseconds heartbeat_timeout{10000};  // see silence.hpp
 };
@@ -47,9 +53,9 @@ class Bootstrap {
   public:
     // Returns when all ranks have joined. A world of one opens no socket. Throws hocket::Error: bootstrap
     // (address, secret, duplicate or out-of-range rank, differing world sizes), timeout (names the ranks that
-    // are missing), out_of_memory. If a rank fails after it has reached rank 0, it tells its error to the
-    // others, which throw it too. A stranger (wrong secret, wrong protocol, a port scanner) is turned away
-    // and logged to stderr, and does not disturb the others.
+    // are missing), peer_lost (options.abandoned says so), out_of_memory. If a rank fails after it has
+    // reached rank 0, it tells its error to the others, which throw it too. A stranger (wrong secret, wrong
+    // protocol, a port scanner) is turned away and logged to stderr, and does not disturb the others.
     static std::unique_ptr<Bootstrap> join(const BootstrapOptions& options);
     virtual ~Bootstrap() = default;  // calls leave(), if that was not done yet
 

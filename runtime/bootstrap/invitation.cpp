@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <map>
@@ -20,23 +19,10 @@ constexpr const char* mark = "hocket1";
 constexpr std::size_t secret_bytes = 16, most_open = 1024;
 constexpr std::chrono::seconds time_to_listen{5};
 
-// It lives as long as the process. A forked child begins with another one: its copy of the parent's may be
-// locked, and the sockets in it are closed there.
 struct OpenInvitations {
     std::mutex mutex;
     std::map<std::string, std::unique_ptr<Lobby>> lobbies;  // by text
-    const std::uint32_t generation = forks::generation();
 };
-
-OpenInvitations& open_invitations() {
-    static std::atomic<OpenInvitations*> current = nullptr;
-    OpenInvitations* found = current.load(std::memory_order_acquire);
-    if (found && found->generation == forks::generation()) return *found;
-    auto* const made = new OpenInvitations;
-    if (current.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return *made;
-    delete made;
-    return *found;
-}
 
 std::vector<std::string> words_of(const std::string& text) {
     std::vector<std::string> words(1);
@@ -77,7 +63,7 @@ Invitation invite(const std::string& host) {
     const auto bound = bound_to(listener);
     if (!bound) throw Error(Status::bootstrap, "a socket that was just bound has no address");
     Invitation invitation{{host, bound->port}, random_hex(secret_bytes)};
-    OpenInvitations& open = open_invitations();
+    OpenInvitations& open = forks::own<OpenInvitations>();
     const std::lock_guard lock(open.mutex);
     if (open.lobbies.size() >= most_open)
         throw Error(
@@ -89,14 +75,14 @@ Invitation invite(const std::string& host) {
 }
 
 std::unique_ptr<Lobby> take_lobby(const Invitation& invitation) {
-    OpenInvitations& open = open_invitations();
+    OpenInvitations& open = forks::own<OpenInvitations>();
     const std::lock_guard lock(open.mutex);
     auto node = open.lobbies.extract(invitation.text());
     return node.empty() ? nullptr : std::move(node.mapped());
 }
 
 std::optional<std::size_t> waiting_at(const Invitation& invitation) {
-    OpenInvitations& open = open_invitations();
+    OpenInvitations& open = forks::own<OpenInvitations>();
     const std::lock_guard lock(open.mutex);
     const auto found = open.lobbies.find(invitation.text());
     if (found == open.lobbies.end()) return std::nullopt;

@@ -21,6 +21,7 @@ struct Aborted : Error {
     using Error::Error;
 };
 
+// At the deadline rank 0 knows better what is wrong, so a guest that has reached it waits for its word.
 constexpr auto farewell_time = 200ms, last_word = 1000ms;
 constexpr auto late_to_listen = 1000ms;  // what invites new processes listens before they can know of it
 
@@ -44,9 +45,6 @@ class Guest {
     }
 
   private:
-    // At the deadline rank 0 knows better what is wrong, so a guest that has reached it waits for its word.
-    Clock::time_point end() const { return deadline_ + last_word; }
-
     Socket reach() const try {
         return dial(
             {.to = host_,
@@ -54,8 +52,8 @@ class Guest {
              .rank = options_.is_newcomer ? rank_of_newcomers : static_cast<std::uint32_t>(options_.rank),
              .world_size = static_cast<std::uint32_t>(options_.world_size),
              .gone_for = options_.is_newcomer ? late_to_listen : options_.join_timeout,
-             .last_word = last_word},
-            {deadline_});
+             .last_word = options_.is_newcomer ? Clock::duration(0) : last_word},
+            {deadline_, options_.abandoned});
     } catch (const DialError& error) {
         using Kind = DialError::Kind;
         if (error.kind == Kind::impostor) throw Error(Status::bootstrap, not_rank_0(error.what()));
@@ -88,7 +86,8 @@ class Guest {
     // The communicator may take it in long after it came.
     void await_place() {
         try {
-            const Frame frame = next_frame();
+            // Rank 0 does not know how long this process waits, and says nothing when that is over.
+            const Frame frame = next_frame(deadline_);
             if (frame.type == FrameType::abort) throw_refused(frame.payload);
             if (frame.type != FrameType::placed) throw ProtocolError("it did not say which rank is free");
             PayloadReader reader(frame.payload);
@@ -151,7 +150,7 @@ class Guest {
         std::string missing = "other ranks";
         try {
             for (;;) {
-                const Frame frame = next_frame();
+                const Frame frame = next_frame(deadline_ + last_word);
                 if (frame.type == FrameType::start) break;
                 if (frame.type == FrameType::abort) throw_aborted(frame.payload);
                 if (frame.type != FrameType::waiting) throw ProtocolError("it sent an unexpected message");
@@ -192,11 +191,11 @@ class Guest {
         link_.flush();
     }
 
-    Frame next_frame() {
+    Frame next_frame(Clock::time_point until) {
         for (;;) {
             if (auto frame = link_.parser().next()) return std::move(*frame);
             pollfd entry{link_.fd(), POLLIN, 0};
-            if (poll_until({&entry, 1}, end()) == 0)
+            if (!Patience{until, options_.abandoned}.wait({&entry, 1}))
                 throw Silent("it accepts connections but does not answer");
             const Link::State state = link_.receive();
             if (state == Link::State::open) continue;

@@ -32,6 +32,8 @@ class Host final : Lobby::Host {
     std::vector<Link> run(const std::function<void()>& prepare) {
         try {
             lobby_.open_to(*this);
+            if (options_.newcomers_wait) require_newcomers();
+            look_whether_abandoned();
             tell_who_is_missing();
             while (!missing().empty()) {
                 if (Clock::now() >= deadline_) throw Error(Status::timeout, missing_at_deadline());
@@ -146,6 +148,20 @@ class Host final : Lobby::Host {
             throw Error(Status::bootstrap,
                         fmt::format("rank {} does not keep to the protocol: {}", member.rank, error.what()));
         }
+    }
+
+    void require_newcomers() const {
+        if (const auto place = place_for_newcomer())
+            throw Error(Status::bootstrap,
+                        fmt::format("a new process that waited has ended before it could become rank {}; the "
+                                    "others that waited are to come to another id",
+                                    *place));
+    }
+
+    void look_whether_abandoned() {
+        if (!options_.abandoned) return;
+        if (const auto why = options_.abandoned()) throw Error(Status::peer_lost, *why);
+        loop().at(Clock::now() + Patience::look_again, [this] { look_whether_abandoned(); });
     }
 
     void tell_who_is_missing() {

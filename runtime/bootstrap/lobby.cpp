@@ -17,6 +17,11 @@ bool has_gone(const Socket& socket) {
     return poll_until({&entry, 1}, Clock::now()) > 0;
 }
 
+// It has been welcomed, and no longer listens to a refusal.
+void turn_away(const Admitted& guest, const std::string& why) {
+    put(guest.socket, encode_frame(FrameType::abort, encode_abort(Error(Status::bootstrap, why))));
+}
+
 }  // namespace
 
 Lobby::Lobby(Socket listener, std::string secret)
@@ -46,11 +51,14 @@ void Lobby::open_to(Host& host) {
     for (Admitted& guest : std::exchange(waiting_, {})) {
         if (has_gone(guest.socket)) continue;
         const std::string why = host.objection_to(guest.hello);
-        if (why.empty())
-            host.admit(std::move(guest));
-        else  // it has been welcomed, and no longer listens to a refusal
-            put(guest.socket, encode_frame(FrameType::abort, encode_abort(Error(Status::bootstrap, why))));
+        why.empty() ? host.admit(std::move(guest)) : turn_away(guest, why);
     }
+}
+
+void Lobby::turn_all_away(const std::string& why) {
+    waiting();  // also those that have just come
+    for (Admitted& guest : std::exchange(waiting_, {})) turn_away(guest, why);
+    admission_.refuse_all(why);
 }
 
 }  // namespace hocket::transport

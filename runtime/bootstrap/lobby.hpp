@@ -36,6 +36,8 @@ class Lobby {
     // Gives the host those that wait, and from now on everybody who comes while loop() turns. The host must
     // stay as long as that does.
     void open_to(Host& host);
+    // Tells those that wait, and all that come while this looks, that they are not taken in, and why.
+    void turn_all_away(const std::string& why);
     SocketLoop& loop() { return loop_; }
     Admission& admission() { return admission_; }
 

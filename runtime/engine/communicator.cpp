@@ -62,6 +62,8 @@ transport::BootstrapOptions bootstrap_options(const Options& options) {
     result.lobby = options.lobby;
     result.is_newcomer = options.is_newcomer;
     result.newcomers = options.newcomers;
+    result.newcomers_wait = options.newcomers_wait;
+    result.abandoned = options.abandoned;
     result.secret = options.secret;
     result.join_timeout = options.join_timeout;
     result.heartbeat_timeout = options.heartbeat_timeout;
@@ -140,6 +142,7 @@ Communicator::Communicator(const Options& options)
     device::find_driver();
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
     options_.lobby.reset();
+    options_.abandoned = {};
     options_.rank = bootstrap_->rank(), options_.world_size = bootstrap_->world_size();
     // What its launcher says of a new process is of another job, or of a process that it replaces.
     if (options_.is_newcomer) options_.job_rank = options_.rank;
@@ -304,10 +307,9 @@ void Communicator::say_goodbye() {
 std::string Communicator::own_schedule(dsl::Collective collective) const {
     using dsl::Collective;
     if (options_.schedule.empty()) return "";
-    const std::lock_guard lock(options_.planning->mutex);
+    const Planning::Turn turn = options_.planning->turn(options_.timeout);
     if (!own_collectives_) {
-        dsl::Library library =
-            in_dsl([&] { return options_.planning->planner.library(options_.schedule_path); });
+        dsl::Library library = in_dsl([&] { return turn.planner.library(options_.schedule_path); });
         std::set<Collective> existing;
         for (const Collective which : dsl::all_collectives) {
             try {
@@ -323,17 +325,17 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
 }
 
 std::shared_ptr<const dsl::Operator> Communicator::find_operator(const std::string& text) const {
-    const std::lock_guard lock(options_.planning->mutex);
+    const Planning::Turn turn = options_.planning->turn(options_.timeout);
     return in_dsl([&] {
-        dsl::Library library = options_.planning->planner.library(options_.schedule_path);
+        dsl::Library library = turn.planner.library(options_.schedule_path);
         return std::make_shared<const dsl::Operator>(dsl::find_operator(library, text));
     });
 }
 
 std::unique_ptr<dsl::CheckedSchedule> Communicator::check(dsl::PlanRequest request) const {
-    const std::lock_guard lock(options_.planning->mutex);
+    const Planning::Turn turn = options_.planning->turn(options_.timeout);
     request.deadline = dsl::Deadline(options_.timeout);  // other threads' planning does not count
-    return in_dsl([&] { return options_.planning->planner.check(request); });
+    return in_dsl([&] { return turn.planner.check(request); });
 }
 
 // The schedule that was measured to be the fastest. Null if nothing was measured, or if that schedule doesn't
@@ -575,6 +577,12 @@ std::vector<int> Communicator::lost() {
     for (int rank = 0; rank < size(); ++rank)
         if (all.contains(numbers[static_cast<std::size_t>(rank)])) ranks.push_back(rank);
     return ranks;
+}
+
+std::optional<std::string> Communicator::loss_among(const std::vector<int>& ranks) const {
+    const auto loss = bootstrap_->loss();
+    const bool is_one = loss && std::find(ranks.begin(), ranks.end(), loss->rank) != ranks.end();
+    return is_one ? std::optional(loss_text(*loss)) : std::nullopt;
 }
 
 std::string Communicator::own_address() const {

@@ -154,6 +154,9 @@ class Communicator {
     std::vector<int> lost();
     // Numeric: the address at which the other ranks reach this one.
     std::string own_address() const;
+    // Which of these ranks was lost, and how, if the first that was lost is one of them. Thread-safe, never
+    // blocks.
+    std::optional<std::string> loss_among(const std::vector<int>& ranks) const;
 
     // The stream of what the calling thread starts on memory of devices. Throws hocket::Error
     // (invalid_argument: this process has no driver).
@@ -225,7 +228,7 @@ class Communicator {
     std::unique_ptr<Progress> progress_;
     std::unique_ptr<Recorder> recorder_;
     std::unique_ptr<Background> background_;  // null: operations move during calls only
-    // Where options_.schedule exists. Guarded by options_.planning->mutex.
+    // Where options_.schedule exists. Guarded by a turn of options_.planning.
     mutable std::optional<std::set<dsl::Collective>> own_collectives_;
     std::mutex exchanging_, meeting_;
     std::once_flag barrier_made_;

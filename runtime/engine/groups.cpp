@@ -86,11 +86,13 @@ std::unique_ptr<Communicator> make(Options options, const std::vector<int>& memb
     return Communicator::create(options);
 }
 
-// For a communicator of other ranks than the parent's: they know of no refuges yet.
-Options options_for_others(const Communicator& parent) {
+// For a communicator of these ranks of the parent, and perhaps new ones: they know of no refuges yet.
+Options options_for(const std::vector<int>& members, const Communicator& parent) {
     Options options = parent.options();
     options.refuge.reset();
     options.numbers_in_refuge.clear();
+    // The parent knows at once when one of them has died.
+    options.abandoned = [&parent, members] { return parent.loss_among(members); };
     options.join_timeout = options.timeout;  // that of a shrunken one was what had been left
     return options;
 }
@@ -98,24 +100,44 @@ Options options_for_others(const Communicator& parent) {
 // What a rank says instead of an invitation.
 const std::string no_invitation = "no invitation: ";
 
-// Takes the lobby of an invitation that was made in this process. Returns what the others are told: the
-// invitation, or why there is none.
-std::string take_door(const std::string& text, std::shared_ptr<transport::Lobby>& lobby) {
+// Where rank 0 takes new processes in, and how many.
+struct Door {
+    std::string said = {};  // to the other ranks: "NEWCOMERS INVITATION", or why there is none
+    std::shared_ptr<transport::Lobby> lobby = nullptr;  // null: nobody is taken in
+};
+
+// Takes the lobby of an invitation that was made in this process; but not if it is for those that wait there,
+// and none does.
+Door open_door(const std::string& text, int newcomers) {
+    const std::string used =
+        no_invitation + "the unique id was not made in rank 0's process, or has been used";
     try {
-        lobby = transport::take_lobby(transport::Invitation::parse(text));
-        return lobby ? text
-                     : no_invitation + "the unique id was not made in rank 0's process, or has been used";
+        const auto invitation = transport::Invitation::parse(text);
+        if (newcomers == those_waiting) {
+            const auto waiting = transport::waiting_at(invitation);
+            if (!waiting) return {used};
+            if (*waiting == 0) return {"0 " + text};
+            newcomers = static_cast<int>(*waiting);
+        }
+        std::shared_ptr<transport::Lobby> lobby = transport::take_lobby(invitation);
+        return lobby ? Door{fmt::format("{} {}", newcomers, text), std::move(lobby)} : Door{used};
     } catch (const std::exception& error) {
-        return no_invitation + error.what();
+        return {no_invitation + error.what()};
     }
+}
+
+// The text behind the number that it begins with; all of it, and the number as it was, if it does not.
+std::string read_number(const std::string& text, int& number) {
+    const char* const end = text.data() + text.size();
+    const char* const stop = std::from_chars(text.data(), end, number).ptr;
+    return std::string(stop == end || *stop != ' ' ? stop : stop + 1, end);
 }
 
 // What another rank has said of its failure: a status and a text.
 Error failure_of(int rank, const std::string& said) {
     int status = static_cast<int>(Status::internal);
-    const auto [end, ignored] = std::from_chars(said.data(), said.data() + said.size(), status);
-    return {static_cast<Status>(status),
-            fmt::format("rank {} reported:{}", rank, std::string(end, said.data() + said.size()))};
+    const std::string text = read_number(said, status);
+    return {static_cast<Status>(status), fmt::format("rank {} reported: {}", rank, text)};
 }
 
 transport::Invitation meeting_of(const std::string& said, int rank, Status status) {
@@ -150,7 +172,7 @@ std::unique_ptr<Communicator> split(Communicator& parent, const std::string& wha
         throw;
     }
     if (members.empty()) return nullptr;
-    const Options options = options_for_others(parent);
+    const Options options = options_for(members, parent);
     if (members.size() == 1) return make(options, members, parent.rank(), {});
     const std::string& text = invitations[static_cast<std::size_t>(members[0])];
     return make(options, members, parent.rank(), meeting_of(text, members[0], Status::bootstrap));
@@ -178,21 +200,12 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
     }
 }
 
-std::unique_ptr<Communicator> grow(Communicator& parent, int newcomers, const std::string& invitation) {
-    // It is used up in any case.
-    std::shared_ptr<transport::Lobby> lobby;
-    const std::string own = parent.rank() == 0 ? take_door(invitation, lobby) : "";
-    const std::string what = fmt::format("hkt_comm_grow by {}", newcomers);
-    std::vector<std::string> said = parent.exchange(encode(Wish{}) + " " + what);
-    take_what(said, what, parent.rank());
-    // Only now: an invitation holds a secret, and no error may show it.
-    said = parent.exchange(own);
-    const auto meeting = meeting_of(said[0], 0, Status::invalid_argument);
-    Options options = options_for_others(parent);
-    options.planning.reset();  // the new processes read schedules as they are now
-    options.newcomers = newcomers;
-    options.lobby = std::move(lobby);
-    std::vector<int> ranks(static_cast<std::size_t>(parent.size() + newcomers));
+namespace {
+
+// What the ranks make of what all of them have said. None has the communicator unless all have.
+std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& options,
+                                         const transport::Invitation& meeting) {
+    std::vector<int> ranks(static_cast<std::size_t>(parent.size() + options.newcomers));
     std::iota(ranks.begin(), ranks.end(), 0);
     std::unique_ptr<Communicator> grown;
     std::optional<Error> failure;
@@ -201,14 +214,37 @@ std::unique_ptr<Communicator> grow(Communicator& parent, int newcomers, const st
     } catch (const Error& error) {
         failure = error;
     }
-    // A new process may die when some ranks have what others have not. Then none has it.
-    said = parent.exchange(
+    // A new process may die when some ranks have what others have not.
+    const std::vector<std::string> said = parent.exchange(
         failure ? fmt::format("{} {}", static_cast<int>(failure->status()), failure->what()) : "");
     if (failure) throw *failure;
     for (std::size_t rank = 0; rank < said.size(); ++rank)
         if (!said[rank].empty()) throw failure_of(static_cast<int>(rank), said[rank]);
+    return grown;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> grow(Communicator& parent, int newcomers, const std::string& invitation) {
+    const std::string what = newcomers == those_waiting ? std::string("hkt_comm_grow by those that wait")
+                                                        : fmt::format("hkt_comm_grow by {}", newcomers);
+    Door door = parent.rank() == 0 ? open_door(invitation, newcomers) : Door{};
+    std::vector<std::string> said = parent.exchange(encode(Wish{}) + " " + what);
+    take_what(said, what, parent.rank());
+    // Only now: an invitation holds a secret, and no error may show it.
+    said = parent.exchange(door.said);
+    std::vector<int> members(static_cast<std::size_t>(parent.size()));
+    std::iota(members.begin(), members.end(), 0);
+    Options options = options_for(members, parent);
+    const std::string text = read_number(said[0], options.newcomers);
+    if (!said[0].starts_with(no_invitation) && options.newcomers == 0) return nullptr;
+    const auto meeting = meeting_of(text, 0, Status::invalid_argument);
+    options.planning.reset();  // the new processes read schedules as they are now
+    options.newcomers_wait = newcomers == those_waiting;
+    options.lobby = std::move(door.lobby);
+    auto grown = make_grown(parent, options, meeting);
     try {
-        grown->barrier();     // tells the new processes so
+        grown->barrier();     // tells the new processes that all ranks have it
     } catch (const Error&) {  // a rank was lost since: the next operation says so, as all have it
     }
     return grown;

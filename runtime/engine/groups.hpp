@@ -23,12 +23,16 @@ std::unique_ptr<Communicator> split(Communicator& parent, const std::string& wha
 // hocket::Error: timeout (a rank that has not ended does not call this), and as Communicator::create does.
 std::unique_ptr<Communicator> shrink(Communicator& parent);
 
+// Instead of how many new processes: all that wait at rank 0's invitation.
+inline constexpr int those_waiting = 0;
+
 // Collective over the ranks of the parent: a communicator of them, with their ranks, and of `newcomers` more
-// processes that come to rank 0's invitation (Options::is_newcomer), with the ranks after these. The parent
-// stays as it is, also if not all come in time. All its ranks have the new communicator or none, and the new
-// processes only if these have. invitation: rank 0's, as text; what other ranks give does not
-// matter. Throws hocket::Error as Communicator::create does; mismatch: another number on another rank;
-// invalid_argument on all ranks if rank 0's is none that is open in its process.
+// processes that come to rank 0's invitation (Options::is_newcomer), with the ranks after these. Null if it
+// was to be of those that wait, and none does. The parent stays as it is, also if not all come in time. All
+// its ranks have the new communicator or none, and the new processes only if these have. invitation: rank
+// 0's, as text; what other ranks give does not matter. Throws hocket::Error as Communicator::create does;
+// mismatch: another number on another rank; invalid_argument on all ranks if rank 0's is none that is open in
+// its process.
 std::unique_ptr<Communicator> grow(Communicator& parent, int newcomers, const std::string& invitation);
 
 }  // namespace hocket::engine

@@ -93,7 +93,11 @@ void Admission::listen_to(Stranger& stranger) {
     } catch (const ProtocolError& error) {
         turn_away(stranger, error.what());
     } catch (const HungUp&) {
-        drop(stranger, "it closed the connection before it had proved that it knows the secret");
+        const bool is_newcomer =
+            !stranger.nonce.empty() && stranger.known.hello.rank == rank_of_newcomers;  // or says so
+        drop(stranger, is_newcomer
+                           ? "a new process has given up, or ended, before anybody looked who had come"
+                           : "it closed the connection before it had proved that it knows the secret");
     }
 }
 

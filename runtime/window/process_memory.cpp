@@ -21,31 +21,19 @@ FileId id_of(const Socket& file) {
     return {status.st_dev, status.st_ino};
 }
 
-// What lives of both kinds. It lives as long as the process; a forked child begins with another one, as the
-// parent's may be locked.
+// What lives of both kinds.
 struct Known {
     std::mutex mutex;
     std::vector<std::weak_ptr<ProcessMemory>> own;  // the newest is last
     std::map<FileId, std::weak_ptr<const PeerMemory>> peers;
-    const std::uint32_t generation = forks::generation();
 };
-
-Known& known() {
-    static std::atomic<Known*> current = nullptr;
-    Known* found = current.load(std::memory_order_acquire);
-    if (found && found->generation == forks::generation()) return *found;
-    Known* const made = new Known;
-    if (current.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return *made;
-    delete made;
-    return *found;
-}
 
 constexpr std::uint64_t room_for_users = 64;  // behind what is reserved, in a cache line of its own
 
 }  // namespace
 
 std::shared_ptr<ProcessMemory> ProcessMemory::current(int members, std::uint64_t reserved) {
-    Known& all = known();
+    Known& all = forks::own<Known>();
     const std::lock_guard lock(all.mutex);
     std::erase_if(all.own, [](const auto& memory) { return memory.expired(); });
     const std::shared_ptr<ProcessMemory> newest = all.own.empty() ? nullptr : all.own.back().lock();
@@ -62,7 +50,7 @@ std::shared_ptr<ProcessMemory> ProcessMemory::current(int members, std::uint64_t
 }
 
 bool ProcessMemory::restore_anywhere(void* memory) {
-    Known& all = known();
+    Known& all = forks::own<Known>();
     const std::lock_guard lock(all.mutex);
     return std::any_of(all.own.begin(), all.own.end(), [&](const auto& one) {
         const std::shared_ptr<ProcessMemory> living = one.lock();
@@ -137,7 +125,7 @@ std::atomic<std::uint32_t>& ProcessMemory::users_of(std::byte* reserved, std::ui
 }
 
 std::shared_ptr<const PeerMemory> PeerMemory::of(Socket file, std::uint64_t bytes) {
-    Known& all = known();
+    Known& all = forks::own<Known>();
     const FileId id = id_of(file);
     const std::lock_guard lock(all.mutex);
     std::erase_if(all.peers, [](const auto& entry) { return entry.second.expired(); });

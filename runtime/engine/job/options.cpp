@@ -44,6 +44,11 @@ void resolve_place(Options& options, const Choices& choices, const Reader& reade
     if (!choices.rank || !choices.world_size) place = place_from(reader);
     if (choices.rank) place.rank = *choices.rank, place.rank_name = "rank";
     if (choices.world_size) place.size = *choices.world_size, place.size_name = "world_size";
+    if (!place.rank && !place.size && choices.meets_elsewhere)
+        refuse(
+            "unique_id or store says where the ranks meet, but nothing says which of them this is; set rank "
+            "and "
+            "world_size (or RANK and WORLD_SIZE), or, to join ranks that are at work, rank = HKT_NEWCOMER");
     if (!place.rank && !place.size) return;
     if (!place.size)
         refuse(fmt::format("{} is {} but {} is not set; set both, or neither for a world of one",

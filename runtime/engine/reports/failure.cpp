@@ -11,7 +11,8 @@
 namespace hocket::engine {
 namespace {
 
-constexpr const char* only_destroy = "this communicator can only be destroyed now";
+constexpr const char* what_is_left =
+    "this communicator can only be destroyed now, or shrunk to the ranks that are left (hkt_comm_shrink)";
 
 constexpr std::size_t most_parts = 4;  // of a message: how many are named
 constexpr std::size_t most_tags = 8;   // likewise
@@ -173,7 +174,7 @@ std::string something_else(const Execution& execution, std::int64_t agreed, bool
 // with_place: the text of what happened and where this rank was.
 Failure make(Status status, std::string with_place, const std::string& hint, const Execution* execution) {
     Failure failure{
-        status, fmt::format("{}\n  hint: {}{}{}", with_place, hint, hint.empty() ? "" : "; ", only_destroy)};
+        status, fmt::format("{}\n  hint: {}{}{}", with_place, hint, hint.empty() ? "" : "; ", what_is_left)};
     failure.notice = {status, -1, "", std::move(with_place)};
     if (execution != nullptr) {
         failure.notice.number = static_cast<std::int64_t>(execution->number());

@@ -183,14 +183,12 @@ TEST_CASE("whoever is lost is replaced by a new process, again and again") {
                 comm.reset(left);
                 const auto door = static_cast<std::size_t>(round) + 1;
                 if (hkt_comm_rank(left) == 0) ids.make(door);
-                for (;;) {  // steps, until somebody waits
-                    std::int32_t waiting = 0;
-                    if (hkt_comm_rank(left) == 0) must(left, hkt_unique_id_waiting(&ids.at(door), &waiting));
-                    must(left, hkt_broadcast(&waiting, &waiting, 1, HKT_INT32, 0, left, nullptr));
-                    if (waiting > 0) break;
+                Comm larger;
+                while (!larger) {  // steps, until somebody waits
                     expect(work(left, 1), "those that are left work meanwhile");
+                    larger = grown(left, HKT_ALL_WAITING, &ids.at(door));
                 }
-                comm = grown(left, 1, &ids.at(door));
+                comm = std::move(larger);
             }
             expect(work(comm.get()), "they work to the end");
         });
@@ -270,7 +268,7 @@ TEST_CASE("a communicator that cannot grow stays as it is, and all its ranks hea
             expect(work(comm.get()), "all of them work");
             return text;
         };
-        expect_text(text_of(0, nullptr, HKT_ERROR_INVALID_ARGUMENT), "newcomers is 0; it must be 1 to");
+        expect_text(text_of(-1, nullptr, HKT_ERROR_INVALID_ARGUMENT), "newcomers is -1; it must be 1 to");
         failure_of(comm.get(), hkt_comm_grow(comm.get(), 1, nullptr, nullptr), HKT_ERROR_INVALID_ARGUMENT);
         expect_text(text_of(INT32_MAX - 2, nullptr, HKT_ERROR_INVALID_ARGUMENT), "newcomers is");
         expect_text(text_of(rank == 2 ? 2 : 1, nullptr, HKT_ERROR_MISMATCH), "hkt_comm_grow by 2");
@@ -469,6 +467,156 @@ TEST_CASE("a child that is forked beside a look at the door makes ids of its own
         is_over = true;
         looks.join();
         expect(wrong == 0, std::to_string(wrong) + " children did not");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("those that wait are taken in, however many they are") {
+    const Ids ids(2);
+    auto* const has_asked = static_cast<std::atomic<bool>*>(shared_memory(sizeof(std::atomic<bool>)));
+    const auto outcomes = run_ranks({5}, [&](int rank) {
+        if (rank >= 2) {
+            ids.await(1);
+            while (!*has_asked) std::this_thread::sleep_for(1ms);
+            const Comm comm = newcomer(ids.at(1));
+            expect(hkt_comm_size(comm.get()) == 5, "all three have come together");
+            expect(work(comm.get()), "they work");
+            return;
+        }
+        const Comm comm = joined(options_of(rank, 2, rank == 0 ? ids.make(0) : ids.await(0)));
+        const hkt_unique_id* const id = rank == 0 ? &ids.make(1) : nullptr;
+        expect(grown(comm.get(), HKT_ALL_WAITING, id) == nullptr, "nobody waits");
+        *has_asked = true;
+        if (rank == 0)
+            for (std::int32_t waiting = 0; waiting < 3; std::this_thread::sleep_for(1ms))
+                must(comm.get(), hkt_unique_id_waiting(id, &waiting));
+        const Comm larger = grown(comm.get(), HKT_ALL_WAITING, id);
+        expect(larger != nullptr && work(larger.get()), "three wait");
+        Comm none;
+        const std::string text =
+            failure_of(comm.get(), grow(comm.get(), HKT_ALL_WAITING, id, none), HKT_ERROR_INVALID_ARGUMENT);
+        expect_text(text, "or has been used");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+// At any moment of growing. Nobody waits for a rank that is dead: the ranks' deadline is later than the
+// test's.
+TEST_CASE("a rank that dies while its communicator grows is missed at once, and nobody goes on without it") {
+    for (Environment way : ways) {
+        way["HOCKET_TIMEOUT_MS"] = "600000";
+        std::mt19937 random(20261125);
+        for (int round = 0; round < 8; ++round) {
+            const Ids ids(2);
+            const int victim = round % 3;
+            const auto moment = std::chrono::microseconds(random() % 3000);
+            auto* const have_it = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+            auto* const is_in = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+            const auto outcomes = run_ranks({4, way, 30}, [&](int rank) {
+                if (rank == 3) {
+                    hkt_comm* made = nullptr;
+                    auto options = options_of(HKT_NEWCOMER, 0, ids.await(1));
+                    *is_in = hkt_comm_create(&options, &made) == HKT_SUCCESS ? 1 : 0;
+                    const Comm comm(made);
+                    expect(!comm || !work(comm.get()), "one of them has died");
+                    return;
+                }
+                const Comm comm = joined(options_of(rank, 3, rank == 0 ? ids.make(0) : ids.await(0)));
+                expect(work(comm.get()), "all of them work");
+                const hkt_unique_id* const id = rank == 0 ? &ids.make(1) : nullptr;
+                if (rank == victim)
+                    std::thread([&] {
+                        std::this_thread::sleep_for(moment);
+                        raise(SIGKILL);
+                    }).detach();
+                Comm larger;
+                const hkt_status status = grow(comm.get(), 1, id, larger);
+                if (status == HKT_SUCCESS) {
+                    if (rank != victim) ++*have_it;
+                    while (work(larger.get(), 1)) continue;
+                } else {
+                    expect(status == HKT_ERROR_PEER_LOST, hkt_comm_last_error(comm.get()));
+                }
+                if (rank == victim) pause();
+            });
+            for (int rank = 0; rank < 4; ++rank) {
+                const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+                INFO("round " << round << ", " << moment.count() << " us, rank " << rank << " "
+                              << outcome.text);
+                CHECK(outcome.signal == (rank == victim ? SIGKILL : 0));
+                CHECK(outcome.text == "");
+            }
+            INFO("round " << round << ": the new process is in: " << *is_in
+                          << ", ranks that have it: " << *have_it);
+            CHECK((*is_in == 0 || *have_it == 2));
+        }
+    }
+}
+
+TEST_CASE("who waited and has died meanwhile is not waited for, and the others are taken in") {
+    const Ids ids(2);
+    auto* const pid = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+    const auto outcomes = run_ranks({4}, [&](int rank) {
+        if (rank >= 2) {
+            if (rank == 2) *pid = getpid();
+            const Comm comm = newcomer(ids.await(1));
+            expect(work(comm.get()), "they work");
+            return;
+        }
+        const Comm comm = joined(options_of(rank, 2, rank == 0 ? ids.make(0) : ids.await(0)));
+        if (rank == 0) {
+            const hkt_unique_id id = ids.make(1);
+            const auto await_waiting = [&](std::int32_t right) {
+                for (std::int32_t waiting = -1; waiting != right; std::this_thread::sleep_for(1ms))
+                    must(comm.get(), hkt_unique_id_waiting(&id, &waiting));
+            };
+            await_waiting(2);
+            kill(*pid, SIGKILL);
+            await_waiting(1);
+        }
+        must(comm.get(), hkt_barrier(comm.get()));
+        const Comm larger = grown(comm.get(), HKT_ALL_WAITING, rank == 0 ? &ids.at(1) : nullptr);
+        expect(hkt_comm_size(larger.get()) == 3, "the one that is left");
+        expect(work(larger.get()), "they work");
+    });
+    for (int rank = 0; rank < 4; ++rank) {
+        INFO("rank " << rank << " " << outcomes[static_cast<std::size_t>(rank)].text);
+        CHECK(outcomes[static_cast<std::size_t>(rank)].signal == (rank == 2 ? SIGKILL : 0));
+        CHECK(outcomes[static_cast<std::size_t>(rank)].text == "");
+    }
+}
+
+TEST_CASE("an id that is not going to be used can be destroyed, and those that wait hear of it") {
+    const Ids ids(1);
+    const auto outcomes = run_ranks({3}, [&](int rank) {
+        if (rank > 0) {
+            hkt_comm* none = nullptr;
+            auto options = options_of(HKT_NEWCOMER, 0, ids.await(0));
+            expect(hkt_comm_create(&options, &none) == HKT_ERROR_BOOTSTRAP && none == nullptr,
+                   hkt_last_error());
+            expect_text(hkt_last_error(), "its id was destroyed");
+            return;
+        }
+        const hkt_unique_id id = ids.make(0);
+        for (std::int32_t waiting = 0; waiting < 2; std::this_thread::sleep_for(1ms))
+            expect(hkt_unique_id_waiting(&id, &waiting) == HKT_SUCCESS, hkt_last_error());
+        expect(hkt_unique_id_destroy(&id) == HKT_SUCCESS, hkt_last_error());
+        expect(hkt_unique_id_destroy(&id) == HKT_ERROR_INVALID_ARGUMENT, "it is destroyed already");
+        expect_text(hkt_last_error(), "has been used or destroyed");
+        expect(hkt_unique_id_destroy(nullptr) == HKT_ERROR_INVALID_ARGUMENT, "no id");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("who has an id and does not say which rank it is hears what is missing") {
+    const Ids ids(1);
+    const auto outcomes = run_ranks({1}, [&](int) {
+        for (const char* name : {"RANK", "WORLD_SIZE"}) unsetenv(name);
+        auto options = options_of(-1, 0, ids.make(0));
+        hkt_comm* none = nullptr;
+        expect(hkt_comm_create(&options, &none) == HKT_ERROR_INVALID_ARGUMENT && none == nullptr,
+               hkt_last_error());
+        expect_text(hkt_last_error(), "rank = HKT_NEWCOMER");
     });
     CHECK(problems(outcomes) == "");
 }
