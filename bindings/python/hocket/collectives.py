@@ -1,0 +1,275 @@
+"""The collectives of a communicator, on arrays."""
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence, Tuple, Union
+
+from hocket._native import ffi, lib
+from hocket.arrays import NAMES, Resolved, empty_like, resolve, shape_of
+from hocket.errors import invalid, raise_pending
+from hocket.operators import Operator, op_number
+from hocket.options import counts_array, milliseconds
+from hocket.request import Request
+from hocket.state import NULL, State
+
+_new = ffi.new
+_REQUEST = ffi.typeof("hkt_request**")
+_wait = lib.hkt_wait
+_INTERRUPTED = lib.HKT_ERROR_INTERRUPTED
+Op = Union[str, Operator]
+
+
+def run(state: State, function: Callable[..., int], arguments: tuple, kept: Any, result: Any, wait: bool) -> Any:
+    """Starts function(*arguments, request). Waits, and returns the result; or returns a Request.
+
+    A wait, too, is for a request: so Ctrl-C can end it (hkt_comm_options.is_interrupted)."""
+    inside = state.inside
+    holder = _new(_REQUEST)
+    inside.append(None)
+    try:
+        status = function(*arguments, holder)
+        if status:
+            state.fail(status)
+        if wait:
+            status = _wait(holder[0])
+            if status:
+                _fail_wait(state, status, holder[0], kept)
+            return result() if callable(result) else result
+    finally:
+        inside.pop()
+    if state.orphans:
+        state.reap()
+    return Request(state, holder[0], kept, result)
+
+
+def _fail_wait(state: State, status: int, handle: Any, kept: Any) -> None:
+    if status == _INTERRUPTED:
+        state.orphans.append((handle, kept))  # the operation goes on, and has the arrays
+        raise_pending()
+    state.fail(status)
+
+
+class Collectives:
+    """Of a Communicator.
+
+    array: what this rank gives: a NumPy array, a PyTorch tensor, or anything with DLPack or the buffer protocol, without
+    gaps. out: where the result goes; where it is None, a new array, or for what stays as large as it is, `array` itself.
+    op: "sum", "product", "max", "min", "average", "band", "bor", "bxor", or an Operator. wait: False returns a Request
+    at once; its wait() returns the result. Arrays belong to Hocket until the operation has ended.
+    """
+
+    _state: State
+    _rank: int
+    _size: int
+
+    def all_reduce(self, array: Any, out: Any = None, op: Op = "sum", wait: bool = True) -> Any:
+        """Combines the arrays of all ranks, element by element; all get the result. In place without out."""
+        if out is None:
+            send, count, number, kept = resolve(array, "array", True)
+            return run(self._state, lib.hkt_all_reduce,
+                       (send, send, count, number, op_number(op), self._state.handle), kept, array, wait)
+        send, count, number, kept = resolve(array, "array", False)
+        recv, also = self._into(out, count, number)
+        return run(self._state, lib.hkt_all_reduce, (send, recv, count, number, op_number(op), self._state.handle),
+                   (kept, also), out, wait)
+
+    def reduce_scatter(self, array: Any, out: Any = None, op: Op = "sum", wait: bool = True) -> Any:
+        """Combines the arrays of all ranks; rank r gets the r-th of `size` equal pieces. A new array has 1/size of the
+        first dimension."""
+        send, count, number, kept = resolve(array, "array", False)
+        piece = self._divided(count, "array")
+        if out is None:
+            out = empty_like(array, self._piece_shape(array), number)
+        recv, also = self._into(out, piece, number)
+        return run(self._state, lib.hkt_reduce_scatter, (send, recv, piece, number, op_number(op), self._state.handle),
+                   (kept, also), out, wait)
+
+    def all_gather(self, array: Any, out: Any = None, wait: bool = True) -> Any:
+        """All ranks get the arrays of all, in the order of the ranks. A new array has the shape (size, *array.shape)."""
+        send, count, number, kept = resolve(array, "array", False)
+        if out is None:
+            out = empty_like(array, (self._size, *shape_of(array)), number)
+        recv, also = self._into(out, count * self._size, number)
+        return run(self._state, lib.hkt_all_gather, (send, recv, count, number, self._state.handle), (kept, also), out,
+                   wait)
+
+    def broadcast(self, array: Any, root: int = 0, wait: bool = True) -> Any:
+        """All ranks' arrays become the root's. In place."""
+        memory, count, number, kept = resolve(array, "array", self._rank != root)
+        return run(self._state, lib.hkt_broadcast, (memory, memory, count, number, root, self._state.handle), kept, array,
+                   wait)
+
+    def reduce(self, array: Any, out: Any = None, op: Op = "sum", root: int = 0, wait: bool = True) -> Any:
+        """As all_reduce, but only the root gets the result, in place without out; the others get None."""
+        is_root = self._rank == root
+        send, count, number, kept = resolve(array, "array", is_root and out is None)
+        recv, also, result = NULL, None, None
+        if is_root:
+            recv, also, result = (send, None, array) if out is None else (*self._into(out, count, number), out)
+        return run(self._state, lib.hkt_reduce, (send, recv, count, number, op_number(op), root, self._state.handle),
+                   (kept, also), result, wait)
+
+    def gather(self, array: Any, out: Any = None, root: int = 0, wait: bool = True) -> Any:
+        """As all_gather, but only the root gets the arrays; the others get None."""
+        send, count, number, kept = resolve(array, "array", False)
+        recv, also, result = NULL, None, None
+        if self._rank == root:
+            result = empty_like(array, (self._size, *shape_of(array)), number) if out is None else out
+            recv, also = self._into(result, count * self._size, number)
+        return run(self._state, lib.hkt_gather, (send, recv, count, number, root, self._state.handle), (kept, also),
+                   result, wait)
+
+    def scatter(self, array: Any = None, out: Any = None, root: int = 0, wait: bool = True) -> Any:
+        """Rank r gets the r-th of `size` equal pieces of the root's array. The other ranks pass out; on the root, without
+        out, a new array has 1/size of the first dimension."""
+        if self._rank != root:
+            if out is None:
+                raise invalid(f"scatter: rank {self._rank} is not the root, so it must say where its piece goes: out=")
+            recv, piece, number, also = resolve(out, "out", True)
+            return run(self._state, lib.hkt_scatter, (NULL, recv, piece, number, root, self._state.handle), also, out, wait)
+        send, count, number, kept = resolve(array, "array", False)
+        piece = self._divided(count, "array")
+        if out is None:
+            out = empty_like(array, self._piece_shape(array), number)
+        recv, also = self._into(out, piece, number)
+        return run(self._state, lib.hkt_scatter, (send, recv, piece, number, root, self._state.handle), (kept, also), out,
+                   wait)
+
+    def all_to_all(self, array: Any, out: Any = None, wait: bool = True) -> Any:
+        """Rank r gets the r-th of `size` equal pieces of each rank's array, in the order of the ranks."""
+        send, count, number, kept = resolve(array, "array", False)
+        piece = self._divided(count, "array")
+        if out is None:
+            out = empty_like(array, shape_of(array), number)
+        recv, also = self._into(out, count, number)
+        return run(self._state, lib.hkt_all_to_all, (send, recv, piece, number, self._state.handle), (kept, also), out,
+                   wait)
+
+    # ---- Pieces of different sizes -------------------------------------------------------------------------------
+
+    def all_gather_v(self, array: Any, counts: Sequence[int], out: Any = None, wait: bool = True) -> Any:
+        """As all_gather, where rank r gives counts[r] elements; all ranks pass the same counts. A new array has one
+        dimension, with all pieces one after the other."""
+        send, number, kept, numbers, many = self._piece(array, counts)
+        if out is None:
+            out = empty_like(array, (sum(many),), number)
+        recv, also = self._into(out, sum(many), number)
+        return run(self._state, lib.hkt_all_gather_v, (send, recv, numbers, number, self._state.handle), (kept, also), out,
+                   wait)
+
+    def gather_v(self, array: Any, counts: Sequence[int], out: Any = None, root: int = 0, wait: bool = True) -> Any:
+        """As gather, where rank r gives counts[r] elements."""
+        send, number, kept, numbers, many = self._piece(array, counts)
+        recv, also, result = NULL, None, None
+        if self._rank == root:
+            result = empty_like(array, (sum(many),), number) if out is None else out
+            recv, also = self._into(result, sum(many), number)
+        return run(self._state, lib.hkt_gather_v, (send, recv, numbers, number, root, self._state.handle), (kept, also),
+                   result, wait)
+
+    def reduce_scatter_v(self, array: Any, counts: Sequence[int], out: Any = None, op: Op = "sum",
+                         wait: bool = True) -> Any:
+        """As reduce_scatter, where rank r gets counts[r] elements. A new array has one dimension."""
+        send, number, kept, numbers, many = self._whole(array, counts)
+        if out is None:
+            out = empty_like(array, (many[self._rank],), number)
+        recv, also = self._into(out, many[self._rank], number)
+        return run(self._state, lib.hkt_reduce_scatter_v,
+                   (send, recv, numbers, number, op_number(op), self._state.handle), (kept, also), out, wait)
+
+    def scatter_v(self, array: Any, counts: Sequence[int], out: Any = None, root: int = 0, wait: bool = True) -> Any:
+        """As scatter, where rank r gets counts[r] elements."""
+        if self._rank != root:
+            if out is None:
+                raise invalid(f"scatter_v: rank {self._rank} is not the root, so it must say where its piece goes: out=")
+            numbers, many = counts_array(counts, self._size, "counts")
+            recv, have, number, also = resolve(out, "out", True)
+            self._same_count("out", have, many[self._rank])
+            return run(self._state, lib.hkt_scatter_v, (NULL, recv, numbers, number, root, self._state.handle), also, out,
+                       wait)
+        send, number, kept, numbers, many = self._whole(array, counts)
+        if out is None:
+            out = empty_like(array, (many[self._rank],), number)
+        recv, also = self._into(out, many[self._rank], number)
+        return run(self._state, lib.hkt_scatter_v, (send, recv, numbers, number, root, self._state.handle), (kept, also),
+                   out, wait)
+
+    def all_to_all_v(self, array: Any, send_counts: Sequence[int], recv_counts: Sequence[int], out: Any = None, *,
+                     send_displs: Optional[Sequence[int]] = None, recv_displs: Optional[Sequence[int]] = None,
+                     wait: bool = True) -> Any:
+        """As all_to_all: send_counts[q] elements go to rank q, recv_counts[q] come from it. displs: where in the arrays
+        the pieces begin, in elements; None: one after the other."""
+        send, have, number, kept = resolve(array, "array", False)
+        sends, send_end = self._placed(send_counts, send_displs, "send")
+        recvs, recv_end = self._placed(recv_counts, recv_displs, "recv")
+        if have < send_end:
+            raise invalid(f"array has {have} elements, and the pieces that are sent reach to {send_end}")
+        if out is None:
+            out = empty_like(array, (recv_end,), number)
+        recv, room, other, also = resolve(out, "out", True)
+        self._same_type(other, number)
+        if room < recv_end:
+            raise invalid(f"out has {room} elements, and the pieces that are received reach to {recv_end}")
+        return run(self._state, lib.hkt_all_to_all_v, (send, *sends, recv, *recvs, number, self._state.handle),
+                   (kept, also), out, wait)
+
+    # ---- Barriers ------------------------------------------------------------------------------------------------
+
+    def barrier(self, wait: bool = True) -> Any:
+        """Returns when every rank has entered it."""
+        return run(self._state, lib.hkt_barrier_start, (self._state.handle,), None, None, wait)
+
+    def barrier_monitored(self, timeout: float) -> None:
+        """A barrier that tells who is missing: after timeout seconds TimeoutError, which names all ranks that have not
+        come. That breaks nothing. Ctrl-C waits for its end."""
+        self._state.call(lib.hkt_barrier_monitored, self._state.handle, milliseconds(timeout))
+
+    # ---- Checks --------------------------------------------------------------------------------------------------
+
+    def _into(self, out: Any, count: int, number: int) -> Tuple[Any, Any]:
+        """The address of what is received, and what keeps it."""
+        recv, have, other, kept = resolve(out, "out", True)
+        self._same_type(other, number)
+        self._same_count("out", have, count)
+        return recv, kept
+
+    @staticmethod
+    def _same_type(out: int, array: int) -> None:
+        if out != array:
+            raise invalid(f"out has elements of {NAMES[out]}, and array of {NAMES[array]}")
+
+    @staticmethod
+    def _same_count(name: str, have: int, need: int) -> None:
+        if have != need:
+            raise invalid(f"{name} has {have} elements, and must have {need}")
+
+    def _divided(self, count: int, name: str) -> int:
+        if count % self._size:
+            raise invalid(f"{name} has {count} elements, which cannot be divided evenly by the {self._size} ranks")
+        return count // self._size
+
+    def _piece_shape(self, array: Any) -> Tuple[int, ...]:
+        shape = shape_of(array)
+        if not shape or shape[0] % self._size:
+            raise invalid(f"array has the shape {shape}; its first dimension must be a multiple of the {self._size} ranks, "
+                          "or pass out=")
+        return (shape[0] // self._size, *shape[1:])
+
+    def _piece(self, array: Any, counts: Sequence[int]) -> Tuple[Any, int, Any, Any, Sequence[int]]:
+        numbers, many = counts_array(counts, self._size, "counts")
+        send, have, number, kept = resolve(array, "array", False)
+        self._same_count("array", have, many[self._rank])
+        return send, number, kept, numbers, many
+
+    def _whole(self, array: Any, counts: Sequence[int]) -> Tuple[Any, int, Any, Any, Sequence[int]]:
+        numbers, many = counts_array(counts, self._size, "counts")
+        send, have, number, kept = resolve(array, "array", False)
+        self._same_count("array", have, sum(many))
+        return send, number, kept, numbers, many
+
+    def _placed(self, counts: Sequence[int], displs: Optional[Sequence[int]], name: str) -> Tuple[Tuple[Any, Any], int]:
+        """The two arrays for C, and where the last piece ends."""
+        numbers, many = counts_array(counts, self._size, f"{name}_counts")
+        if displs is None:
+            return (numbers, NULL), sum(many)
+        places, begins = counts_array(displs, self._size, f"{name}_displs")
+        return (numbers, places), max((begin + count for begin, count in zip(begins, many) if count), default=0)

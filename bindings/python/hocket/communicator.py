@@ -1,0 +1,229 @@
+"""Communicators: the ranks of a job, and what they do together."""
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+
+from hocket import options as opts
+from hocket._native import ffi, lib
+from hocket.arrays import NAMES, Resolved, empty_like, resolve, shape_of, type_of
+from hocket.collectives import Collectives
+from hocket.errors import invalid, raise_last, raise_pending, text_of
+from hocket.memory import Registration, WindowMemory
+from hocket.messages import Messages
+from hocket.operators import Operator
+from hocket.options import counts_array
+from hocket.plan import Plan
+from hocket.state import NULL, State
+
+NEWCOMER = lib.HKT_NEWCOMER
+
+
+class Communicator(Collectives, Messages):
+    """The ranks of a job, or of a group of it. Made by hocket.init(), split(), group(), shrink() and grow().
+
+    All ranks call the collectives in the same order. Calls may come from several threads. It is closed by close(), at
+    the end of a `with` block, when it is dropped, and before the interpreter ends.
+    """
+
+    def __init__(self, state: State) -> None:
+        """Use hocket.init()."""
+        self._state = state
+        self._rank = lib.hkt_comm_rank(state.handle)
+        self._size = lib.hkt_comm_size(state.handle)
+
+    # ---- Facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def rank(self) -> int:
+        """This process's number, from 0."""
+        return self._rank
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self._size
+
+    @property
+    def closed(self) -> bool:
+        return not self._state.handle
+
+    def check(self) -> None:
+        """Raises the error that broke the communicator, if one did. Does not wait."""
+        self._state.call(lib.hkt_comm_status, self._state.handle)
+
+    @property
+    def status(self) -> int:
+        """0 while the communicator is usable; else the status (hkt_status) that broke it. Does not wait."""
+        return lib.hkt_comm_status(self._state.handle)
+
+    def info(self, key: str) -> str:
+        """A fact, for logs: "provider", "provider_why", "topology", "schedule_path", "executor", "progress"."""
+        found = lib.hkt_comm_info(self._state.handle, opts.text(key))
+        if not found:
+            raise invalid(f"there is no fact {key!r} of a communicator")
+        return text_of(found)
+
+    def lost(self) -> List[int]:
+        """The ranks that are known to be lost, ascending."""
+        count = ffi.new("size_t*")
+        ranks = ffi.new("int32_t[]", self._size)
+        self._state.call(lib.hkt_comm_lost, self._state.handle, ranks, self._size, count)
+        return [ranks[i] for i in range(min(count[0], self._size))]
+
+    def dump(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes this rank's last operations, and where those in flight stand, to a file, as JSON."""
+        self._state.call(lib.hkt_comm_dump, self._state.handle, opts.text(path))
+
+    def set_stream(self, stream: int) -> None:
+        """Names the CUDA stream (its address) of what the calling thread starts with memory of a device."""
+        self._state.call(lib.hkt_comm_set_stream, self._state.handle, ffi.cast("void*", stream))
+
+    # ---- Its end --------------------------------------------------------------------------------------------------
+
+    def abort(self) -> None:
+        """Gives up: calls on this communicator, of all threads and all ranks, end with AbortedError."""
+        self._state.call(lib.hkt_comm_abort, self._state.handle)
+
+    def close(self) -> None:
+        """Leaves the job. Calls that other threads are in end with AbortedError. If arrays of empty() are still alive,
+        the communicator is destroyed when the last of them is gone. A second close() does nothing."""
+        self._state.close()
+
+    def __enter__(self) -> "Communicator":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<hocket.Communicator: closed>"
+        return f"<hocket.Communicator: rank {self._rank} of {self._size}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a communicator cannot be pickled: another process joins the job by hocket.init()")
+
+    # ---- Other communicators ---------------------------------------------------------------------------------------
+
+    def split(self, color: Optional[int], key: int = 0) -> Optional["Communicator"]:
+        """Divides the ranks into groups: those with the same color make a communicator, ordered by key, then by rank.
+        color None: this rank is in no group, and gets None. All ranks call this."""
+        return self._made(lib.hkt_comm_split, lib.HKT_NO_COLOR if color is None else color, key)
+
+    def group(self, ranks: Sequence[int]) -> Optional["Communicator"]:
+        """One communicator of these ranks, in this order; the other ranks get None. All ranks pass the same list."""
+        return self._made(lib.hkt_comm_create_group, list(ranks), len(ranks))
+
+    def shrink(self) -> "Communicator":
+        """After ranks were lost: a communicator of those that are left, which all call this. Close this one then."""
+        return self._made(lib.hkt_comm_shrink)  # type: ignore[return-value]
+
+    def grow(self, newcomers: int, unique_id: Optional[str] = None) -> "Communicator":
+        """A communicator of these ranks and of so many new processes, which call
+        hocket.init(rank=hocket.NEWCOMER, unique_id=...). Rank 0 passes the id that it made by hocket.unique_id()."""
+        id_struct = NULL if unique_id is None else opts.unique_id_struct(unique_id)
+        return self._made(lib.hkt_comm_grow, newcomers, id_struct)  # type: ignore[return-value]
+
+    def _made(self, function: Callable[..., int], *arguments: Any) -> Optional["Communicator"]:
+        state = self._state
+        made = ffi.new("hkt_comm**")
+        state.call(function, state.handle, *arguments, made)
+        return Communicator(State(made[0], state.kept)) if made[0] else None
+
+    # ---- Memory, operators, plans ------------------------------------------------------------------------------------
+
+    def empty(self, shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Any:
+        """A new NumPy array in memory that the ranks of a host share: collectives use it where it is, which is faster
+        from 16 KiB on. Its contents are undefined. Allocate once, and keep it."""
+        return WindowMemory.array(self._state, shape, dtype)
+
+    def register(self, array: Any) -> Registration:
+        """Makes the memory of an array shared in place, until close() of what is returned, or the end of its `with`
+        block. The array is kept alive until then. It must be plain memory of the process, of malloc or mmap."""
+        return Registration(self._state, array)
+
+    def is_shared(self, array: Any) -> bool:
+        """Whether operations use this array where it is, as far as this rank is concerned."""
+        address, count, number, kept = resolve(array, "array", False)
+        answer = ffi.new("int*")
+        self._state.call(lib.hkt_mem_is_shared, self._state.handle, address, count * lib.hkt_type_size(number), answer)
+        return bool(answer[0])
+
+    def premul_sum(self, factor: float) -> Operator:
+        """An operator: this rank's input is multiplied by its factor, then inputs are added."""
+        return Operator.premul_sum(self._state, factor)
+
+    def operator(self, name: str) -> Operator:
+        """The operator that a schedule file defines: "absmax", "my.sched:absmax"."""
+        return Operator.defined(self._state, name)
+
+    def plan(self, collective: str, dtype: Any = "float32", op: Union[str, Operator] = "sum", *,
+             schedule: Optional[str] = None, root: int = 0, executor: Optional[str] = None,
+             tensor_counts: Optional[Sequence[int]] = None) -> Plan:
+        """A collective with its schedule, verified and compiled, to be started many times. See hocket.Plan.
+        A schedule that is refused raises ScheduleError with the compiler's diagnostic."""
+        return Plan(self._state, self._size, collective, dtype, op, schedule, root, executor, tensor_counts)
+
+
+def init(rank: Optional[int] = None, world_size: Optional[int] = None, *, master_addr: Optional[str] = None,
+         master_port: Optional[int] = None, secret: Optional[str] = None, provider: Optional[str] = None,
+         topology: Optional[str] = None, schedule: Optional[str] = None, schedule_path: Optional[str] = None,
+         executor: Optional[str] = None, timeout: Optional[float] = None, progress: Optional[str] = None,
+         listen_fd: Optional[int] = None, unique_id: Optional[str] = None, store: Any = None,
+         store_prefix: str = "hocket") -> Communicator:
+    """Joins the job, and returns its communicator, once all ranks have joined.
+
+    What is not given is taken from the environment, as in C (docs/running.md): under hocket-run, torchrun, mpirun or srun
+    nothing needs to be given. Without a launcher it is a job of one rank.
+
+    timeout: seconds; the longest that joining, or one operation, may take (HOCKET_TIMEOUT_MS; 60).
+    progress: "thread" (operations move while the program computes) or "calls". HOCKET_PROGRESS; "thread" in Python.
+    executor: "jit" or "interpreter". unique_id: what hocket.unique_id() gave rank 0. store: an object with set(key,
+    value) and get(key), such as torch.distributed's Store; store_prefix: another one for each communicator that meets
+    in the same store. rank=hocket.NEWCOMER: the ranks of a running job, which call grow(), take this process in.
+    The other arguments are the fields of hkt_comm_options in hocket.h.
+    """
+    options = ffi.new("hkt_comm_options*")
+    lib.init_hkt_comm_options(options)
+    if progress is None and not os.environ.get("HOCKET_PROGRESS"):
+        progress = "thread"
+    given: Dict[str, Any] = {
+        "rank": rank, "world_size": world_size, "master_addr": master_addr, "master_port": master_port,
+        "secret": secret, "provider": provider, "topology": topology, "schedule": schedule,
+        "schedule_path": schedule_path, "listen_fd": listen_fd,
+        "executor": None if executor is None else opts.constant("HKT_EXECUTOR_", executor),
+        "progress": None if progress is None else opts.constant("HKT_PROGRESS_", progress),
+        "timeout_ms": None if timeout is None else opts.milliseconds(timeout),
+        "unique_id": None if unique_id is None else opts.unique_id_struct(unique_id)}
+    kept: List[Any] = [given["unique_id"], opts.fill(options, given)]
+    if store is not None:
+        adapter = opts.Store(store, store_prefix)
+        kept.append(adapter)
+        options.store = adapter.struct
+    options.is_interrupted = lib.hkt_py_is_interrupted
+    made = ffi.new("hkt_comm**")
+    status = lib.hkt_comm_create(options, made)
+    if status < 0:
+        raise_last(status)
+    raise_pending()
+    return Communicator(State(made[0], kept))
+
+
+def unique_id() -> str:
+    """An id, which the program hands to all ranks in a way of its own: it holds the job's secret. The calling process
+    becomes rank 0 of the one communicator that is created with it."""
+    made = ffi.new("hkt_unique_id*")
+    status = lib.hkt_unique_id_create(made)
+    if status < 0:
+        raise_last(status)
+    return ffi.string(made.text).decode()
+
+
+def unique_id_waiting(unique_id: str) -> int:
+    """How many processes wait at the id of hocket.unique_id() to be taken in by grow(). Never waits."""
+    count = ffi.new("int32_t*")
+    status = lib.hkt_unique_id_waiting(opts.unique_id_struct(unique_id), count)
+    if status < 0:
+        raise_last(status)
+    return count[0]

@@ -1,0 +1,102 @@
+"""Exceptions: one class for each status of the C ABI, made from the library's own names.
+
+HKT_ERROR_PEER_LOST is PeerLostError, HKT_ERROR_TIMEOUT is TimeoutError, and so on. All derive from Error. Some are
+also what Python programs catch: InvalidArgumentError is a ValueError, NotFoundError a LookupError, OutOfMemoryError
+a MemoryError; TimeoutError and InProgressError are builtin TimeoutErrors.
+"""
+from __future__ import annotations
+
+import builtins
+import threading
+from typing import Any, Dict, NoReturn, Type
+
+from hocket._native import ffi, lib
+
+
+class Error(Exception):
+    """What Hocket reports. str(error) has the whole text: what, on which rank, where, and what can be done.
+
+    status: the number of the status in hocket.h, also of the class.
+    """
+
+    status: int = 0
+
+
+# What Python programs catch by other names.
+_ALSO: Dict[str, type] = {
+    "InvalidArgumentError": ValueError,
+    "NotFoundError": LookupError,
+    "OutOfMemoryError": MemoryError,
+    "TimeoutError": builtins.TimeoutError,
+    "InProgressError": builtins.TimeoutError,
+}
+
+
+def _class_name(constant: str) -> str:
+    """HKT_ERROR_PEER_LOST: PeerLostError."""
+    words = constant[len("HKT_"):].replace("ERROR_", "").split("_")
+    return "".join(word if word == "IO" else word.capitalize() for word in words) + "Error"
+
+
+def _make_classes() -> Dict[int, Type[Error]]:
+    classes: Dict[int, Type[Error]] = {}
+    for number, constant in ffi.typeof("hkt_status").elements.items():
+        if number == lib.HKT_SUCCESS:
+            continue
+        name = _class_name(constant)
+        bases = (Error, _ALSO[name]) if name in _ALSO else (Error,)
+        kind = ffi.string(lib.hkt_error_string(number)).decode()
+        classes[number] = type(name, bases, {"__doc__": f"{constant} of hocket.h: {kind}.", "__module__": __name__,
+                                             "status": number})
+    return classes
+
+
+CLASSES: Dict[int, Type[Error]] = _make_classes()  # by status
+globals().update({made.__name__: made for made in CLASSES.values()})
+__all__ = ["Error"] + sorted(made.__name__ for made in CLASSES.values())
+
+
+def __getattr__(name: str) -> Any:  # for type checkers: the classes above are made while this is imported
+    raise AttributeError(f"module 'hocket.errors' has no attribute {name!r}")
+
+
+def text_of(pointer: Any) -> str:
+    """A string that the library returned; "" for null."""
+    return ffi.string(pointer).decode(errors="replace") if pointer else ""
+
+
+def error_of(status: int, text: str) -> Error:
+    kind = CLASSES.get(status, Error)
+    error = kind(text or text_of(lib.hkt_error_string(status)))
+    error.status = status
+    return error
+
+
+def raise_last(status: int, comm: Any = ffi.NULL) -> NoReturn:
+    """Raises what the calling thread's last call of the library has failed with. comm: an hkt_comm*, or null."""
+    raise_pending()
+    text = text_of(lib.hkt_comm_last_error(comm)) or text_of(lib.hkt_last_error())
+    raise error_of(status, text)
+
+
+def invalid(text: str) -> Error:
+    return error_of(lib.HKT_ERROR_INVALID_ARGUMENT, text)
+
+
+# ---- Exceptions in what the library calls ---------------------------------------------------------------------
+
+# A C function cannot be left by an exception: it is kept here, and raised when the library's call has returned.
+_pending = threading.local()
+
+
+def keep(kind: type, error: BaseException, traceback: Any) -> None:
+    """onerror of callbacks that run in the thread of the call."""
+    if getattr(_pending, "error", None) is None:
+        _pending.error = error
+
+
+def raise_pending() -> None:
+    error = getattr(_pending, "error", None)
+    if error is not None:
+        _pending.error = None
+        raise error

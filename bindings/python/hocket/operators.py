@@ -1,0 +1,63 @@
+"""Operators of reductions: by name, with a factor, and of schedule files."""
+from __future__ import annotations
+
+from typing import Any, Dict, Union
+
+from hocket._native import ffi, lib
+from hocket.errors import invalid, text_of
+from hocket.options import text
+from hocket.state import State
+
+
+def _ops_by_name() -> Dict[str, int]:
+    return {text_of(name): number for number in ffi.typeof("hkt_op").elements if (name := lib.hkt_op_name(number))}
+
+
+OPS: Dict[str, int] = _ops_by_name()  # "sum": 0, as the library names them
+
+
+class Operator:
+    """An operator that was made for a communicator, to be passed as op=. Made by Communicator.premul_sum() and
+    operator(). What was started with it goes on when it is dropped."""
+
+    def __init__(self, state: State, number: int, description: str) -> None:
+        self._state, self.number, self._description = state, number, description
+
+    @classmethod
+    def premul_sum(cls, state: State, factor: float) -> "Operator":
+        made = ffi.new("hkt_op*")
+        state.call(lib.hkt_premul_sum_create, factor, state.handle, made)
+        return cls(state, _number_of(made), f"premul_sum, factor {factor}")
+
+    @classmethod
+    def defined(cls, state: State, name: str) -> "Operator":
+        made = ffi.new("hkt_op*")
+        state.call(lib.hkt_op_create, state.handle, text(name), made)
+        return cls(state, _number_of(made), name)
+
+    def __del__(self) -> None:
+        try:
+            if self._state.handle:
+                lib.hkt_op_destroy(self.number, self._state.handle)
+        except AttributeError:  # it was never made
+            pass
+
+    def __repr__(self) -> str:
+        return f"<hocket.Operator: {self._description}>"
+
+
+def _number_of(made: Any) -> int:
+    return ffi.cast("int*", made)[0]
+
+
+def op_number(op: Union[str, Operator]) -> int:
+    number = OPS.get(op) if type(op) is str else getattr(op, "number", None)
+    if number is None:
+        raise invalid(f"op is {op!r}; there are {', '.join(OPS)}, and what premul_sum() and operator() make")
+    return number
+
+
+def supports(op: Union[str, Operator], dtype: Any) -> bool:
+    """Whether the operator exists for elements of the type."""
+    from hocket.arrays import type_of
+    return bool(lib.hkt_op_supports(op_number(op), type_of(dtype)))

@@ -1,0 +1,197 @@
+"""Plans: a collective with its schedule, verified and compiled, to be started many times."""
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
+from hocket._native import ffi, lib
+from hocket.arrays import NAMES, SIZES, Resolved, resolve, type_of
+from hocket.collectives import run
+from hocket.errors import invalid, text_of
+from hocket.operators import Operator, op_number
+from hocket.options import constant, counts_array, fill, text
+from hocket.state import NULL, State
+
+# Collectives whose count is that of one piece, and where the piece is: what the rank gives, or what it gets.
+_PIECE_IS_GIVEN = {lib.HKT_ALL_GATHER, lib.HKT_GATHER}
+_PIECE_IS_TAKEN = {lib.HKT_REDUCE_SCATTER, lib.HKT_SCATTER}
+
+
+class Plan:
+    """Made by Communicator.plan(). Local: making it waits for nobody. It can be started with any count, several at a
+    time, unless its schedule keeps states: then its starts take turns, and have one count."""
+
+    def __init__(self, state: State, size: int, collective: str, dtype: Any, op: Union[str, Operator],
+                 schedule: Optional[str], root: int, executor: Optional[str],
+                 tensor_counts: Optional[Sequence[int]]) -> None:
+        self._handle = None
+        number = ffi.new("hkt_collective*")
+        state.call(lib.hkt_collective_from_name, text(collective), number)
+        self._collective, self._type, self._size = ffi.cast("int*", number)[0], type_of(dtype), size
+        options = ffi.new("hkt_plan_options*")
+        lib.init_hkt_plan_options(options)
+        kept = fill(options, {"schedule": schedule, "root": root,
+                              "executor": None if executor is None else constant("HKT_EXECUTOR_", executor)})
+        self._tensors = 0
+        if tensor_counts is not None:
+            counts, many = counts_array(tensor_counts, len(tensor_counts), "tensor_counts")
+            options.tensor_counts, options.tensors = counts, len(many)
+            kept.append(counts)
+        made = ffi.new("hkt_plan**")
+        state.call(lib.hkt_plan_create, state.handle, self._collective, self._type, op_number(op), options, made)
+        self._state, self._handle = state, made[0]
+
+    # ---- Starting it ---------------------------------------------------------------------------------------------
+
+    def start(self, array: Any, out: Any = None, *, parameters: Sequence[float] = (), buffers: Sequence[Any] = (),
+              wait: bool = True) -> Any:
+        """Starts the plan on this rank's array; out None: in place. Returns out, or a Request.
+
+        parameters: those that the schedule names without a default, in its order. buffers: the further buffers that it
+        names after `with`. Where only the root gives or gets something, the other ranks pass None for it. array, out and
+        each of buffers may be lists of arrays, if the plan has tensor_counts.
+        """
+        self._check_open()
+        if isinstance(array, (list, tuple)) or isinstance(out, (list, tuple)):
+            return self._start_lists(array, out, parameters, buffers, wait)
+        send, recv, count, kept = self._memory(array, out)
+        options = NULL
+        if parameters or buffers:
+            resolved = [resolve(buffer, f"buffers[{i}]", False) for i, buffer in enumerate(buffers)]
+            options, more = self._start_options(parameters, [one[0] for one in resolved])
+            kept = (kept, more, resolved)
+        return run(self._state, lib.hkt_plan_start_with, (self._handle, send, recv, count, options), (kept, self),
+                   array if out is None else out, wait)
+
+    def _memory(self, array: Any, out: Any) -> Tuple[Any, Any, int, Any]:
+        given: Resolved = (NULL, 0, self._type, None)
+        taken = given
+        if array is not None:
+            given = resolve(array, "array", out is None)
+        if out is not None:
+            taken = resolve(out, "out", True)
+        elif array is not None:
+            taken = given
+        for name, (_, _, number, _) in (("array", given), ("out", taken)):
+            if number != self._type:
+                raise invalid(f"{name} has elements of {NAMES[number]}, and the plan is for {NAMES[self._type]}")
+        return given[0], taken[0], self._count(given[1], taken[1]), (given[3], taken[3])
+
+    def _count(self, given: int, taken: int) -> int:
+        """As the collective's function takes it; see hkt_plan_start."""
+        if self._collective in _PIECE_IS_GIVEN:
+            piece, whole = given, taken
+        elif self._collective in _PIECE_IS_TAKEN:
+            piece, whole = taken, given
+        else:
+            if given and taken and given != taken:
+                raise invalid(f"array has {given} elements, and out {taken}: they must have as many")
+            count = given or taken
+            if self._collective != lib.HKT_ALL_TO_ALL:
+                return count
+            if count % self._size:
+                raise invalid(f"array has {count} elements, which cannot be divided evenly by the {self._size} ranks")
+            return count // self._size
+        if whole and whole != piece * self._size:
+            raise invalid(f"one rank's piece has {piece} elements, and all pieces have {whole}, not {self._size} times as many")
+        return piece
+
+    def _start_options(self, parameters: Sequence[float], addresses: List[Any], tensors: int = 0) -> Tuple[Any, Any]:
+        options = ffi.new("hkt_start_options*")
+        lib.init_hkt_start_options(options)
+        numbers = ffi.new("double[]", [float(parameter) for parameter in parameters])
+        buffers = ffi.new("void*[]", addresses)
+        options.parameters, options.parameter_count = numbers, len(parameters)
+        options.buffers, options.buffer_count = buffers, len(addresses)
+        options.tensors = tensors
+        return options, (options, numbers, buffers)
+
+    def _start_lists(self, arrays: Any, outs: Any, parameters: Sequence[float], buffers: Sequence[Any], wait: bool) -> Any:
+        """Tensors that do not lie one after another. A buffer may be a list, too."""
+        kept: List[Any] = []
+
+        def pointers(those: Any, name: str, writable: bool) -> Tuple[Any, int]:
+            if those is None:
+                return NULL, 0
+            resolved = [resolve(one, f"{name}[{i}]", writable) for i, one in enumerate(those)]
+            wrong = next((NAMES[one[2]] for one in resolved if one[2] != self._type), None)
+            if wrong is not None and name in ("array", "out"):
+                raise invalid(f"{name} has elements of {wrong}, and the plan is for {NAMES[self._type]}")
+            made = ffi.new("void*[]", [ffi.cast("void*", one[0]) for one in resolved])
+            kept.append((made, resolved))
+            return made, sum(one[1] for one in resolved)
+
+        send, given = pointers(arrays, "array", outs is None)
+        recv, taken = (send, given) if outs is None else pointers(outs, "out", True)
+        lists = [pointers(buffer, f"buffers[{i}]", False)[0] for i, buffer in enumerate(buffers)]
+        options, more = self._start_options(parameters, [ffi.cast("void*", one) for one in lists],
+                                            len(arrays if arrays is not None else outs))
+        return run(self._state, lib.hkt_plan_start_with, (self._handle, send, recv, given or taken, options),
+                   (kept, more, self), arrays if outs is None else outs, wait)
+
+    # ---- What it is ------------------------------------------------------------------------------------------------
+
+    def explain(self) -> str:
+        """The plan in words: this rank's steps, with their source lines."""
+        self._check_open()
+        return text_of(lib.hkt_plan_explain(self._handle))
+
+    def schedule(self, count: int) -> str:
+        """The schedule that a start with this count takes, and below it why, if Hocket chose it."""
+        self._check_open()
+        return text_of(lib.hkt_plan_schedule(self._handle, count))
+
+    @property
+    def parameters(self) -> List[str]:
+        """The names of the parameters that each start is given, in their order."""
+        self._check_open()
+        names: List[str] = []
+        while name := lib.hkt_plan_parameter(self._handle, len(names)):
+            names.append(text_of(name))
+        return names
+
+    # ---- States ----------------------------------------------------------------------------------------------------
+
+    def save_state(self) -> bytes:
+        """This rank's state: what its schedule keeps from one start to the next."""
+        self._check_open()
+        size = ffi.new("size_t*")
+        self._state.call(lib.hkt_plan_save_state, self._handle, NULL, 0, size)
+        memory = ffi.new("char[]", size[0])
+        self._state.call(lib.hkt_plan_save_state, self._handle, memory, size[0], size)
+        return bytes(ffi.buffer(memory, size[0]))
+
+    def load_state(self, saved: Sequence[bytes]) -> None:
+        """Replaces the state by what all ranks of a job have saved, of any number of ranks, in any order."""
+        self._check_open()
+        held = [ffi.from_buffer(one) for one in saved]
+        self._state.call(lib.hkt_plan_load_state, self._handle, ffi.new("void*[]", held), [len(one) for one in saved],
+                         len(held))
+
+    def reset_state(self) -> None:
+        """All zeros again; the next start may have another count. On all ranks alike."""
+        self._check_open()
+        self._state.call(lib.hkt_plan_reset_state, self._handle)
+
+    # ---- Its end ---------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._handle is None or not self._state.handle:
+            raise invalid("the plan is closed, or its communicator is")
+
+    def close(self) -> None:
+        """Frees the plan. Its starts must have ended. It is also freed when it is dropped."""
+        handle, self._handle = self._handle, None
+        if handle is not None and self._state.owned:
+            lib.hkt_plan_destroy(handle)
+
+    def __enter__(self) -> "Plan":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:  # at the end of the interpreter, parts of it may be gone
+            pass

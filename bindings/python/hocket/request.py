@@ -1,0 +1,189 @@
+"""Operations that move by themselves: what a call with wait=False returns."""
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from typing import Any, Callable, Generator, Generic, Optional, Sequence, TypeVar
+
+from hocket._native import ffi, lib
+from hocket.errors import Error, error_of, invalid, raise_pending
+from hocket.state import NULL, State, Told
+
+Result = TypeVar("Result")
+_LONGEST_MS = 24 * 3600 * 1000  # hkt_wait_for takes no longer time
+
+
+class Request(Generic[Result]):
+    """An operation that was started. Its arrays are Hocket's until it has ended, and are kept alive until then, also if
+    this object is dropped. `await request` is wait() for programs with asyncio. Thread-safe."""
+
+    __slots__ = ("_state", "_handle", "_kept", "_result", "_error", "_lock", "__weakref__")
+
+    def __init__(self, state: State, handle: Any, kept: Any, result: Any) -> None:
+        """kept: what the operation uses. result: what wait() returns; if it can be called, what it returns."""
+        self._state = state
+        self._handle = handle
+        self._kept = kept
+        self._result = result
+        self._error: Optional[Error] = None
+        self._lock = threading.Lock()
+
+    def wait(self, timeout: Optional[float] = None) -> Result:
+        """Waits until the operation has ended, and returns its result: what the blocking call would have returned.
+
+        timeout: seconds. If the operation has not ended by then, InProgressError (a builtin TimeoutError); that breaks
+        nothing, and it can be waited for again. If the operation failed, its error is raised, each time. Ctrl-C ends
+        the wait with KeyboardInterrupt; the operation goes on.
+        """
+        if timeout is not None and timeout < 0:
+            raise invalid(f"timeout is {timeout}; it is a number of seconds, 0 or more")
+        if not self._lock.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
+            raise _in_progress(timeout)
+        try:
+            if self._handle is not None:
+                self._wait(timeout)
+        finally:
+            self._lock.release()
+        if self._error is not None:
+            raise self._error
+        result = self._result
+        return result() if callable(result) else result
+
+    def done(self) -> bool:
+        """Whether the operation has ended, well or not. Never waits."""
+        if not self._lock.acquire(False):
+            return False  # another thread waits for it
+        try:
+            if self._handle is not None:
+                self._step(lib.hkt_test, self._handle)
+            return self._handle is None
+        finally:
+            self._lock.release()
+
+    def add_done_callback(self, function: Callable[["Request[Result]"], Any]) -> None:
+        """Calls function(request) when the operation has ended, from a thread of the communicator that does nothing
+        else; at once, if it has. The function may use Hocket, but must not close the communicator. What it raises is
+        printed."""
+        if self._handle is None:
+            function(self)
+            return
+        state = self._state
+        told = Told(state, lambda: function(self))
+        with self._lock:
+            if self._handle is not None:
+                state.inside.append(None)
+                try:
+                    status = lib.hkt_request_callback(self._handle, lib.hkt_py_ended, told.user) if state.handle else 0
+                    if status < 0:
+                        state.told.pop(id(told), None)
+                        state.fail(status)
+                finally:
+                    state.inside.pop()
+                if state.handle:
+                    return
+        told()  # it ended meanwhile
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        if self._handle is not None:
+            loop = asyncio.get_running_loop()
+            future: "asyncio.Future[None]" = loop.create_future()
+
+            def wake() -> None:
+                if not future.done():
+                    future.set_result(None)
+
+            def ended(_: Any) -> None:
+                try:
+                    loop.call_soon_threadsafe(wake)
+                except RuntimeError:  # the loop is closed: nobody waits
+                    pass
+
+            self.add_done_callback(ended)
+            yield from future
+        return self.wait()
+
+    # ---- inside, with the lock -----------------------------------------------------------------------------------
+
+    def _wait(self, timeout: Optional[float]) -> None:
+        if timeout is None:
+            self._step(lib.hkt_wait, self._handle)
+            return
+        milliseconds = min(int(timeout * 1000 + 0.999), _LONGEST_MS)
+        if not self._step(lib.hkt_wait_for, self._handle, milliseconds):
+            raise _in_progress(timeout)
+
+    def _step(self, function: Callable[..., int], *arguments: Any) -> bool:
+        """Whether it has ended. A C function frees the request when it tells so."""
+        state = self._state
+        state.inside.append(None)
+        try:
+            if not state.handle:
+                self._end(error_of(lib.HKT_ERROR_ABORTED, "the communicator was closed before the operation had ended"))
+                return True
+            status = function(*arguments)
+            if status == 0:
+                self._end(None)
+            elif status < 0:
+                if status == lib.HKT_ERROR_INTERRUPTED:
+                    raise_pending()
+                    state.fail(status)
+                try:
+                    state.fail(status)
+                except Error as error:
+                    self._end(error)
+            return status <= 0
+        finally:
+            state.inside.pop()
+
+    def _end(self, error: Optional[Error]) -> None:
+        self._handle = self._kept = None
+        self._error = error
+
+    def __del__(self) -> None:
+        try:
+            if self._handle is not None and self._state.handle:
+                self._state.orphans.append((self._handle, self._kept))
+        except AttributeError:  # it was never started
+            pass
+
+    def __repr__(self) -> str:
+        return f"<hocket.Request: {'in flight' if self._handle is not None else self._error or 'done'}>"
+
+
+def _in_progress(timeout: Optional[float]) -> Error:
+    return error_of(lib.HKT_IN_PROGRESS, f"the operation has not ended within {timeout:g} s; it goes on, and can be waited for again")
+
+
+def wait_all(requests: Sequence[Request[Any]]) -> list:
+    """Waits for all of them, and returns their results. Raises the first error, once all have ended."""
+    error: Optional[BaseException] = None
+    results = []
+    for request in requests:
+        try:
+            results.append(request.wait())
+        except Error as failed:
+            error = error or failed
+    if error is not None:
+        raise error
+    return results
+
+
+def join(state: State, requests: Sequence[Request[Any]]) -> Request[list]:
+    """hkt_request_join. Those that have ended already are left out; the error of one that failed is raised by wait()."""
+    flying = [request for request in requests if request._handle is not None]
+    ended = [request for request in requests if request._handle is None]
+
+    def results() -> list:
+        return [request.wait() for request in requests]
+
+    if not flying:
+        made: Request[list] = Request(state, None, None, results)
+        made._error = next((request._error for request in ended if request._error is not None), None)
+        return made
+    holder = ffi.new("hkt_request**")
+    state.call(lib.hkt_request_join, [request._handle for request in flying], len(flying), holder)
+    kept = [request._kept for request in flying]
+    for request in flying:
+        request._end(None)
+    return Request(state, holder[0], kept, results)

@@ -1,0 +1,194 @@
+"""What is behind a Communicator or a Cache: the handle, the calls that are in it, and what operations in flight use.
+
+Objects of Python may be dropped, closed or used from several threads at any time; the C ABI wants that no call begins
+after a handle was destroyed, and that buffers stay until their operation has ended. Both are kept here.
+"""
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from typing import Any, Callable, Dict, List, NoReturn, Tuple
+
+from hocket._native import ffi, lib
+from hocket.errors import error_of, invalid, keep, raise_last
+
+NULL = ffi.NULL
+_busy = threading.local()  # .count: callbacks of Hocket that this thread is in
+
+
+class State:
+    """of a communicator. Requests, plans, operators and window memory refer to it, so it outlives them.
+
+    handle      hkt_comm*, for calls; null once it is closed.
+    owned       the same, until it is destroyed: later than closed if arrays lie in its memory.
+    inside      has one element for each call that is under way: appending and popping are atomic.
+    """
+
+    __slots__ = ("handle", "owned", "inside", "orphans", "told", "blocks", "process", "kept", "__weakref__")
+
+    def __init__(self, handle: Any, kept: Any = None) -> None:
+        self.handle = self.owned = handle
+        self.inside: List[None] = []
+        self.orphans: List[Tuple[Any, Any]] = []  # requests whose object was dropped, and what they use
+        self.told: Dict[int, Callable[[], None]] = {}  # what is called when a request ends, by the id of its user
+        self.blocks = 0  # of window memory that arrays of Python lie in
+        self.process = os.getpid()
+        self.kept = kept
+        note_open(self)
+
+    def fail(self, status: int) -> NoReturn:
+        """Raises what a call with `handle` has failed with."""
+        if not self.handle:
+            raise error_of(lib.HKT_ERROR_ABORTED, "the communicator is closed")
+        raise_last(status, self.handle)
+
+    def check(self, status: int) -> None:
+        if status < 0:
+            self.fail(status)
+
+    def call(self, function: Callable[..., int], *arguments: Any) -> None:
+        """A call that has no request, such as hkt_mem_register(comm, ...)."""
+        self.inside.append(None)
+        try:
+            status = function(*arguments)
+            if status < 0:
+                self.fail(status)
+        finally:
+            self.inside.pop()
+
+    def reap(self) -> None:
+        """Lets go of what operations have used that have ended, and that nobody waits for."""
+        orphans, self.orphans = self.orphans, []
+        for handle, kept in orphans:
+            if lib.hkt_test(handle) == lib.HKT_IN_PROGRESS:
+                self.orphans.append((handle, kept))
+
+    def close(self) -> None:
+        """Ends calls of other threads, and destroys the communicator; with window memory in use, once that is free."""
+        if not self.handle:
+            return
+        if getattr(_busy, "count", 0):
+            raise invalid("a communicator cannot be closed by a function that Hocket calls: call abort() there, and close "
+                          "it later")
+        if self.blocks and self.is_own():
+            self.handle = NULL
+        else:
+            self.destroy()
+
+    def is_own(self) -> bool:
+        """False in a forked child, which has nothing but a copy that must be freed."""
+        return self.process == os.getpid()
+
+    def block_freed(self) -> None:
+        self.blocks -= 1
+        if self.blocks == 0 and not self.handle:
+            self.destroy()
+
+    def destroy(self, patience_s: float = 30) -> None:
+        self.handle = NULL  # no call begins from here on
+        if not self.owned:
+            return
+        if self.inside and self.is_own():
+            self._end_calls(patience_s)
+        handle, self.owned = self.owned, NULL
+        forget(self)
+        lib.hkt_comm_destroy(handle)
+        self.orphans.clear()
+        told = list(self.told.values())
+        if self.is_own():
+            for function in told:  # their requests ended with the communicator
+                function()
+        self.told.clear()
+
+    def _end_calls(self, patience_s: float) -> None:
+        lib.hkt_comm_abort(self.owned)
+        until = time.monotonic() + patience_s
+        while self.inside:
+            if time.monotonic() > until:
+                raise error_of(lib.HKT_ERROR_TIMEOUT, f"{len(self.inside)} calls of the communicator have not ended "
+                               f"{patience_s:g} s after it was aborted; its memory is not freed")
+            time.sleep(0.001)
+
+    def __del__(self) -> None:
+        try:
+            if self.owned:
+                self.destroy()
+        except Exception:  # at the end of the interpreter, parts of it may be gone
+            pass
+
+
+# ---- What is open ------------------------------------------------------------------------------------------------
+
+_open: Dict[int, Any] = {}  # in the order in which they were made: references to what has destroy()
+
+
+def note_open(thing: Any) -> None:
+    _open[id(thing)] = weakref.ref(thing)
+
+
+def forget(thing: Any) -> None:
+    _open.pop(id(thing), None)
+
+
+@atexit.register
+def _close_all() -> None:
+    """Before the interpreter ends no thread of Hocket's may be left that could call into it. The newest first: a cache
+    before its communicator. A forked child leaves alone what is its parent's."""
+    for reference in reversed(list(_open.values())):
+        thing = reference()
+        if thing is None or not thing.is_own():
+            continue
+        try:
+            thing.destroy(5)
+        except Exception:
+            pass  # there is nobody to act on it any more
+
+
+# ---- Functions that Hocket calls ------------------------------------------------------------------------------------
+
+class _Inside:
+    """Marks that this thread is in a function that Hocket has called."""
+
+    def __enter__(self) -> None:
+        _busy.count = getattr(_busy, "count", 0) + 1
+
+    def __exit__(self, *_: Any) -> None:
+        _busy.count -= 1
+
+
+in_callback = _Inside()
+
+
+@ffi.def_extern(name="hkt_py_is_interrupted", error=1, onerror=keep)
+def _is_interrupted(user: Any) -> int:
+    """Python runs the handlers of signals between its instructions, in the main thread: also here. If one raises,
+    `keep` has the exception, and the wait ends."""
+    for _ in (1, 2):
+        pass
+    return 0
+
+
+@ffi.def_extern(name="hkt_py_ended")
+def _ended(user: Any) -> None:
+    with in_callback:
+        ffi.from_handle(user)()
+
+
+class Told:
+    """A function that is called once, when a request has ended or its communicator is closed."""
+
+    def __init__(self, state: State, function: Callable[[], None]) -> None:
+        self._state, self._function = state, function
+        self.user = ffi.new_handle(self)
+        state.told[id(self)] = self
+
+    def __call__(self) -> None:
+        self._state.told.pop(id(self), None)
+        try:
+            self._function()
+        except BaseException:  # nobody is above it
+            import traceback
+            traceback.print_exc()
