@@ -1,104 +1,76 @@
-"""A communicator of Hocket for one process group: joined through torch's store, with the operations that are under way."""
-import atexit
+"""Hocket's communicator of one process group, with the operations that are under way."""
 import datetime
-import threading
-import weakref
 
 import torch.distributed
 
-from hocket._native import ffi, lib
+import hocket
+from hocket._native import lib
 
 Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class of its own
-
-_alive = weakref.WeakSet()
-_interrupt = threading.local()
+_MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 def milliseconds(timeout):
     """Of a timedelta; None for torch's values that mean "none was given"."""
     if timeout is None:
         return None
-    value = timeout // datetime.timedelta(milliseconds=1)
+    value = timeout // _MILLISECOND
     return value if value > 0 else None
 
 
-def _keep_interrupt(kind, error, trace):
-    _interrupt.error = error
+def as_torch(error):
+    """What torch's programs catch: ValueError for wrong arguments, which Hocket's class is, too; RuntimeError for the rest."""
+    if not isinstance(error, hocket.Error) or isinstance(error, ValueError):
+        return error
+    text = str(error)
+    if error.status == lib.HKT_ERROR_TIMEOUT:
+        text = f"hocket: a timeout has passed: {text}"  # Gloo says it in such words, which programs look for
+    failure = Failure(text)
+    failure.__cause__ = error
+    return failure
 
 
-@ffi.callback("int(void *)", error=1, onerror=_keep_interrupt)
-def _interrupted(_):
-    """Python runs its handlers of signals between two of its own steps, so here, in the main thread: Ctrl-C ends this function."""
-    return 0
+class GroupCommunicator:
+    """It is destroyed once: by destroy(), with the object, or, by hocket, at the end of the process.
 
-
-class _Store:
-    """torch's store, as hkt_comm_create wants it."""
-
-    def __init__(self, store):
-        self.store, self.error = store, None
-        self.set = ffi.callback("int(void *, const char *, const void *, size_t)", self._set, error=1, onerror=self._failed)
-        self.get = ffi.callback("int(void *, const char *, void *, size_t, size_t *, int64_t)", self._get, error=1, onerror=self._failed)
-        self.struct = ffi.new("hkt_store *", {
-            "size": ffi.sizeof("hkt_store"), "prefix": ffi.from_buffer(b"hocket\0"), "set": self.set, "get": self.get})
-
-    def _failed(self, kind, error, trace):
-        self.error = error
-
-    def _set(self, _, key, value, size):
-        self.store.set(ffi.string(key).decode(), bytes(ffi.buffer(value, size)))
-        return 0
-
-    def _get(self, _, key, value, room, size, timeout_ms):
-        name = ffi.string(key).decode()
-        self.store.wait([name], datetime.timedelta(milliseconds=timeout_ms))
-        found = self.store.get(name)
-        ffi.memmove(value, found, min(room, len(found)))
-        size[0] = len(found)
-        return 0
-
-
-class Communicator:
-    """hkt_comm, which is destroyed once: by destroy(), with the object, or at the end of the process."""
+    pending     works that have not ended: they keep their tensors, also if the program drops them
+    closing     plans and registered memory of hooks, to be closed before
+    """
 
     def __init__(self, store, rank, size, timeout, options):
-        self.handle, self.rank, self.size = None, rank, size
-        self.timeout_ms = milliseconds(timeout) or 1
-        self.pending = set()  # works that have not ended: they keep their tensors, also if the program drops them
+        self.rank, self.size, self.timeout_ms = rank, size, max(1, timeout // _MILLISECOND)
+        self.pending, self.closing = set(), []
         self._sweep_at = 16
-        self._plans, self._shared = [], {}  # what must go before the communicator; memory that is registered, by its address
-        self._lock = threading.Lock()  # the handle's end, beside threads that read the text of an error
-        place = ffi.new("hkt_comm **")
-        joining = _Store(store)
-        native = ffi.new("hkt_comm_options *", {
-            "size": ffi.sizeof("hkt_comm_options"), "rank": rank, "world_size": size, "timeout_ms": self.timeout_ms,
-            "progress": lib.HKT_PROGRESS_THREAD, "store": joining.struct, "is_interrupted": _interrupted})
-        texts = options.into(native)
-        if lib.hkt_comm_create(native, place) != lib.HKT_SUCCESS:
-            raise Failure(ffi.string(lib.hkt_last_error()).decode()) from joining.error
-        del texts
-        self.handle = place[0]
-        _alive.add(self)
-
-    def text(self):
-        with self._lock:
-            if self.handle is None:
-                return "hocket: the process group has been destroyed"
-            return ffi.string(lib.hkt_comm_last_error(self.handle)).decode()
+        try:
+            self.comm = hocket.init(rank=rank, world_size=size, store=store, store_prefix="hocket",
+                                    timeout=self.timeout_ms / 1000, **options.given())
+        except hocket.Error as error:
+            raise as_torch(error)
+        self.state = self.comm._state
 
     def failure(self, status):
-        """The exception for a call that ended with this status."""
-        if status == lib.HKT_ERROR_INTERRUPTED:
-            error, _interrupt.error = getattr(_interrupt, "error", None), None
-            return error or KeyboardInterrupt()
-        text = self.text() or ffi.string(lib.hkt_last_error()).decode()
-        if status == lib.HKT_ERROR_TIMEOUT:  # in words that programs look for, as Gloo has them
-            text = f"hocket: a timeout has passed: {text}"
-        return (ValueError if status == lib.HKT_ERROR_INVALID_ARGUMENT else Failure)(text)
+        """The exception for a call of this thread that has just ended with this status."""
+        try:
+            self.state.fail(status)
+        except BaseException as error:  # Ctrl-C among them
+            return as_torch(error)
 
-    def must(self, status):
-        if status != lib.HKT_SUCCESS:
-            raise self.failure(status)
+    def call(self, function, *arguments):
+        """A call of the library: the communicator is not destroyed meanwhile."""
+        self.state.inside.append(None)
+        try:
+            status = function(*arguments)
+            if status < 0:
+                raise self.failure(status)
+            return status
+        finally:
+            self.state.inside.pop()
+
+    def handle(self, what):
+        handle = self.state.handle
+        if not handle:
+            raise Failure(f"hocket: {what} on a process group that has been destroyed")
+        return handle
 
     def started(self, work):
         """Takes a work in, and ends those that nobody waits for."""
@@ -108,48 +80,18 @@ class Communicator:
                 other.end(0)
             self._sweep_at = 16 + 2 * len(self.pending)
 
-    def plan(self, collective, kind, operator, options):
-        """A plan, which lives as long as this."""
-        place = ffi.new("hkt_plan **")
-        self.must(lib.hkt_plan_create(self.handle, collective, kind, operator, options, place))
-        self._plans.append(place[0])
-        return place[0]
-
-    def share(self, tensor):
-        """Makes the memory of a tensor one that the ranks of a host share, and keeps it until unshare. Other memory than a plain process has
-        (a file's, a child's) stays as it is."""
-        address, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
-        if size and lib.hkt_mem_register(self.handle, ffi.cast("void *", address), size) == lib.HKT_SUCCESS:
-            self._shared[address] = tensor
-
-    def unshare(self, tensor):
-        if self._shared.get(tensor.data_ptr()) is not None and self.handle is not None:
-            lib.hkt_mem_deregister(self.handle, ffi.cast("void *", tensor.data_ptr()))
-            del self._shared[tensor.data_ptr()]
-
-    def abort(self):
-        if self.handle is not None:
-            self.must(lib.hkt_comm_abort(self.handle))
-
     def destroy(self):
-        with self._lock:
-            handle, self.handle = self.handle, None
-        if handle is None:
+        if not self.state.handle:
             return
-        _alive.discard(self)
         for work in list(self.pending):  # those that have ended
             work.end(0)
-        for plan in self._plans if not self.pending else ():
-            lib.hkt_plan_destroy(plan)
-        lib.hkt_comm_destroy(handle)
+        if not self.pending:  # what is still used must stay
+            for thing in self.closing:
+                thing.close()
+        self.comm.close()
         for work in list(self.pending):
-            work.lost("hocket: the process group was destroyed before this operation ended")
+            work.end(0)
 
-    __del__ = destroy
-
-
-@atexit.register
-def _destroy_all():
-    """While Python still runs: the threads of a communicator call it."""
-    for communicator in list(_alive):
-        communicator.destroy()
+    def __del__(self):
+        if hasattr(self, "state"):
+            self.destroy()

@@ -7,9 +7,9 @@
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import ReduceOp
 
+import hocket
 from hocket._native import ffi, lib
 
-from .elements import kind_of
 from .memory import Memory
 from .work import Work
 
@@ -24,31 +24,34 @@ def _group_of(model):
 class _Buckets:
     """The memory of a model's buckets, as memory that the ranks of a host share: so none of them copies.
 
-    Registered memory must not be freed, so this holds the buckets. DistributedDataParallel makes others once, after the first step."""
+    Registered memory must not be freed, and a registration keeps its bucket. DistributedDataParallel makes other buckets once, after
+    the first step."""
 
     def __init__(self, group):
-        self.group, self._communicator, self._tensors = group, group._communicator, {}
+        self.group, self._shared = group, {}  # by the bucket's index: (address, elements, registration)
 
     def take(self, bucket):
         tensor, index = bucket.buffer(), bucket.index()
-        known = self._tensors.get(index)
-        if known is None or known.data_ptr() != tensor.data_ptr() or known.numel() != tensor.numel():
+        where = (tensor.data_ptr(), tensor.numel())
+        if self._shared.get(index, (None,))[0] != where:
             self._drop(index)
-            self._communicator.share(tensor)
-            self._tensors[index] = tensor
+            try:
+                shared = self.group._communicator.comm.register(tensor)
+            except hocket.Error:  # memory of another kind: it goes by copy, as before
+                shared = None
+            else:
+                self.group._communicator.closing.append(shared)
+            self._shared[index] = (where, shared)
         if bucket.is_last():
-            for other in [i for i in self._tensors if i > index]:
+            for other in [i for i in self._shared if i > index]:
                 self._drop(other)
         return tensor
 
     def _drop(self, index):
-        tensor = self._tensors.pop(index, None)
-        if tensor is not None:
-            self._communicator.unshare(tensor)
-
-    def __del__(self):
-        for index in list(self._tensors):
-            self._drop(index)
+        _, shared = self._shared.pop(index, (None, None))
+        if shared is not None:
+            self.group._communicator.closing.remove(shared)
+            shared.close()
 
 
 def _average(buckets, bucket):
@@ -73,49 +76,41 @@ class SparseHook:
     """
 
     def __init__(self, group, schedule):
-        self.group, self.schedule, self._communicator = group, schedule, group._communicator
+        self.group, self.schedule = group, schedule
         self._plans = {}  # by the bucket's index: (plan, elements)
 
     def _plan(self, index, tensor):
+        communicator = self.group._communicator
         plan, count = self._plans.get(index, (None, 0))
         if plan is None:
-            text = ffi.new("char[]", self.schedule.encode())
-            options = ffi.new("hkt_plan_options *", {"size": ffi.sizeof("hkt_plan_options"), "schedule": text})
-            plan = self._communicator.plan(lib.HKT_ALL_REDUCE, kind_of(tensor.dtype)[0], lib.HKT_SUM, options)
+            plan = communicator.comm.plan("all_reduce", str(tensor.dtype).partition(".")[2], "sum", schedule=self.schedule)
+            communicator.closing.append(plan)
         elif count != tensor.numel():
-            self._communicator.must(lib.hkt_plan_reset_state(plan))
+            plan.reset_state()
         self._plans[index] = (plan, tensor.numel())
         return plan
 
     def __call__(self, _, bucket):
-        tensor = bucket.buffer()
+        communicator, tensor = self.group._communicator, bucket.buffer()
         plan = self._plan(bucket.index(), tensor)
         tensor.div_(self.group.size())
         slot, address = ffi.new("hkt_request **"), ffi.cast("void *", tensor.data_ptr())
-        self._communicator.must(lib.hkt_plan_start(plan, address, address, tensor.numel(), slot))
-        return Work(self._communicator, slot[0], "all_reduce", None, tensor, None, tensor).get_future()
+        communicator.call(lib.hkt_plan_start, plan._handle, address, address, tensor.numel(), slot)
+        return Work(communicator, slot[0], "all_reduce", None, (tensor, plan), None, tensor).get_future()
 
     def state_dict(self):
-        """What this rank has not sent yet: bytes for each bucket. Save it with the model, on every rank."""
-        saved = {}
-        for index, (plan, count) in self._plans.items():
-            size = ffi.new("size_t *")
-            self._communicator.must(lib.hkt_plan_save_state(plan, ffi.NULL, 0, size))
-            memory = bytearray(size[0])
-            self._communicator.must(lib.hkt_plan_save_state(plan, ffi.from_buffer(memory), len(memory), size))
-            saved[index] = (count, bytes(memory))
-        return saved
+        """What this rank has not sent yet: for each bucket its elements, and bytes. Save it with the model, on every rank."""
+        return {index: (count, plan.save_state()) for index, (plan, count) in self._plans.items()}
 
-    def load_state_dict(self, all_ranks, model):
-        """all_ranks: state_dict() of all ranks that have saved, in any order; there may be more or fewer ranks now. After the second step at
-        the earliest, once the buckets are those that the states are of."""
+    def load_state_dict(self, all_ranks):
+        """all_ranks: the state_dict() of all ranks that have saved, in any order; there may be more or fewer ranks now. To be called after
+        the second step, once the buckets are those that the states are of."""
         for index, (plan, count) in self._plans.items():
-            states = [saved[index] for saved in all_ranks]
-            if any(one != count for one, _ in states):
-                raise ValueError(f"hocket: bucket {index} has {count} elements now, and had {sorted({one for one, _ in states})} when it was saved")
-            memories = [ffi.from_buffer(state) for _, state in states]
-            self._communicator.must(lib.hkt_plan_load_state(
-                plan, ffi.new("void *[]", memories), ffi.new("size_t[]", [len(memory) for memory in memories]), len(memories)))
+            had = sorted({saved[index][0] for saved in all_ranks})
+            if had != [count]:
+                raise ValueError(f"hocket: bucket {index} has {count} elements now, and had {had} when it was saved. Load after the second "
+                                 "step, and with the same model and bucket_cap_mb")
+            plan.load_state([saved[index][1] for saved in all_ranks])
 
 
 def sparse_hook(model, density=0.01, schedule=None):
@@ -123,8 +118,8 @@ def sparse_hook(model, density=0.01, schedule=None):
     of ranks (hosts, or a declared topology), and naive_ag where it has one."""
     group = _group_of(model)
     if schedule is None:
-        topology = ffi.string(lib.hkt_comm_info(group._communicator.handle, b"topology")).decode()
-        schedule = f"{'hitopk' if topology.count('x') == 1 else 'naive_ag'}({density})"
+        levels = group._communicator.comm.info("topology").count("x") + 1
+        schedule = f"{'hitopk' if levels == 2 else 'naive_ag'}({density})"
     hook = SparseHook(group, schedule)
     model.register_comm_hook(None, hook)
     return hook

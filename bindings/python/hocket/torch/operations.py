@@ -191,7 +191,7 @@ class Operations:
         requests, names, sends, recvs, results = zip(*batch)
         record = profiling.Record(names[0], [t for send in sends for t in send.tensors]) if profiling.enabled() else None
         slot = ffi.new("hkt_request **")
-        self._communicator.must(lib.hkt_request_join(ffi.new("hkt_request *[]", requests), len(batch), slot))
+        self._communicator.call(lib.hkt_request_join, ffi.new("hkt_request *[]", requests), len(batch), slot)
         keep = [(send.keep, recv.keep) for send, recv in zip(sends, recvs)]
         after = [pair for recv in recvs for pair in recv.after or ()]
         result = [tensor for tensors in results for tensor in tensors]
@@ -230,34 +230,24 @@ class Operations:
         made = None
         if reduces:
             operator = operator_of(opts.reduceOp, tensor.dtype)
-            if operator is None:
-                operator = made = self._premul_sum(factor_of(opts.reduceOp))
+            if operator is None:  # what is started with it keeps its factor
+                made = self._communicator.comm.premul_sum(factor_of(opts.reduceOp))
+                operator = made.number
             arguments.append(operator)
         if rooted:
             arguments.append(opts.rootRank)
-        try:
-            return self._start(name, arguments, opts.timeout, send, recv, result)
-        finally:
-            if made is not None:  # what was started keeps its factor
-                lib.hkt_op_destroy(made, self._communicator.handle)
-
-    def _premul_sum(self, factor):
-        operator = ffi.new("hkt_op *")
-        self._communicator.must(lib.hkt_premul_sum_create(factor, self._communicator.handle, operator))
-        return operator[0]
+        work = self._start(name, arguments, opts.timeout, send, recv, result)
+        del made
+        return work
 
     def _start(self, name, arguments, timeout, send, recv, result, source=None):
         """Calls hkt_NAME, whose last arguments are the communicator and where the request goes."""
-        handle = self._communicator.handle
-        if handle is None:
-            raise Failure(f"hocket: {name} on a process group that has been destroyed")
+        handle = self._communicator.handle(name)
         record = None
         if self._batch is None and profiling.enabled():
             record = profiling.Record(name, send.tensors or recv.tensors)
         slot = ffi.new("hkt_request **")
-        status = getattr(lib, "hkt_" + name)(*arguments, handle, slot)
-        if status != lib.HKT_SUCCESS:
-            raise self._communicator.failure(status)
+        self._communicator.call(getattr(lib, "hkt_" + name), *arguments, handle, slot)
         self._sequence += 1
         if self._batch is not None:
             self._batch.append((slot[0], name, send, recv, result))
@@ -277,15 +267,16 @@ class Operations:
         limit = self._communicator.timeout_ms
         if isinstance(timeout, datetime.timedelta):
             limit = max(1, timeout // datetime.timedelta(milliseconds=1))
-        status = lib.hkt_barrier_monitored(self._communicator.handle, limit)
-        if status == lib.HKT_ERROR_TIMEOUT:
-            raise Failure(self._absent(limit, wait_all_ranks))
-        if status != lib.HKT_SUCCESS:
-            raise self._communicator.failure(status)
+        try:
+            self._communicator.call(lib.hkt_barrier_monitored, self._communicator.handle("monitored_barrier"), limit)
+        except Failure as error:
+            if getattr(error.__cause__, "status", None) != lib.HKT_ERROR_TIMEOUT:
+                raise
+            raise Failure(self._absent(str(error.__cause__), limit, wait_all_ranks)) from error.__cause__
 
-    def _absent(self, limit, all_of_them):
+    def _absent(self, text, limit, all_of_them):
         """Who has not come, in Gloo's words, which programs look for; then Hocket's."""
-        text, rank = self._communicator.text(), self.rank()
+        rank = self.rank()
         if rank != 0:
             return (f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. "
                     f"{text}")
@@ -298,7 +289,8 @@ class Operations:
         self._timeout = milliseconds(timeout)
 
     def abort(self):
-        self._communicator.abort()
+        if not self._communicator.comm.closed:
+            self._communicator.comm.abort()
 
     def shutdown(self):
         self._communicator.destroy()

@@ -1,5 +1,4 @@
 """What can be chosen for a process group of Hocket."""
-from hocket._native import ffi
 
 
 class Options:
@@ -10,14 +9,12 @@ class Options:
     schedule_path   HOCKET_SCHEDULE_PATH: folders of .sched files, separated by ":"
     topology        HOCKET_TOPOLOGY
     provider        HOCKET_PROVIDER
+    executor        HOCKET_EXECUTOR
     """
 
-    def __init__(self, schedule=None, schedule_path=None, topology=None, provider=None):
-        self.schedule, self.schedule_path, self.topology, self.provider = schedule, schedule_path, topology, provider
+    def __init__(self, schedule=None, schedule_path=None, topology=None, provider=None, executor=None):
+        self.schedule, self.schedule_path, self.topology = schedule, schedule_path, topology
+        self.provider, self.executor = provider, executor
 
-    def into(self, native):
-        """Sets the fields of an hkt_comm_options; returns what must live as long as these are read."""
-        texts = {name: ffi.new("char[]", value.encode()) for name, value in vars(self).items() if value is not None}
-        for name, text in texts.items():
-            setattr(native, name, text)
-        return texts
+    def given(self):
+        return {name: value for name, value in vars(self).items() if value is not None}

@@ -7,7 +7,7 @@ what remains where another one serves other devices ("cpu:hocket,cuda:nccl").
 import torch
 from torch._C import _distributed_c10d as c10d
 
-from .communicator import Communicator
+from .communicator import GroupCommunicator
 from .operations import NAME, Operations
 from .options import Options
 
@@ -16,7 +16,7 @@ class ProcessGroup(Operations, c10d.ProcessGroup):
     def __init__(self, store, rank, size, timeout, options=None):
         c10d.ProcessGroup.__init__(self, rank, size)
         options = options or Options()
-        self._begin(Communicator(store, rank, size, timeout, options), options)
+        self._begin(GroupCommunicator(store, rank, size, timeout, options), options)
         if Backend is not None:  # for what torch 2 asks of a group's backend: its devices, what it can do, where the name is kept
             kind = c10d.ProcessGroup.BackendType.CUSTOM
             self._backend = Backend(self._communicator, options)

@@ -1,25 +1,14 @@
 """torch's handle of an operation, over a request of Hocket."""
-import itertools
 import threading
 
 import torch
 from torch._C._distributed_c10d import Work as Base
 
-from hocket._native import ffi, lib
+from hocket._native import lib
+from hocket.state import Told
 
 from .communicator import Failure, milliseconds
 from .memory import copy_all
-
-_told = {}  # what is called when an operation has ended, by the number that the callback gets
-_numbers = itertools.count(1)
-
-
-@ffi.callback("void(void *)")
-def _ended(number):
-    """Called by a thread of the communicator."""
-    function = _told.pop(int(ffi.cast("uintptr_t", number)), None)
-    if function is not None:
-        function()
 
 
 class Work(Base):
@@ -37,25 +26,13 @@ class Work(Base):
         self._result, self._source = result, source
         self._error = self._future = None
         self._lock = threading.Lock()
-        self.has_ended = False           # told by Hocket, though perhaps nobody has looked yet
+        self._is_told = False            # that it has ended, though perhaps nobody has looked yet
         self._record = record
         if record is not None:
             self._tell(record.end)
         communicator.started(self)
 
-    def _tell(self, function):
-        """Has a thread of the communicator call it when the operation has ended."""
-        number = next(_numbers)
-        _told[number] = function
-        status = lib.hkt_request_callback(self._request, _ended, ffi.cast("void *", number))
-        if status != lib.HKT_SUCCESS:
-            del _told[number]
-            raise self._communicator.failure(status)
-
-    def _has_ended(self):
-        """While another thread has the lock this is left to that thread, which will look again."""
-        self.has_ended = True
-        self.end(0, beside=True)
+    # ---- Its end
 
     def end(self, timeout, beside=False):
         """Waits for at most so many milliseconds, None: as long as the communicator allows. Whether the operation has ended.
@@ -67,34 +44,34 @@ class Work(Base):
         future = None
         try:
             if self._request is not None:
-                if timeout == 0:
-                    status = lib.hkt_test(self._request)
-                elif timeout is None:
-                    status = lib.hkt_wait(self._request)
-                else:
-                    status = lib.hkt_wait_for(self._request, timeout)
-                if status == lib.HKT_ERROR_INTERRUPTED:
-                    raise self._communicator.failure(status)
-                if status != lib.HKT_IN_PROGRESS:
-                    future = self._settle(None if status == lib.HKT_SUCCESS else self._communicator.failure(status))
+                future = self._look(timeout)
         finally:
             self._lock.release()
         self._complete(future)
         self._look_again()
         return self._request is None
 
-    def _look_again(self):
-        """To be called once the lock is free again: while it was held the callback left to its holder what it was told."""
-        if self.has_ended and self._request is not None:
-            self.end(0, beside=True)
-
-    def lost(self, text):
-        """Its communicator is gone, and the request with it."""
-        future = None
-        with self._lock:
-            if self._request is not None:
-                future = self._settle(Failure(text))
-        self._complete(future)
+    def _look(self, timeout):
+        """With the lock. The future that is to be completed, if the operation has ended and has one."""
+        state = self._communicator.state
+        state.inside.append(None)
+        try:
+            if not state.handle:
+                return self._settle(Failure(f"hocket: the process group was destroyed before {self._name} had ended"))
+            if timeout == 0:
+                status = lib.hkt_test(self._request)
+            elif timeout is None:
+                status = lib.hkt_wait(self._request)
+            else:
+                status = lib.hkt_wait_for(self._request, timeout)
+            if status == lib.HKT_IN_PROGRESS:
+                return None
+            error = None if status == lib.HKT_SUCCESS else self._communicator.failure(status)
+        finally:
+            state.inside.pop()
+        if status == lib.HKT_ERROR_INTERRUPTED:  # the wait ended, not the operation
+            raise error
+        return self._settle(error)
 
     def _settle(self, error):
         """The request is gone. Last of all the work becomes one that has ended: threads look at that without the lock."""
@@ -117,7 +94,26 @@ class Work(Base):
         else:
             future.set_exception(self._error)
 
-    # What torch calls.
+    def _tell(self, function):
+        """Has a thread of the communicator call it when the operation has ended."""
+        told = Told(self._communicator.state, function)
+        try:
+            self._communicator.call(lib.hkt_request_callback, self._request, lib.hkt_py_ended, told.user)
+        except BaseException:
+            self._communicator.state.told.pop(id(told), None)
+            raise
+
+    def _ended(self):
+        """While another thread has the lock this is left to that thread, which will look again."""
+        self._is_told = True
+        self.end(0, beside=True)
+
+    def _look_again(self):
+        """To be called once the lock is free again."""
+        if self._is_told and self._request is not None:
+            self.end(0, beside=True)
+
+    # ---- What torch calls
 
     def wait(self, timeout=None):
         limit = milliseconds(timeout) or self._timeout
@@ -161,7 +157,7 @@ class Work(Base):
             self._future = torch.futures.Future()
             ended = self._request is None
             if not ended:
-                self._tell(self._has_ended)
+                self._tell(self._ended)
         if ended:
             self._complete(self._future)
         else:
