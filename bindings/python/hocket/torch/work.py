@@ -1,13 +1,13 @@
 """torch's handle of an operation, over a request of Hocket."""
 import threading
 
-import torch
 from torch._C._distributed_c10d import Work as Base
 
 from hocket._native import lib
 from hocket.state import Told
 
 from .communicator import Failure, milliseconds
+from .future import Future
 from .memory import copy_all
 
 
@@ -86,13 +86,8 @@ class Work(Base):
         return self._future
 
     def _complete(self, future):
-        """Outside of the lock: what was added to the future with then() runs now."""
-        if future is None:
-            return
-        if self._error is None:
-            future.set_result(self._result)
-        else:
-            future.set_exception(self._error)
+        if future is not None:
+            future.complete(self._result, self._error)
 
     def _tell(self, function):
         """Has a thread of the communicator call it when the operation has ended."""
@@ -154,7 +149,7 @@ class Work(Base):
         with self._lock:
             if self._future is not None:
                 return self._future
-            self._future = torch.futures.Future()
+            self._future = Future()
             ended = self._request is None
             if not ended:
                 self._tell(self._ended)
