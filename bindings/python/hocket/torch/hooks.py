@@ -90,7 +90,7 @@ class SparseHook:
         self._plans[index] = (plan, tensor.numel())
         return plan
 
-    def __call__(self, _, bucket):
+    def start(self, bucket):
         communicator, tensor = self.group._communicator, bucket.buffer()
         plan = self._plan(bucket.index(), tensor)
         tensor.div_(self.group.size())
@@ -113,6 +113,10 @@ class SparseHook:
             plan.load_state([saved[index][1] for saved in all_ranks])
 
 
+def _sum_sparsely(hook, bucket):
+    return hook.start(bucket)
+
+
 def sparse_hook(model, density=0.01, schedule=None):
     """Has the gradients of a DistributedDataParallel added up sparsely, with error feedback. By default hitopk where the group has two levels
     of ranks (hosts, or a declared topology), and naive_ag where it has one."""
@@ -121,5 +125,5 @@ def sparse_hook(model, density=0.01, schedule=None):
         levels = group._communicator.comm.info("topology").count("x") + 1
         schedule = f"{'hitopk' if levels == 2 else 'naive_ag'}({density})"
     hook = SparseHook(group, schedule)
-    model.register_comm_hook(None, hook)
+    model.register_comm_hook(hook, _sum_sparsely)
     return hook

@@ -53,7 +53,7 @@ class Operations:
     def allreduce(self, tensors, opts=c10d.AllreduceOptions()):
         tensor = _one(tensors)
         if tensor.is_sparse:
-            return all_reduce_sparse(self, tensor, opts)
+            return self._kept(all_reduce_sparse(self, tensor, opts))
         memory = Memory(tensors, True, True)
         return self._collective("all_reduce", memory, memory, tensor.numel(), tensor, opts, [tensor], reduces=True)
 
@@ -159,7 +159,7 @@ class Operations:
     # ---- Several at once
 
     def _together(self, starts):
-        self._start_coalescing()
+        self._batch = []
         try:
             for start in starts:
                 start()
@@ -180,8 +180,10 @@ class Operations:
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=c10d.ReduceScatterOptions()):
         return self._together([lambda o=o, t=t: self.reduce_scatter_single(o, t, opts) for o, t in zip(outputs, inputs)])
 
-    def _start_coalescing(self, *_):
-        self._batch = []
+    def _start_coalescing(self, *device):
+        """torch 1.13 names no device, and wants a work for each operation."""
+        if device:
+            self._batch = []
 
     def _end_coalescing(self, *_):
         """One work for all that was started since."""
@@ -256,7 +258,9 @@ class Operations:
         return self._work(slot[0], name, limit, (send.keep, recv.keep), recv.after, result, source, record)
 
     def _work(self, *details):
-        work = Work(self._communicator, *details)
+        return self._kept(Work(self._communicator, *details))
+
+    def _kept(self, work):
         if self._recent is not None:
             self._recent.append(work)
         return work
