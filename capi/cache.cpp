@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include "capi/growth.hpp"
 #include "capi/handles.hpp"
@@ -192,6 +194,27 @@ hkt_status hkt_cache_get_batch(hkt_cache* cache, const uint64_t* keys, size_t co
             from.wait(batch);
         else
             *request = capi::handle(batch);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_cache_copy_batch(hkt_cache* cache, const uint64_t* keys, size_t count, void* memory,
+                                size_t room, uint64_t* offsets) {
+    return capi::guarded([&] {
+        const char* const function = "hkt_cache_copy_batch";
+        cache::Cache& from = opened(cache, function);
+        check_array(keys, count, function, "keys");
+        if (offsets == nullptr) capi::refuse(fmt::format("{}: offsets is null", function));
+        std::vector<cache::Lent> samples(count);
+        from.wait(from.get_batch({keys, count}, samples.data()));
+        offsets[0] = 0;
+        for (std::size_t i = 0; i < count; ++i) offsets[i + 1] = offsets[i] + samples[i].bytes;
+        const bool fits = memory != nullptr && offsets[count] <= room;
+        for (std::size_t i = 0; i < count; ++i) {
+            if (fits && samples[i].bytes > 0)
+                std::memcpy(static_cast<std::byte*>(memory) + offsets[i], samples[i].data, samples[i].bytes);
+            from.release(samples[i]);
+        }
         return HKT_SUCCESS;
     });
 }

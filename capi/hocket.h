@@ -840,6 +840,25 @@ HKT_API const char* hkt_plan_schedule(hkt_plan* plan, size_t count);
 /* Frees the plan; its started requests must be complete. Null is a no-op. */
 HKT_API void hkt_plan_destroy(hkt_plan* plan);
 
+/* ---- Schedules without a communicator ----------------------------------------------------------- */
+/* What schedc does, for programs: schedules are checked and explained before there is a job. Folders of
+ * schedules and the deadline are those of HOCKET_SCHEDULE_PATH and HOCKET_TIMEOUT_MS. *text is the calling
+ * thread's copy, valid until its next call of these functions. Thread-safe. The text of an error is in
+ * hkt_last_error(). */
+
+/* Checks every definition of the file `file`: algorithms on groups of many sizes, schedules on `topology`, or
+ * on many small ones if it is null. *text (text may be null) has a line for each definition that is right,
+ * with what it was checked on. Errors: SCHEDULE (the diagnostics of all that is wrong, with line, caret and
+ * counter-example, or that took too long), NOT_FOUND, IO, INVALID_ARGUMENT, OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_schedule_check(const char* file, const char* topology, const char** text);
+
+/* What rank `rank` does with a schedule, in words: its steps with their source lines, and how much it sends
+ * and receives. schedule: as in hkt_plan_options; null: what is chosen for 1 MiB. collective: an
+ * hkt_collective; -1: the first that the schedule exists for. topology: "2x3", "4" for one level of 4 ranks,
+ * or as in hkt_comm_options. Roots are rank 0. Errors: also TIMEOUT. */
+HKT_API hkt_status hkt_schedule_explain(const char* schedule, int32_t collective, const char* topology,
+                                        int32_t rank, const char** text);
+
 /* ---- Kernels ---------------------------------------------------------------------------------- */
 /* The arithmetic of sparse collectives and of optimizers by itself, for frameworks that move the data on
  * their own. There is no communicator. The text of an error is in hkt_last_error(). Results do not depend on
@@ -1152,6 +1171,15 @@ HKT_API hkt_status hkt_cache_get(hkt_cache* cache, uint64_t key, hkt_sample* sam
  * what is on its way. Errors: as for hkt_cache_get; LIMIT once it is known that they will never fit. */
 HKT_API hkt_status hkt_cache_get_batch(hkt_cache* cache, const uint64_t* keys, size_t count,
                                        hkt_sample* samples, hkt_request** request);
+
+/* Copies samples one after another into memory, which is the caller's: the sample with keys[i] takes the
+ * bytes from offsets[i] to offsets[i + 1]. offsets has room for count + 1 numbers; the first is 0, the last
+ * the size of all. If that is more than `room`, or memory is null, only offsets is written, and the call
+ * succeeds: they are in the cache's memory then, and a call with more room finds them there. Nothing is lent
+ * when it returns. All samples of a call must fit into the memory of the cache, as those of
+ * hkt_cache_get_batch. Waits. Errors: as for hkt_cache_get_batch. */
+HKT_API hkt_status hkt_cache_copy_batch(hkt_cache* cache, const uint64_t* keys, size_t count, void* memory,
+                                        size_t room, uint64_t* offsets);
 
 /* Gives samples back, each once. Entries with lent == NULL are skipped. */
 HKT_API void hkt_cache_release(hkt_cache* cache, const hkt_sample* samples, size_t count);

@@ -91,6 +91,21 @@ Topology find_topology(Library& library, const std::string& text, Rank ranks) {
     return topology;
 }
 
+Collective first_collective_of(const std::string& text, const std::vector<std::string>& search_path) {
+    if (text.empty()) return Collective::all_reduce;
+    Library library(search_path);
+    std::string first_error;
+    for (const Collective collective : all_collectives) {
+        try {
+            find_runnable(library, text, collective);
+            return collective;
+        } catch (const NotFoundError& error) {
+            if (first_error.empty()) first_error = error.what();
+        }
+    }
+    throw NotFoundError(first_error);
+}
+
 Runnable find_runnable(Library& library, const std::string& text, Collective collective) {
     const Library::Reference reference = library.resolve(text);
     if (reference.file && reference.call.text.empty()) {

@@ -16,6 +16,8 @@ namespace hocket::dsl {
 // `ranks` 0: as many as the topology has.
 Topology find_topology(Library& library, const std::string& text, Rank ranks);
 Runnable find_runnable(Library& library, const std::string& text, Collective collective);
+// The first collective for which there is such a schedule or algorithm; all_reduce for "".
+Collective first_collective_of(const std::string& text, const std::vector<std::string>& search_path);
 // text: "absmax", "my.sched:absmax", or "my.sched" if that file has one operator.
 Operator find_operator(Library& library, const std::string& text);
 

@@ -14,4 +14,7 @@ std::string region_text(const RankProgram& program, BoundaryId begin, BoundaryId
 // schedules/direct.sched:4".
 std::string explain(const RankProgram& program);
 
+// How much the rank sends and receives, as multiples of x.
+std::string traffic_text(const RankProgram& program);
+
 }  // namespace hocket::dsl

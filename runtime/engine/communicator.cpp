@@ -8,11 +8,10 @@
 #include <cstdlib>
 #include <thread>
 
-#include "dsl/base/diagnostic.hpp"
-#include "dsl/elaboration/library.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/planning/estimate.hpp"
 #include "runtime/caught.hpp"
+#include "runtime/engine/dsl_errors.hpp"
 #include "runtime/engine/job/agreement.hpp"
 #include "runtime/engine/job/open_fabric.hpp"
 #include "runtime/log.hpp"
@@ -29,22 +28,6 @@ constexpr auto verdict_within = 1s;  // in which rank 0 says which failure was t
 
 // Up to this size, a rank's part of the work costs less than to wait for the others once more.
 constexpr std::uint64_t small_bytes = 16 * 1024;
-
-// Turns the language's errors into the runtime's.
-template <typename Call>
-auto in_dsl(Call call) {
-    try {
-        return call();
-    } catch (const dsl::ReadError& error) {
-        throw Error(Status::io, error.what());
-    } catch (const dsl::NotFoundError& error) {
-        throw Error(Status::not_found, error.what());
-    } catch (const dsl::DiagnosticError& error) {
-        throw Error(Status::schedule, error.what());
-    } catch (const dsl::DeadlineError& error) {
-        throw Error(Status::timeout, error.what());
-    }
-}
 
 std::string joined(const std::vector<std::string>& folders) {
     std::string path;

@@ -248,3 +248,26 @@ TEST_CASE("a folder outlives the cache, and another process's cache is served fr
     CHECK(found.bad_records == 0);
     CHECK(std::string(found.findings).empty());
 }
+
+TEST_CASE("a batch is copied into memory of the caller, one sample after another") {
+    Squares source;
+    const Cache cache(squares(source));
+    const uint64_t keys[] = {3, 1, 3, 1000};
+    uint64_t offsets[5] = {}, copied[4] = {7, 7, 7, 7};
+    // Without room only the places are told.
+    CHECK(hkt_cache_copy_batch(cache, keys, 4, copied, sizeof copied - 1, offsets) == HKT_SUCCESS);
+    CHECK((offsets[0] == 0 && offsets[1] == 8 && offsets[4] == 32));
+    CHECK((copied[0] == 7 && copied[3] == 7));
+    CHECK(hkt_cache_copy_batch(cache, keys, 4, nullptr, sizeof copied, offsets) == HKT_SUCCESS);
+    CHECK(hkt_cache_copy_batch(cache, keys, 4, copied, sizeof copied, offsets) == HKT_SUCCESS);
+    CHECK((copied[0] == 9 && copied[1] == 1 && copied[2] == 9 && copied[3] == 1000000));
+    CHECK(source.reads == 3);
+
+    const uint64_t unknown[] = {3, 1001};
+    CHECK(hkt_cache_copy_batch(cache, unknown, 2, copied, sizeof copied, offsets) == HKT_ERROR_NOT_FOUND);
+    CHECK(hkt_cache_copy_batch(cache, keys, 4, copied, sizeof copied, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_cache_copy_batch(cache, nullptr, 0, nullptr, 0, offsets) == HKT_SUCCESS);
+    hkt_cache_stats stats;
+    REQUIRE(hkt_cache_get_stats(cache, &stats, sizeof stats) == HKT_SUCCESS);
+    CHECK(stats.memory_lent == 0);  // nothing is kept on loan, also of the call that failed
+}

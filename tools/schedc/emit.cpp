@@ -155,34 +155,6 @@ std::string json_text(const std::vector<RankProgram>& programs) {
     return json.dump(2);
 }
 
-namespace {
-
-// The part's bytes, as a part of x's.
-double share_of(const RankProgram& program, const MessagePart& part) {
-    const Rational begin = program.boundaries[part.begin];
-    const Rational width = program.boundaries[part.end] - begin;
-    const std::int64_t buffer = begin.num() / begin.den();
-    if (buffer < first_extra || program.extras.empty()) return width.value();
-    const ProgramBuffer& extra = program.extra_at(buffer);
-    if (extra.buffer.is_like_x()) return width.value();
-    const Interval& region = extra.regions[static_cast<std::size_t>(program.rank)];
-    const Rational length = region.end - region.begin;
-    return share_of_piece(extra.buffer, length.value()) * width.value() * program.ranks;
-}
-
-}  // namespace
-
-std::string traffic_text(const RankProgram& program) {
-    double sent = 0, received = 0;
-    int sends = 0, receives = 0;
-    for (const Op& op : program.ops) {
-        double length = 0;
-        for (std::size_t i = 0; i < op.parts(); ++i) length += share_of(program, op.part(i));
-        if (op.kind == Op::Kind::send) sent += length, ++sends;
-        if (op.kind == Op::Kind::receive) received += length, ++receives;
-    }
-    return fmt::format("sends {:.4g} x in {} messages, receives {:.4g} x in {}\n", sent, sends, received,
-                       receives);
-}
+namespace {}  // namespace
 
 }  // namespace hocket::tools

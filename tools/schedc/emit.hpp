@@ -22,7 +22,4 @@ std::string dot_text(const std::vector<dsl::RankProgram>& programs);
 // [...]}]}
 std::string json_text(const std::vector<dsl::RankProgram>& programs);
 
-// How much the rank sends and receives, as multiples of x.
-std::string traffic_text(const dsl::RankProgram& program);
-
 }  // namespace hocket::tools

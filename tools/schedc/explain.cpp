@@ -20,19 +20,8 @@ using namespace dsl;
 
 // The collective that was asked for, or the first for which the library or file has the schedule.
 Collective collective_of(const ExplainOptions& options) {
-    if (options.collective) return *options.collective;
-    if (options.schedule.empty()) return Collective::all_reduce;
-    std::string first_error;
-    for (const Collective collective : all_collectives) {
-        try {
-            Library library(options.search_path);
-            find_runnable(library, options.schedule, collective);
-            return collective;
-        } catch (const NotFoundError& error) {
-            if (first_error.empty()) first_error = error.what();
-        }
-    }
-    throw NotFoundError(first_error);
+    return options.collective ? *options.collective
+                              : first_collective_of(options.schedule, options.search_path);
 }
 
 // Prints what is chosen for each size, and how long it is estimated to take.

@@ -5,9 +5,9 @@
 #include <cstdio>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/planning/check_files.hpp"
 #include "runtime/engine/job/options.hpp"
 #include "runtime/error.hpp"
-#include "tools/schedc/check.hpp"
 #include "tools/schedc/explain.hpp"
 #include "tools/tool.hpp"
 
@@ -47,7 +47,7 @@ void describe_timeout(CLI::App& app, double& seconds) {
         ->capture_default_str();
 }
 
-void describe_check(CLI::App& app, tools::CheckOptions& options) {
+void describe_check(CLI::App& app, dsl::CheckOptions& options, bool& quiet) {
     app.add_option("files", options.files, "schedules to check")->required()->check(CLI::ExistingFile);
     app.add_option(
         "-t,--topology", options.topologies,
@@ -56,7 +56,7 @@ void describe_check(CLI::App& app, tools::CheckOptions& options) {
            "-n,--ranks", options.group_sizes,
            "check algorithms on groups of these sizes instead of 1 to 17, 32, 64 and what `where` allows")
         ->check(CLI::Range(1, 1 << 20));
-    app.add_flag("-q,--quiet", options.quiet, "print only what is wrong");
+    app.add_flag("-q,--quiet", quiet, "print only what is wrong");
     describe_timeout(app, options.timeout);
 }
 
@@ -82,15 +82,30 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
     describe_timeout(app, options.timeout);
 }
 
+// Prints a line for each definition, or its diagnostic. 0 if all are right, else 1.
+int run_check(const dsl::CheckOptions& options, bool quiet) {
+    const auto print = [&](const std::string& line) {
+        if (!quiet) fmt::print("{}\n", line);
+    };
+    const dsl::CheckResult result =
+        dsl::check_files(options, {print, [](const std::string& text) { tools::say("{}", text); }});
+    if (result.wrong > 0)
+        tools::say("{} of {} definitions refused", result.wrong, result.wrong + result.right);
+    else if (!quiet)
+        fmt::print("{} definitions are right\n", result.right);
+    return result.wrong > 0;
+}
+
 int run(int argc, char** argv) {
     CLI::App app{"Checks and explains Hocket's schedules."};
     app.require_subcommand(1);
-    tools::CheckOptions check;
+    dsl::CheckOptions check;
+    bool quiet = false;
     tools::ExplainOptions explain;
     CLI::App* check_app =
         app.add_subcommand("check", "parse and verify every algorithm and schedule of files");
     CLI::App* explain_app = app.add_subcommand("explain", "show what a rank does, with source lines");
-    describe_check(*check_app, check);
+    describe_check(*check_app, check, quiet);
     describe_explain(*explain_app, explain);
     try {
         app.parse(argc, argv);
@@ -98,7 +113,7 @@ int run(int argc, char** argv) {
         return app.exit(error) == 0 ? 0 : 2;
     }
     check.search_path = explain.search_path = engine::resolve(engine::Choices{}).schedule_path;
-    return check_app->parsed() ? tools::run_check(check) : tools::run_explain(explain);
+    return check_app->parsed() ? run_check(check, quiet) : tools::run_explain(explain);
 }
 
 }  // namespace

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from hocket import errors
+from hocket import errors, kernels
 from hocket._native import ffi as _ffi, lib as _lib
 from hocket.arrays import TYPES, Memory
+from hocket.cache import Batch, Cache
 from hocket.communicator import NEWCOMER, Communicator, init, unique_id, unique_id_waiting
 from hocket.errors import Error
 from hocket.operators import OPS, Operator, supports
 from hocket.plan import Plan
 from hocket.request import Request, wait_all
+from hocket.schedules import check, explain
+from hocket.shared import SharedCache
 
 __version__: str = _ffi.string(_lib.hkt_version()).decode()
 
@@ -38,5 +41,6 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'hocket' has no attribute {name!r}")
 
 
-__all__ = ["Communicator", "Error", "Memory", "NEWCOMER", "OPS", "Operator", "Plan", "Request", "TYPES", "errors", "init",
-           "supports", "unique_id", "unique_id_waiting", "version", "wait_all", *errors.__all__[1:]]
+__all__ = ["Batch", "Cache", "Communicator", "Error", "Memory", "NEWCOMER", "OPS", "Operator", "Plan", "Request", "SharedCache",
+           "TYPES", "check", "errors", "explain", "init", "kernels", "supports", "unique_id", "unique_id_waiting", "version", "wait_all",
+           *errors.__all__[1:]]

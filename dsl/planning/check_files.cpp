@@ -1,23 +1,20 @@
-#include "tools/schedc/check.hpp"
+#include "dsl/planning/check_files.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/operators.hpp"
 #include "dsl/planning/compile.hpp"
-#include "tools/tool.hpp"
 
-namespace hocket::tools {
+namespace hocket::dsl {
 namespace {
-
-using namespace dsl;
 
 const std::vector<std::string> small_topologies = {
     "1", "2", "3", "4", "5", "6", "7", "8", "16", "2x2", "2x3", "3x2", "4x3", "2x2x2", "3x1x2", "4x2x3"};
@@ -63,31 +60,35 @@ std::string folded(const std::vector<Rank>& sizes) {
 
 class Checker {
   public:
-    explicit Checker(const CheckOptions& options) : options_(options) {}
+    Checker(const CheckOptions& options, const CheckListener& listener)
+        : options_(options), listener_(listener) {}
 
-    int run() {
+    CheckResult run() {
         for (const std::string& path : options_.files) {
+            std::optional<Library> library;
+            const ast::File* file = nullptr;
             try {
-                check_file(path);
+                library = folders();
+                file = &load(path, *library);
             } catch (const std::runtime_error& error) {
-                if (std::ferror(stdout)) throw;
                 complain(error);
+                continue;
             }
+            check_file(path, *file, *library);
         }
-        if (wrong_ > 0)
-            say("{} of {} definitions refused", wrong_, wrong_ + right_);
-        else if (!options_.quiet)
-            fmt::print("{} definitions are right\n", right_);
-        return wrong_ > 0;
+        return result_;
     }
 
   private:
-    void check_file(const std::string& path) {
-        Library library = folders();
+    static const ast::File& load(const std::string& path, Library& library) {
         const ast::File& file = library.load(path);
         if (file.algorithms.empty() && file.schedules.empty() && file.topologies.empty() &&
             file.operators.empty())
             throw NotFoundError(path + ": error: the file defines nothing");
+        return file;
+    }
+
+    void check_file(const std::string& path, const ast::File& file, Library& library) {
         for (const ast::OperatorDefinition& definition : file.operators) check(path, definition);
         for (const ast::Algorithm& algorithm : file.algorithms) check(path, algorithm, library);
         std::vector<std::string> topologies = options_.topologies;
@@ -105,7 +106,7 @@ class Checker {
     }
 
     void check(const std::string& path, const ast::Algorithm& algorithm, const Library& library) {
-        guarded([&] {
+        judge(path, [&]() -> Finding {
             const auto is_tried = [&](Rank size) {
                 return is_allowed(algorithm, make_group(flat_topology(size), {0}));
             };
@@ -116,15 +117,15 @@ class Checker {
                 throw DiagnosticError(algorithm.where->span, "no group that was tried meets this condition",
                                       "name sizes with --ranks");
             for (const Rank size : sizes) verify_algorithm(algorithm, library, size, deadline());
-            report(path, fmt::format("algorithm {} {}", algorithm.name.text, name_of(algorithm.collective)),
-                   "groups of " + folded(sizes));
+            return {fmt::format("algorithm {} {}", algorithm.name.text, name_of(algorithm.collective)),
+                    "groups of " + folded(sizes)};
         });
     }
 
     // Checks on the topologies that the user or the file names, otherwise on a set of small ones.
     void check(const std::string& path, const ast::Schedule& schedule, const std::vector<std::string>& named,
                const Library& library) {
-        guarded([&] {
+        judge(path, [&]() -> Finding {
             std::string done;
             std::string refusal;
             for (const std::string& topology : named.empty() ? topologies_for(schedule) : named) {
@@ -142,8 +143,8 @@ class Checker {
                 throw NotFoundError(
                     refusal +
                     "\nerror: the schedule runs on no topology that was tried: name one with --topology");
-            report(path, fmt::format("schedule {} {}", schedule.name.text, name_of(schedule.collective)),
-                   "on " + done);
+            return {fmt::format("schedule {} {}", schedule.name.text, name_of(schedule.collective)),
+                    "on " + done};
         });
     }
 
@@ -188,53 +189,55 @@ class Checker {
 
     // Whether its words are true is not checked.
     void check(const std::string& path, const ast::OperatorDefinition& definition) {
-        guarded([&] {
+        judge(path, [&]() -> Finding {
             const Operator op = build_operator(definition);
-            report(path, "operator " + op.name, "= " + text_of(op.formula, {"a", "b"}, {}, {}));
+            return {"operator " + op.name, "= " + text_of(op.formula, {"a", "b"}, {}, {})};
         });
     }
 
     void check(const std::string& path, const ast::TopologyDefinition& definition, Library& library) {
-        guarded([&] {
+        judge(path, [&]() -> Finding {
             const Topology topology = find_topology(library, path + ":" + definition.name.text, 0);
             std::string levels;
             for (const Level& level : topology.levels)
                 levels += fmt::format("{}{}[{}]", levels.empty() ? "" : " ", level.name, level.size);
-            report(path, "topology " + topology.name, fmt::format("{} ranks: {}", topology.ranks(), levels));
+            return {"topology " + topology.name, fmt::format("{} ranks: {}", topology.ranks(), levels)};
         });
     }
 
+    // What was checked, and where it is right.
+    using Finding = std::pair<std::string, std::string>;
+
     template <typename Action>
-    void guarded(Action action) {
+    void judge(const std::string& path, Action action) {
+        Finding finding;
         try {
-            action();
+            finding = action();
         } catch (const std::runtime_error& error) {
-            if (std::ferror(stdout)) throw;  // not the schedule's fault
             complain(error);
+            return;
         }
+        ++result_.right;
+        listener_.right(fmt::format("{}: {:<36} right  {}", path, finding.first, finding.second));
     }
 
     void complain(const std::runtime_error& error) {
-        ++wrong_;
+        ++result_.wrong;
         // A schedule repeats the error of its algorithm.
-        if (said_.insert(error.what()).second) say("{}", error.what());
-    }
-
-    void report(const std::string& path, const std::string& what, const std::string& where) {
-        ++right_;
-        if (!options_.quiet) fmt::print("{}: {:<36} right  {}\n", path, what, where);
+        if (said_.insert(error.what()).second) listener_.wrong(error.what());
     }
 
     const CheckOptions& options_;
+    const CheckListener& listener_;
     std::optional<Library> folders_;
-    int right_ = 0, wrong_ = 0;
+    CheckResult result_;
     std::set<std::string> said_;
 };
 
 }  // namespace
 
-int run_check(const CheckOptions& options) {
-    return Checker(options).run();
+CheckResult check_files(const CheckOptions& options, const CheckListener& listener) {
+    return Checker(options, listener).run();
 }
 
-}  // namespace hocket::tools
+}  // namespace hocket::dsl

@@ -1,0 +1,169 @@
+"""PyTorch over the cache: a Dataset whose batches are copied in C, and a Sampler with an order that can be resumed.
+
+    cache = hocket.SharedCache("/nfs/train", memory="8GiB")
+    dataset = Dataset(cache, dtype=torch.float32, shape=(3, 96, 96))
+    sampler = Sampler(dataset, batch_size=64, seed=7)
+    loader = DataLoader(dataset, batch_size=None, sampler=sampler, num_workers=2)
+    for epoch in range(sampler.epoch, 10):
+        sampler.set_epoch(epoch)
+        for batch in loader: ...
+
+Without workers hocket.Cache does as well.
+"""
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
+
+import numpy as np
+import torch
+
+from hocket.cache import Cache
+from hocket.errors import invalid
+from hocket.shared import SharedCache, SlotName, taken
+
+
+class Dataset(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    """The samples of a cache, as tensors. dataset[key] is a sample, dataset[[key, key, ...]] a batch: one tensor, whose
+    first dimension are the samples, filled in C.
+
+    dtype and shape: of one sample; shape None: one dimension. transform: what is called with the batch (or the sample)
+    and the keys, and whose result is given instead: labels, augmentation.
+    """
+
+    def __init__(self, cache: Union[Cache, SharedCache], dtype: "torch.dtype" = torch.uint8,
+                 shape: Optional[Sequence[int]] = None, transform: Optional[Callable[[torch.Tensor, Any], Any]] = None) -> None:
+        self.cache, self.dtype, self.transform = cache, dtype, transform
+        self.shape = None if shape is None else tuple(shape)
+        self._maker = os.getpid()
+
+    def __len__(self) -> int:
+        return len(self.cache)
+
+    def __getitem__(self, keys: Any) -> Any:
+        one = isinstance(keys, (int, np.integer))
+        wanted = (keys,) if one else keys
+        if isinstance(self.cache, Cache) and not self.cache.is_own():
+            raise invalid("a DataLoader with workers needs hocket.SharedCache: a forked process cannot use its parent's Cache")
+        if not isinstance(self.cache, SharedCache) or torch.utils.data.get_worker_info() is None:
+            rows = self._tensor(self.cache.copy_batch(wanted), one)
+            return rows if self.transform is None else self.transform(rows, keys)
+        # In a worker: what it returns is pickled, and the batch shall go without a copy.
+        lent, size = self.cache.rows_to_send(wanted)
+        sent = _Sent(self, lent, size, one)
+        if self.transform is None:
+            return sent
+        rows = self._tensor(np.asarray(lent).reshape(len(wanted), size), one)
+        return _replaced(self.transform(rows, keys), rows, sent)
+
+    def _tensor(self, rows: "np.ndarray[Any, Any]", one: bool) -> torch.Tensor:
+        tensor = torch.from_numpy(rows)
+        if self.dtype is not torch.uint8:
+            tensor = tensor.view(self.dtype)
+        if self.shape is not None:
+            tensor = tensor.view(len(rows), *self.shape)
+        return tensor[0] if one else tensor
+
+    def __getitems__(self, keys: List[int]) -> Any:
+        """What a DataLoader with batch_size asks for; pass collate_fn=hocket.data.as_it_is with that."""
+        return self[keys]
+
+
+class _Sent:
+    """A batch that a worker gives to its DataLoader: where it is unpickled it is a tensor, in the same memory."""
+
+    def __init__(self, dataset: Dataset, lent: Any, size: int, one: bool) -> None:
+        self._form = dataset.dtype, dataset.shape, size, one
+        self._path, self._lent = dataset.cache._path, lent
+
+    def __reduce__(self) -> Any:
+        if self._lent.is_given_away:
+            raise invalid("a batch can be pickled once: its memory goes with it")
+        self._lent.is_given_away = True
+        return _received, (self._path, self._lent.slot, self._lent.size, self._form)
+
+
+def _received(path: str, slot: Any, size: int, form: Any) -> torch.Tensor:
+    dtype, shape, row, one = form
+    rows = taken(path, SlotName(*slot), size).reshape(-1, row)
+    return Dataset._tensor(SimpleNamespace(dtype=dtype, shape=shape), rows, one)  # type: ignore[arg-type]
+
+
+def _replaced(result: Any, tensor: torch.Tensor, sent: _Sent) -> Any:
+    """What transform has returned, with `sent` in the place of the very tensor that it was given."""
+    if result is tensor:
+        return sent
+    if type(result) in (tuple, list):
+        return type(result)(_replaced(part, tensor, sent) for part in result)
+    if type(result) is dict:
+        return {name: _replaced(part, tensor, sent) for name, part in result.items()}
+    return result
+
+
+def as_it_is(batch: Any) -> Any:
+    """collate_fn for a DataLoader with batch_size: the batch is one tensor already."""
+    return batch
+
+
+class Sampler(torch.utils.data.Sampler):  # type: ignore[type-arg]
+    """Batches of keys, in an order that seed and epoch decide, the same on all ranks; each rank has its part of it. For
+    DataLoader(dataset, batch_size=None, sampler=...).
+
+    rank, world_size: of the job; every rank has as many batches (the last ones may have keys of the beginning again,
+    unless drop_last). When an epoch begins the cache is told its order, so that it loads ahead.
+
+    To resume, keep state_dict(batches) with the model, where `batches` is how many of this epoch you have trained
+    with: a DataLoader's workers are ahead of that.
+    """
+
+    def __init__(self, dataset: Union[Dataset, Cache, SharedCache], batch_size: int, *, shuffle: bool = True, seed: int = 0,
+                 rank: int = 0, world_size: int = 1, drop_last: bool = False) -> None:
+        if batch_size < 1 or not 0 <= rank < world_size:
+            raise invalid(f"batch_size is {batch_size}, rank {rank} of {world_size}: sizes are 1 or more, ranks from 0")
+        self._cache = dataset.cache if isinstance(dataset, Dataset) else dataset
+        self._samples = len(dataset)
+        self.batch_size, self.shuffle, self.seed, self.drop_last = batch_size, shuffle, seed, drop_last
+        self.rank, self.world_size = rank, world_size
+        self.epoch = 0
+        self._first = 0  # the batch with which the next iteration begins
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration is this epoch, from its beginning; where a state was loaded that is of it, from there on."""
+        if epoch != self.epoch:
+            self.epoch, self._first = epoch, 0
+
+    def keys(self) -> "np.ndarray[Any, Any]":
+        """This rank's keys of the epoch, in their order."""
+        order = np.arange(self._samples, dtype=np.uint64)
+        if self.shuffle:
+            order = np.random.Generator(np.random.PCG64([self.seed, self.epoch])).permutation(order)
+        if self.world_size == 1:
+            return order
+        each = self._samples // self.world_size if self.drop_last else -(-self._samples // self.world_size)
+        return np.resize(order, each * self.world_size)[self.rank::self.world_size]
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        each = self._samples // self.world_size if self.drop_last else -(-self._samples // self.world_size)
+        return each // self.batch_size if self.drop_last else -(-each // self.batch_size)
+
+    def __iter__(self) -> Iterator["np.ndarray[Any, Any]"]:
+        keys = self.keys()[:len(self) * self.batch_size]
+        first, self._first = self._first, 0
+        self._cache.set_order(keys, min(first * self.batch_size, len(keys)))
+        for begin in range(first * self.batch_size, len(keys), self.batch_size):
+            yield keys[begin:begin + self.batch_size]
+
+    def state_dict(self, batches: int) -> Dict[str, int]:
+        """Where training stands: after so many batches of this epoch."""
+        return {"epoch": self.epoch, "batches": batches, "seed": self.seed, "batch_size": self.batch_size,
+                "world_size": self.world_size, "samples": self._samples}
+
+    def load_state_dict(self, state: Dict[str, int]) -> None:
+        """The next iteration goes on behind what the state says."""
+        now = self.state_dict(0)
+        for name in ("seed", "batch_size", "world_size", "samples"):
+            if state[name] != now[name]:
+                raise invalid(f"the state is of {name} {state[name]}, and this sampler has {now[name]}: the order is another one")
+        self.epoch, self._first = state["epoch"], state["batches"]

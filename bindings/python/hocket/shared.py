@@ -1,0 +1,287 @@
+"""A cache in a process of its own, whose memory level several processes share: the workers of a PyTorch DataLoader.
+
+The process (hocket/serving.py) opens the cache. It copies batches, in C, into slots: memory that all processes map. A
+process that has a batch has its slot, until it drops the last array that lies in it. A batch that is pickled takes its
+slot along, so it comes from a worker to the program without a copy.
+"""
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import pickle
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+import numpy as np
+
+from hocket._native import ffi, lib
+from hocket.cache import Cache, Keys, keys_array
+from hocket.errors import error_of, invalid
+
+# A question: what; bytes of keys that follow; a number; how many slots follow that are free again.
+REQUEST = struct.Struct("<4sIQI")
+# An answer: status; bytes that follow, which are the answer, or the error's text; a descriptor may come with it.
+ANSWER = struct.Struct("<iI")
+SLOT = struct.Struct("<IIQ")  # number, generation, size
+
+
+class SlotName(NamedTuple):
+    """generation: it becomes larger each time that the slot is used, so that nobody takes one for another's."""
+
+    number: int
+    generation: int
+    size: int
+
+
+def read(connection: socket.socket, size: int) -> bytearray:
+    data = bytearray(size)
+    view, have = memoryview(data), 0
+    while have < size:
+        more = connection.recv_into(view[have:])
+        if more == 0:
+            raise ConnectionError("the connection has ended")
+        have += more
+    return data
+
+
+class _Lent:
+    """A batch in its slot, which is free again with the last array that refers to this."""
+
+    def __init__(self, connection: "_Connection", slot: SlotName, size: int) -> None:
+        self._connection, self.slot, self.size = connection, slot, size
+        self.is_given_away = False
+        self.__array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1",
+                                    "data": (connection.address(slot), False)}
+
+    def __del__(self) -> None:
+        try:
+            if not self.is_given_away and self._connection.process == os.getpid():
+                self._connection.freed.append(self.slot)
+        except AttributeError:  # at the end of the interpreter, or it was never made
+            pass
+
+
+class _Connection:
+    """of one process to that of the cache."""
+
+    def __init__(self, path: str) -> None:
+        self.process = os.getpid()
+        self.freed: List[SlotName] = []  # to be told with the next question
+        self._lock = threading.Lock()
+        self._mapped: Dict[int, Tuple[mmap.mmap, int]] = {}  # by number: memory, and its address
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(180)  # longer than the cache waits for its source
+        try:
+            self._socket.connect(path)
+        except OSError as error:
+            raise error_of(lib.HKT_ERROR_IO, f"the process of the shared cache cannot be reached at {path}: {error}; has the "
+                           "program that made the SharedCache ended, or closed it?") from None
+
+    def ask(self, what: bytes, payload: Any = b"", number: int = 0) -> bytes:
+        return self._ask(what, payload, number)[0]
+
+    def _ask(self, what: bytes, payload: Any, number: int) -> Tuple[bytes, List[int]]:
+        with self._lock:
+            freed = [self.freed.pop() for _ in range(len(self.freed))]
+            try:
+                self._socket.sendall(b"".join([REQUEST.pack(what, len(payload), number, len(freed)), payload,
+                                               *(SLOT.pack(*slot) for slot in freed)]))
+                head, descriptors, _, _ = socket.recv_fds(self._socket, ANSWER.size, 1)
+                if not head:
+                    raise ConnectionError("it has ended; see what it said on stderr")
+                head += read(self._socket, ANSWER.size - len(head))
+                status, size = ANSWER.unpack(head)
+                answer = bytes(read(self._socket, size))
+            except OSError as error:
+                raise error_of(lib.HKT_ERROR_IO, f"the process of the shared cache does not answer: {error}") from None
+        if status < 0:
+            raise error_of(status, answer.decode(errors="replace"))
+        return answer, descriptors
+
+    def address(self, slot: SlotName) -> int:
+        mapped = self._mapped.get(slot.number)
+        if mapped is None:
+            descriptor = self._ask(b"open", b"", slot.number)[1][0]
+            try:
+                memory = mmap.mmap(descriptor, slot.size)
+            finally:
+                os.close(descriptor)
+            mapped = memory, int(ffi.cast("uintptr_t", ffi.from_buffer(memory)))
+            self._mapped[slot.number] = mapped
+        return mapped[1]
+
+
+class SharedCache:
+    """A hocket.Cache in a process of its own. Takes what hocket.Cache takes, but for comm; functions are pickled, so they
+    must be importable there, and not of __main__.
+
+    It can be used by this process and its children, whether they are forked or get it pickled: all share one memory
+    level. Thread-safe; close() ends the process, and so does the end of the program that has made it.
+    """
+
+    def __init__(self, source: Any = None, **options: Any) -> None:
+        if options.get("comm") is not None:
+            raise invalid("a SharedCache has no comm: its process is no rank; use servers=")
+        self._maker, self._folder = 0, ""
+        self._connections: Dict[int, _Connection] = {}
+        given = _pickled(dict(options, source=None if source is None else os.fspath(source)))
+        self._folder = tempfile.mkdtemp(prefix="hocket-")
+        self._path = os.path.join(self._folder, "cache")
+        path = os.pathsep.join(folder for folder in sys.path if folder)
+        self._process = subprocess.Popen([sys.executable, "-c", "from hocket.serving import main; main()", self._path],
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=path))
+        self._maker = os.getpid()
+        # stdin stays open: its end tells the process that we have ended.
+        self._process.stdin.write(struct.pack("<I", len(given)) + given)  # type: ignore[union-attr]
+        self._process.stdin.flush()  # type: ignore[union-attr]
+        answer = self._process.stdout.readline().decode().strip()  # type: ignore[union-attr]
+        if answer != "ready":
+            self.close()
+            status, _, text = answer.partition(" ")
+            raise error_of(int(status or lib.HKT_ERROR_INTERNAL), json.loads(text) if text else "the process of the shared cache "
+                           "has ended before it was ready; what it said is on stderr")
+
+    # ---- Samples -------------------------------------------------------------------------------------------------
+
+    def copy_ragged(self, keys: Keys) -> Tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
+        """The samples one after another, and their offsets, as Cache.copy_ragged."""
+        lent, offsets = self._copy(keys_array(keys), b"copy")
+        return np.asarray(lent), offsets
+
+    def copy_batch(self, keys: Keys, out: Any = None) -> Any:
+        """Samples of one size, as the rows of one array: as Cache.copy_batch."""
+        wanted = keys_array(keys)
+        data, offsets = self.copy_ragged(wanted)
+        rows = data.reshape(len(wanted), Cache._rows(wanted, offsets))
+        if out is None:
+            return rows
+        into = out.reshape(-1).view(np.uint8) if isinstance(out, np.ndarray) else np.frombuffer(out, np.uint8)
+        if into.nbytes != rows.nbytes:
+            raise invalid(f"out has {into.nbytes} bytes, and the {len(wanted)} samples have {rows.nbytes}")
+        into[:] = data
+        return out
+
+    def __getitem__(self, key: int) -> "np.ndarray[Any, Any]":
+        return self.copy_ragged((key,))[0]
+
+    def _copy(self, keys: "np.ndarray[Any, Any]", what: bytes) -> Tuple[_Lent, "np.ndarray[Any, Any]"]:
+        connection = self._connection()
+        answer = connection.ask(what, keys.tobytes())
+        offsets = np.frombuffer(answer, np.uint64, offset=SLOT.size)
+        return _Lent(connection, SlotName(*SLOT.unpack_from(answer)), int(offsets[-1])), offsets
+
+    def rows_to_send(self, keys: Keys) -> Tuple[_Lent, int]:
+        """For a worker that will pickle the batch: copy_batch before it is an array, and the size of a row."""
+        wanted = keys_array(keys)
+        lent, offsets = self._copy(wanted, b"send")
+        return lent, Cache._rows(wanted, offsets)
+
+    def take(self, slot: SlotName, size: int) -> "np.ndarray[Any, Any]":
+        """A batch that another process has pickled."""
+        connection = self._connection()
+        connection.ask(b"take", SLOT.pack(*slot))
+        return np.asarray(_Lent(connection, slot, size))
+
+    # ---- As a Cache ------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._number(b"size")
+
+    @property
+    def cursor(self) -> int:
+        """As Cache.cursor."""
+        return self._number(b"curs")
+
+    def set_order(self, keys: Keys, cursor: int = 0) -> None:
+        """As Cache.set_order; one order for all processes."""
+        self._connection().ask(b"ordr", keys_array(keys).tobytes(), cursor)
+
+    def prefetch(self, keys: Keys) -> None:
+        """As Cache.prefetch."""
+        self._connection().ask(b"pref", keys_array(keys).tobytes())
+
+    def stats(self) -> Dict[str, Any]:
+        """As Cache.stats; and "slots", "slots_free", of the memory that batches are copied into."""
+        return json.loads(self._connection().ask(b"stat"))
+
+    def _number(self, what: bytes) -> int:
+        return int.from_bytes(self._connection().ask(what), "little")
+
+    # ---- Processes -------------------------------------------------------------------------------------------------
+
+    def _connection(self) -> _Connection:
+        connection = self._connections.get(os.getpid())
+        if connection is None:  # a forked child makes one of its own
+            connection = _Connection(self._path)
+            self._connections = {os.getpid(): connection}
+            _by_path[self._path] = self
+        return connection
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {"_path": self._path}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self._path, self._maker, self._folder = state["_path"], 0, ""
+        self._connections = {}
+
+    def close(self) -> None:
+        """Ends the process of the cache, where it was made. Arrays stay valid. A second close() does nothing."""
+        self._connections = {}
+        if self._maker != os.getpid():
+            return
+        self._maker = 0
+        _by_path.pop(self._path, None)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for remove, name in ((os.unlink, self._path), (os.rmdir, self._folder)):
+            try:
+                remove(name)
+            except OSError:
+                pass
+
+    def __enter__(self) -> "SharedCache":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:  # at the end of the interpreter, parts of it may be gone
+            pass
+
+
+def _pickled(options: Dict[str, Any]) -> bytes:
+    for name in ("read", "decode"):
+        if getattr(options.get(name), "__module__", None) == "__main__":
+            raise invalid(f"{name} is defined in __main__, which the process of a shared cache does not have: put it into a module")
+    try:
+        return pickle.dumps(options)
+    except Exception as error:
+        raise invalid(f"the options of a shared cache are pickled for its process, and that failed: {error}") from error
+
+
+_by_path: Dict[str, SharedCache] = {}
+
+
+def taken(path: str, slot: SlotName, size: int) -> "np.ndarray[Any, Any]":
+    """What a pickled batch becomes."""
+    cache = _by_path.get(path)
+    if cache is None or os.getpid() not in cache._connections:
+        cache = SharedCache.__new__(SharedCache)
+        cache.__setstate__({"_path": path})
+        _by_path[path] = cache
+    return cache.take(slot, size)
