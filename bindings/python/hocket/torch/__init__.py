@@ -22,6 +22,7 @@ def _register():
     if "devices" in inspect.signature(torch.distributed.Backend.register_backend).parameters:
         keywords["devices"] = ["cpu"]
     torch.distributed.Backend.register_backend(NAME, create, **keywords)
+    torch.distributed.Backend.HOCKET = NAME  # torch 1.13 would call it HOCKET in get_backend()
 
 
 _register()
