@@ -4,9 +4,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <thread>
-
-#include <fmt/format.h>
 
 #include "runtime/caught.hpp"
 #include "runtime/device/staging.hpp"
@@ -14,7 +11,6 @@
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/reports/in_flight.hpp"
 #include "runtime/engine/run/direct_start.hpp"
-#include "runtime/engine/run/graph_run.hpp"
 #include "runtime/engine/run/small_run.hpp"
 #include "runtime/engine/run/staged.hpp"
 #include "runtime/engine/run/startable_plan.hpp"
@@ -33,11 +29,7 @@ constexpr int waits_after_long_yield = 20;
 constexpr int away_share = 4;          // an absence longer than the timeout divided by this does not count
 constexpr auto watch_interval = 10ms;  // how often health is looked at while messages flow
 
-constexpr auto stranded_grace = 200ms;       // a rank that left may have sent what we need just before
-constexpr auto loss_follows_within = 500ms;  // a broken connection is often the first sign of a lost rank
-constexpr auto mismatch_lingers = 100ms;
 constexpr auto longest_sleep = 1s;
-constexpr auto others_copies_end_within = 500ms;  // from this rank's devices, after a failure
 constexpr auto sleep_after_departure = 20ms;
 constexpr auto sleep_beside_copies = 100us;  // a device rings no bell
 
@@ -61,36 +53,6 @@ struct HasEnded {
     bool operator()() const { return started.status_of_all() != Status::in_progress; }
     const Started& started;
 };
-
-bool readable(int fd) {
-    pollfd entry{fd, POLLIN, 0};
-    return fd >= 0 && ::poll(&entry, 1, 0) > 0;
-}
-
-// The caller's mistakes and errors in a schedule are the same on all ranks.
-bool is_same_on_all(Status status) {
-    return status == Status::invalid_argument || status == Status::schedule || status == Status::not_found;
-}
-
-// How the message that came differs from what the operation receives; none if it does not.
-std::optional<Disagreement> disagreement_of(const Execution& execution, dsl::OpId id,
-                                            const transport::Completion& completion) {
-    if (!completion.ok && !completion.truncated) return std::nullopt;
-    const dsl::Op& op = execution.plan().program().ops[id];
-    const bool is_by_pair = execution.plan().is_by_pair();
-    const bool has_none = is_by_pair && completion.checksum == checksum_of_none(execution.checksum());
-    const bool is_same = has_none || completion.checksum == execution.checksum();
-    const std::uint64_t sent = has_none ? 0 : completion.bytes, expected = execution.bytes_of(op);
-    if (!completion.truncated && is_same && sent == expected) return std::nullopt;
-    Disagreement disagreement{id, op.peer};
-    // Some providers do not tell how long a message was that did not fit.
-    const bool is_unknown = completion.truncated && completion.bytes <= expected;
-    if (is_by_pair && (is_same || is_unknown)) {
-        const std::uint64_t element = element_size(execution.plan().type());
-        disagreement.counts = {is_unknown ? std::nullopt : std::optional(sent / element), expected / element};
-    }
-    return disagreement;
-}
 
 }  // namespace
 
@@ -429,13 +391,6 @@ void Progress::call_driver() {
     gate_.call_all();
 }
 
-std::optional<Failure> Progress::failure() {
-    Gate::Visit visit(gate_);
-    if (!failure_ && !is_alone())
-        if (auto news = bad_news()) fail(std::move(*news));
-    return failure_;
-}
-
 // A request is gone once it was waited for. Its memory is kept for the next start, so we can notice a caller
 // that asks for it again.
 void Progress::require_lent(const Request& request) const {
@@ -478,114 +433,6 @@ std::unique_ptr<GatheredTensors> Progress::finish(MessageRequest& request) {
     if (status != Status::success) throw Error(failure_->status, failure_->text);
     if (staging) leave_to_device([&] { hand_over(*staging, start); });
     return nullptr;
-}
-
-bool Progress::step() {
-    try {
-        bool moved = false;
-        if (fabric_) {
-            const std::size_t arrivals = fabric_->poll(completions_);
-            for (std::size_t i = 0; i < arrivals && !failure_; ++i) arrived(completions_[i]);
-            moved = arrivals > 0;
-        }
-        moved |= advance_messages();
-        moved |= advance_all();
-        if (moved) stranded_since_.reset();
-        retire();
-        if (tracer_) tracer_->look(in_flight_);
-        return moved;
-    } catch (const Error& error) {
-        fail_moving(error);
-        return true;
-    } catch (const std::exception& error) {
-        fail_here(error);
-        return true;
-    }
-}
-
-bool Progress::advance_all() {
-    bool moved = false;
-    std::uint64_t budget = Execution::local_budget_bytes;
-    for (std::size_t i = 0, end = window(); i < end && budget > 0 && !failure_; ++i) {
-        Execution& execution = *in_flight_[i];
-        moved |= execution.advance(fabric_, budget);
-        if (execution.run().disagreement()) {
-            fail_mismatch(execution, *execution.run().disagreement());
-            return true;
-        }
-    }
-    return moved;
-}
-
-bool Progress::advance_messages() {
-    if (messages_.is_idle()) return false;
-    const bool moved = !failure_ && messages_.advance();
-    look_at_messages();
-    return moved;
-}
-
-// To be called after anything that may have ended messages, or shown that a send and a receive don't fit.
-void Progress::look_at_messages() {
-    if (const auto& mismatch = messages_.mismatch(); mismatch && !failure_)
-        fail(sizes_differ(mismatch->receive->start, mismatch->sent_bytes, mismatch->sent_element,
-                          bootstrap_.rank(), in_flight()));
-    const auto note = [this](const MessageRequest& ended) {
-        flight_.end_message(ended.note, ended.status, record::coarse_now());
-        if (tracer_) tracer_->end(ended);
-    };
-    if (messages_.retire(note)) announce();
-}
-
-// How many executions may move: the oldest ones, as far as their messages fit. All ranks start the same
-// operations in the same order, so the oldest one that any rank waits for may move on every rank.
-std::size_t Progress::window() const {
-    std::size_t messages = 0, end = 0;
-    while (end < in_flight_.size()) {
-        messages += in_flight_[end]->messages();
-        if (end > 0 && messages > window_messages) break;
-        // Among neighbours a lane can be used again once its last turn and all turns before it are complete.
-        if (in_flight_[end]->turn() - in_flight_.front()->turn() >= Neighbourhood::lanes) break;
-        ++end;
-    }
-    return end;
-}
-
-void Progress::arrived(const transport::Completion& completion) {
-    if (completion.message->kind != of_collective) return message_arrived(completion);
-    const auto& transfer = *static_cast<Transfer*>(completion.message->user);
-    Execution& execution = *transfer.execution;
-    const dsl::Op& op = execution.plan().program().ops[transfer.op];
-    if (op.kind == dsl::Op::Kind::receive) {
-        std::int64_t& agreed = agreed_[static_cast<std::size_t>(op.peer)];
-        if (const auto disagreement = disagreement_of(execution, transfer.op, completion))
-            return fail_mismatch(execution, *disagreement);
-        if (completion.ok) agreed = std::max(agreed, static_cast<std::int64_t>(execution.number()));
-    }
-    if (!completion.ok) return fail_fabric(completion.error, op.peer);
-    execution.complete(transfer.op);
-}
-
-void Progress::message_arrived(const transport::Completion& completion) {
-    const transport::Message& message = *completion.message;
-    if (!completion.ok && !PointToPoint::is_dispensable(message))
-        return fail_fabric(completion.error, PointToPoint::peer_of(message));
-    messages_.completed(completion);
-}
-
-void Progress::retire() {
-    const auto ended = [](const Execution* execution) { return execution->status() != Status::in_progress; };
-    const auto first = std::find_if(in_flight_.begin(), in_flight_.end(), ended);
-    if (first == in_flight_.end()) return;
-    const record::Moment now = record::coarse_now();
-    const auto rest = std::remove_if(first, in_flight_.end(), [&](const Execution* execution) {
-        if (!ended(execution)) return false;
-        flight_.end(execution->number(), execution->status(), now);
-        if (tracer_) tracer_->end_tile(*execution);
-        return true;
-    });
-    in_flight_.erase(rest, in_flight_.end());
-    if (neighbourhood_) neighbourhood_->complete(in_flight_.empty() ? turns_ : in_flight_.front()->turn());
-    announce();
 }
 
 template <typename Ended>
@@ -662,186 +509,6 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_poin
     });
     if (neighbourhood_) neighbourhood_->wake_up();
     if (broken && !failure_) fail_fabric(*broken, -1);
-}
-
-// Looks for what can keep an operation from ever ending.
-void Progress::watch(Clock::time_point now) {
-    if (failure_) return;
-    if (auto news = bad_news()) return fail(std::move(*news));
-    watch_departures(now);
-    if (!failure_) watch_deadlines(now);
-}
-
-// A rank that is alone may still wait for a message from another of its threads.
-void Progress::watch_deadlines(Clock::time_point now) {
-    for (const Execution* execution : in_flight_)
-        if (now - away_ >= execution->deadline())
-            return fail(timed_out(timeout_, bootstrap_.rank(), in_flight()));
-    for (const MessageRequest* message : messages_.open())
-        if (now - away_ >= message->deadline)
-            return fail(timed_out(timeout_, *message, messages_.tags_not_received(message->start.peer),
-                                  bootstrap_.rank(), in_flight()));
-}
-
-void Progress::watch_departures(Clock::time_point now) {
-    if (!somebody_left_) somebody_left_ = readable(bootstrap_.event_fd());
-    if (!somebody_left_) return;
-    const auto peer = departed_peer();
-    if (!peer) return;
-    if (!stranded_since_) stranded_since_ = now;
-    if (now - *stranded_since_ >= stranded_grace) fail_departure(*peer);
-}
-
-// Of a receive from any rank: once there is none left that could send.
-std::optional<int> Progress::departed_peer_of(const MessageStart& message) const {
-    if (message.peer != any_rank)
-        return bootstrap_.has_left(message.peer) ? std::optional(message.peer) : std::nullopt;
-    std::optional<int> gone;
-    for (int rank = 0; rank < bootstrap_.world_size(); ++rank) {
-        if (rank == bootstrap_.rank()) continue;
-        if (!bootstrap_.has_left(rank)) return std::nullopt;
-        gone = rank;
-    }
-    return gone;
-}
-
-std::optional<int> Progress::departed_peer() const {
-    for (const MessageRequest* message : messages_.open())
-        if (const auto gone = departed_peer_of(message->start)) return gone;
-    for (const Execution* execution : in_flight_) {
-        const auto awaited = execution->run().awaited_at_start();
-        if (awaited && bootstrap_.has_left(*awaited)) return *awaited;
-        const auto& ops = execution->plan().program().ops;
-        for (dsl::OpId id = 0; id < ops.size(); ++id) {
-            const bool waits =
-                ops[id].kind == dsl::Op::Kind::await || execution->run().binding().travels(ops[id]);
-            if (ops[id].peer >= 0 && !execution->run().is_complete(id) && waits &&
-                bootstrap_.has_left(ops[id].peer))
-                return ops[id].peer;
-        }
-    }
-    return std::nullopt;
-}
-
-// This rank could not do something, most likely for want of memory.
-void Progress::fail_here(const std::exception& caught) {
-    const Error error = error_of(caught);
-    if (failure_ || is_alone() || is_same_on_all(error.status())) return;
-    fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight()));
-}
-
-// A rank that waits for its own device cannot go on even if it is alone.
-void Progress::fail_moving(const Error& error) {
-    if (error.status() != Status::device && error.status() != Status::out_of_memory)
-        return fail_fabric(error.what(), -1);
-    fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight()));
-}
-
-void Progress::cannot_start(const std::exception& error) {
-    Gate::Visit visit(gate_);
-    fail_here(error);
-}
-
-void Progress::abort(const std::string& reason) {
-    Gate::Visit visit(gate_);
-    if (!failure_) fail(aborted(reason, bootstrap_.rank(), in_flight()));
-}
-
-void Progress::fail_fabric(const std::string& reason, int peer) {
-    if (failure_) return;
-    const auto until = Clock::now() + loss_follows_within;
-    while (Clock::now() < until) {
-        if (auto news = bad_news()) return fail(std::move(*news));
-        if (peer >= 0 && bootstrap_.has_left(peer)) return fail_departure(peer);
-        std::this_thread::sleep_for(5ms);
-    }
-    const std::string whole = peer < 0 ? reason : fmt::format("{} (rank {})", reason, peer);
-    fail(fabric_failed(whole, fabric_ ? fabric_->provider() : "memory", bootstrap_.rank(), in_flight()));
-}
-
-// A rank's report comes before its goodbye. Both may have come since bad_news() was last asked.
-void Progress::fail_departure(int peer) {
-    auto news = bad_news();
-    fail(news ? std::move(*news) : rank_has_left(peer, bootstrap_.rank(), in_flight()));
-}
-
-// If there is a report, it is the cause: the rank that reported may have been lost, or left, since.
-std::optional<Failure> Progress::bad_news() const {
-    const auto report = bootstrap_.reported();
-    if (report && report->rank != bootstrap_.rank())
-        return rank_reported(report->rank, decode_notice(report->text), bootstrap_.rank(), in_flight());
-    if (const auto loss = bootstrap_.loss())
-        return rank_was_lost(loss->rank, loss->reason, bootstrap_.rank(), in_flight());
-    return std::nullopt;
-}
-
-// Losses are not told: all ranks learn of them in the same way.
-void Progress::tell_others(const Failure& failure) {
-    if (failure.status == Status::peer_lost || (failure.status == Status::timeout && is_leaving_)) return;
-    bootstrap_.report(encode(failure.notice));
-}
-
-// The number of the start that had this turn. If that start has ended, the result may be an earlier one.
-std::int64_t Progress::start_of(std::int64_t turn) const {
-    const Execution* latest = in_flight_.front();
-    for (const Execution* execution : in_flight_)
-        if (static_cast<std::int64_t>(execution->turn()) <= turn) latest = execution;
-    const auto begin = static_cast<std::int64_t>(latest->start().turn);
-    return static_cast<std::int64_t>(latest->number()) - std::max<std::int64_t>(begin - turn, 0);
-}
-
-// The other side is told at once, and given a moment to say what *it* started. Meanwhile this rank moves the
-// messages that are already on their way, so that the other side can notice by itself.
-void Progress::fail_mismatch(const Execution& execution, Disagreement disagreement) {
-    if (disagreement.counts) return fail(counts_differ(execution, disagreement, bootstrap_.rank()));
-    const dsl::Rank peer = disagreement.peer;
-    std::int64_t agreed = agreed_[static_cast<std::size_t>(peer)];
-    if (neighbourhood_) agreed = std::max(agreed, start_of(neighbourhood_->agreed_until(peer)));
-    tell_others(ranks_disagree(execution, disagreement, agreed, bootstrap_.rank()));
-    const auto until = Clock::now() + mismatch_lingers;
-    std::optional<transport::Report> theirs;
-    try {
-        while (!(theirs = bootstrap_.reported_by(peer)) && Clock::now() < until)
-            if (!fabric_)
-                std::this_thread::sleep_for(1ms);
-            else if (fabric_->poll(completions_) == 0)
-                fabric_->wait({}, 1ms);
-    } catch (const Error&) {  // the mismatch came first
-    }
-    const auto notice = theirs ? std::optional(decode_notice(theirs->text)) : std::nullopt;
-    fail(ranks_disagree(execution, disagreement, agreed, bootstrap_.rank(), notice));
-}
-
-void Progress::fail(Failure failure) {
-    if (failure_) return;
-    failure_ = std::move(failure);
-    tell_others(*failure_);
-    // A rank that leaves fails for others only.
-    std::optional<record::Recording> recording;
-    if (on_failure_ && !is_leaving_) recording = recording_now();
-    // Before anybody may touch the buffers again.
-    let_go();
-    if (fabric_) fabric_->abandon();
-    if (neighbourhood_) neighbourhood_->window().quarantine();
-    const record::Moment now = record::coarse_now();
-    for (Execution* execution : in_flight_) {
-        execution->end(failure_->status);
-        flight_.end(execution->number(), failure_->status, now);
-    }
-    in_flight_.clear();
-    if (tracer_) tracer_->end_all(failure_->status);
-    for (const MessageRequest* message : messages_.open())
-        flight_.end_message(message->note, failure_->status, now);
-    messages_.end_all(failure_->status);
-    announce();
-    if (recording) on_failure_(std::move(*recording));
-}
-
-// What devices copy ends; nobody copies from this rank's devices any more.
-void Progress::let_go() {
-    bool others_may_copy = messages_.let_go();
-    for (Execution* execution : in_flight_) others_may_copy |= execution->let_go();
-    if (others_may_copy) neighbourhood_->withdraw(Clock::now() + others_copies_end_within);
 }
 
 void Progress::come_in() {

@@ -324,10 +324,9 @@ TEST_CASE("a new process hears why it is not taken in") {
         refused(options_of(HKT_NEWCOMER, 0, ids.await(2), 5'000), HKT_ERROR_BOOTSTRAP,
                 "this communicator takes no new processes");
         *done = 3;
-        const auto began = std::chrono::steady_clock::now();
-        refused(options_of(HKT_NEWCOMER, 0, ids.at(0), 20'000), HKT_ERROR_BOOTSTRAP,
+        // Nobody will listen there any more. Its deadline is later than the test's.
+        refused(options_of(HKT_NEWCOMER, 0, ids.at(0), 600'000), HKT_ERROR_BOOTSTRAP,
                 "was its id used for others already");
-        expect(std::chrono::steady_clock::now() - began < 10s, "nobody will listen there any more");
     });
     CHECK(problems(outcomes) == "");
 }

@@ -241,11 +241,10 @@ TEST_CASE("if rank 0 cannot listen, the others hear it from the store") {
         if (rank == 0) setenv("HOCKET_FABRIC_ADDR", "192.0.2.1", 1);  // nobody's
         FileStore store(folder.path(), "p");
         hkt_comm* comm = nullptr;
-        const auto began = std::chrono::steady_clock::now();
-        expect_failure(create(&store.store(), &comm), HKT_ERROR_BOOTSTRAP,
+        // They do not wait for it: their deadline is later than the test's.
+        expect_failure(create(&store.store(), &comm, 600'000), HKT_ERROR_BOOTSTRAP,
                        rank == 0 ? "192.0.2.1" : "rank 0 failed: ");
-        expect_failure(create(&store.store(), &comm), HKT_ERROR_BOOTSTRAP, "192.0.2.1");
-        expect(std::chrono::steady_clock::now() - began < std::chrono::seconds(15), "they waited");
+        expect_failure(create(&store.store(), &comm, 600'000), HKT_ERROR_BOOTSTRAP, "192.0.2.1");
     });
     CHECK(problems(outcomes) == "");
 }

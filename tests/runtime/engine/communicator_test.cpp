@@ -758,3 +758,16 @@ TEST_CASE("a silent rank is found by its missing heartbeat") {
     CHECK(outcomes[1].signal == SIGKILL);
     for (const int survivor : {0, 2}) CHECK(outcomes[survivor].text == "");
 }
+
+TEST_CASE("a thread that plans waits for another's turn no longer than its deadline") {
+    engine::Planning planning;
+    std::optional<engine::Planning::Turn> turn(planning.turn(0ms));
+    std::thread([&] {
+        const std::string text = failure_of([&] { planning.turn(20ms); });
+        CHECK(text.starts_with(fmt::format("{}: ", static_cast<int>(Status::timeout))));
+        CHECK(text.find("for 20 ms") != std::string::npos);
+    }).join();
+    std::thread waits([&] { planning.turn(60s); });
+    turn.reset();
+    waits.join();
+}

@@ -1,0 +1,221 @@
+// Progress: what can keep an operation from ever ending, and how a communicator fails.
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "runtime/caught.hpp"
+#include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/progress.hpp"
+
+namespace hocket::engine {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto stranded_grace = 200ms;       // a rank that left may have sent what we need just before
+constexpr auto loss_follows_within = 500ms;  // a broken connection is often the first sign of a lost rank
+constexpr auto mismatch_lingers = 100ms;
+constexpr auto others_copies_end_within = 500ms;  // from this rank's devices, after a failure
+
+bool readable(int fd) {
+    pollfd entry{fd, POLLIN, 0};
+    return fd >= 0 && ::poll(&entry, 1, 0) > 0;
+}
+
+// The caller's mistakes and errors in a schedule are the same on all ranks.
+bool is_same_on_all(Status status) {
+    return status == Status::invalid_argument || status == Status::schedule || status == Status::not_found;
+}
+
+}  // namespace
+
+std::optional<Failure> Progress::failure() {
+    Gate::Visit visit(gate_);
+    if (!failure_ && !is_alone())
+        if (auto news = bad_news()) fail(std::move(*news));
+    return failure_;
+}
+
+// Looks for what can keep an operation from ever ending.
+void Progress::watch(Clock::time_point now) {
+    if (failure_) return;
+    if (auto news = bad_news()) return fail(std::move(*news));
+    watch_departures(now);
+    if (!failure_) watch_deadlines(now);
+}
+
+// A rank that is alone may still wait for a message from another of its threads.
+void Progress::watch_deadlines(Clock::time_point now) {
+    for (const Execution* execution : in_flight_)
+        if (now - away_ >= execution->deadline())
+            return fail(timed_out(timeout_, bootstrap_.rank(), in_flight()));
+    for (const MessageRequest* message : messages_.open())
+        if (now - away_ >= message->deadline)
+            return fail(timed_out(timeout_, *message, messages_.tags_not_received(message->start.peer),
+                                  bootstrap_.rank(), in_flight()));
+}
+
+void Progress::watch_departures(Clock::time_point now) {
+    if (!somebody_left_) somebody_left_ = readable(bootstrap_.event_fd());
+    if (!somebody_left_) return;
+    const auto peer = departed_peer();
+    if (!peer) return;
+    if (!stranded_since_) stranded_since_ = now;
+    if (now - *stranded_since_ >= stranded_grace) fail_departure(*peer);
+}
+
+// Of a receive from any rank: once there is none left that could send.
+std::optional<int> Progress::departed_peer_of(const MessageStart& message) const {
+    if (message.peer != any_rank)
+        return bootstrap_.has_left(message.peer) ? std::optional(message.peer) : std::nullopt;
+    std::optional<int> gone;
+    for (int rank = 0; rank < bootstrap_.world_size(); ++rank) {
+        if (rank == bootstrap_.rank()) continue;
+        if (!bootstrap_.has_left(rank)) return std::nullopt;
+        gone = rank;
+    }
+    return gone;
+}
+
+std::optional<int> Progress::departed_peer() const {
+    for (const MessageRequest* message : messages_.open())
+        if (const auto gone = departed_peer_of(message->start)) return gone;
+    for (const Execution* execution : in_flight_) {
+        const auto awaited = execution->run().awaited_at_start();
+        if (awaited && bootstrap_.has_left(*awaited)) return *awaited;
+        const auto& ops = execution->plan().program().ops;
+        for (dsl::OpId id = 0; id < ops.size(); ++id) {
+            const bool waits =
+                ops[id].kind == dsl::Op::Kind::await || execution->run().binding().travels(ops[id]);
+            if (ops[id].peer >= 0 && !execution->run().is_complete(id) && waits &&
+                bootstrap_.has_left(ops[id].peer))
+                return ops[id].peer;
+        }
+    }
+    return std::nullopt;
+}
+
+// This rank could not do something, most likely for want of memory.
+void Progress::fail_here(const std::exception& caught) {
+    const Error error = error_of(caught);
+    if (failure_ || is_alone() || is_same_on_all(error.status())) return;
+    fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight()));
+}
+
+// A rank that waits for its own device cannot go on even if it is alone.
+void Progress::fail_moving(const Error& error) {
+    if (error.status() != Status::device && error.status() != Status::out_of_memory)
+        return fail_fabric(error.what(), -1);
+    fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight()));
+}
+
+void Progress::cannot_start(const std::exception& error) {
+    Gate::Visit visit(gate_);
+    fail_here(error);
+}
+
+void Progress::abort(const std::string& reason) {
+    Gate::Visit visit(gate_);
+    if (!failure_) fail(aborted(reason, bootstrap_.rank(), in_flight()));
+}
+
+void Progress::fail_fabric(const std::string& reason, int peer) {
+    if (failure_) return;
+    const auto until = Clock::now() + loss_follows_within;
+    while (Clock::now() < until) {
+        if (auto news = bad_news()) return fail(std::move(*news));
+        if (peer >= 0 && bootstrap_.has_left(peer)) return fail_departure(peer);
+        std::this_thread::sleep_for(5ms);
+    }
+    const std::string whole = peer < 0 ? reason : fmt::format("{} (rank {})", reason, peer);
+    fail(fabric_failed(whole, fabric_ ? fabric_->provider() : "memory", bootstrap_.rank(), in_flight()));
+}
+
+// A rank's report comes before its goodbye. Both may have come since bad_news() was last asked.
+void Progress::fail_departure(int peer) {
+    auto news = bad_news();
+    fail(news ? std::move(*news) : rank_has_left(peer, bootstrap_.rank(), in_flight()));
+}
+
+// If there is a report, it is the cause: the rank that reported may have been lost, or left, since.
+std::optional<Failure> Progress::bad_news() const {
+    const auto report = bootstrap_.reported();
+    if (report && report->rank != bootstrap_.rank())
+        return rank_reported(report->rank, decode_notice(report->text), bootstrap_.rank(), in_flight());
+    if (const auto loss = bootstrap_.loss())
+        return rank_was_lost(loss->rank, loss->reason, bootstrap_.rank(), in_flight());
+    return std::nullopt;
+}
+
+// Losses are not told: all ranks learn of them in the same way.
+void Progress::tell_others(const Failure& failure) {
+    if (failure.status == Status::peer_lost || (failure.status == Status::timeout && is_leaving_)) return;
+    bootstrap_.report(encode(failure.notice));
+}
+
+// The number of the start that had this turn. If that start has ended, the result may be an earlier one.
+std::int64_t Progress::start_of(std::int64_t turn) const {
+    const Execution* latest = in_flight_.front();
+    for (const Execution* execution : in_flight_)
+        if (static_cast<std::int64_t>(execution->turn()) <= turn) latest = execution;
+    const auto begin = static_cast<std::int64_t>(latest->start().turn);
+    return static_cast<std::int64_t>(latest->number()) - std::max<std::int64_t>(begin - turn, 0);
+}
+
+// The other side is told at once, and given a moment to say what *it* started. Meanwhile this rank moves the
+// messages that are already on their way, so that the other side can notice by itself.
+void Progress::fail_mismatch(const Execution& execution, Disagreement disagreement) {
+    if (disagreement.counts) return fail(counts_differ(execution, disagreement, bootstrap_.rank()));
+    const dsl::Rank peer = disagreement.peer;
+    std::int64_t agreed = agreed_[static_cast<std::size_t>(peer)];
+    if (neighbourhood_) agreed = std::max(agreed, start_of(neighbourhood_->agreed_until(peer)));
+    tell_others(ranks_disagree(execution, disagreement, agreed, bootstrap_.rank()));
+    const auto until = Clock::now() + mismatch_lingers;
+    std::optional<transport::Report> theirs;
+    try {
+        while (!(theirs = bootstrap_.reported_by(peer)) && Clock::now() < until)
+            if (!fabric_)
+                std::this_thread::sleep_for(1ms);
+            else if (fabric_->poll(completions_) == 0)
+                fabric_->wait({}, 1ms);
+    } catch (const Error&) {  // the mismatch came first
+    }
+    const auto notice = theirs ? std::optional(decode_notice(theirs->text)) : std::nullopt;
+    fail(ranks_disagree(execution, disagreement, agreed, bootstrap_.rank(), notice));
+}
+
+void Progress::fail(Failure failure) {
+    if (failure_) return;
+    failure_ = std::move(failure);
+    tell_others(*failure_);
+    // A rank that leaves fails for others only.
+    std::optional<record::Recording> recording;
+    if (on_failure_ && !is_leaving_) recording = recording_now();
+    // Before anybody may touch the buffers again.
+    let_go();
+    if (fabric_) fabric_->abandon();
+    if (neighbourhood_) neighbourhood_->window().quarantine();
+    const record::Moment now = record::coarse_now();
+    for (Execution* execution : in_flight_) {
+        execution->end(failure_->status);
+        flight_.end(execution->number(), failure_->status, now);
+    }
+    in_flight_.clear();
+    if (tracer_) tracer_->end_all(failure_->status);
+    for (const MessageRequest* message : messages_.open())
+        flight_.end_message(message->note, failure_->status, now);
+    messages_.end_all(failure_->status);
+    announce();
+    if (recording) on_failure_(std::move(*recording));
+}
+
+// What devices copy ends; nobody copies from this rank's devices any more.
+void Progress::let_go() {
+    bool others_may_copy = messages_.let_go();
+    for (Execution* execution : in_flight_) others_may_copy |= execution->let_go();
+    if (others_may_copy) neighbourhood_->withdraw(Clock::now() + others_copies_end_within);
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,142 @@
+// Progress: how operations move: what has come, who may go on, and what has ended.
+#include <algorithm>
+
+#include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/progress.hpp"
+#include "runtime/engine/run/graph_run.hpp"
+#include "runtime/engine/run/tiles.hpp"
+
+namespace hocket::engine {
+namespace {
+
+// How the message that came differs from what the operation receives; none if it does not.
+std::optional<Disagreement> disagreement_of(const Execution& execution, dsl::OpId id,
+                                            const transport::Completion& completion) {
+    if (!completion.ok && !completion.truncated) return std::nullopt;
+    const dsl::Op& op = execution.plan().program().ops[id];
+    const bool is_by_pair = execution.plan().is_by_pair();
+    const bool has_none = is_by_pair && completion.checksum == checksum_of_none(execution.checksum());
+    const bool is_same = has_none || completion.checksum == execution.checksum();
+    const std::uint64_t sent = has_none ? 0 : completion.bytes, expected = execution.bytes_of(op);
+    if (!completion.truncated && is_same && sent == expected) return std::nullopt;
+    Disagreement disagreement{id, op.peer};
+    // Some providers do not tell how long a message was that did not fit.
+    const bool is_unknown = completion.truncated && completion.bytes <= expected;
+    if (is_by_pair && (is_same || is_unknown)) {
+        const std::uint64_t element = element_size(execution.plan().type());
+        disagreement.counts = {is_unknown ? std::nullopt : std::optional(sent / element), expected / element};
+    }
+    return disagreement;
+}
+
+}  // namespace
+
+bool Progress::step() {
+    try {
+        bool moved = false;
+        if (fabric_) {
+            const std::size_t arrivals = fabric_->poll(completions_);
+            for (std::size_t i = 0; i < arrivals && !failure_; ++i) arrived(completions_[i]);
+            moved = arrivals > 0;
+        }
+        moved |= advance_messages();
+        moved |= advance_all();
+        if (moved) stranded_since_.reset();
+        retire();
+        if (tracer_) tracer_->look(in_flight_);
+        return moved;
+    } catch (const Error& error) {
+        fail_moving(error);
+        return true;
+    } catch (const std::exception& error) {
+        fail_here(error);
+        return true;
+    }
+}
+
+bool Progress::advance_all() {
+    bool moved = false;
+    std::uint64_t budget = Execution::local_budget_bytes;
+    for (std::size_t i = 0, end = window(); i < end && budget > 0 && !failure_; ++i) {
+        Execution& execution = *in_flight_[i];
+        moved |= execution.advance(fabric_, budget);
+        if (execution.run().disagreement()) {
+            fail_mismatch(execution, *execution.run().disagreement());
+            return true;
+        }
+    }
+    return moved;
+}
+
+bool Progress::advance_messages() {
+    if (messages_.is_idle()) return false;
+    const bool moved = !failure_ && messages_.advance();
+    look_at_messages();
+    return moved;
+}
+
+// To be called after anything that may have ended messages, or shown that a send and a receive don't fit.
+void Progress::look_at_messages() {
+    if (const auto& mismatch = messages_.mismatch(); mismatch && !failure_)
+        fail(sizes_differ(mismatch->receive->start, mismatch->sent_bytes, mismatch->sent_element,
+                          bootstrap_.rank(), in_flight()));
+    const auto note = [this](const MessageRequest& ended) {
+        flight_.end_message(ended.note, ended.status, record::coarse_now());
+        if (tracer_) tracer_->end(ended);
+    };
+    if (messages_.retire(note)) announce();
+}
+
+// How many executions may move: the oldest ones, as far as their messages fit. All ranks start the same
+// operations in the same order, so the oldest one that any rank waits for may move on every rank.
+std::size_t Progress::window() const {
+    std::size_t messages = 0, end = 0;
+    while (end < in_flight_.size()) {
+        messages += in_flight_[end]->messages();
+        if (end > 0 && messages > window_messages) break;
+        // Among neighbours a lane can be used again once its last turn and all turns before it are complete.
+        if (in_flight_[end]->turn() - in_flight_.front()->turn() >= Neighbourhood::lanes) break;
+        ++end;
+    }
+    return end;
+}
+
+void Progress::arrived(const transport::Completion& completion) {
+    if (completion.message->kind != of_collective) return message_arrived(completion);
+    const auto& transfer = *static_cast<Transfer*>(completion.message->user);
+    Execution& execution = *transfer.execution;
+    const dsl::Op& op = execution.plan().program().ops[transfer.op];
+    if (op.kind == dsl::Op::Kind::receive) {
+        std::int64_t& agreed = agreed_[static_cast<std::size_t>(op.peer)];
+        if (const auto disagreement = disagreement_of(execution, transfer.op, completion))
+            return fail_mismatch(execution, *disagreement);
+        if (completion.ok) agreed = std::max(agreed, static_cast<std::int64_t>(execution.number()));
+    }
+    if (!completion.ok) return fail_fabric(completion.error, op.peer);
+    execution.complete(transfer.op);
+}
+
+void Progress::message_arrived(const transport::Completion& completion) {
+    const transport::Message& message = *completion.message;
+    if (!completion.ok && !PointToPoint::is_dispensable(message))
+        return fail_fabric(completion.error, PointToPoint::peer_of(message));
+    messages_.completed(completion);
+}
+
+void Progress::retire() {
+    const auto ended = [](const Execution* execution) { return execution->status() != Status::in_progress; };
+    const auto first = std::find_if(in_flight_.begin(), in_flight_.end(), ended);
+    if (first == in_flight_.end()) return;
+    const record::Moment now = record::coarse_now();
+    const auto rest = std::remove_if(first, in_flight_.end(), [&](const Execution* execution) {
+        if (!ended(execution)) return false;
+        flight_.end(execution->number(), execution->status(), now);
+        if (tracer_) tracer_->end_tile(*execution);
+        return true;
+    });
+    in_flight_.erase(rest, in_flight_.end());
+    if (neighbourhood_) neighbourhood_->complete(in_flight_.empty() ? turns_ : in_flight_.front()->turn());
+    announce();
+}
+
+}  // namespace hocket::engine
