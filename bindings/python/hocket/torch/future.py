@@ -74,4 +74,26 @@ class Future(torch.futures.Future):
         if error is None:
             self.set_result(result)
         else:
-            self.set_exception(error)
+            self._set_unwrap_func(_raise)
+            self.set_result(_Failed(error))
+
+
+class _Failed:
+    """The value of a future that has an error, since Python has no way to give it one. Futures in Python raise the error; C++ looks for
+    tensors in the value, by pickling it, and reports what that raises."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __reduce__(self):
+        raise self.error
+
+
+def _raise(value):
+    if isinstance(value, _Failed):
+        raise value.error
+
+
+def of_one_tensor(future, tensor):
+    """What C++ wants of a hook of DistributedDataParallel: a future whose value is the tensor, or which has the error itself."""
+    return torch.futures.Future.then(future, lambda ended: ended.value() and tensor)

@@ -10,6 +10,7 @@ from torch.distributed import ReduceOp
 import hocket
 from hocket._native import ffi, lib
 
+from .future import of_one_tensor
 from .memory import Memory
 from .work import Work
 
@@ -59,7 +60,8 @@ def _average(buckets, bucket):
     options = c10d.AllreduceOptions()
     options.reduceOp = ReduceOp.AVG
     memory = Memory([tensor], True, True)
-    return buckets.group._collective("all_reduce", memory, memory, tensor.numel(), tensor, options, tensor, reduces=True).get_future()
+    work = buckets.group._collective("all_reduce", memory, memory, tensor.numel(), tensor, options, [tensor], reduces=True)
+    return of_one_tensor(work.get_future(), tensor)
 
 
 def ddp_hook(model):
@@ -96,7 +98,8 @@ class SparseHook:
         tensor.div_(self.group.size())
         slot, address = ffi.new("hkt_request **"), ffi.cast("void *", tensor.data_ptr())
         communicator.call(lib.hkt_plan_start, plan._handle, address, address, tensor.numel(), slot)
-        return Work(communicator, slot[0], "all_reduce", None, (tensor, plan), None, tensor).get_future()
+        work = Work(communicator, slot[0], "all_reduce", None, (tensor, plan), None, [tensor])
+        return of_one_tensor(work.get_future(), tensor)
 
     def state_dict(self):
         """What this rank has not sent yet: for each bucket its elements, and bytes. Save it with the model, on every rank."""

@@ -284,7 +284,8 @@ class Operations:
         if rank != 0:
             return (f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. "
                     f"{text}")
-        names = re.findall(r"rank (\d+)", text.partition("absent:")[2])
+        runs = re.findall(r"(\d+)(?:-(\d+))?", text.partition("absent:")[2].partition("(")[0])  # "ranks 1, 3-5 (4 of 8)"
+        names = [str(name) for first, last in runs for name in range(int(first), int(last or first) + 1)]
         who = f"Ranks {', '.join(names)}" if all_of_them and len(names) > 1 else f"Rank {(names or ['?'])[0]}"
         return f"Rank 0 timed out in monitoredBarrier: {who} failed to pass monitoredBarrier in {limit} ms. {text}"
 

@@ -2,7 +2,8 @@
 import threading
 
 import torch
-from torch.autograd import _profiler_enabled as enabled  # noqa: F401
+
+enabled = torch.autograd._profiler_enabled
 
 # hkt_NAME -> the title, where the two differ.
 _TITLES = {"recv_any": "recvAnySource", "barrier_start": "barrier", "all_gather_v": "all_gather", "gather_v": "gather",
@@ -14,11 +15,13 @@ class Record:
     on beside the program."""
 
     def __init__(self, name, tensors):
-        self._ended = threading.Event()
-        self._handle = torch.autograd._record_function_with_args_enter(f"hocket:{_TITLES.get(name, name)}", *tensors)
+        self._ended, self._future = threading.Event(), torch.futures.Future()
+        handle = torch.autograd._record_function_with_args_enter(f"hocket:{_TITLES.get(name, name)}", *tensors)
+        # A thread that is no part of the profile ends it by way of a future, which knows the profile.
+        torch.ops.profiler._call_end_callbacks_on_jit_fut(handle, self._future)
 
     def end(self):
-        torch.autograd._record_function_with_args_exit(self._handle)
+        self._future.set_result(None)
         self._ended.set()
 
     def wait(self):
