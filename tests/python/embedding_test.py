@@ -5,16 +5,14 @@ usage: embedding_test.py HOCKET_RUN LIBRARY
 """
 import os
 import socket
-import subprocess
 import sys
 import unittest
 
+import running
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-HOCKET_RUN, LIBRARY = sys.argv[1], sys.argv[2]
-
-
-def has_torch():
-    return subprocess.run([sys.executable, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0
+HOCKET_RUN = sys.argv[1]
+os.environ["HOCKET_LIBRARY"] = sys.argv[2]
 
 
 def free_port():
@@ -23,22 +21,9 @@ def free_port():
         return str(one.getsockname()[1])
 
 
-def run(command, limit_s=180, **environment):
-    """The exit code, and what was said. A command that hangs is killed, with what it started."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                               start_new_session=True,
-                               env=dict(os.environ, HOCKET_LIBRARY=LIBRARY, PYTHONDONTWRITEBYTECODE="1", **environment))
-    try:
-        said, _ = process.communicate(timeout=limit_s)
-        return process.returncode, said
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        return -1, process.communicate()[0] + f"\n(it ran for more than {limit_s} s)"
-
-
 class Embedding(unittest.TestCase):
     def check_ranks(self, mode, ranks=2, **environment):
-        code, said = run([HOCKET_RUN, "-n", str(ranks), "--timeout", "150", sys.executable,
+        code, said = running.run([HOCKET_RUN, "-n", str(ranks), "--timeout", "150", sys.executable,
                           os.path.join(HERE, "forking_rank.py"), mode], **environment)
         self.assertEqual(code, 0, said)
         self.assertEqual(said.count(f"right after {mode}: {sum(range(ranks))}.0"), ranks, said)
@@ -52,17 +37,17 @@ class Embedding(unittest.TestCase):
     def test_multiprocessing_beside_a_progress_thread(self):
         self.check_ranks("fork", HOCKET_PROGRESS="thread")
 
-    @unittest.skipUnless(has_torch(), "Python's torch is not installed (Debian: python3-torch)")
+    @unittest.skipUnless(running.has("torch"), "Python's torch is not installed (Debian: python3-torch)")
     def test_dataloader(self):
         for progress in ("calls", "thread"):
             with self.subTest(progress=progress):
                 self.check_ranks("dataloader", HOCKET_PROGRESS=progress)
 
 
-    @unittest.skipUnless(has_torch(), "Python's torch is not installed (Debian: python3-torch)")
+    @unittest.skipUnless(running.has("torch"), "Python's torch is not installed (Debian: python3-torch)")
     def test_torchrun(self):
         # Debian's torchrun does not understand its own defaults for -r and -t with Python 3.11.
-        code, said = run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "3", "--master_port", free_port(),
+        code, said = running.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "3", "--master_port", free_port(),
                           "-r", "1", "-t", "1", os.path.join(HERE, "storing_rank.py")])
         self.assertEqual(code, 0, said)
         for group in ("first", "second"):
@@ -70,16 +55,5 @@ class Embedding(unittest.TestCase):
         self.assertEqual(said.count("without a store: torchrun has started this process, and MASTER_PORT belongs"), 3, said)
 
 
-def main():
-    result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
-    failed = len(result.failures) + len(result.errors)
-    counts = os.environ.get("HOCKET_TEST_COUNTS")
-    if counts:
-        with open(counts, "w") as file:
-            tests = result.testsRun - len(result.skipped)
-            file.write(f"{max(0, tests - failed)} {failed} {len(result.skipped)}\n")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(running.main())

@@ -135,7 +135,7 @@ class Sampler(torch.utils.data.Sampler):  # type: ignore[type-arg]
 
     def keys(self) -> "np.ndarray[Any, Any]":
         """This rank's keys of the epoch, in their order."""
-        order = np.arange(self._samples, dtype=np.uint64)
+        order = np.arange(self._samples)
         if self.shuffle:
             order = np.random.Generator(np.random.PCG64([self.seed, self.epoch])).permutation(order)
         if self.world_size == 1:
@@ -149,11 +149,16 @@ class Sampler(torch.utils.data.Sampler):  # type: ignore[type-arg]
         return each // self.batch_size if self.drop_last else -(-each // self.batch_size)
 
     def __iter__(self) -> Iterator["np.ndarray[Any, Any]"]:
-        keys = self.keys()[:len(self) * self.batch_size]
+        # A DataLoader with workers makes two iterators, and uses the second: nothing is done before the first batch.
         first, self._first = self._first, 0
-        self._cache.set_order(keys, min(first * self.batch_size, len(keys)))
-        for begin in range(first * self.batch_size, len(keys), self.batch_size):
-            yield keys[begin:begin + self.batch_size]
+        batches = self._batches()
+        if first < len(batches):
+            self._cache.set_order(np.concatenate(batches), first * self.batch_size)
+        yield from batches[first:]
+
+    def _batches(self) -> List["np.ndarray[Any, Any]"]:
+        keys = self.keys()
+        return [keys[begin:begin + self.batch_size] for begin in range(0, len(keys), self.batch_size)][:len(self)]
 
     def state_dict(self, batches: int) -> Dict[str, int]:
         """Where training stands: after so many batches of this epoch."""

@@ -80,8 +80,12 @@ class _Connection:
         try:
             self._socket.connect(path)
         except OSError as error:
+            self.close()
             raise error_of(lib.HKT_ERROR_IO, f"the process of the shared cache cannot be reached at {path}: {error}; has the "
                            "program that made the SharedCache ended, or closed it?") from None
+
+    def close(self) -> None:
+        self._socket.close()
 
     def ask(self, what: bytes, payload: Any = b"", number: int = 0) -> bytes:
         return self._ask(what, payload, number)[0]
@@ -218,6 +222,8 @@ class SharedCache:
     def _connection(self) -> _Connection:
         connection = self._connections.get(os.getpid())
         if connection is None:  # a forked child makes one of its own
+            for other in self._connections.values():
+                other.close()  # our copy of the parent's
             connection = _Connection(self._path)
             self._connections = {os.getpid(): connection}
             _by_path[self._path] = self
@@ -232,7 +238,9 @@ class SharedCache:
 
     def close(self) -> None:
         """Ends the process of the cache, where it was made. Arrays stay valid. A second close() does nothing."""
-        self._connections = {}
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
         if self._maker != os.getpid():
             return
         self._maker = 0

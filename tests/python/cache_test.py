@@ -1,0 +1,365 @@
+#!/usr/bin/python3
+"""The data cache in Python: a mapping, batches, a cache that processes share, and PyTorch's DataLoader over it.
+
+usage: cache_test.py HOCKET_RUN     (PYTHONPATH has the package)
+"""
+import asyncio
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import running
+
+running.need_package()
+import numpy as np  # noqa: E402
+
+import cache_samples  # noqa: E402
+import hocket  # noqa: E402
+
+COUNT, BYTES = 200, 1000
+
+
+def sample(key, size=BYTES):
+    return np.random.default_rng(key).integers(0, 256, size).astype(np.uint8)
+
+
+class WithFiles(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.source = cls.folder.name
+        for key in range(COUNT):
+            sample(key).tofile(f"{cls.source}/{key:05}")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+
+class Mapping(WithFiles):
+    def setUp(self):
+        self.cache = hocket.Cache(self.source, memory="16MiB")
+        self.addCleanup(self.cache.close)
+
+    def test_it_is_one(self):
+        cache = self.cache
+        self.assertEqual(len(cache), COUNT)
+        self.assertEqual(list(cache), list(range(COUNT)))
+        self.assertIn(5, cache)
+        self.assertNotIn(COUNT, cache)
+        self.assertNotIn("5", cache)
+        self.assertEqual(cache[7].tolist(), sample(7).tolist())
+        self.assertEqual(sum(len(value) for value in cache.values()), COUNT * BYTES)
+        for wrong in (COUNT, -1):
+            with self.assertRaises(LookupError):
+                cache[wrong]
+        with self.assertRaises(hocket.InvalidArgumentError):
+            cache["seven"]
+        self.assertEqual(cache.find("00007"), 7)
+        with self.assertRaisesRegex(hocket.NotFoundError, "no_such_file"):
+            cache.find("no_such_file")
+
+    def test_samples_are_lent_and_read_only(self):
+        kept = self.cache[3]
+        with self.assertRaises(ValueError):
+            kept[0] = 1
+        part = kept[10:20].view(np.uint16)
+        del kept
+        self.assertGreater(self.cache.stats()["memory_lent"], 0)
+        self.cache.close()  # the memory goes with the last array
+        self.assertEqual(part.tolist(), sample(3)[10:20].view(np.uint16).tolist())
+        self.assertTrue(self.cache._owned)
+        del part
+        self.assertFalse(self.cache._owned)
+        with self.assertRaisesRegex(hocket.AbortedError, "closed"):
+            self.cache[3]
+
+    def test_batches(self):
+        keys = [5, 3, 5, 199]
+        want = np.stack([sample(key) for key in keys])
+        for given in (keys, tuple(keys), np.array(keys), np.array(keys, np.uint8), iter(keys)):
+            self.assertTrue(np.array_equal(self.cache.copy_batch(given), want))
+        self.assertTrue(np.array_equal(self.cache.get_batch(keys), want))
+        out = np.zeros((4, BYTES // 4), np.float32)
+        self.assertIs(self.cache.copy_batch(keys, out), out)
+        self.assertEqual(out.tobytes(), want.tobytes())
+        for wrong in (np.zeros(4 * BYTES - 1, np.uint8), np.zeros(4 * BYTES + 1, np.uint8)):
+            with self.assertRaisesRegex(hocket.InvalidArgumentError, "4000"):
+                self.cache.copy_batch(keys, wrong)
+        with self.assertRaises(hocket.InvalidArgumentError):
+            self.cache.copy_batch([[1, 2], [3, 4]])
+        with self.assertRaises(hocket.InvalidArgumentError):
+            self.cache.copy_batch([0.5])
+        self.assertEqual(self.cache.copy_batch([]).shape, (0, 0))
+        self.assertEqual(self.cache.stats()["memory_lent"], 0)
+        with self.assertRaises(hocket.NotFoundError):
+            self.cache.copy_batch([1, COUNT])
+
+    def test_batches_that_come_by_themselves(self):
+        batch = self.cache.get_batch([1, 2], wait=False)
+        self.assertEqual(batch.wait(30)[1].tolist(), sample(2).tolist())
+        self.assertTrue(batch.done())
+
+        async def awaited():
+            return await self.cache.get_batch([3], wait=False)
+
+        self.assertEqual(asyncio.run(awaited())[0].tolist(), sample(3).tolist())
+        self.cache.get_batch(range(100), wait=False)  # dropped
+        del batch
+        gc.collect()
+        self.assertEqual(self.cache.stats()["memory_lent"], 0)
+        failed = self.cache.get_batch([COUNT], wait=False)
+        for _ in range(2):
+            with self.assertRaises(hocket.NotFoundError):
+                failed.wait(30)
+
+    def test_order(self):
+        self.cache.set_order(range(10), 4)
+        self.assertEqual(self.cache.cursor, 4)
+        self.cache.copy_batch([4, 5])
+        self.assertEqual(self.cache.cursor, 6)
+        self.cache.prefetch([50, 51])
+
+    def test_ragged(self):
+        with tempfile.TemporaryDirectory() as source:
+            for key in range(5):
+                sample(key, 10000 * key).tofile(f"{source}/{key}")
+            with hocket.Cache(source, memory="16MiB") as cache:
+                data, offsets = cache.copy_ragged(range(5))
+                for key in range(5):
+                    self.assertEqual(data[int(offsets[key]):int(offsets[key + 1])].tobytes(), sample(key, 10000 * key).tobytes())
+                with self.assertRaisesRegex(hocket.InvalidArgumentError, "sample 1 has 10000 bytes, and sample 2 has 20000"):
+                    cache.copy_batch([1, 2])
+                self.assertEqual(len(cache[0]), 0)
+
+    def test_functions(self):
+        def read(key):
+            if key > 5:
+                raise KeyError(key)
+            return b"sample %d" % key
+
+        def decode(key, encoded):
+            if key == 3:
+                raise ValueError("three is broken")
+            return np.frombuffer(encoded, np.uint8).astype(np.int32)
+
+        with hocket.Cache(read=read, dataset="d", decode=decode, decoder="to int32", memory="1MiB") as cache:
+            self.assertEqual(bytes(cache[2].view(np.int32).astype(np.uint8)), b"sample 2")
+            with self.assertRaises(hocket.NotFoundError) as caught:
+                cache[6]
+            self.assertIsInstance(caught.exception.__cause__, KeyError)
+            with self.assertRaises(hocket.IOError) as caught:
+                cache[3]
+            self.assertEqual(str(caught.exception.__cause__), "three is broken")
+            with self.assertRaises(hocket.NotFoundError) as caught:
+                cache.copy_batch([2, 7])
+            self.assertIsInstance(caught.exception.__cause__, KeyError)
+
+    def test_the_disk(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with hocket.Cache(folder=folder, memory="1MiB", disk="64MiB") as cache:
+                cache.put(5, b"what was put")
+                cache.put(5, b"what was put")
+                with self.assertRaises(hocket.MismatchError):
+                    cache.put(5, b"something else")
+                cache.flush()
+            with hocket.Cache(folder=folder, memory="1MiB", disk="64MiB") as cache:
+                self.assertEqual(bytes(cache[5]), b"what was put")
+                calls = []
+                found = cache.verify(lambda done, all_: calls.append((done, all_)))
+                self.assertEqual((found["records"], found["bad_records"]), (1, 0))
+                self.assertTrue(calls)
+                with self.assertRaises(ZeroDivisionError):
+                    cache.verify(lambda done, all_: 1 / 0)
+
+    def test_refused(self):
+        for wrong in ({"source": "/no/such/folder"}, {"memory": "a lot"}, {"source": self.source, "read": len}, {"io": "slow"},
+                      {"decode": len}, {"timeout": -1}):
+            with self.assertRaises(hocket.Error):
+                hocket.Cache(**wrong)
+
+
+class Shared(WithFiles):
+    def setUp(self):
+        self.cache = hocket.SharedCache(self.source, memory="16MiB")
+        self.addCleanup(self.cache.close)
+
+    def check(self, cache):
+        keys = list(range(0, COUNT, 3))
+        return np.array_equal(cache.copy_batch(keys), np.stack([sample(key) for key in keys]))
+
+    def test_it_is_a_cache(self):
+        cache = self.cache
+        self.assertTrue(self.check(cache))
+        self.assertEqual(len(cache), COUNT)
+        self.assertEqual(cache[9].tolist(), sample(9).tolist())
+        cache.set_order(range(50), 10)
+        self.assertEqual(cache.cursor, 10)
+        cache.prefetch([3])
+        out = np.zeros((2, BYTES), np.uint8)
+        self.assertIs(cache.copy_batch([1, 2], out), out)
+        self.assertEqual(out[1].tolist(), sample(2).tolist())
+        for function in (lambda: cache[COUNT], lambda: cache.copy_batch([0, COUNT])):
+            with self.assertRaises(hocket.NotFoundError):
+                function()
+
+    def test_memory_is_used_again_when_it_is_dropped(self):
+        first, second = self.cache.copy_batch(range(10)), self.cache.copy_batch(range(10, 20))
+        self.assertEqual(first[5].tolist(), sample(5).tolist())  # the second has not overwritten it
+        del first
+        for _ in range(20):
+            self.assertTrue(self.check(self.cache))
+        self.assertLess(self.cache.stats()["slots"], 5)
+        self.assertEqual(second[5].tolist(), sample(15).tolist())
+
+    def test_children(self):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if self.check(self.cache) else 1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        text = "import pickle, sys; cache = pickle.load(sys.stdin.buffer); sys.exit(0 if len(cache[5]) == 1000 else 1)"
+        self.assertEqual(subprocess.run([sys.executable, "-c", text], input=pickle.dumps(self.cache), timeout=60).returncode, 0)
+        self.assertTrue(self.check(self.cache))
+        self.assertLess(self.cache.stats()["source_reads"], COUNT)  # all have used one memory
+
+    def test_its_end(self):
+        process = self.cache._process
+        folder = self.cache._folder
+        self.cache.close()
+        self.assertEqual(process.poll(), 0)
+        self.assertFalse(os.path.exists(folder))
+        with self.assertRaisesRegex(hocket.IOError, "cannot be reached"):
+            self.cache[1]
+        # A program that is killed takes it along.
+        text = f"import hocket, os; c = hocket.SharedCache({self.source!r}); print(c._process.pid, flush=True); os.kill(os.getpid(), 9)"
+        said = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, timeout=60).stdout
+        self.assertTrue(gone(int(said), 30))
+
+    def test_a_process_that_is_killed(self):
+        self.cache._process.kill()
+        with self.assertRaisesRegex(hocket.IOError, "does not answer|cannot be reached"):
+            self.cache[1]
+
+    def test_functions(self):
+        with hocket.SharedCache(self.source, decode=cache_samples.decode, decoder="the first 8") as cache:
+            self.assertEqual(cache[3].tolist(), sample(3)[:8].tolist())
+            with self.assertRaisesRegex(hocket.IOError, "unlucky"):
+                cache[13]
+        with self.assertRaisesRegex(hocket.InvalidArgumentError, "__main__"):
+            hocket.SharedCache(self.source, decode=lambda key, encoded: encoded, decoder="none")
+        with self.assertRaisesRegex(hocket.NotFoundError, "no/such"):
+            hocket.SharedCache("/no/such/folder")
+
+
+def gone(process, limit_s):
+    """Whether the process ends within the limit."""
+    descriptor = None
+    try:
+        descriptor = os.pidfd_open(process)
+        import select
+        return bool(select.select([descriptor], [], [], limit_s)[0])
+    except ProcessLookupError:
+        return True
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def first_number(batch, keys):
+    return batch, np.asarray(keys) * 2
+
+
+@unittest.skipUnless(running.has("torch"), "Python's torch is not installed (Debian: python3-torch)")
+class Loading(WithFiles):
+    def batches(self, cache, workers, sampler, transform=None, most=None):
+        from torch.utils.data import DataLoader
+        from hocket.data import Dataset
+        found = []
+        for batch in DataLoader(Dataset(cache, transform=transform), batch_size=None, sampler=sampler, num_workers=workers):
+            found.append(batch)
+            if len(found) == most:
+                break
+        return found
+
+    def want(self, sampler):
+        return [np.stack([sample(int(key)) for key in keys]) for keys in sampler]
+
+    def same(self, have, want):
+        self.assertEqual(len(have), len(want))
+        for i, (one, other) in enumerate(zip(have, want)):
+            self.assertTrue(np.array_equal(one.numpy(), other), f"batch {i} is another one")
+
+    def test_the_same_samples_with_and_without_workers(self):
+        from hocket.data import Sampler
+        with hocket.Cache(self.source, memory="16MiB") as cache, hocket.SharedCache(self.source, memory="16MiB") as shared:
+            for epoch in range(2):
+                sampler, other = Sampler(cache, 16, seed=5), Sampler(shared, 16, seed=5)
+                sampler.set_epoch(epoch), other.set_epoch(epoch)
+                want = self.want(sampler)
+                self.same(self.batches(cache, 0, sampler), want)
+                self.same(self.batches(shared, 0, other), want)
+                self.same(self.batches(shared, 2, other), want)
+            self.assertNotEqual(Sampler(cache, 16, seed=5).keys().tolist(), sampler.keys().tolist())
+            self.assertEqual(shared.stats()["source_reads"], COUNT)
+
+    def test_it_is_resumed(self):
+        from hocket.data import Sampler
+        with hocket.SharedCache(self.source, memory="16MiB") as shared:
+            sampler = Sampler(shared, 16, seed=5)
+            sampler.set_epoch(3)
+            whole = self.want(sampler)
+            self.same(self.batches(shared, 2, sampler, most=5), whole[:5])
+            state = pickle.loads(pickle.dumps(sampler.state_dict(5)))
+            later = Sampler(shared, 16, seed=5)
+            later.load_state_dict(state)
+            later.set_epoch(later.epoch)
+            self.same(self.batches(shared, 2, later), whole[5:])
+            self.same(self.batches(shared, 2, later), whole)  # the next iteration is a whole one
+            with self.assertRaisesRegex(hocket.InvalidArgumentError, "batch_size 16"):
+                Sampler(shared, 8, seed=5).load_state_dict(state)
+
+    def test_ranks_have_their_parts(self):
+        from hocket.data import Sampler
+        parts = [np.concatenate(list(Sampler(range(COUNT), 16, rank=rank, world_size=3, drop_last=drop)._batches()))
+                 for drop in (True, False) for rank in range(3)]
+        self.assertEqual(len(set(np.concatenate(parts[:3]).tolist())), len(np.concatenate(parts[:3])))
+        self.assertEqual(sorted(set(np.concatenate(parts[3:]).tolist())), list(range(COUNT)))
+        self.assertEqual(len({len(part) for part in parts[3:]}), 1)
+
+    def test_transforms_and_forms(self):
+        import torch
+        from hocket.data import Dataset, Sampler
+        with hocket.SharedCache(self.source, memory="16MiB") as shared:
+            for workers in (0, 2):
+                for batch, labels in self.batches(shared, workers, Sampler(shared, 16, shuffle=False), first_number, most=2):
+                    self.assertEqual(batch[1].numpy().tolist(), sample(int(labels[1]) // 2).tolist())
+            dataset = Dataset(shared, torch.int16, (5, 100))
+            self.assertEqual(tuple(dataset[[1, 2, 3]].shape), (3, 5, 100))
+            self.assertEqual(dataset[4].numpy().tobytes(), sample(4).tobytes())
+
+    def test_batches_are_not_overwritten_while_they_are_used(self):
+        from hocket.data import Sampler
+        with hocket.SharedCache(self.source, memory="16MiB") as shared:
+            sampler = Sampler(shared, 16)
+            kept = self.batches(shared, 2, sampler)
+            self.batches(shared, 2, Sampler(shared, 16, seed=1))
+            self.same(kept, self.want(sampler))
+            slots = shared.stats()["slots"]
+            del kept
+            for epoch in range(4):
+                self.batches(shared, 2, Sampler(shared, 16, seed=epoch), most=3)  # given up in the middle
+            self.assertLessEqual(shared.stats()["slots"], slots + 8)
+
+    def test_a_plain_cache_in_a_worker(self):
+        from hocket.data import Sampler
+        with hocket.Cache(self.source, memory="16MiB") as cache:
+            with self.assertRaisesRegex(Exception, "SharedCache"):
+                self.batches(cache, 1, Sampler(cache, 16))
+
+
+if __name__ == "__main__":
+    sys.exit(running.main())

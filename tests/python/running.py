@@ -1,0 +1,50 @@
+"""What the tests of Python programs have in common: processes with a limit, and the counts of their cases."""
+import os
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def run(command, limit_s=180, **environment):
+    """The exit code, and what was said. A command that hangs is killed, with what it started."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                               start_new_session=True, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **environment))
+    try:
+        said, _ = process.communicate(timeout=limit_s)
+        return process.returncode, said
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        return -1, process.communicate()[0] + f"\n(it ran for more than {limit_s} s)"
+
+
+def has(module):
+    return subprocess.run([sys.executable, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode == 0
+
+
+def write_counts(passed, failed, skipped):
+    counts = os.environ.get("HOCKET_TEST_COUNTS")
+    if counts:
+        with open(counts, "w") as file:
+            file.write(f"{passed} {failed} {skipped}\n")
+
+
+def main():
+    """Runs the test cases of the program; the exit status."""
+    result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
+    failed = len(result.failures) + len(result.errors)
+    skipped = len(result.skipped)
+    write_counts(max(0, result.testsRun - skipped - failed), failed, skipped)
+    return 1 if failed else 0
+
+
+def need_package():
+    """For programs that test the package: ends them, with a reason, where it was not built."""
+    try:
+        import hocket  # noqa: F401
+    except ImportError as error:
+        print(f"skipped: the Python package was not built ({error}); it needs Debian's python3-dev, python3-cffi and "
+              "python3-numpy")
+        write_counts(0, 0, 1)
+        sys.exit(77)
