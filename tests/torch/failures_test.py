@@ -6,11 +6,11 @@ import signal
 import threading
 import time
 
+import ranks  # first: it skips without torch
 import torch
 import torch.distributed as dist
 
 import hocket.torch
-import ranks
 from ranks import same
 
 HAS_2 = not torch.__version__.startswith("1.")

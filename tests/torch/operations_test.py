@@ -3,11 +3,11 @@
 import datetime
 import threading
 
+import ranks  # first: it skips without torch
 import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
 
-import ranks
 from ranks import same
 
 REALS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]

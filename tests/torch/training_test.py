@@ -3,12 +3,12 @@
 import os
 import tempfile
 
+import ranks  # first: it skips without torch
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import hocket.torch
-import ranks
 from ranks import same
 
 HAS_2 = not torch.__version__.startswith("1.")
