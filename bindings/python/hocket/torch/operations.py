@@ -274,20 +274,24 @@ class Operations:
         try:
             self._communicator.call(lib.hkt_barrier_monitored, self._communicator.handle("monitored_barrier"), limit)
         except Failure as error:
-            if getattr(error.__cause__, "status", None) != lib.HKT_ERROR_TIMEOUT:
+            cause = error.__cause__
+            if getattr(cause, "status", None) not in (lib.HKT_ERROR_TIMEOUT, lib.HKT_ERROR_PEER_LOST):
                 raise
-            raise Failure(self._absent(str(error.__cause__), limit, wait_all_ranks)) from error.__cause__
+            raise Failure(self._absent(cause, limit, wait_all_ranks)) from cause
 
-    def _absent(self, text, limit, all_of_them):
+    def _absent(self, error, limit, all_of_them):
         """Who has not come, in Gloo's words, which programs look for; then Hocket's."""
         rank = self.rank()
         if rank != 0:
             return (f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. "
-                    f"{text}")
-        runs = re.findall(r"(\d+)(?:-(\d+))?", text.partition("absent:")[2].partition("(")[0])  # "ranks 1, 3-5 (4 of 8)"
-        names = [str(name) for first, last in runs for name in range(int(first), int(last or first) + 1)]
+                    f"{error}")
+        if error.status == lib.HKT_ERROR_PEER_LOST:
+            names = [str(name) for name in self._communicator.comm.lost()]
+        else:  # "absent: ranks 1, 3-5 (4 of 8)"
+            runs = re.findall(r"(\d+)(?:-(\d+))?", str(error).partition("absent:")[2].partition("(")[0])
+            names = [str(name) for first, last in runs for name in range(int(first), int(last or first) + 1)]
         who = f"Ranks {', '.join(names)}" if all_of_them and len(names) > 1 else f"Rank {(names or ['?'])[0]}"
-        return f"Rank 0 timed out in monitoredBarrier: {who} failed to pass monitoredBarrier in {limit} ms. {text}"
+        return f"Rank 0 timed out in monitoredBarrier: {who} failed to pass monitoredBarrier in {limit} ms. {error}"
 
     def set_timeout(self, timeout):
         """How long a wait waits from now on. What the communicator itself allows for an operation stays as it was made with."""
