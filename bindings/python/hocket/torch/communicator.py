@@ -6,6 +6,8 @@ import torch.distributed
 import hocket
 from hocket._native import lib
 
+from .buckets import Buckets
+
 Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class of its own
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
@@ -47,6 +49,7 @@ class GroupCommunicator:
         except hocket.Error as error:
             raise as_torch(error)
         self.state = self.comm._state
+        self.buckets = Buckets(self)
 
     def failure(self, status):
         """The exception for a call of this thread that has just ended with this status."""

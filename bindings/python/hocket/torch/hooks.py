@@ -1,4 +1,4 @@
-"""Hooks for DistributedDataParallel: its buckets reduced where they are, or sparsely.
+"""Hooks for DistributedDataParallel: averages that Hocket takes, and sparse sums.
 
     model = DistributedDataParallel(model)
     hocket.torch.ddp_hook(model)                       # or
@@ -7,7 +7,6 @@
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import ReduceOp
 
-import hocket
 from hocket._native import ffi, lib
 
 from .future import of_one_tensor
@@ -22,52 +21,20 @@ def _group_of(model):
     return group
 
 
-class _Buckets:
-    """The memory of a model's buckets, as memory that the ranks of a host share: so none of them copies.
-
-    Registered memory must not be freed, and a registration keeps its bucket. DistributedDataParallel makes other buckets once, after
-    the first step."""
-
-    def __init__(self, group):
-        self.group, self._shared = group, {}  # by the bucket's index: (address, elements, registration)
-
-    def take(self, bucket):
-        tensor, index = bucket.buffer(), bucket.index()
-        where = (tensor.data_ptr(), tensor.numel())
-        if self._shared.get(index, (None,))[0] != where:
-            self._drop(index)
-            try:
-                shared = self.group._communicator.comm.register(tensor)
-            except hocket.Error:  # memory of another kind: it goes by copy, as before
-                shared = None
-            else:
-                self.group._communicator.closing.append(shared)
-            self._shared[index] = (where, shared)
-        if bucket.is_last():
-            for other in [i for i in self._shared if i > index]:
-                self._drop(other)
-        return tensor
-
-    def _drop(self, index):
-        _, shared = self._shared.pop(index, (None, None))
-        if shared is not None:
-            self.group._communicator.closing.remove(shared)
-            shared.close()
-
-
-def _average(buckets, bucket):
-    tensor = buckets.take(bucket)
+def _average(group, bucket):
+    tensor = bucket.buffer()
+    group._communicator.buckets.see(tensor)
     options = c10d.AllreduceOptions()
     options.reduceOp = ReduceOp.AVG
     memory = Memory([tensor], True, True)
-    work = buckets.group._collective("all_reduce", memory, memory, tensor.numel(), tensor, options, [tensor], reduces=True)
+    work = group._collective("all_reduce", memory, memory, tensor.numel(), tensor, options, [tensor], reduces=True)
     return of_one_tensor(work.get_future(), tensor)
 
 
 def ddp_hook(model):
-    """Reduces the buckets of a DistributedDataParallel in place: the ranks of a host work on each other's. The average is taken by Hocket,
-    which saves a pass over the gradients."""
-    model.register_comm_hook(_Buckets(_group_of(model)), _average)
+    """Has the average of a DistributedDataParallel's gradients taken by Hocket, as part of the sum: exact sums are divided once, where torch
+    divides each rank's gradients before they are added."""
+    model.register_comm_hook(_group_of(model), _average)
 
 
 class SparseHook:

@@ -13,6 +13,7 @@ from torch._C import _distributed_c10d as c10d
 from hocket._native import ffi, lib
 
 from . import profiling
+from .buckets import LEAST, called_by_backward
 from .communicator import Failure, milliseconds
 from .elements import factor_of, kind_of, operator_of
 from .memory import Memory, Scattered
@@ -54,6 +55,8 @@ class Operations:
         tensor = _one(tensors)
         if tensor.is_sparse:
             return self._kept(all_reduce_sparse(self, tensor, opts))
+        if tensor.numel() * tensor.element_size() >= LEAST and called_by_backward():
+            self._communicator.buckets.see(tensor)
         memory = Memory(tensors, True, True)
         return self._collective("all_reduce", memory, memory, tensor.numel(), tensor, opts, [tensor], reduces=True)
 
