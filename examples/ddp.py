@@ -31,7 +31,7 @@ def arguments():
     parser.add_argument("--words", type=int, default=40000, help="how many of them")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=128, help="words of each process in a step")
-    parser.add_argument("--hook", choices=["none", "in-place", "sparse"], default="in-place")
+    parser.add_argument("--hook", choices=["none", "average", "sparse"], default="none")
     return parser.parse_args()
 
 
@@ -107,7 +107,7 @@ def main():
     sampler = hocket.data.Sampler(dataset, options.batch, seed=1, rank=rank, world_size=size, drop_last=True)
     torch.manual_seed(1)
     model = DistributedDataParallel(Speller())
-    if options.hook == "in-place":
+    if options.hook == "average":
         hocket.torch.ddp_hook(model)
     elif options.hook == "sparse":
         hocket.torch.sparse_hook(model, density=0.05)

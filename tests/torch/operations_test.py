@@ -334,6 +334,23 @@ def barriers(rank, size):
     monitored_barrier(timeout=datetime.timedelta(seconds=30), wait_all_ranks=True)
 
 
+def beside_another(rank, size):
+    """As the backend of one device of several, behind torch's dispatcher."""
+    store = dist.PrefixStore("again", dist.distributed_c10d._get_default_store())
+    dist.destroy_process_group()
+    dist.init_process_group("cpu:hocket,cuda:gloo", store=store, rank=rank, world_size=size)
+    assert isinstance(dist.group.WORLD._get_backend(torch.device("cpu")), ranks.hocket.torch.Backend)
+    for function in (single_tensors, odd_tensors, objects, barriers, sparse, groups):
+        function(rank, size)
+    x = torch.full((3,), float(rank))
+    same(dist.all_reduce(x, async_op=True).get_future().wait()[0], torch.full((3,), float(sum(range(size)))), "a future")
+    got = torch.empty(2)
+    sent = dist.isend(torch.full((2,), float(rank)), (rank + 1) % size)
+    dist.recv(got, (rank + size - 1) % size)
+    sent.wait()
+    same(got, torch.full((2,), float((rank + size - 1) % size)), "recv")
+
+
 class Operations(ranks.TestCase):
     def test_reductions(self):
         for size in (1, 2, 3):
@@ -358,6 +375,10 @@ class Operations(ranks.TestCase):
     @ranks.unittest.skipUnless(HAS_2, "torch 1.13 does not tell the factor of PREMUL_SUM")
     def test_factors(self):
         self.check(3, factors)
+
+    @ranks.unittest.skipUnless(HAS_2, "torch 1.13 has one backend for all devices")
+    def test_beside_another(self):
+        self.check(2, beside_another)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 """What trains on several ranks, on the backend hocket: the same weights as one process has, and the same bits on all ranks."""
 import gc
 import os
+import socket
+import subprocess
+import sys
 import tempfile
 
 import ranks  # first: it skips without torch
@@ -253,6 +256,20 @@ class Training(ranks.TestCase):
     def test_checkpoint(self):
         with tempfile.TemporaryDirectory() as folder:
             self.check(2, checkpoint, folder)
+
+    @ranks.unittest.skipUnless(os.path.exists("/usr/share/dict/american-english"), "Debian's package wamerican is not installed")
+    def test_example(self):
+        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/ddp.py")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        for hook in ("none", "sparse"):
+            # Debian's torchrun does not understand its own defaults for -r and -t with Python 3.11.
+            done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "-r", "1", "-t", "1", "--nproc_per_node", "2", "--master_port", port,
+                                   program, "--words", "2000", "--epochs", "1", "--hook", hook],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertEqual(done.stdout.count("weights are the same on all ranks"), 2, done.stdout)
 
 
 if __name__ == "__main__":

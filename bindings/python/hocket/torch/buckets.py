@@ -11,6 +11,7 @@ import torch
 import hocket
 
 LEAST = 1 << 16  # bytes, below which a copy costs less
+AT_THE_END = 50  # milliseconds that a pass waits with its last bucket
 _USES = 3        # DistributedDataParallel makes other buckets after the first step
 
 
@@ -37,6 +38,16 @@ class Buckets:
 
     def __init__(self, communicator):
         self._communicator, self._known = communicator, {}
+        self._step, self._before, self._last = set(), 0, 0  # addresses: of this pass, the one before, the one that ended the pass before
+
+    def is_last(self, tensor):
+        """Whether the backward pass that asked last ended with this bucket: then this one, too, has nothing left to do but to wait."""
+        address = tensor.data_ptr()
+        if address in self._step:
+            self._last, self._step = self._before, set()
+        self._step.add(address)
+        self._before = address
+        return address == self._last
 
     def see(self, tensor):
         """To be called when a bucket is about to be reduced: nobody writes to it now."""

@@ -23,11 +23,9 @@ def _group_of(model):
 
 def _average(group, bucket):
     tensor = bucket.buffer()
-    group._communicator.buckets.see(tensor)
     options = c10d.AllreduceOptions()
     options.reduceOp = ReduceOp.AVG
-    memory = Memory([tensor], True, True)
-    work = group._collective("all_reduce", memory, memory, tensor.numel(), tensor, options, [tensor], reduces=True)
+    work = group._reduce_bucket(tensor, Memory([tensor], True, True), options, bucket.is_last())
     return of_one_tensor(work.get_future(), tensor)
 
 

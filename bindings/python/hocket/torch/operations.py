@@ -13,7 +13,7 @@ from torch._C import _distributed_c10d as c10d
 from hocket._native import ffi, lib
 
 from . import profiling
-from .buckets import LEAST, called_by_backward
+from .buckets import AT_THE_END, LEAST, called_by_backward
 from .communicator import Failure, milliseconds
 from .elements import factor_of, kind_of, operator_of
 from .memory import Memory, Scattered
@@ -55,10 +55,20 @@ class Operations:
         tensor = _one(tensors)
         if tensor.is_sparse:
             return self._kept(all_reduce_sparse(self, tensor, opts))
-        if tensor.numel() * tensor.element_size() >= LEAST and called_by_backward():
-            self._communicator.buckets.see(tensor)
         memory = Memory(tensors, True, True)
+        if called_by_backward():
+            return self._reduce_bucket(tensor, memory, opts, self._communicator.buckets.is_last(tensor))
         return self._collective("all_reduce", memory, memory, tensor.numel(), tensor, opts, [tensor], reduces=True)
+
+    def _reduce_bucket(self, tensor, memory, opts, is_last):
+        """all_reduce of a bucket of DistributedDataParallel, in memory that the ranks share. Behind the last one of a step the backward pass
+        waits in C++ for what other threads tell: to wait here, for a while, saves the way there."""
+        if tensor.numel() * tensor.element_size() >= LEAST:
+            self._communicator.buckets.see(tensor)
+        work = self._collective("all_reduce", memory, memory, tensor.numel(), tensor, opts, [tensor], reduces=True)
+        if is_last:
+            work.end(AT_THE_END)
+        return work
 
     def broadcast(self, tensors, opts=c10d.BroadcastOptions()):
         tensor = _one(tensors)

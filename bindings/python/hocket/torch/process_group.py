@@ -4,6 +4,8 @@ torch 2 makes a process group of backends, one for each kind of device, and find
 our own leaves that way out: what a program calls comes to Operations at once, and works are Python's own objects. A backend is
 what remains where another one serves other devices ("cpu:hocket,cuda:nccl").
 """
+import sys
+
 import torch
 from torch._C import _distributed_c10d as c10d
 
@@ -40,8 +42,18 @@ else:  # torch 1.13
     Backend = None
 
 
+def _is_one_of_several():
+    """Whether torch is making a group with another backend for another device. It tells this to no backend, so the variable of its function
+    is looked at; where there is none the answer is no, which is right for "hocket" alone."""
+    config = sys._getframe(2).f_locals.get("backend_config")
+    return config is not None and len(set(config.get_device_backend_map().values())) > 1
+
+
 def create(given, options):
     """What torch calls for init_process_group and new_group; given: its _DistributedBackendOptions."""
+    if Backend is not None and _is_one_of_several():
+        options = options if isinstance(options, Options) else Options()  # or the other backend's
+        return Backend(GroupCommunicator(given.store, given.group_rank, given.group_size, given.timeout, options), options)
     if options is not None and not isinstance(options, Options):
         raise TypeError(f"hocket: pg_options must be a hocket.torch.Options, not {type(options)}")
     return ProcessGroup(given.store, given.group_rank, given.group_size, given.timeout, options)
