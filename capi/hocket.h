@@ -299,8 +299,8 @@ HKT_API hkt_status hkt_unique_id_create(hkt_unique_id* id);
 /* Sets *count to how many processes have come to the id, have proved that they know its secret, and wait in
  * hkt_comm_create: how many hkt_comm_grow would take in without waiting. Those that have ended meanwhile do
  * not count; one that stands still, or whose host is gone, does. For the process that has made the id, until
- * it is used. Never waits: one that has just come may be counted only by a later call. Thread-safe. Errors:
- * INVALID_ARGUMENT, TRANSPORT, OUT_OF_MEMORY. */
+ * it is used or destroyed. Never waits: one that has just come may be counted only by a later call.
+ * Thread-safe. Errors: INVALID_ARGUMENT, TRANSPORT, OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_unique_id_waiting(const hkt_unique_id* id, int32_t* count);
 
 /* Closes an id that is not going to be used. Those that wait there get HKT_ERROR_BOOTSTRAP, and so does who
@@ -363,20 +363,23 @@ HKT_API hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken);
  * null.
  *   newcomers   1 or more: so many, and those that are not there yet are waited for, up to the deadline of
  *               comm. HKT_ALL_WAITING: those that wait now. If there are none, that is HKT_SUCCESS: *grown
- *               is null on all ranks, and the id is as before. Nobody is waited for; a call costs two small
- *               messages to rank 0 and back, so it may be made between any two steps.
+ *               is null on all ranks, and the id is as before. That costs what an all_reduce of a few bytes
+ *               does, so it may be asked between any two steps. As hkt_unique_id_waiting, it counts a
+ *               process that stands still: the ranks then wait for it up to the deadline.
  *   id          is used up otherwise, also if this fails: rank 0 makes another one for those who come later.
  *   comm        stays as it is, also if this fails, unless one of its ranks is lost or does not call this
  *               within the deadline; destroy it when the new one works.
  *   grown       has the settings of comm, except a declared topology, which the new processes leave out,
  *               too. They give the provider and the schedule that the ranks of comm have, and HOCKET_HOST_ID
  *               if these have it; else all get MISMATCH. Their first collective is the ranks' next one.
- *   Errors      are the same on all ranks of comm: all have the new communicator, or none. If a new process
- *               ends while it is taken in, that is BOOTSTRAP or PEER_LOST, at once; comm works then, as
- *               hkt_comm_status(comm) tells, and the other new processes come to the next id. If a rank of
- *               comm is lost, that is PEER_LOST, and so is hkt_comm_status. TIMEOUT if not all come in time;
+ *   Errors      If a new process ends while it is taken in, all ranks of comm get BOOTSTRAP or PEER_LOST, at
+ *               once; comm works then, as hkt_comm_status(comm) tells, and the other new processes come to
+ *               the next id. If a rank of comm is lost, that is PEER_LOST, and hkt_comm_status says so, too;
+ *               as in any collective, one that is lost at the very end may leave some ranks with the new
+ *               communicator, which then fails, and others with the error. TIMEOUT if not all come in time;
  *               MISMATCH if ranks ask for different numbers; INVALID_ARGUMENT (also: the id was not made in
- *               rank 0's process, or has been used); and those of hkt_comm_create. The text is that of comm.
+ *               rank 0's process, or has been used or destroyed); ABORTED; and those of hkt_comm_create. The
+ *               text is that of comm.
  * A new process waits to be taken in as long as its timeout_ms says (then TIMEOUT), and from then on as long
  * as the ranks of comm. */
 HKT_API hkt_status hkt_comm_grow(hkt_comm* comm, int32_t newcomers, const hkt_unique_id* id,

@@ -109,7 +109,8 @@ std::size_t waiting_at(const hkt_unique_id& id) {
     const auto waiting = transport::waiting_at(transport::Invitation::parse(text_of(id)));
     if (!waiting)
         refuse(
-            "hkt_unique_id_waiting: the id was not made in this process, or has been used: the process that "
+            "hkt_unique_id_waiting: the id was not made in this process, or has been used or destroyed: the "
+            "process that "
             "called hkt_unique_id_create asks, before it is rank 0 of a communicator of the id");
     return *waiting;
 }

@@ -5,8 +5,8 @@
  * come when they like; any of them may be killed at any time, the first as well.
  *
  *     elastic --folder /tmp/job --first &
- *     elastic --folder /tmp/job &
- *     elastic --folder /tmp/job & kill -9 %1
+ *     elastic --folder /tmp/job & elastic --folder /tmp/job & sleep 3
+ *     kill -9 %1; elastic --folder /tmp/job & wait
  *
  * The folder is where rank 0 leaves the id that new processes come to. Only the job may be able to read it:
  * the id holds the job's secret. Processes on other hosts need a folder that all hosts see.
@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "capi/hocket.h"
@@ -72,14 +73,15 @@ static void begin(void) {
 
 /* An id may be used up, or of a process that has died meanwhile: then there will be another one. */
 static void come(void) {
-    int tries;
-    for (tries = options.patience_s * 1000 / COME_AGAIN_MS; tries > 0; --tries) {
+    const time_t until = time(NULL) + options.patience_s;
+    while (time(NULL) <= until) {
         hkt_comm_options newcomer = HKT_COMM_OPTIONS_INIT;
         hkt_unique_id found;
         FILE* file = fopen(id_file, "r");
         const int is_there = file && fread(&found, sizeof found, 1, file) == 1;
         if (file) fclose(file);
         newcomer.rank = HKT_NEWCOMER, newcomer.unique_id = &found;
+        newcomer.timeout_ms = 1000 * (int64_t)(until - time(NULL) + 1);
         if (is_there && hkt_comm_create(&newcomer, &comm) == HKT_SUCCESS) return;
         usleep(COME_AGAIN_MS * 1000);
     }
@@ -102,13 +104,13 @@ static hkt_status take_in(void) {
     if (status == HKT_SUCCESS) {
         hkt_comm_destroy(comm);
         comm = grown;
+        if (is_rank_0()) printf("step %.0f: there are %d ranks\n", state.step, hkt_comm_size(comm));
         publish();
         return catch_up();
     }
-    /* A new process has died on its way in, and the others come to the next id; or a rank was lost. */
-    if (hkt_comm_status(comm) != HKT_SUCCESS) return status;
-    publish();
-    return HKT_SUCCESS;
+    /* Either a rank was lost, or a new process has died on its way in, and the others come to the next id. */
+    if (hkt_comm_status(comm) == HKT_SUCCESS) publish();
+    return hkt_comm_status(comm);
 }
 
 /* One step of gradient descent on the mean of (slope * x + offset - y)^2. */
@@ -134,7 +136,8 @@ static hkt_status train(void) {
 /* Those that are left make a communicator of themselves. */
 static void recover(hkt_status status) {
     hkt_comm* left;
-    if (status != HKT_ERROR_PEER_LOST && status != HKT_ERROR_ABORTED) fail(hkt_comm_last_error(comm));
+    if (status != HKT_ERROR_PEER_LOST && status != HKT_ERROR_ABORTED && status != HKT_ERROR_TIMEOUT)
+        fail(hkt_comm_last_error(comm));
     if (hkt_comm_shrink(comm, &left) != HKT_SUCCESS) fail(hkt_comm_last_error(comm));
     hkt_comm_destroy(comm);
     comm = left;

@@ -21,8 +21,9 @@ struct Aborted : Error {
     using Error::Error;
 };
 
+constexpr auto farewell_time = 200ms;
 // At the deadline rank 0 knows better what is wrong, so a guest that has reached it waits for its word.
-constexpr auto farewell_time = 200ms, last_word = 1000ms;
+constexpr auto last_word = 1000ms;
 constexpr auto late_to_listen = 1000ms;  // what invites new processes listens before they can know of it
 
 class Guest {
@@ -112,7 +113,7 @@ class Guest {
     Error not_taken_in() const {
         return {Status::timeout,
                 fmt::format("rank 0 at {} has not taken this new process in within {}; do the ranks "
-                            "that are there call hkt_comm_grow?",
+                            "that are there call hkt_comm_grow, and is this still their id?",
                             host_.text(), seconds_text(options_.join_timeout))};
     }
 

@@ -159,7 +159,7 @@ class Host final : Lobby::Host {
     }
 
     void look_whether_abandoned() {
-        if (!options_.abandoned) return;
+        if (!options_.abandoned || !farewell_.empty()) return;
         if (const auto why = options_.abandoned()) throw Error(Status::peer_lost, *why);
         loop().at(Clock::now() + Patience::look_again, [this] { look_whether_abandoned(); });
     }
@@ -208,7 +208,20 @@ class Host final : Lobby::Host {
         return ranks;
     }
 
+    // Those of the ranks that are new processes and have been given their place.
+    std::vector<int> placed(std::vector<int> ranks) const {
+        std::erase_if(ranks, [this](int rank) {
+            return !is_for_newcomers(rank) || !members_[static_cast<std::size_t>(rank)].link.is_open();
+        });
+        return ranks;
+    }
+
     std::string missing_at_deadline() const {
+        if (const std::vector<int> silent = placed(missing()); !silent.empty())
+            return fmt::format(
+                "{} came as new process{}, and said no more within {}: {} stopped, or on a host that is gone",
+                ranks_text(silent), silent.size() == 1 ? "" : "es", seconds_text(options_.join_timeout),
+                silent.size() == 1 ? "it is" : "they are");
         if (options_.newcomers > 0)
             return fmt::format(
                 "{} did not come to rank 0 at {}:{} within {}; new processes get the ranks from {} on: were "

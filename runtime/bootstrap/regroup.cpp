@@ -202,7 +202,7 @@ class Refuge::Leader {
         std::vector<int> unknown;
         for (int rank = 0; rank < static_cast<int>(refuge_.all_.size()); ++rank)
             if (std::find(survivors.begin(), survivors.end(), rank) == survivors.end() &&
-                !refuge_.is_gone(rank))
+                (refuge_.was_given_up_ || !refuge_.is_gone(rank)))
                 unknown.push_back(rank);
         const bool has_first =
             unknown.empty() || *std::min_element(survivors.begin(), survivors.end()) < unknown[0];
@@ -210,10 +210,11 @@ class Refuge::Leader {
         const Error error(
             Status::bootstrap,
             fmt::format(
-                "{} cannot go on without {}, who have not ended: perhaps they have gone on without "
-                "{}. Of two such parts the one with more ranks goes on, or with the first if both have "
-                "as many",
-                ranks_text(survivors), ranks_text(unknown), survivors.size() == 1 ? "it" : "them"));
+                "{} cannot go on without {}, who {}: perhaps they have gone on without {}. Of "
+                "two such parts the one with more ranks goes on, or with the first if both have as many",
+                ranks_text(survivors), ranks_text(unknown),
+                refuge_.was_given_up_ ? "have given it up" : "have not ended",
+                survivors.size() == 1 ? "it" : "them"));
         tell_all(FrameType::abort, encode_abort(error));
         throw error;
     }
@@ -234,8 +235,9 @@ class Refuge::Leader {
 
 // ---- All -----------------------------------------------------------------------------------------
 
-Refuge::Regrouped Refuge::regroup(Clock::time_point deadline) {
+Refuge::Regrouped Refuge::regroup(Clock::time_point deadline, bool was_given_up) {
     const std::lock_guard one_at_a_time(regrouping_);
+    was_given_up_ = was_given_up;
     answered_.clear();
     Regrouped result = lead_or_follow(deadline);
     for (int rank = 0; rank < static_cast<int>(all_.size()); ++rank)

@@ -46,10 +46,11 @@ class Refuge {
         std::vector<int> survivors;  // ascending
         Invitation meeting;          // made by the first of them
     };
-    // All survivors call this. Throws Error: timeout (a rank that has not ended did not come; it is lost from
-    // now on), bootstrap (too many are unknown: they may have gone on without this one). One caller at a
-    // time; others wait.
-    Regrouped regroup(Clock::time_point deadline);
+    // All survivors call this. was_given_up: the others take this rank for lost. They may have gone on, and
+    // may have closed their refuges since; so ranks that are not here count as unknown, whatever the kernel
+    // says. Throws Error: timeout (a rank that has not ended did not come; it is lost from now on), bootstrap
+    // (too many are unknown: they may have gone on without this one). One caller at a time; others wait.
+    Regrouped regroup(Clock::time_point deadline, bool was_given_up);
 
   private:
     class Leader;
@@ -63,7 +64,8 @@ class Refuge {
     std::vector<Endpoint> all_;
     int self_ = 0;
     std::string secret_;
-    std::mutex regrouping_;     // guards answered_
+    std::mutex regrouping_;  // guards the next two
+    bool was_given_up_ = false;
     std::set<int> answered_;    // ranks that took this one in, in this call: they live, whatever they do now
     mutable std::mutex mutex_;  // guards lost_
     std::set<int> lost_;

@@ -292,7 +292,7 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
     if (options_.schedule.empty()) return "";
     const Planning::Turn turn = options_.planning->turn(options_.timeout);
     if (!own_collectives_) {
-        dsl::Library library = in_dsl([&] { return turn.planner.library(options_.schedule_path); });
+        dsl::Library library = in_dsl([&] { return turn.planner().library(options_.schedule_path); });
         std::set<Collective> existing;
         for (const Collective which : dsl::all_collectives) {
             try {
@@ -310,7 +310,7 @@ std::string Communicator::own_schedule(dsl::Collective collective) const {
 std::shared_ptr<const dsl::Operator> Communicator::find_operator(const std::string& text) const {
     const Planning::Turn turn = options_.planning->turn(options_.timeout);
     return in_dsl([&] {
-        dsl::Library library = turn.planner.library(options_.schedule_path);
+        dsl::Library library = turn.planner().library(options_.schedule_path);
         return std::make_shared<const dsl::Operator>(dsl::find_operator(library, text));
     });
 }
@@ -318,7 +318,7 @@ std::shared_ptr<const dsl::Operator> Communicator::find_operator(const std::stri
 std::unique_ptr<dsl::CheckedSchedule> Communicator::check(dsl::PlanRequest request) const {
     const Planning::Turn turn = options_.planning->turn(options_.timeout);
     request.deadline = dsl::Deadline(options_.timeout);  // other threads' planning does not count
-    return in_dsl([&] { return turn.planner.check(request); });
+    return in_dsl([&] { return turn.planner().check(request); });
 }
 
 // The schedule that was measured to be the fastest. Null if nothing was measured, or if that schedule doesn't
@@ -541,13 +541,31 @@ std::vector<std::string> Communicator::exchange(const std::string& text) {
     try {
         return bootstrap_->all_gather(text, options_.timeout);
     } catch (const Error& error) {
-        progress_->failure();  // looks for what others have reported
+        // What broke it is what every other call says, too.
+        if (const auto failure = progress_->failure()) throw Error(failure->status, failure->text);
         if (error.status() != Status::timeout) throw;
         // Some ranks have come and others not, as in an operation that fails so.
         const Error whole(error.status(), fmt::format("not all ranks make this call: {}", error.what()));
         progress_->cannot_start(whole);
         throw whole;
     }
+}
+
+std::vector<std::int64_t> Communicator::greatest(const std::vector<std::int64_t>& own,
+                                                 const std::string& purpose) {
+    std::vector<std::int64_t> all(own.size());
+    progress_->run(make_meeting(purpose, DataType::int64, ReduceOp::max), own.size(), own.data(), all.data());
+    return all;
+}
+
+void Communicator::throw_if_aborted() {
+    const auto failure = progress_->failure();
+    if (failure && failure->status == Status::aborted) throw Error(failure->status, failure->text);
+}
+
+bool Communicator::was_given_up() const {
+    const auto loss = bootstrap_->loss();
+    return loss && loss->rank == rank();
 }
 
 std::vector<int> Communicator::lost() {
@@ -612,8 +630,10 @@ const std::shared_ptr<StartablePlan>& Communicator::barrier_plan() {
 }
 
 // Uses the library's own choice of schedule, whatever the communicator's is.
-std::shared_ptr<StartablePlan> Communicator::make_meeting(const std::string& purpose) {
-    const auto& plan = cached_plan({.type = DataType::int32,
+std::shared_ptr<StartablePlan> Communicator::make_meeting(const std::string& purpose, DataType type,
+                                                          Reduction op) {
+    const auto& plan = cached_plan({.type = type,
+                                    .op = op,
                                     .schedule = "",
                                     .executor = ExecutorKind::interpreter,
                                     .is_for_meeting = true},

@@ -147,9 +147,16 @@ class Communicator {
     // Collective, in the same order on all ranks as everything else that is collective: every rank gives a
     // text (at most 1 MiB) and gets all texts, by rank.
     std::vector<std::string> exchange(const std::string& text);
+    // The greatest of what all ranks give, for each place; they give equally many. A collective as those of
+    // programs are, and as cheap; purpose: its name where ranks differ, and in traces.
+    std::vector<std::int64_t> greatest(const std::vector<std::int64_t>& own, const std::string& purpose);
     const std::string& secret() const { return options_.secret; }
     // Writes what is known of the last operations to a file (record::Recording). Throws Error(io).
     void dump(const std::string& path) { recorder_->save_to(path, "call"); }
+    // Throws Error(aborted) if a rank has given up.
+    void throw_if_aborted();
+    // Whether the others have: they may have gone on without this rank.
+    bool was_given_up() const;
     // Ranks that are lost, as far as this one knows; ascending.
     std::vector<int> lost();
     // Numeric: the address at which the other ranks reach this one.
@@ -183,7 +190,8 @@ class Communicator {
                                                          std::vector<std::string>& why) const;
     std::unique_ptr<SizedPlans> lazy_plans(const PlanChoice& choice) const;
     const SizedPlans::Sized& made_for_all(SizedPlans& plans, std::uint64_t bytes) const;
-    std::shared_ptr<StartablePlan> make_meeting(const std::string& purpose);
+    std::shared_ptr<StartablePlan> make_meeting(const std::string& purpose, DataType type = DataType::int32,
+                                                Reduction op = ReduceOp::sum);
     void check_message(const MessageStart& message) const;
     // A small start must not pay for a look whether a driver has been loaded.
     static bool may_use_device(Extent extent) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/bootstrap/invitation.hpp"
+#include "runtime/caught.hpp"
 #include "runtime/error.hpp"
 
 namespace hocket::engine {
@@ -18,6 +19,8 @@ namespace {
 
 // How long the first attempt to make a shrunken communicator takes at most.
 constexpr std::chrono::milliseconds first_attempt{2000};
+
+constexpr std::size_t most_earlier_refuges = 16;  // each is a socket
 
 struct Wish {
     bool takes_part = false;
@@ -87,12 +90,15 @@ std::unique_ptr<Communicator> make(Options options, const std::vector<int>& memb
 }
 
 // For a communicator of these ranks of the parent, and perhaps new ones: they know of no refuges yet.
-Options options_for(const std::vector<int>& members, const Communicator& parent) {
+Options options_for(const std::vector<int>& members, Communicator& parent) {
     Options options = parent.options();
     options.refuge.reset();
     options.numbers_in_refuge.clear();
-    // The parent knows at once when one of them has died.
-    options.abandoned = [&parent, members] { return parent.loss_among(members); };
+    // The parent knows at once when one of them has died, and when it is aborted.
+    options.abandoned = [&parent, members] {
+        parent.throw_if_aborted();
+        return parent.loss_among(members);
+    };
     options.join_timeout = options.timeout;  // that of a shrunken one was what had been left
     return options;
 }
@@ -100,29 +106,49 @@ Options options_for(const std::vector<int>& members, const Communicator& parent)
 // What a rank says instead of an invitation.
 const std::string no_invitation = "no invitation: ";
 
-// Where rank 0 takes new processes in, and how many.
-struct Door {
-    std::string said = {};  // to the other ranks: "NEWCOMERS INVITATION", or why there is none
-    std::shared_ptr<transport::Lobby> lobby = nullptr;  // null: nobody is taken in
-};
-
-// Takes the lobby of an invitation that was made in this process; but not if it is for those that wait there,
-// and none does.
-Door open_door(const std::string& text, int newcomers) {
-    const std::string used =
-        no_invitation + "the unique id was not made in rank 0's process, or has been used";
+// How many new processes rank 0 takes in. If its id is of no use, take_door() tells all ranks why.
+std::int64_t newcomers_at(const std::string& invitation, int asked) {
+    if (asked != those_waiting) return asked;
     try {
-        const auto invitation = transport::Invitation::parse(text);
-        if (newcomers == those_waiting) {
-            const auto waiting = transport::waiting_at(invitation);
-            if (!waiting) return {used};
-            if (*waiting == 0) return {"0 " + text};
-            newcomers = static_cast<int>(*waiting);
-        }
-        std::shared_ptr<transport::Lobby> lobby = transport::take_lobby(invitation);
-        return lobby ? Door{fmt::format("{} {}", newcomers, text), std::move(lobby)} : Door{used};
+        const auto waiting = transport::waiting_at(transport::Invitation::parse(invitation));
+        return waiting ? static_cast<std::int64_t>(*waiting) : 1;
+    } catch (const Error&) {
+        return 1;
+    }
+}
+
+// What all ranks ask for, or rank 0 finds waiting. Cheap, so that programs can ask often.
+int agree_on_newcomers(Communicator& parent, int asked, const std::string& invitation) {
+    const std::int64_t found = parent.rank() == 0 ? newcomers_at(invitation, asked) : 0;
+    const auto all = parent.greatest({asked, -asked, found}, "hkt_comm_grow");
+    if (all[0] == -all[1]) return static_cast<int>(all[2]);
+    const std::string what = asked == those_waiting ? std::string("hkt_comm_grow by those that wait")
+                                                    : fmt::format("hkt_comm_grow by {}", asked);
+    std::vector<std::string> said = parent.exchange(encode(Wish{}) + " " + what);
+    take_what(said, what, parent.rank());
+    throw Error(Status::internal, "ranks differ in what they ask of hkt_comm_grow, and say the same");
+}
+
+// Takes the lobby of an invitation that was made in this process. Returns what the others are told: the
+// invitation, or why there is none.
+std::string take_door(const std::string& text, std::shared_ptr<transport::Lobby>& lobby) {
+    try {
+        lobby = transport::take_lobby(transport::Invitation::parse(text));
+        return lobby ? text
+                     : no_invitation +
+                           "the unique id was not made in rank 0's process, or has been used or "
+                           "destroyed";
     } catch (const std::exception& error) {
-        return {no_invitation + error.what()};
+        return no_invitation + error.what();
+    }
+}
+
+// Nobody is taken in there any more.
+void close_door(const std::string& text) noexcept {
+    try {
+        if (const auto lobby = transport::take_lobby(transport::Invitation::parse(text)))
+            lobby->turn_all_away("the ranks could not grow: look for another id");
+    } catch (const std::exception&) {  // it is none of ours, or closed as it is
     }
 }
 
@@ -185,7 +211,7 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
     Options options = parent.options();
     if (parent.size() == 1) return make(options, {0}, 0, {});
     for (auto attempt_takes = first_attempt;; attempt_takes *= 2) {
-        const auto [survivors, meeting] = options.refuge->regroup(until);
+        const auto [survivors, meeting] = options.refuge->regroup(until, parent.was_given_up());
         options.numbers_in_refuge = survivors;
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - transport::Clock::now());
         options.join_timeout = std::min<std::chrono::milliseconds>(left, attempt_takes);
@@ -202,7 +228,7 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
 
 namespace {
 
-// What the ranks make of what all of them have said. None has the communicator unless all have.
+// None has the communicator unless all have.
 std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& options,
                                          const transport::Invitation& meeting) {
     std::vector<int> ranks(static_cast<std::size_t>(parent.size() + options.newcomers));
@@ -211,8 +237,8 @@ std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& op
     std::optional<Error> failure;
     try {
         grown = make(options, ranks, parent.rank(), meeting);
-    } catch (const Error& error) {
-        failure = error;
+    } catch (const std::exception& error) {
+        failure = error_of(error);
     }
     // A new process may die when some ranks have what others have not.
     const std::vector<std::string> said = parent.exchange(
@@ -223,31 +249,41 @@ std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& op
     return grown;
 }
 
-}  // namespace
-
-std::unique_ptr<Communicator> grow(Communicator& parent, int newcomers, const std::string& invitation) {
-    const std::string what = newcomers == those_waiting ? std::string("hkt_comm_grow by those that wait")
-                                                        : fmt::format("hkt_comm_grow by {}", newcomers);
-    Door door = parent.rank() == 0 ? open_door(invitation, newcomers) : Door{};
-    std::vector<std::string> said = parent.exchange(encode(Wish{}) + " " + what);
-    take_what(said, what, parent.rank());
-    // Only now: an invitation holds a secret, and no error may show it.
-    said = parent.exchange(door.said);
+std::unique_ptr<Communicator> grow_by(Communicator& parent, int newcomers, bool they_wait,
+                                      const std::string& invitation) {
+    std::shared_ptr<transport::Lobby> lobby;
+    // An invitation holds a secret, and no error may show it.
+    const auto said = parent.exchange(parent.rank() == 0 ? take_door(invitation, lobby) : "");
+    const auto meeting = meeting_of(said[0], 0, Status::invalid_argument);
     std::vector<int> members(static_cast<std::size_t>(parent.size()));
     std::iota(members.begin(), members.end(), 0);
     Options options = options_for(members, parent);
-    const std::string text = read_number(said[0], options.newcomers);
-    if (!said[0].starts_with(no_invitation) && options.newcomers == 0) return nullptr;
-    const auto meeting = meeting_of(text, 0, Status::invalid_argument);
+    // A rank that does not know of the new communicator must find that this process has not ended.
+    if (const auto& refuge = parent.options().refuge) options.earlier_refuges.push_back(refuge);
+    if (options.earlier_refuges.size() > most_earlier_refuges)
+        options.earlier_refuges.erase(options.earlier_refuges.begin());
     options.planning.reset();  // the new processes read schedules as they are now
-    options.newcomers_wait = newcomers == those_waiting;
-    options.lobby = std::move(door.lobby);
+    options.newcomers = newcomers;
+    options.newcomers_wait = they_wait;
+    options.lobby = std::move(lobby);
     auto grown = make_grown(parent, options, meeting);
     try {
-        grown->barrier();     // tells the new processes that all ranks have it
-    } catch (const Error&) {  // a rank was lost since: the next operation says so, as all have it
+        grown->barrier();              // tells the new processes that all ranks have it
+    } catch (const std::exception&) {  // the next operation says what is wrong, as all have it
     }
     return grown;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> grow(Communicator& parent, int newcomers, const std::string& invitation) {
+    try {
+        const int agreed = agree_on_newcomers(parent, newcomers, invitation);
+        return agreed == 0 ? nullptr : grow_by(parent, agreed, newcomers == those_waiting, invitation);
+    } catch (...) {
+        if (parent.rank() == 0) close_door(invitation);
+        throw;
+    }
 }
 
 }  // namespace hocket::engine

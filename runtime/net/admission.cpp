@@ -119,8 +119,13 @@ void Admission::judge(Stranger& stranger, const Frame& frame) {
     const Hello& hello = stranger.known.hello;
     if (!same_proof(frame.payload, make_proof(terms_.secret, Side::guest, hello, stranger.nonce)))
         return turn_away(stranger, terms_.wrong_secret);
-    if (const std::string why = terms_.refuse ? terms_.refuse(hello) : ""; !why.empty())
-        return turn_away(stranger, why);
+    if (const std::string why = terms_.refuse ? terms_.refuse(hello) : ""; !why.empty()) {
+        if (hello.rank != rank_of_newcomers) return turn_away(stranger, why);
+        // It knows the secret, hears why, and may come again elsewhere: nobody else has to know.
+        tell(stranger, why);
+        part_with(stranger);
+        return;
+    }
     put(stranger.known.socket,
         encode_frame(FrameType::welcome, make_proof(terms_.secret, Side::host, hello, stranger.nonce)));
     terms_.admit(part_with(stranger));

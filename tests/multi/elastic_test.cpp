@@ -33,7 +33,7 @@ TEST_CASE("a job whose processes are killed and replaced at any time learns what
     const Folder folder;
     std::vector<std::unique_ptr<Process>> job;
     const auto start = [&](bool is_first) {
-        std::vector<std::string> command{HOCKET_ELASTIC, "--folder", folder.path,  "--steps", "400",
+        std::vector<std::string> command{HOCKET_ELASTIC, "--folder", folder.path,  "--steps", "1000",
                                          "--pause-ms",   "10",       "--patience", "100"};
         if (is_first) command.push_back("--first");
         job.push_back(
@@ -41,8 +41,8 @@ TEST_CASE("a job whose processes are killed and replaced at any time learns what
     };
     start(true);
     for (int i = 0; i < 3; ++i) start(false);
-    REQUIRE(job[0]->wait_for_output(": 4 ranks, loss", 60s));  // all have been taken in
-    for (int round = 0; round < 4; ++round) {                  // the first of them in the first round
+    REQUIRE(job[0]->wait_for_output(": there are 4 ranks", 60s));  // all have been taken in
+    for (int round = 0; round < 4; ++round) {                      // the first of them in the first round
         const std::size_t which = round == 0 ? 0 : random() % job.size();
         kill(job[which]->pid(), SIGKILL);
         CHECK(job[which]->finish(10s).exit_code == 128 + SIGKILL);
@@ -54,7 +54,7 @@ TEST_CASE("a job whose processes are killed and replaced at any time learns what
         const Finished finished = process->finish(100s);
         INFO(finished.out << finished.err);
         CHECK(finished.exit_code == 0);
-        CHECK(finished.out.find(" of 4: 400 steps, slope 3.0000") != std::string::npos);
+        CHECK(finished.out.find(" of 4: 1000 steps, slope 3.0000") != std::string::npos);
     }
 }
 

@@ -286,6 +286,25 @@ class Requests(Alone):
         self.assertEqual(self.comm.status, 0)
         self.comm.all_reduce(np.zeros(4))
 
+    def test_closing_in_a_signal_handler(self):
+        refused = []
+
+        def close(*_):
+            try:
+                self.comm.close()
+            except hocket.InvalidArgumentError as error:
+                refused.append(str(error))
+
+        before = signal.signal(signal.SIGUSR1, close)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        request = self.start(np.zeros(4), 1)
+        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
+        timer.start()
+        with self.assertRaises(hocket.InProgressError):
+            request.wait(0.4)
+        self.assertEqual(len(refused), 1)
+        self.comm.close()
+
     def test_a_handler_that_raises_nothing(self):
         seen = []
         before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
@@ -410,6 +429,28 @@ class Programs(unittest.TestCase):
             with self.subTest(what=what):
                 code, said = program(start + what + "\nprint('the end')")
                 self.assertEqual(code, 0, said)
+
+    def test_what_is_dropped_in_a_callback(self):
+        code, said = program("""
+import hocket, numpy as np, threading, time
+comm = hocket.init()
+state, go = comm._state, threading.Event()
+request = comm.recv(np.zeros(9), 0, wait=False)
+request.add_done_callback(lambda _: go.wait(30))
+comm.send(np.ones(9), 0)
+del comm, request
+import weakref
+gone = weakref.ref(state)
+del state
+assert gone() is not None  # the callback has it
+go.set()
+until = time.monotonic() + 30
+while gone() is not None and time.monotonic() < until:
+    time.sleep(0.01)
+assert gone() is None
+print("the end")
+""")
+        self.assertEqual(code, 0, said)
 
     def test_an_exception_in_a_callback_is_printed(self):
         code, said = program("import hocket, numpy as np\ncomm = hocket.init()\nr = comm.barrier(wait=False)\n"

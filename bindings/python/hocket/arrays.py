@@ -24,12 +24,12 @@ _BYTES = ffi.typeof("char[]")
 class Memory(NamedTuple):
     """Elements at an address: for memory that Python has no object for, or for the shortest way into Hocket.
 
-    address: of the first element; count: of elements; type: a number of hkt_type (hocket.arrays.TYPES["float32"]).
+    address: of the first; elements: how many; type: a number of hkt_type (hocket.arrays.TYPES["float32"]).
     keep: an object that keeps the memory alive; Hocket holds it until the operation has ended.
     """
 
     address: int
-    count: int
+    elements: int
     type: int
     keep: Any = None
 
@@ -122,7 +122,7 @@ def _complain(array: Any, name: str, writable: bool) -> None:
 
 def _resolve_other(array: Any, name: str, writable: bool) -> Resolved:
     if isinstance(array, Memory):
-        return ffi.cast("void*", array.address), array.count, array.type, array.keep
+        return ffi.cast("void*", array.address), array.elements, array.type, array.keep
     if isinstance(array, ndarray):
         return _resolve_numpy(array, name, writable)
     torch = sys.modules.get("torch")
@@ -214,7 +214,7 @@ def shape_of(array: Any) -> Tuple[int, ...]:
     shape = getattr(array, "shape", None)
     if shape is not None:
         return tuple(shape)
-    return (array.count,) if isinstance(array, Memory) else memoryview(array).shape
+    return (array.elements,) if isinstance(array, Memory) else tuple(memoryview(array).shape or ())
 
 
 def empty_like(array: Any, shape: Tuple[int, ...], number: int) -> Any:

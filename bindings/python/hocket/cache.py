@@ -14,7 +14,7 @@ import numpy as np
 from hocket import options as opts
 from hocket._native import ffi, lib
 from hocket.errors import Error, error_of, invalid, keep, raise_last, raise_pending, text_of
-from hocket.state import NULL, forget, in_callback, note_open
+from hocket.state import NULL, destroy_later, forget, in_callback, is_busy, note_open
 
 Keys = Union[Iterable[int], "np.ndarray[Any, Any]"]
 _ASKED_EVERY_MS = 50  # how often a wait looks for signals
@@ -303,6 +303,9 @@ class Cache(Mapping):  # type: ignore[type-arg]
         """What close() does in the end. At the end of the interpreter samples on loan are given back before."""
         self._handle = NULL
         if not self._owned:
+            return
+        if is_busy():
+            destroy_later(self)
             return
         until = time.monotonic() + patience_s
         while self._inside and self.is_own():  # they have deadlines of their own

@@ -1,7 +1,7 @@
 """The collectives of a communicator, on arrays."""
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 from hocket._native import ffi, lib
 from hocket.arrays import NAMES, Resolved, empty_like, resolve, shape_of
@@ -9,7 +9,7 @@ from hocket.errors import invalid, raise_pending
 from hocket.operators import Operator, op_number
 from hocket.options import counts_array, milliseconds
 from hocket.request import Request
-from hocket.state import NULL, State
+from hocket.state import NULL, State, get_ident
 
 _new = ffi.new
 _REQUEST = ffi.typeof("hkt_request**")
@@ -24,7 +24,8 @@ def run(state: State, function: Callable[..., int], arguments: tuple, kept: Any,
     A wait, too, is for a request: so Ctrl-C can end it (hkt_comm_options.is_interrupted)."""
     inside = state.inside
     holder = _new(_REQUEST)
-    inside.append(None)
+    thread = get_ident()
+    inside.append(thread)
     try:
         status = function(*arguments, holder)
         if status:
@@ -35,7 +36,7 @@ def run(state: State, function: Callable[..., int], arguments: tuple, kept: Any,
                 _fail_wait(state, status, holder[0], kept)
             return result() if callable(result) else result
     finally:
-        inside.pop()
+        inside.remove(thread)
     if state.orphans:
         state.reap()
     return Request(state, holder[0], kept, result)
@@ -254,13 +255,13 @@ class Collectives:
                           "or pass out=")
         return (shape[0] // self._size, *shape[1:])
 
-    def _piece(self, array: Any, counts: Sequence[int]) -> Tuple[Any, int, Any, Any, Sequence[int]]:
+    def _piece(self, array: Any, counts: Sequence[int]) -> Tuple[Any, int, Any, Any, List[int]]:
         numbers, many = counts_array(counts, self._size, "counts")
         send, have, number, kept = resolve(array, "array", False)
         self._same_count("array", have, many[self._rank])
         return send, number, kept, numbers, many
 
-    def _whole(self, array: Any, counts: Sequence[int]) -> Tuple[Any, int, Any, Any, Sequence[int]]:
+    def _whole(self, array: Any, counts: Sequence[int]) -> Tuple[Any, int, Any, Any, List[int]]:
         numbers, many = counts_array(counts, self._size, "counts")
         send, have, number, kept = resolve(array, "array", False)
         self._same_count("array", have, sum(many))

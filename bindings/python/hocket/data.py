@@ -51,7 +51,7 @@ class Dataset(torch.utils.data.Dataset):  # type: ignore[type-arg]
             return rows if self.transform is None else self.transform(rows, keys)
         # In a worker: what it returns is pickled, and the batch shall go without a copy.
         lent, size = self.cache.rows_to_send(wanted)
-        sent = _Sent(self, lent, size, one)
+        sent = _Sent(self, self.cache, lent, size, one)
         if self.transform is None:
             return sent
         rows = self._tensor(np.asarray(lent).reshape(len(wanted), size), one)
@@ -73,9 +73,9 @@ class Dataset(torch.utils.data.Dataset):  # type: ignore[type-arg]
 class _Sent:
     """A batch that a worker gives to its DataLoader: where it is unpickled it is a tensor, in the same memory."""
 
-    def __init__(self, dataset: Dataset, lent: Any, size: int, one: bool) -> None:
+    def __init__(self, dataset: Dataset, cache: SharedCache, lent: Any, size: int, one: bool) -> None:
         self._form = dataset.dtype, dataset.shape, size, one
-        self._path, self._lent = dataset.cache._path, lent
+        self._path, self._lent = cache._path, lent
 
     def __reduce__(self) -> Any:
         if self._lent.is_given_away:

@@ -3,12 +3,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import weakref
 from typing import Any, Callable, Generator, Generic, Optional, Sequence, TypeVar
 
 from hocket._native import ffi, lib
 from hocket.errors import Error, error_of, invalid, raise_pending
-from hocket.state import NULL, State, Told
+from hocket.state import State, Told, get_ident
 
 Result = TypeVar("Result")
 _LONGEST_MS = 24 * 3600 * 1000  # hkt_wait_for takes no longer time
@@ -72,14 +71,14 @@ class Request(Generic[Result]):
         told = Told(state, lambda: function(self))
         with self._lock:
             if self._handle is not None:
-                state.inside.append(None)
+                state.inside.append(get_ident())
                 try:
                     status = lib.hkt_request_callback(self._handle, lib.hkt_py_ended, told.user) if state.handle else 0
                     if status < 0:
                         state.told.pop(id(told), None)
                         state.fail(status)
                 finally:
-                    state.inside.pop()
+                    state.inside.remove(get_ident())
                 if state.handle:
                     return
         told()  # it ended meanwhile
@@ -116,7 +115,7 @@ class Request(Generic[Result]):
     def _step(self, function: Callable[..., int], *arguments: Any) -> bool:
         """Whether it has ended. A C function frees the request when it tells so."""
         state = self._state
-        state.inside.append(None)
+        state.inside.append(get_ident())
         try:
             if not state.handle:
                 self._end(error_of(lib.HKT_ERROR_ABORTED, "the communicator was closed before the operation had ended"))
@@ -134,7 +133,7 @@ class Request(Generic[Result]):
                     self._end(error)
             return status <= 0
         finally:
-            state.inside.pop()
+            state.inside.remove(get_ident())
 
     def _end(self, error: Optional[Error]) -> None:
         self._handle = self._kept = None

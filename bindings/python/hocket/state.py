@@ -16,7 +16,18 @@ from hocket._native import ffi, lib
 from hocket.errors import error_of, invalid, keep, raise_last
 
 NULL = ffi.NULL
-_busy = threading.local()  # .count: callbacks of Hocket that this thread is in
+get_ident = threading.get_ident
+_busy = threading.local()  # .count: functions that Hocket has called, and this thread is in
+
+
+def is_busy() -> bool:
+    """Whether this thread is in a function that Hocket has called: then nothing may be destroyed."""
+    return getattr(_busy, "count", 0) > 0
+
+
+def destroy_later(thing: Any) -> None:
+    """For what is dropped in such a function, by it or by the garbage collector."""
+    threading.Thread(target=thing.destroy, name="hocket-destroy").start()
 
 
 class State:
@@ -24,14 +35,14 @@ class State:
 
     handle      hkt_comm*, for calls; null once it is closed.
     owned       the same, until it is destroyed: later than closed if arrays lie in its memory.
-    inside      has one element for each call that is under way: appending and popping are atomic.
+    inside      has the thread of each call that is under way: appending and removing are atomic.
     """
 
     __slots__ = ("handle", "owned", "inside", "orphans", "told", "blocks", "process", "kept", "__weakref__")
 
     def __init__(self, handle: Any, kept: Any = None) -> None:
         self.handle = self.owned = handle
-        self.inside: List[None] = []
+        self.inside: List[int] = []
         self.orphans: List[Tuple[Any, Any]] = []  # requests whose object was dropped, and what they use
         self.told: Dict[int, Callable[[], None]] = {}  # what is called when a request ends, by the id of its user
         self.blocks = 0  # of window memory that arrays of Python lie in
@@ -51,13 +62,14 @@ class State:
 
     def call(self, function: Callable[..., int], *arguments: Any) -> None:
         """A call that has no request, such as hkt_mem_register(comm, ...)."""
-        self.inside.append(None)
+        thread = get_ident()
+        self.inside.append(thread)
         try:
             status = function(*arguments)
             if status < 0:
                 self.fail(status)
         finally:
-            self.inside.pop()
+            self.inside.remove(thread)
 
     def reap(self) -> None:
         """Lets go of what operations have used that have ended, and that nobody waits for."""
@@ -70,9 +82,9 @@ class State:
         """Ends calls of other threads, and destroys the communicator; with window memory in use, once that is free."""
         if not self.handle:
             return
-        if getattr(_busy, "count", 0):
-            raise invalid("a communicator cannot be closed by a function that Hocket calls: call abort() there, and close "
-                          "it later")
+        if is_busy() or (get_ident() in self.inside and self.is_own()):
+            raise invalid("a communicator cannot be closed by a function that Hocket calls, nor by a handler of a signal "
+                          "beside a call: call abort() there, and close it later")
         if self.blocks and self.is_own():
             self.handle = NULL
         else:
@@ -90,6 +102,9 @@ class State:
     def destroy(self, patience_s: float = 30) -> None:
         self.handle = NULL  # no call begins from here on
         if not self.owned:
+            return
+        if is_busy():
+            destroy_later(self)
             return
         if self.inside and self.is_own():
             self._end_calls(patience_s)
@@ -174,7 +189,9 @@ def _is_interrupted(user: Any) -> int:
 @ffi.def_extern(name="hkt_py_ended")
 def _ended(user: Any) -> None:
     with in_callback:
-        ffi.from_handle(user)()
+        told = ffi.from_handle(user)
+        told()
+        del told  # it may be the last that has the communicator
 
 
 class Told:
@@ -187,6 +204,7 @@ class Told:
 
     def __call__(self) -> None:
         self._state.told.pop(id(self), None)
+        self.user = None  # it refers to this
         try:
             self._function()
         except BaseException:  # nobody is above it

@@ -47,8 +47,8 @@ void resolve_place(Options& options, const Choices& choices, const Reader& reade
     if (!place.rank && !place.size && choices.meets_elsewhere)
         refuse(
             "unique_id or store says where the ranks meet, but nothing says which of them this is; set rank "
-            "and "
-            "world_size (or RANK and WORLD_SIZE), or, to join ranks that are at work, rank = HKT_NEWCOMER");
+            "and world_size (or RANK and WORLD_SIZE), or, to join ranks that are at work, rank = "
+            "HKT_NEWCOMER");
     if (!place.rank && !place.size) return;
     if (!place.size)
         refuse(fmt::format("{} is {} but {} is not set; set both, or neither for a world of one",

@@ -57,6 +57,8 @@ struct Options {
     // already; and their numbers there, by rank.
     std::shared_ptr<transport::Refuge> refuge = nullptr;
     std::vector<int> numbers_in_refuge = {};
+    // Of communicators that this one has grown out of. They only show that the process is there.
+    std::vector<std::shared_ptr<transport::Refuge>> earlier_refuges = {};
     std::shared_ptr<Planning> planning = nullptr;  // of the communicator that this one comes out of
     LogLevel log = LogLevel::warn;                 // HOCKET_LOG: warn, info or debug
     std::string recordings;                        // HOCKET_FLIGHT_RECORDER: a folder; "": none

@@ -5,8 +5,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <memory>
 #include <mutex>
-#include <utility>
 
 #include "dsl/planning/compile.hpp"
 #include "runtime/error.hpp"
@@ -16,27 +17,44 @@ namespace hocket::engine {
 class Planning {
   public:
     // The planner, for one thread at a time.
-    struct Turn {
-        std::unique_lock<std::timed_mutex> lock;
-        dsl::Planner& planner;
+    class Turn {
+      public:
+        explicit Turn(Planning& planning) : planning_(&planning) {}
+        dsl::Planner& planner() const { return planning_->planner_; }
+
+      private:
+        struct End {
+            void operator()(Planning* planning) const { planning->end_turn(); }
+        };
+        std::unique_ptr<Planning, End> planning_;
     };
+
     // Throws Error(timeout) if other threads of this process plan for longer than that.
     Turn turn(std::chrono::milliseconds timeout) {
-        std::unique_lock lock(mutex_, timeout);
-        if (!lock)
+        std::unique_lock lock(mutex_);
+        // Not a timed_mutex: the thread sanitizer does not follow its waits.
+        if (!changed_.wait_for(lock, timeout, [this] { return !is_taken_; }))
             throw Error(
                 Status::timeout,
-                fmt::format("other threads of this process were making plans, of this communicator or "
-                            "of one that it has its schedules in common with, for {} ms\n"
+                fmt::format("other threads of this process made plans for {} ms, so this one could not\n"
                             "  hint: give it more time (HOCKET_TIMEOUT_MS), or make plans one after "
                             "another (hkt_plan_create) before the work begins",
                             timeout.count()));
-        return {std::move(lock), planner_};
+        is_taken_ = true;
+        return Turn(*this);
     }
 
   private:
-    std::timed_mutex mutex_;
-    dsl::Planner planner_;
+    void end_turn() {
+        const std::lock_guard lock(mutex_);
+        is_taken_ = false;
+        changed_.notify_one();
+    }
+
+    std::mutex mutex_;  // guards is_taken_
+    std::condition_variable changed_;
+    bool is_taken_ = false;
+    dsl::Planner planner_;  // of whose turn it is
 };
 
 }  // namespace hocket::engine
