@@ -5,6 +5,7 @@ import torch.distributed
 
 import hocket
 from hocket._native import lib
+from hocket.state import destroy_later, get_ident, is_busy
 
 from .buckets import Buckets
 
@@ -60,14 +61,15 @@ class GroupCommunicator:
 
     def call(self, function, *arguments):
         """A call of the library: the communicator is not destroyed meanwhile."""
-        self.state.inside.append(None)
+        thread = get_ident()
+        self.state.inside.append(thread)
         try:
             status = function(*arguments)
             if status < 0:
                 raise self.failure(status)
             return status
         finally:
-            self.state.inside.pop()
+            self.state.inside.remove(thread)
 
     def handle(self, what):
         handle = self.state.handle
@@ -85,6 +87,9 @@ class GroupCommunicator:
 
     def destroy(self):
         if not self.state.handle:
+            return
+        if is_busy():  # dropped in a function that Hocket has called
+            destroy_later(self)
             return
         for work in list(self.pending):  # those that have ended
             work.end(0)

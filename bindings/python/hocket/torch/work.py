@@ -4,7 +4,7 @@ import threading
 from torch._C._distributed_c10d import Work as Base
 
 from hocket._native import lib
-from hocket.state import Told
+from hocket.state import Told, get_ident
 
 from .communicator import Failure, milliseconds
 from .future import Future
@@ -53,8 +53,8 @@ class Work(Base):
 
     def _look(self, timeout):
         """With the lock. The future that is to be completed, if the operation has ended and has one."""
-        state = self._communicator.state
-        state.inside.append(None)
+        state, thread = self._communicator.state, get_ident()
+        state.inside.append(thread)
         try:
             if not state.handle:
                 return self._settle(Failure(f"hocket: the process group was destroyed before {self._name} had ended"))
@@ -68,7 +68,7 @@ class Work(Base):
                 return None
             error = None if status == lib.HKT_SUCCESS else self._communicator.failure(status)
         finally:
-            state.inside.pop()
+            state.inside.remove(thread)
         if status == lib.HKT_ERROR_INTERRUPTED:  # the wait ended, not the operation
             raise error
         return self._settle(error)
