@@ -68,7 +68,7 @@ void JoinedRequests::tell_end(JoinedRequest& joined, engine::Communicator& engin
     Countdown* made = nullptr;
     {
         const std::lock_guard own(mutex_);
-        countdowns_.push_back({this, std::move(way), open.size(), {}}); // a lent request has an open part
+        countdowns_.push_back({this, std::move(way), open.size(), {}});  // a lent request has an open part
         countdowns_.back().self = std::prev(countdowns_.end());
         made = &countdowns_.back();
     }
