@@ -46,7 +46,9 @@ class GroupCommunicator:
         self._sweep_at = 16
         try:
             self.comm = hocket.init(rank=rank, world_size=size, store=store, store_prefix="hocket",
-                                    timeout=self.timeout_ms / 1000, **options.given())
+                                    timeout=self.timeout_ms / 1000,
+                                    progress="thread",  # whatever HOCKET_PROGRESS says: futures are waited for outside of Hocket
+                                    **options.given())
         except hocket.Error as error:
             raise as_torch(error)
         self.state = self.comm._state
