@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """All operations of torch.distributed on the backend hocket, compared with plain arithmetic."""
 import datetime
+import os
 import threading
 
 import ranks  # first: it skips without torch
@@ -285,6 +286,25 @@ def groups(rank, size):
         dist.destroy_process_group(whole)
 
 
+def options(rank, size):
+    """A group has the schedule that its options name, or that of the environment."""
+    ring = dist.new_group(pg_options=ranks.hocket.torch.Options(schedule="ring"))
+    x = torch.ones(1000)
+    dist.all_reduce(x, group=ring)
+    same(x, torch.full((1000,), float(size)), "all_reduce by a ring")
+    for setting in ("options", "environment"):
+        if setting == "environment":
+            os.environ["HOCKET_SCHEDULE"] = "nonesuch"
+        group = dist.new_group(pg_options=ranks.hocket.torch.Options(schedule="nonesuch") if setting == "options" else None)
+        try:
+            dist.all_reduce(x, group=group)
+        except (RuntimeError, LookupError) as error:
+            assert "nonesuch" in str(error), error
+        else:
+            raise AssertionError("a schedule that does not exist was not noticed")
+    del os.environ["HOCKET_SCHEDULE"]
+
+
 def sparse(rank, size):
     indices = torch.tensor([[0, rank + 1, 0]])
     x = torch.sparse_coo_tensor(indices, torch.ones(3, 2) * (rank + 1), (size + 2, 2))
@@ -368,7 +388,7 @@ class Operations(ranks.TestCase):
                 self.check(size, single_tensors)
 
     def test_the_rest(self):
-        for function in (odd_tensors, messages, several_at_once, objects, works, groups, sparse, wrong, barriers):
+        for function in (odd_tensors, messages, several_at_once, objects, works, groups, options, sparse, wrong, barriers):
             with self.subTest(function=function.__name__):
                 self.check(4, function)
 

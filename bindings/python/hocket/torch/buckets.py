@@ -13,16 +13,17 @@ import hocket
 LEAST = 1 << 16  # bytes, below which a copy costs less
 AT_THE_END = 50  # milliseconds that a pass waits with its last bucket
 _USES = 3        # DistributedDataParallel makes other buckets after the first step
+_AUTOGRAD = torch.autograd.__file__.rpartition("/")[0]
 
 
 def called_by_backward():
     """Whether the caller's caller is C++ in a backward pass: then it is DistributedDataParallel, and what it reduces is a bucket. Python's
     innermost frame is that of torch's function that runs the pass."""
-    code = sys._getframe(2).f_code
+    frame = sys._getframe(1).f_back
+    if frame is None:  # a thread of C++
+        return False
+    code = frame.f_code
     return code.co_name in ("_engine_run_backward", "backward") and code.co_filename.startswith(_AUTOGRAD)
-
-
-_AUTOGRAD = torch.autograd.__file__.rpartition("/")[0]
 
 
 class _Bucket:
@@ -34,10 +35,10 @@ class _Bucket:
 
 
 class Buckets:
-    """of one communicator, by their addresses."""
+    """of one communicator, by their addresses. closing: the list of what is to be closed before it."""
 
-    def __init__(self, communicator):
-        self._communicator, self._known = communicator, {}
+    def __init__(self, comm, closing):
+        self._comm, self._closing, self._known = comm, closing, {}
         self._step, self._before, self._last = set(), 0, 0  # addresses: of this pass, the one before, the one that ended the pass before
 
     def is_last(self, tensor):
@@ -64,13 +65,13 @@ class Buckets:
 
     def _register(self, bucket, tensor):
         try:
-            bucket.registration = self._communicator.comm.register(tensor.detach())  # which keeps that second tensor
+            bucket.registration = self._comm.register(tensor.detach())  # which keeps that second tensor
         except hocket.Error:
             return  # memory of another kind, such as a file's: it goes by copy, as before
-        self._communicator.closing.append(bucket.registration)
+        self._closing.append(bucket.registration)
 
     def _drop(self, address):
         bucket = self._known.pop(address, None)
         if bucket is not None and bucket.registration is not None:
-            self._communicator.closing.remove(bucket.registration)
+            self._closing.remove(bucket.registration)
             bucket.registration.close()

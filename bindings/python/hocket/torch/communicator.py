@@ -52,7 +52,7 @@ class GroupCommunicator:
         except hocket.Error as error:
             raise as_torch(error)
         self.state = self.comm._state
-        self.buckets = Buckets(self)
+        self.buckets = Buckets(self.comm, self.closing)
 
     def failure(self, status):
         """The exception for a call of this thread that has just ended with this status."""

@@ -45,7 +45,8 @@ else:  # torch 1.13
 def _is_one_of_several():
     """Whether torch is making a group with another backend for another device. It tells this to no backend, so the variable of its function
     is looked at; where there is none the answer is no, which is right for "hocket" alone."""
-    config = sys._getframe(2).f_locals.get("backend_config")
+    frame = sys._getframe(1).f_back
+    config = frame and frame.f_locals.get("backend_config")
     return config is not None and len(set(config.get_device_backend_map().values())) > 1
 
 
