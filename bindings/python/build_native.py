@@ -58,7 +58,7 @@ def main(header_path, glue_path, output_path):
     ffi.cdef(constant_lines(numbers_of(header)) + declarations_of(header))
     structs = initial_values_of(header)
     ffi.cdef("".join(f"void init_{name}({name}* it);\n" for name in structs))
-    ffi.cdef(glue_declarations)
+    ffi.cdef(glue_declarations.replace("static ", ""))
     ffi.cdef(callbacks)
 
     makers = "".join(f"static void init_{name}({name}* it) {{ *it = ({name}){name.upper()}_INIT; }}\n"

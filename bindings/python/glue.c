@@ -17,7 +17,22 @@ typedef struct hkt_py_versioned_tensor { /* DLPack's DLManagedTensorVersioned */
     uint64_t flags; /* 1: read-only */
     hkt_py_tensor tensor;
 } hkt_py_versioned_tensor;
+
+/* flight[0]: a request, or null once it has ended; then flight[1] is its status. So Python knows whether a
+ * request is still there even if an exception (Ctrl-C) comes before it has looked at what this returns.
+ * timeout_ms: as in hkt_wait_for; -1: hkt_wait. */
+static hkt_status hkt_py_wait(hkt_request** flight, int64_t timeout_ms);
 /* end */
+
+static hkt_status hkt_py_wait(hkt_request** flight, int64_t timeout_ms) {
+    if (flight[0] == NULL) return (hkt_status)(intptr_t)flight[1];
+    const hkt_status status = timeout_ms < 0 ? hkt_wait(flight[0]) : hkt_wait_for(flight[0], timeout_ms);
+    if (status != HKT_IN_PROGRESS && status != HKT_ERROR_INTERRUPTED) {
+        flight[0] = NULL;
+        flight[1] = (hkt_request*)(intptr_t)status;
+    }
+    return status;
+}
 
 /* from Python
 extern "Python" int hkt_py_is_interrupted(void* user);

@@ -117,6 +117,18 @@ class Mapping(WithFiles):
             with self.assertRaises(hocket.NotFoundError):
                 failed.wait(30)
 
+    def test_an_iterator(self):
+        found = list(self.cache.batches(range(10), 4))
+        self.assertEqual([len(batch) for batch in found], [4, 4, 2])
+        self.assertEqual(found[2][1].tolist(), sample(9).tolist())
+        for batch in self.cache.batches(range(100), 7):
+            break  # what is on its way is given up
+        del found, batch
+        gc.collect()
+        self.assertEqual(self.cache.stats()["memory_lent"], 0)
+        with self.assertRaises(hocket.NotFoundError):
+            list(self.cache.batches([1, 2, COUNT], 2))
+
     def test_order(self):
         self.cache.set_order(range(10), 4)
         self.assertEqual(self.cache.cursor, 4)

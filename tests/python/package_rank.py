@@ -235,6 +235,23 @@ def threads(comm):
         raise failures[0]
 
 
+def cached(comm):
+    """A cache whose peers are the ranks: each sample is read from the source once."""
+    reads = []
+
+    def read(key):
+        reads.append(key)
+        return b"%d" % key * 100
+
+    with hocket.Cache(read=read, dataset="numbers", comm=comm, memory="4MiB") as cache:
+        for key in range(30):
+            same(cache[key].tobytes(), b"%d" % key * 100, "a sample")
+        comm.barrier()
+        read_in_all = comm.all_reduce(np.array([len(reads)]))
+        same(read_in_all, [30], "reads of the source")
+        comm.barrier()  # the others may still ask this rank
+
+
 def mismatch(comm):
     """All ranks fail with the same class, and the text has both operations."""
     try:
@@ -265,7 +282,7 @@ def lost(comm):
     same(left.all_reduce(np.ones(1)), [left.size], "of those that are left")
 
 
-PARTS = [collectives, uneven, messages, memory, groups, plans, states, awaiting, threads, mismatch]  # the last one breaks it
+PARTS = [collectives, uneven, messages, memory, groups, plans, states, awaiting, threads, cached, mismatch]  # the last one breaks it
 
 
 def main():

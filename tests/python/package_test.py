@@ -1,19 +1,15 @@
 #!/usr/bin/python3
-"""The Python package: arrays, requests, lifetimes and errors in this process, and ranks in others.
+"""The Python package: arrays, memory, errors and kernels in this process, and ranks in others.
 
 usage: package_test.py HOCKET_RUN     (PYTHONPATH has the package)
 """
 import array
-import asyncio
 import ctypes
 import gc
 import os
-import signal
 import sys
 import tempfile
-import threading
 import unittest
-import weakref
 
 import running
 
@@ -21,29 +17,11 @@ running.need_package()
 import numpy as np  # noqa: E402
 
 import hocket  # noqa: E402
+from alone import Alone  # noqa: E402
 from hocket import arrays  # noqa: E402
 
 HOCKET_RUN = sys.argv[1]
 HERE = running.HERE
-
-
-def program(text, limit_s=60):
-    """A Python program of its own: its exit code, and what it said."""
-    return running.run([sys.executable, "-c", text], limit_s)
-
-
-class Alone(unittest.TestCase):
-    """With a communicator of one rank."""
-
-    def setUp(self):
-        self.comm = hocket.init()
-        self.addCleanup(self.comm.close)
-
-    def refused(self, words, function, *arguments, **named):
-        with self.assertRaises(hocket.InvalidArgumentError) as caught:
-            function(*arguments, **named)
-        for word in words:
-            self.assertIn(word, str(caught.exception))
 
 
 class Arrays(Alone):
@@ -140,181 +118,6 @@ class Arrays(Alone):
         x = np.ones(5, np.float32)
         memory = hocket.Memory(x.ctypes.data, 5, hocket.TYPES["float32"], x)
         self.assertIs(self.comm.all_reduce(memory), memory)
-
-
-class Requests(Alone):
-    def start(self, x, tag):
-        return self.comm.recv(x, 0, tag=tag, wait=False)
-
-    def test_waiting(self):
-        x = np.zeros(4)
-        request = self.start(x, 1)
-        self.assertFalse(request.done())
-        with self.assertRaises(hocket.InProgressError) as caught:
-            request.wait(0.02)
-        self.assertIsInstance(caught.exception, TimeoutError)  # the builtin
-        self.refused(["timeout"], request.wait, -1)
-        self.comm.send(np.ones(4), 0, tag=1)
-        self.assertIs(request.wait(30), x)
-        self.assertIs(request.wait(), x)  # again
-        self.assertTrue(request.done())
-        self.assertEqual(x.tolist(), [1] * 4)
-
-    def test_several_threads_wait(self):
-        x, got = np.zeros(4), []
-        request = self.start(x, 1)
-        threads = [threading.Thread(target=lambda: got.append(request.wait(30))) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        self.comm.send(np.ones(4), 0, tag=1)
-        for thread in threads:
-            thread.join(30)
-        self.assertEqual(len(got), 3)
-
-    def test_arrays_live_until_their_operation_has_ended(self):
-        x = np.zeros(1000)
-        alive = weakref.ref(x)
-        request = self.start(x, 1)
-        del x, request
-        gc.collect()
-        self.assertIsNotNone(alive())
-        self.comm.send(np.ones(1000), 0, tag=1)
-        for _ in range(2):  # a later start lets go of what has ended
-            self.comm.barrier(wait=False).wait()
-        gc.collect()
-        self.assertIsNone(alive())
-
-    def test_nothing_is_kept_of_what_has_ended(self):
-        x, y = np.zeros(100, np.float32), np.zeros(100, np.float32)
-        self.comm.all_reduce(x, y)
-        before = sys.getrefcount(x), sys.getrefcount(y), len(gc.get_objects())
-        for _ in range(500):
-            self.comm.all_reduce(x, y)
-            self.comm.all_reduce(x, y, wait=False).wait()
-            self.comm.all_reduce(x, y, wait=False)  # nobody waits for it
-        self.comm.barrier()
-        self.comm.barrier(wait=False).wait()
-        gc.collect()
-        after = sys.getrefcount(x), sys.getrefcount(y), len(gc.get_objects())
-        self.assertEqual(after[:2], before[:2])
-        self.assertLess(after[2] - before[2], 50)
-
-    def test_callbacks(self):
-        told, threads = threading.Event(), []
-        request = self.start(np.zeros(4), 1)
-
-        def tell(ended):
-            threads.append((ended is request, threading.current_thread() is threading.main_thread()))
-            told.set()
-
-        request.add_done_callback(tell)
-        self.assertFalse(told.wait(0.05))
-        self.comm.send(np.ones(4), 0, tag=1)
-        self.assertTrue(told.wait(30))
-        self.assertEqual(threads, [(True, False)])
-
-    def test_closing_ends_what_is_in_flight(self):
-        told = threading.Event()
-        request = self.start(np.zeros(4), 1)
-        request.add_done_callback(lambda _: told.set())
-        self.comm.close()
-        self.assertTrue(told.is_set())  # told, that nobody waits for ever
-        with self.assertRaises(hocket.AbortedError):
-            request.wait()
-        with self.assertRaises(hocket.AbortedError):
-            self.comm.all_reduce(np.zeros(4))
-
-    def test_closing_beside_a_call(self):
-        errors, begun = [], threading.Event()
-
-        def wait():
-            begun.set()
-            try:
-                self.comm.recv(np.zeros(4), 0, tag=1)
-            except hocket.AbortedError as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=wait)
-        thread.start()
-        begun.wait(30)
-        self.comm.close()
-        thread.join(30)
-        self.assertEqual(len(errors), 1)
-
-    def test_closing_in_a_callback_is_refused(self):
-        refused = []
-
-        def close(_):
-            try:
-                self.comm.close()
-            except hocket.InvalidArgumentError as error:
-                refused.append(str(error))
-            told.set()
-
-        told = threading.Event()
-        request = self.start(np.zeros(4), 1)
-        request.add_done_callback(close)
-        self.comm.send(np.ones(4), 0, tag=1)
-        self.assertTrue(told.wait(30))
-        self.assertIn("abort()", refused[0])
-
-    def test_await_is_cancelled(self):
-        async def give_up():
-            try:
-                await asyncio.wait_for(asyncio.ensure_future(self.wrapped(self.start(np.zeros(4), 1))), 0.05)
-            except asyncio.TimeoutError:
-                return "given up"
-
-        self.assertEqual(asyncio.run(give_up()), "given up")
-        self.comm.send(np.ones(4), 0, tag=1)
-        self.comm.all_reduce(np.zeros(4))
-
-    @staticmethod
-    async def wrapped(request):
-        return await request
-
-    def test_ctrl_c(self):
-        x = np.zeros(4)
-        for wait in (lambda: self.comm.recv(x, 0, tag=1), lambda: self.start(x, 2).wait(), lambda: self.start(x, 3).wait(50)):
-            timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-            timer.start()
-            with self.assertRaises(KeyboardInterrupt):
-                wait()
-            timer.join()
-        # What was waited for goes on.
-        self.comm.send(np.ones(4), 0, tag=1)
-        self.assertEqual(self.comm.status, 0)
-        self.comm.all_reduce(np.zeros(4))
-
-    def test_closing_in_a_signal_handler(self):
-        refused = []
-
-        def close(*_):
-            try:
-                self.comm.close()
-            except hocket.InvalidArgumentError as error:
-                refused.append(str(error))
-
-        before = signal.signal(signal.SIGUSR1, close)
-        self.addCleanup(signal.signal, signal.SIGUSR1, before)
-        request = self.start(np.zeros(4), 1)
-        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
-        timer.start()
-        with self.assertRaises(hocket.InProgressError):
-            request.wait(0.4)
-        self.assertEqual(len(refused), 1)
-        self.comm.close()
-
-    def test_a_handler_that_raises_nothing(self):
-        seen = []
-        before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
-        self.addCleanup(signal.signal, signal.SIGUSR1, before)
-        request = self.start(np.zeros(4), 1)
-        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
-        timer.start()
-        with self.assertRaises(hocket.InProgressError):
-            request.wait(0.4)
-        self.assertEqual(seen, [1])
 
 
 class Memory(Alone):
@@ -416,74 +219,7 @@ class Kernels(unittest.TestCase):
             hocket.kernels.lars(w, g, m, 1.0, trusty=1)
 
 
-class Programs(unittest.TestCase):
-    def test_the_interpreter_ends_with_operations_in_flight(self):
-        start = "import hocket, numpy as np, threading, sys\ncomm = hocket.init()\nx = np.zeros(9)\n"
-        for what in ("r = comm.recv(x, 0, wait=False)",
-                     "r = comm.recv(x, 0, wait=False); r.add_done_callback(print)",
-                     "comm.recv(x, 0, wait=False); del comm",
-                     "threading.Thread(target=comm.recv, args=(x, 0), daemon=True).start()",
-                     "y = comm.empty(1000); r = comm.recv(y, 0, wait=False)",
-                     "c = hocket.Cache(read=lambda key: b'x' * 9, dataset='d', comm=comm); s = c[1]",
-                     "p = comm.plan('all_reduce'); o = comm.premul_sum(2); sys.exit(0)"):
-            with self.subTest(what=what):
-                code, said = program(start + what + "\nprint('the end')")
-                self.assertEqual(code, 0, said)
-
-    def test_what_is_dropped_in_a_callback(self):
-        code, said = program("""
-import hocket, numpy as np, threading, time
-comm = hocket.init()
-state, go = comm._state, threading.Event()
-request = comm.recv(np.zeros(9), 0, wait=False)
-request.add_done_callback(lambda _: go.wait(30))
-comm.send(np.ones(9), 0)
-del comm, request
-import weakref
-gone = weakref.ref(state)
-del state
-assert gone() is not None  # the callback has it
-go.set()
-until = time.monotonic() + 30
-while gone() is not None and time.monotonic() < until:
-    time.sleep(0.01)
-assert gone() is None
-print("the end")
-""")
-        self.assertEqual(code, 0, said)
-
-    def test_an_exception_in_a_callback_is_printed(self):
-        code, said = program("import hocket, numpy as np\ncomm = hocket.init()\nr = comm.barrier(wait=False)\n"
-                             "r2 = comm.recv(np.zeros(1), 0, wait=False)\n"
-                             "r2.add_done_callback(lambda _: 1 / 0)\ncomm.send(np.ones(1), 0)\nr2.wait()\ncomm.close()\nprint('goes on')")
-        self.assertEqual(code, 0, said)
-        self.assertIn("ZeroDivisionError", said)
-        self.assertIn("goes on", said)
-
-    def test_a_forked_child(self):
-        code, said = program("""
-import hocket, numpy as np, os, sys
-comm = hocket.init()
-kept = comm.empty(100); request = comm.recv(np.zeros(9), 0, wait=False); plan = comm.plan("all_reduce")
-child = os.fork()
-if child == 0:
-    try:
-        comm.all_reduce(np.zeros(9))
-    except hocket.InvalidArgumentError as error:
-        assert "fork" in str(error), error
-        own = hocket.init(rank=0, world_size=1)
-        own.all_reduce(np.zeros(9))
-        del kept, request, plan
-        comm.close()
-        sys.exit(7)
-    sys.exit(1)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-comm.send(np.ones(9), 0)
-print("the parent's:", request.wait(10)[0])
-""")
-        self.assertEqual(code, 0, said)
-        self.assertIn("the parent's: 1.0", said)
-
+class Ranks(unittest.TestCase):
     def test_ranks(self):
         with tempfile.TemporaryDirectory() as folder:
             for ranks, provider in ((2, ""), (3, "tcp")):
@@ -492,7 +228,7 @@ print("the parent's:", request.wait(10)[0])
                                               os.path.join(HERE, "package_rank.py"), "all"], 120,
                                              HOCKET_PROVIDER=provider, HOCKET_TEST_FOLDER=folder)
                     self.assertEqual(code, 0, said)
-                    self.assertEqual(said.count("right: "), 10 * ranks, said)
+                    self.assertEqual(said.count("right: "), 11 * ranks, said)
 
     def test_going_on_after_a_loss(self):
         code, said = running.run([HOCKET_RUN, "-n", "3", "--timeout", "100", sys.executable,

@@ -14,7 +14,7 @@ import numpy as np
 from hocket import options as opts
 from hocket._native import ffi, lib
 from hocket.errors import Error, error_of, invalid, keep, raise_last, raise_pending, text_of
-from hocket.state import NULL, destroy_later, forget, in_callback, is_busy, note_open
+from hocket.state import CALLS, FLIGHT, NULL, destroy_later, forget, get_ident, in_callback, is_busy, is_in_call, note_open
 
 Keys = Union[Iterable[int], "np.ndarray[Any, Any]"]
 _ASKED_EVERY_MS = 50  # how often a wait looks for signals
@@ -83,9 +83,9 @@ class Cache(Mapping):  # type: ignore[type-arg]
                  workers: Optional[int] = None, timeout: Optional[float] = None) -> None:
         self._handle = self._owned = NULL
         self.process = os.getpid()
-        self._inside: List[None] = []
+        self._inside: List[int] = []
         self._loans: Dict[int, Any] = {}  # hkt_sample*, by the id of what holds it
-        self._flying: Dict[int, Any] = {}  # batches that are on their way: their requests, samples, and how many
+        self._flying: Dict[int, Any] = {}  # batches that are on their way: their flights (state.FLIGHT), samples, and how many
         self._functions = _Functions(read, decode)
         self._comm = None if comm is None else comm._state
         self._user = ffi.new_handle(self._functions)
@@ -124,6 +124,19 @@ class Cache(Mapping):  # type: ignore[type-arg]
         program computes; its wait() gives the list."""
         batch = Batch(self, keys_array(keys))
         return batch.wait() if wait else batch
+
+    def batches(self, keys: Keys, batch_size: int) -> Iterator[List["np.ndarray[Any, Any]"]]:
+        """The samples with these keys, lent, `batch_size` at a time: the next batch comes while one is used. Memory must
+        hold two of them."""
+        if batch_size < 1:
+            raise invalid(f"batch_size is {batch_size}; it is 1 or more")
+        wanted = keys_array(keys)
+        following: Optional[Batch] = None
+        for begin in range(0, len(wanted), batch_size):
+            batch = following or Batch(self, wanted[begin:begin + batch_size])
+            rest = wanted[begin + batch_size:begin + 2 * batch_size]
+            following = Batch(self, rest) if len(rest) else None
+            yield batch.wait()
 
     def copy_batch(self, keys: Keys, out: Any = None) -> Any:
         """The samples with these keys, copied into one array, in C. Samples of one size become rows: an array of uint8 of
@@ -261,13 +274,13 @@ class Cache(Mapping):  # type: ignore[type-arg]
     # ---- Calls, and the end ------------------------------------------------------------------------------------------
 
     def _call(self, function: Callable[..., int], *arguments: Any) -> None:
-        self._inside.append(None)
+        self._inside.append(get_ident())
         try:
             status = function(*arguments)
             if status < 0:
                 self._fail(status)
         finally:
-            self._inside.pop()
+            self._inside.remove(get_ident())
 
     def _fail(self, status: int) -> NoReturn:
         if not self._handle:
@@ -307,6 +320,9 @@ class Cache(Mapping):  # type: ignore[type-arg]
         if is_busy():
             destroy_later(self)
             return
+        if not is_in_call():  # what an exception of a handler has left, where Python cannot be on its guard
+            while get_ident() in self._inside:
+                self._inside.remove(get_ident())
         until = time.monotonic() + patience_s
         while self._inside and self.is_own():  # they have deadlines of their own
             if time.monotonic() > until:
@@ -315,8 +331,8 @@ class Cache(Mapping):  # type: ignore[type-arg]
         owned, self._owned = self._owned, NULL
         forget(self)
         if self.is_own():
-            for request, samples, count in self._flying.values():
-                if lib.hkt_wait(request) == lib.HKT_SUCCESS:
+            for flight, samples, count in self._flying.values():
+                if lib.hkt_py_wait(flight, -1) == lib.HKT_SUCCESS:
                     lib.hkt_cache_release(owned, samples, count)
             for sample in self._loans.values():
                 lib.hkt_cache_release(owned, sample, 1)
@@ -352,10 +368,15 @@ class Batch:
         self._result: Optional[List[Any]] = None
         self._error: Optional[BaseException] = None
         self._lock = threading.Lock()
-        holder = ffi.new("hkt_request**")
-        cache._call(lib.hkt_cache_get_batch, cache._handle, ffi.from_buffer("uint64_t[]", keys), len(keys), self._samples,
-                    holder)
-        cache._flying[id(self)] = holder[0], self._samples, len(keys)
+        flight = ffi.new(FLIGHT)
+        cache._flying[id(self)] = flight, self._samples, len(keys)
+        try:
+            cache._call(lib.hkt_cache_get_batch, cache._handle, ffi.from_buffer("uint64_t[]", keys), len(keys), self._samples,
+                        flight)
+        except BaseException:
+            if not flight[0]:
+                cache._flying.pop(id(self), None)
+            raise
 
     def wait(self, timeout: Optional[float] = None) -> List["np.ndarray[Any, Any]"]:
         """The samples, once all are there. timeout: seconds; then InProgressError, and the batch goes on."""
@@ -382,11 +403,11 @@ class Batch:
 
     def _step(self, milliseconds: int) -> bool:
         cache = self._cache
-        cache._inside.append(None)
+        cache._inside.append(get_ident())
         try:
-            status = lib.hkt_wait_for(cache._flying[id(self)][0], milliseconds)
+            status = lib.hkt_py_wait(cache._flying[id(self)][0], milliseconds)
         finally:
-            cache._inside.pop()
+            cache._inside.remove(get_ident())
         if status == lib.HKT_IN_PROGRESS:
             return False
         try:
@@ -419,6 +440,9 @@ class Batch:
                 self.wait()  # its samples come into memory of this object, within the cache's deadline
         except BaseException:
             pass
+
+
+CALLS.update((Cache._call.__code__, Batch._step.__code__))
 
 
 # ---- Functions that the cache calls, in threads of its own ------------------------------------------------------------

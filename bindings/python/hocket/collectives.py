@@ -4,17 +4,15 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 from hocket._native import ffi, lib
-from hocket.arrays import NAMES, Resolved, empty_like, resolve, shape_of
+from hocket.arrays import NAMES, empty_like, resolve, shape_of
 from hocket.errors import invalid, raise_pending
 from hocket.operators import Operator, op_number
 from hocket.options import counts_array, milliseconds
 from hocket.request import Request
-from hocket.state import NULL, State, get_ident
+from hocket.state import CALLS, FLIGHT, NULL, State, get_ident
 
 _new = ffi.new
-_REQUEST = ffi.typeof("hkt_request**")
-_wait = lib.hkt_wait
-_INTERRUPTED = lib.HKT_ERROR_INTERRUPTED
+_wait = lib.hkt_py_wait
 Op = Union[str, Operator]
 
 
@@ -23,30 +21,31 @@ def run(state: State, function: Callable[..., int], arguments: tuple, kept: Any,
 
     A wait, too, is for a request: so Ctrl-C can end it (hkt_comm_options.is_interrupted)."""
     inside = state.inside
-    holder = _new(_REQUEST)
+    flight = _new(FLIGHT)
     thread = get_ident()
     inside.append(thread)
     try:
-        status = function(*arguments, holder)
+        status = function(*arguments, flight)
         if status:
             state.fail(status)
-        if wait:
-            status = _wait(holder[0])
-            if status:
-                _fail_wait(state, status, holder[0], kept)
-            return result() if callable(result) else result
+        if not wait:
+            return Request(state, flight, kept, result)
+        status = _wait(flight, -1)
+        if status:
+            raise_pending()
+            state.fail(status)
+        return result() if callable(result) else result
+    except BaseException:
+        if flight[0]:  # interrupted: the operation goes on, and has the arrays
+            state.orphans.append((flight, kept))
+        raise
     finally:
         inside.remove(thread)
-    if state.orphans:
-        state.reap()
-    return Request(state, holder[0], kept, result)
+        if state.orphans:
+            state.reap()
 
 
-def _fail_wait(state: State, status: int, handle: Any, kept: Any) -> None:
-    if status == _INTERRUPTED:
-        state.orphans.append((handle, kept))  # the operation goes on, and has the arrays
-        raise_pending()
-    state.fail(status)
+CALLS.add(run.__code__)
 
 
 class Collectives:

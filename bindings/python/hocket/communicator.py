@@ -2,17 +2,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from hocket import options as opts
 from hocket._native import ffi, lib
-from hocket.arrays import NAMES, Resolved, empty_like, resolve, shape_of, type_of
+from hocket.arrays import resolve
 from hocket.collectives import Collectives
 from hocket.errors import invalid, raise_last, raise_pending, text_of
 from hocket.memory import Registration, WindowMemory
 from hocket.messages import Messages
 from hocket.operators import Operator
-from hocket.options import counts_array
 from hocket.plan import Plan
 from hocket.state import NULL, State
 

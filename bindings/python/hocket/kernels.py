@@ -7,7 +7,7 @@ import numpy as np
 
 from hocket import options as opts
 from hocket._native import ffi, lib
-from hocket.arrays import NAMES, TYPES, empty_like, resolve, type_of
+from hocket.arrays import NAMES, TYPES, empty_like, resolve
 from hocket.errors import invalid, raise_last
 from hocket.state import NULL
 

@@ -6,7 +6,7 @@ from typing import Any
 from hocket._native import ffi, lib
 from hocket.arrays import resolve
 from hocket.collectives import run
-from hocket.request import Request
+from hocket.request import Request, join
 from hocket.state import State
 
 
@@ -37,5 +37,4 @@ class Messages:
     def join(self, requests: Any) -> Request[Any]:
         """One request of several of this communicator: it ends when all have, and its result is the list of theirs. They
         belong to it from now on."""
-        from hocket.request import join
         return join(self._state, list(requests))

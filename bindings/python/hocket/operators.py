@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, Dict, Union
 
 from hocket._native import ffi, lib
+from hocket.arrays import type_of
 from hocket.errors import invalid, text_of
 from hocket.options import text
 from hocket.state import State
@@ -59,5 +60,4 @@ def op_number(op: Union[str, Operator]) -> int:
 
 def supports(op: Union[str, Operator], dtype: Any) -> bool:
     """Whether the operator exists for elements of the type."""
-    from hocket.arrays import type_of
     return bool(lib.hkt_op_supports(op_number(op), type_of(dtype)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from hocket._native import ffi, lib
-from hocket.arrays import NAMES, SIZES, Resolved, resolve, type_of
+from hocket.arrays import NAMES, Resolved, resolve, type_of
 from hocket.collectives import run
 from hocket.errors import invalid, text_of
 from hocket.operators import Operator, op_number

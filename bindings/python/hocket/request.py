@@ -7,7 +7,7 @@ from typing import Any, Callable, Generator, Generic, Optional, Sequence, TypeVa
 
 from hocket._native import ffi, lib
 from hocket.errors import Error, error_of, invalid, raise_pending
-from hocket.state import State, Told, get_ident
+from hocket.state import CALLS, FLIGHT, State, Told, get_ident
 
 Result = TypeVar("Result")
 _LONGEST_MS = 24 * 3600 * 1000  # hkt_wait_for takes no longer time
@@ -17,12 +17,12 @@ class Request(Generic[Result]):
     """An operation that was started. Its arrays are Hocket's until it has ended, and are kept alive until then, also if
     this object is dropped. `await request` is wait() for programs with asyncio. Thread-safe."""
 
-    __slots__ = ("_state", "_handle", "_kept", "_result", "_error", "_lock", "__weakref__")
+    __slots__ = ("_state", "_flight", "_kept", "_result", "_error", "_lock", "__weakref__")
 
-    def __init__(self, state: State, handle: Any, kept: Any, result: Any) -> None:
-        """kept: what the operation uses. result: what wait() returns; if it can be called, what it returns."""
+    def __init__(self, state: State, flight: Any, kept: Any, result: Any) -> None:
+        """flight: see state.FLIGHT; None: it has ended. kept: what the operation uses. result: what wait() returns; if it can be called, what it returns."""
         self._state = state
-        self._handle = handle
+        self._flight = flight
         self._kept = kept
         self._result = result
         self._error: Optional[Error] = None
@@ -40,7 +40,7 @@ class Request(Generic[Result]):
         if not self._lock.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
             raise _in_progress(timeout)
         try:
-            if self._handle is not None:
+            if self._flight is not None:
                 self._wait(timeout)
         finally:
             self._lock.release()
@@ -54,9 +54,7 @@ class Request(Generic[Result]):
         if not self._lock.acquire(False):
             return False  # another thread waits for it
         try:
-            if self._handle is not None:
-                self._step(lib.hkt_test, self._handle)
-            return self._handle is None
+            return self._flight is None or self._step(0)
         finally:
             self._lock.release()
 
@@ -64,27 +62,26 @@ class Request(Generic[Result]):
         """Calls function(request) when the operation has ended, from a thread of the communicator that does nothing
         else; at once, if it has. The function may use Hocket, but must not close the communicator. What it raises is
         printed."""
-        if self._handle is None:
+        if self._flight is None:
             function(self)
             return
         state = self._state
         told = Told(state, lambda: function(self))
         with self._lock:
-            if self._handle is not None:
+            if self._flight is not None and self._flight[0] and state.handle:
                 state.inside.append(get_ident())
                 try:
-                    status = lib.hkt_request_callback(self._handle, lib.hkt_py_ended, told.user) if state.handle else 0
+                    status = lib.hkt_request_callback(self._flight[0], lib.hkt_py_ended, told.user)
                     if status < 0:
                         state.told.pop(id(told), None)
                         state.fail(status)
                 finally:
                     state.inside.remove(get_ident())
-                if state.handle:
-                    return
+                return
         told()  # it ended meanwhile
 
     def __await__(self) -> Generator[Any, None, Result]:
-        if self._handle is not None:
+        if self._flight is not None:
             loop = asyncio.get_running_loop()
             future: "asyncio.Future[None]" = loop.create_future()
 
@@ -105,49 +102,49 @@ class Request(Generic[Result]):
     # ---- inside, with the lock -----------------------------------------------------------------------------------
 
     def _wait(self, timeout: Optional[float]) -> None:
-        if timeout is None:
-            self._step(lib.hkt_wait, self._handle)
-            return
-        milliseconds = min(int(timeout * 1000 + 0.999), _LONGEST_MS)
-        if not self._step(lib.hkt_wait_for, self._handle, milliseconds):
+        milliseconds = -1 if timeout is None else min(int(timeout * 1000 + 0.999), _LONGEST_MS)
+        if not self._step(milliseconds):
             raise _in_progress(timeout)
 
-    def _step(self, function: Callable[..., int], *arguments: Any) -> bool:
-        """Whether it has ended. A C function frees the request when it tells so."""
+    def _step(self, milliseconds: int) -> bool:
+        """Whether it has ended, after so long; -1: however long it takes."""
         state = self._state
         state.inside.append(get_ident())
         try:
             if not state.handle:
                 self._end(error_of(lib.HKT_ERROR_ABORTED, "the communicator was closed before the operation had ended"))
                 return True
-            status = function(*arguments)
-            if status == 0:
+            status = lib.hkt_py_wait(self._flight, milliseconds)
+            if status == lib.HKT_IN_PROGRESS:
+                return False
+            if status == lib.HKT_ERROR_INTERRUPTED:
+                raise_pending()
+                state.fail(status)
+            try:
+                state.check(status)
                 self._end(None)
-            elif status < 0:
-                if status == lib.HKT_ERROR_INTERRUPTED:
-                    raise_pending()
-                    state.fail(status)
-                try:
-                    state.fail(status)
-                except Error as error:
-                    self._end(error)
-            return status <= 0
+            except Error as error:
+                self._end(error)
+            return True
         finally:
             state.inside.remove(get_ident())
 
     def _end(self, error: Optional[Error]) -> None:
-        self._handle = self._kept = None
+        self._flight = self._kept = None
         self._error = error
 
     def __del__(self) -> None:
         try:
-            if self._handle is not None and self._state.handle:
-                self._state.orphans.append((self._handle, self._kept))
+            if self._flight is not None and self._flight[0] and self._state.owned:
+                self._state.orphans.append((self._flight, self._kept))
         except AttributeError:  # it was never started
             pass
 
     def __repr__(self) -> str:
-        return f"<hocket.Request: {'in flight' if self._handle is not None else self._error or 'done'}>"
+        return f"<hocket.Request: {'in flight' if self._flight is not None else self._error or 'done'}>"
+
+
+CALLS.add(Request._step.__code__)
 
 
 def _in_progress(timeout: Optional[float]) -> Error:
@@ -170,8 +167,8 @@ def wait_all(requests: Sequence[Request[Any]]) -> list:
 
 def join(state: State, requests: Sequence[Request[Any]]) -> Request[list]:
     """hkt_request_join. Those that have ended already are left out; the error of one that failed is raised by wait()."""
-    flying = [request for request in requests if request._handle is not None]
-    ended = [request for request in requests if request._handle is None]
+    flying = [request for request in requests if not request.done()]
+    ended = [request for request in requests if request._flight is None]
 
     def results() -> list:
         return [request.wait() for request in requests]
@@ -180,9 +177,14 @@ def join(state: State, requests: Sequence[Request[Any]]) -> Request[list]:
         made: Request[list] = Request(state, None, None, results)
         made._error = next((request._error for request in ended if request._error is not None), None)
         return made
-    holder = ffi.new("hkt_request**")
-    state.call(lib.hkt_request_join, [request._handle for request in flying], len(flying), holder)
-    kept = [request._kept for request in flying]
-    for request in flying:
-        request._end(None)
-    return Request(state, holder[0], kept, results)
+    flight = ffi.new(FLIGHT)
+    made = Request(state, flight, [request._kept for request in flying], results)
+    try:
+        state.call(lib.hkt_request_join, [request._flight[0] for request in flying], len(flying), flight)
+    finally:
+        if flight[0]:
+            for request in flying:
+                request._end(None)
+        else:
+            made._end(None)
+    return made

@@ -10,7 +10,7 @@ import socket
 import struct
 import sys
 import threading
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 import numpy as np
 

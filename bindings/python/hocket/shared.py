@@ -74,6 +74,7 @@ class _Connection:
         self.process = os.getpid()
         self.freed: List[SlotName] = []  # to be told with the next question
         self._lock = threading.Lock()
+        self._is_out_of_step = False  # what is read next is not the answer to what is asked next
         self._mapped: Dict[int, Tuple[mmap.mmap, int]] = {}  # by number: memory, and its address
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(180)  # longer than the cache waits for its source
@@ -92,7 +93,11 @@ class _Connection:
 
     def _ask(self, what: bytes, payload: Any, number: int) -> Tuple[bytes, List[int]]:
         with self._lock:
+            if self._is_out_of_step:
+                raise error_of(lib.HKT_ERROR_IO, "an exception, such as Ctrl-C, came in the middle of an answer of the shared cache, "
+                               "or it does not answer any more; close it, and make another one")
             freed = [self.freed.pop() for _ in range(len(self.freed))]
+            self._is_out_of_step = True
             try:
                 self._socket.sendall(b"".join([REQUEST.pack(what, len(payload), number, len(freed)), payload,
                                                *(SLOT.pack(*slot) for slot in freed)]))
@@ -102,6 +107,7 @@ class _Connection:
                 head += read(self._socket, ANSWER.size - len(head))
                 status, size = ANSWER.unpack(head)
                 answer = bytes(read(self._socket, size))
+                self._is_out_of_step = False
             except OSError as error:
                 raise error_of(lib.HKT_ERROR_IO, f"the process of the shared cache does not answer: {error}") from None
         if status < 0:

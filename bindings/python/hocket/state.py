@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, List, NoReturn, Tuple
+from typing import Any, Callable, Dict, List, NoReturn, Set, Tuple
 
 from hocket._native import ffi, lib
 from hocket.errors import error_of, invalid, keep, raise_last
 
 NULL = ffi.NULL
+FLIGHT = ffi.typeof("hkt_request*[2]")  # a request, or null and its status: hkt_py_wait in glue.c
 get_ident = threading.get_ident
 _busy = threading.local()  # .count: functions that Hocket has called, and this thread is in
 
@@ -23,6 +25,19 @@ _busy = threading.local()  # .count: functions that Hocket has called, and this 
 def is_busy() -> bool:
     """Whether this thread is in a function that Hocket has called: then nothing may be destroyed."""
     return getattr(_busy, "count", 0) > 0
+
+
+CALLS: Set[Any] = set()  # the code of the functions that are in calls of a communicator
+
+
+def is_in_call() -> bool:
+    """Whether this thread is in a call of some communicator: then it runs a handler of a signal, or a finalizer."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code in CALLS:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
 
 
 def destroy_later(thing: Any) -> None:
@@ -74,15 +89,18 @@ class State:
     def reap(self) -> None:
         """Lets go of what operations have used that have ended, and that nobody waits for."""
         orphans, self.orphans = self.orphans, []
-        for handle, kept in orphans:
-            if lib.hkt_test(handle) == lib.HKT_IN_PROGRESS:
-                self.orphans.append((handle, kept))
+        try:
+            if self.handle:
+                for flight, _ in orphans:
+                    lib.hkt_py_wait(flight, 0)
+        finally:
+            self.orphans.extend(one for one in orphans if one[0][0])
 
     def close(self) -> None:
         """Ends calls of other threads, and destroys the communicator; with window memory in use, once that is free."""
         if not self.handle:
             return
-        if is_busy() or (get_ident() in self.inside and self.is_own()):
+        if is_busy() or is_in_call():
             raise invalid("a communicator cannot be closed by a function that Hocket calls, nor by a handler of a signal "
                           "beside a call: call abort() there, and close it later")
         if self.blocks and self.is_own():
@@ -106,6 +124,9 @@ class State:
         if is_busy():
             destroy_later(self)
             return
+        if not is_in_call():  # what an exception of a handler has left, where Python cannot be on its guard
+            while get_ident() in self.inside:
+                self.inside.remove(get_ident())
         if self.inside and self.is_own():
             self._end_calls(patience_s)
         handle, self.owned = self.owned, NULL
@@ -133,6 +154,9 @@ class State:
                 self.destroy()
         except Exception:  # at the end of the interpreter, parts of it may be gone
             pass
+
+
+CALLS.add(State.call.__code__)
 
 
 # ---- What is open ------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import torch.distributed
 
 import hocket
 from hocket._native import lib
-from hocket.state import destroy_later, get_ident, is_busy
+from hocket.state import CALLS, destroy_later, get_ident, is_busy, is_in_call
 
 from .buckets import Buckets
 
@@ -90,7 +90,7 @@ class GroupCommunicator:
     def destroy(self):
         if not self.state.handle:
             return
-        if is_busy():  # dropped in a function that Hocket has called
+        if is_busy() or is_in_call():  # dropped in a function that Hocket has called, or beside a call
             destroy_later(self)
             return
         for work in list(self.pending):  # those that have ended
@@ -105,3 +105,6 @@ class GroupCommunicator:
     def __del__(self):
         if hasattr(self, "state"):
             self.destroy()
+
+
+CALLS.add(GroupCommunicator.call.__code__)

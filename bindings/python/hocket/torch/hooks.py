@@ -8,6 +8,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed import ReduceOp
 
 from hocket._native import ffi, lib
+from hocket.state import FLIGHT
 
 from .future import of_one_tensor
 from .memory import Memory
@@ -61,9 +62,9 @@ class SparseHook:
         communicator, tensor = self.group._communicator, bucket.buffer()
         plan = self._plan(bucket.index(), tensor)
         tensor.div_(self.group.size())
-        slot, address = ffi.new("hkt_request **"), ffi.cast("void *", tensor.data_ptr())
-        communicator.call(lib.hkt_plan_start, plan._handle, address, address, tensor.numel(), slot)
-        work = Work(communicator, slot[0], "all_reduce", None, (tensor, plan), None, [tensor])
+        flight, address = ffi.new(FLIGHT), ffi.cast("void *", tensor.data_ptr())
+        communicator.call(lib.hkt_plan_start, plan._handle, address, address, tensor.numel(), flight)
+        work = Work(communicator, flight, "all_reduce", None, (tensor, plan), None, [tensor])
         return of_one_tensor(work.get_future(), tensor)
 
     def state_dict(self):

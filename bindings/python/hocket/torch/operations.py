@@ -11,6 +11,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from hocket._native import ffi, lib
+from hocket.state import FLIGHT
 
 from . import profiling
 from .buckets import AT_THE_END, LEAST, called_by_backward
@@ -205,12 +206,12 @@ class Operations:
             return None
         requests, names, sends, recvs, results = zip(*batch)
         record = profiling.Record(names[0], [t for send in sends for t in send.tensors]) if profiling.enabled() else None
-        slot = ffi.new("hkt_request **")
-        self._communicator.call(lib.hkt_request_join, ffi.new("hkt_request *[]", requests), len(batch), slot)
+        flight = ffi.new(FLIGHT)
+        self._communicator.call(lib.hkt_request_join, ffi.new("hkt_request *[]", requests), len(batch), flight)
         keep = [(send.keep, recv.keep) for send, recv in zip(sends, recvs)]
         after = [pair for recv in recvs for pair in recv.after or ()]
         result = [tensor for tensors in results for tensor in tensors]
-        return self._work(slot[0], f"{names[0]} and what was started with it", self._timeout, keep, after, result, None, record)
+        return self._work(flight, f"{names[0]} and what was started with it", self._timeout, keep, after, result, None, record)
 
     # ---- Between two ranks
 
@@ -261,14 +262,14 @@ class Operations:
         record = None
         if self._batch is None and profiling.enabled():
             record = profiling.Record(name, send.tensors or recv.tensors)
-        slot = ffi.new("hkt_request **")
-        self._communicator.call(getattr(lib, "hkt_" + name), *arguments, handle, slot)
+        flight = ffi.new(FLIGHT)
+        self._communicator.call(getattr(lib, "hkt_" + name), *arguments, handle, flight)
         self._sequence += 1
         if self._batch is not None:
-            self._batch.append((slot[0], name, send, recv, result))
+            self._batch.append((flight[0], name, send, recv, result))
             return None
         limit = milliseconds(timeout) or self._timeout
-        return self._work(slot[0], name, limit, (send.keep, recv.keep), recv.after, result, source, record)
+        return self._work(flight, name, limit, (send.keep, recv.keep), recv.after, result, source, record)
 
     def _work(self, *details):
         return self._kept(Work(self._communicator, *details))

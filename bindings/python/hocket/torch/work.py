@@ -4,7 +4,7 @@ import threading
 from torch._C._distributed_c10d import Work as Base
 
 from hocket._native import lib
-from hocket.state import Told, get_ident
+from hocket.state import CALLS, Told, get_ident
 
 from .communicator import Failure, milliseconds
 from .future import Future
@@ -18,9 +18,10 @@ class Work(Base):
     copied, and completes the future. One thread at a time is in a call with the request, as that call may free it.
     """
 
-    def __init__(self, communicator, request, name, timeout, keep, after, result, source=None, record=None):
+    def __init__(self, communicator, flight, name, timeout, keep, after, result, source=None, record=None):
         super().__init__()
-        self._communicator, self._request, self._name = communicator, request, name
+        self._communicator, self._name = communicator, name
+        self._flight = flight            # hocket.state.FLIGHT: the request, or its status; None once all of the end is done
         self._timeout = timeout          # milliseconds of this operation's own, or None
         self._keep, self._after = keep, after
         self._result, self._source = result, source
@@ -37,19 +38,19 @@ class Work(Base):
     def end(self, timeout, beside=False):
         """Waits for at most so many milliseconds, None: as long as the communicator allows. Whether the operation has ended.
         beside: not if another thread is waiting."""
-        if self._request is None:
+        if self._flight is None:
             return True
         if not self._lock.acquire(not beside, -1 if beside or timeout is None else timeout / 1000):
             return False
         future = None
         try:
-            if self._request is not None:
+            if self._flight is not None:
                 future = self._look(timeout)
         finally:
             self._lock.release()
         self._complete(future)
         self._look_again()
-        return self._request is None
+        return self._flight is None
 
     def _look(self, timeout):
         """With the lock. The future that is to be completed, if the operation has ended and has one."""
@@ -58,12 +59,7 @@ class Work(Base):
         try:
             if not state.handle:
                 return self._settle(Failure(f"hocket: the process group was destroyed before {self._name} had ended"))
-            if timeout == 0:
-                status = lib.hkt_test(self._request)
-            elif timeout is None:
-                status = lib.hkt_wait(self._request)
-            else:
-                status = lib.hkt_wait_for(self._request, timeout)
+            status = lib.hkt_py_wait(self._flight, -1 if timeout is None else timeout)
             if status == lib.HKT_IN_PROGRESS:
                 return None
             error = None if status == lib.HKT_SUCCESS else self._communicator.failure(status)
@@ -82,7 +78,7 @@ class Work(Base):
             error = failed
         self._error, self._keep, self._after = error, None, None
         self._communicator.pending.discard(self)
-        self._request = None
+        self._flight = None
         return self._future
 
     def _complete(self, future):
@@ -93,7 +89,7 @@ class Work(Base):
         """Has a thread of the communicator call it when the operation has ended."""
         told = Told(self._communicator.state, function)
         try:
-            self._communicator.call(lib.hkt_request_callback, self._request, lib.hkt_py_ended, told.user)
+            self._communicator.call(lib.hkt_request_callback, self._flight[0], lib.hkt_py_ended, told.user)
         except BaseException:
             self._communicator.state.told.pop(id(told), None)
             raise
@@ -105,14 +101,14 @@ class Work(Base):
 
     def _look_again(self):
         """To be called once the lock is free again."""
-        if self._is_told and self._request is not None:
+        if self._is_told and self._flight is not None:
             self.end(0, beside=True)
 
     # ---- What torch calls
 
     def wait(self, timeout=None):
         limit = milliseconds(timeout) or self._timeout
-        if self._request is not None and not self.end(limit):
+        if self._flight is not None and not self.end(limit):
             raise Failure(f"hocket: {self._name} has not ended within {limit} ms, on rank {self._communicator.rank} of "
                           f"{self._communicator.size}. It goes on: wait for it again, or destroy the process group")
         if self._record is not None:
@@ -122,7 +118,7 @@ class Work(Base):
         return True
 
     def is_completed(self):
-        return self._request is None or self.end(0)
+        return self._flight is None or self.end(0)
 
     def is_success(self):
         return self.is_completed() and self._error is None
@@ -150,11 +146,16 @@ class Work(Base):
             if self._future is not None:
                 return self._future
             self._future = Future()
-            ended = self._request is None
-            if not ended:
+            ended = self._flight is None
+            if not ended and self._flight[0]:
                 self._tell(self._ended)
+            else:
+                self._is_told = True  # also where Ctrl-C came before what has ended was looked at
         if ended:
             self._complete(self._future)
         else:
             self._look_again()
         return self._future
+
+
+CALLS.add(Work._look.__code__)
