@@ -72,7 +72,7 @@ void JoinedRequests::tell_end(JoinedRequest& joined, engine::Communicator& engin
     Countdown* made = nullptr;
     {
         const std::lock_guard own(mutex_);
-        countdowns_.push_back({this, std::move(way), open.size() + 1, {}});
+        countdowns_.push_back({this, std::move(way), open.size(), {}});  // a lent request has an open part
         countdowns_.back().self = std::prev(countdowns_.end());
         made = &countdowns_.back();
     }
@@ -80,10 +80,9 @@ void JoinedRequests::tell_end(JoinedRequest& joined, engine::Communicator& engin
     try {
         for (; told < open.size(); ++told) engine.tell_end(*open[told], engine::Call{count, made});
     } catch (...) {
-        drop(*made, open.size() - told + 1, false);
+        drop(*made, open.size() - told, false);
         throw;
     }
-    drop(*made, 1, true);
 }
 
 void JoinedRequests::count(void* countdown) {

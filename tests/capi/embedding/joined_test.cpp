@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <deque>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -224,6 +227,33 @@ TEST_CASE("what is no group is refused, and the requests stay the program's") {
     CHECK(hkt_wait_any(&joined, 1, 10, &index) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK(hkt_wait(joined) == HKT_SUCCESS);
     CHECK(hkt_wait(b) == HKT_SUCCESS);
+}
+
+TEST_CASE("a group that had ended is told of by the communicator's thread, too") {
+    std::deque<std::promise<std::thread::id>> told;  // they outlive the thread that fulfils them
+    const Comm comm = alone();
+    std::vector<std::int32_t> data(10);
+    for (int round = 0; round < 200; ++round) {
+        std::vector<hkt_request*> parts(2);
+        for (hkt_request*& part : parts) {
+            must(comm.get(), hkt_all_reduce(data.data(), data.data(), data.size(), HKT_INT32, HKT_SUM,
+                                            comm.get(), &part));
+            std::size_t index = 0;
+            must(comm.get(), hkt_wait_any(&part, 1, 60000, &index));
+        }
+        hkt_request* const joined = join_all(comm.get(), parts);
+        auto by = told.emplace_back().get_future();
+        must(comm.get(),
+             hkt_request_callback(
+                 joined,
+                 [](void* user) {
+                     static_cast<std::promise<std::thread::id>*>(user)->set_value(std::this_thread::get_id());
+                 },
+                 &told.back()));
+        REQUIRE(by.wait_for(std::chrono::minutes(1)) == std::future_status::ready);
+        REQUIRE(by.get() != std::this_thread::get_id());
+        REQUIRE(hkt_wait(joined) == HKT_SUCCESS);
+    }
 }
 
 TEST_CASE("a communicator that goes takes its groups along") {

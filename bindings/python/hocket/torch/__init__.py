@@ -1,0 +1,28 @@
+"""Hocket as a backend of torch.distributed.
+
+    import hocket.torch
+    torch.distributed.init_process_group("hocket")
+
+docs/torch.md says what it has. With torch 1.13 and 2.15; for tensors of the CPU.
+"""
+import inspect
+
+import torch.distributed
+
+from .options import Options
+from .hooks import SparseHook, ddp_hook, sparse_hook
+from .operations import NAME
+from .process_group import Backend, ProcessGroup, create
+
+__all__ = ["Backend", "Options", "ProcessGroup", "SparseHook", "ddp_hook", "sparse_hook"]
+
+
+def _register():
+    keywords = {"extended_api": True}
+    if "devices" in inspect.signature(torch.distributed.Backend.register_backend).parameters:
+        keywords["devices"] = ["cpu"]
+    torch.distributed.Backend.register_backend(NAME, create, **keywords)
+    torch.distributed.Backend.HOCKET = NAME  # torch 1.13 would call it HOCKET in get_backend()
+
+
+_register()

@@ -1,0 +1,110 @@
+"""Hocket's communicator of one process group, with the operations that are under way."""
+import datetime
+
+import torch.distributed
+
+import hocket
+from hocket._native import lib
+from hocket.state import CALLS, destroy_later, get_ident, is_busy, is_in_call
+
+from .buckets import Buckets
+
+Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class of its own
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+
+def milliseconds(timeout):
+    """Of a timedelta; None for torch's values that mean "none was given"."""
+    if timeout is None:
+        return None
+    value = timeout // _MILLISECOND
+    return value if value > 0 else None
+
+
+def as_torch(error):
+    """What torch's programs catch: ValueError for wrong arguments, which Hocket's class is, too; RuntimeError for the rest."""
+    if not isinstance(error, hocket.Error) or isinstance(error, ValueError):
+        return error
+    text = str(error)
+    if error.status == lib.HKT_ERROR_TIMEOUT:
+        text = f"hocket: a timeout has passed: {text}"  # Gloo says it in such words, which programs look for
+    failure = Failure(text)
+    failure.__cause__ = error
+    return failure
+
+
+class GroupCommunicator:
+    """It is destroyed once: by destroy(), with the object, or, by hocket, at the end of the process.
+
+    pending     works that have not ended: they keep their tensors, also if the program drops them
+    closing     plans and registered memory of hooks, to be closed before
+    """
+
+    def __init__(self, store, rank, size, timeout, options):
+        self.rank, self.size, self.timeout_ms = rank, size, max(1, timeout // _MILLISECOND)
+        self.pending, self.closing = set(), []
+        self._sweep_at = 16
+        try:
+            self.comm = hocket.init(rank=rank, world_size=size, store=store, store_prefix="hocket",
+                                    timeout=self.timeout_ms / 1000,
+                                    progress="thread",  # whatever HOCKET_PROGRESS says: futures are waited for outside of Hocket
+                                    **options.given())
+        except hocket.Error as error:
+            raise as_torch(error)
+        self.state = self.comm._state
+        self.buckets = Buckets(self.comm, self.closing)
+
+    def failure(self, status):
+        """The exception for a call of this thread that has just ended with this status."""
+        try:
+            self.state.fail(status)
+        except BaseException as error:  # Ctrl-C among them
+            return as_torch(error)
+
+    def call(self, function, *arguments):
+        """A call of the library: the communicator is not destroyed meanwhile."""
+        thread = get_ident()
+        self.state.inside.append(thread)
+        try:
+            status = function(*arguments)
+            if status < 0:
+                raise self.failure(status)
+            return status
+        finally:
+            self.state.inside.remove(thread)
+
+    def handle(self, what):
+        handle = self.state.handle
+        if not handle:
+            raise Failure(f"hocket: {what} on a process group that has been destroyed")
+        return handle
+
+    def started(self, work):
+        """Takes a work in, and ends those that nobody waits for."""
+        self.pending.add(work)
+        if len(self.pending) > self._sweep_at:
+            for other in list(self.pending):
+                other.end(0)
+            self._sweep_at = 16 + 2 * len(self.pending)
+
+    def destroy(self):
+        if not self.state.handle:
+            return
+        if is_busy() or is_in_call():  # dropped in a function that Hocket has called, or beside a call
+            destroy_later(self)
+            return
+        for work in list(self.pending):  # those that have ended
+            work.end(0)
+        if not self.pending:  # what is still used must stay
+            for thing in self.closing:
+                thing.close()
+        self.comm.close()
+        for work in list(self.pending):
+            work.end(0)
+
+    def __del__(self):
+        if hasattr(self, "state"):
+            self.destroy()
+
+
+CALLS.add(GroupCommunicator.call.__code__)

@@ -1,0 +1,89 @@
+"""Tensors as memory: where their elements lie one after another, so that Hocket can work on them."""
+import torch
+
+
+def check(tensor):
+    if not tensor.is_cpu or tensor.layout is not torch.strided:
+        raise ValueError(f"hocket: the backend takes dense tensors in memory of the CPU; this one is {tensor.layout} on {tensor.device}")
+
+
+def _plain(tensor):
+    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
+
+
+def _copies(tensors):
+    """Memory for all of them, one after another, and a view of it for each."""
+    flat = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype)
+    views, begin = [], 0
+    for tensor in tensors:
+        views.append(flat[begin:begin + tensor.numel()].view(tensor.shape))
+        begin += tensor.numel()
+    return flat, views
+
+
+def _adjacent(tensors):
+    place = tensors[0].data_ptr()
+    for tensor in tensors:
+        if not _plain(tensor) or (tensor.numel() and tensor.data_ptr() != place):
+            return False
+        place += tensor.numel() * tensor.element_size()
+    return True
+
+
+def copy_all(pairs):
+    with torch.no_grad():
+        for target, source in pairs:
+            target.copy_(source)
+
+
+class Memory:
+    """Where tensors lie one after another: they themselves if they do, else a copy of them.
+
+    tensors     what was given
+    address     of the first element
+    keep        what must live until the operation has ended
+    after       pairs (target, source) to be copied when it has ended
+    """
+
+    __slots__ = ("tensors", "address", "keep", "after")
+
+    def __init__(self, tensors, filled, written):
+        """filled: the operation reads what is in the tensors; written: it writes to them."""
+        for tensor in tensors:
+            check(tensor)
+        self.tensors, self.after = tensors, None
+        if (_plain(tensors[0]) if len(tensors) == 1 else _adjacent(tensors)):
+            self.address, self.keep = tensors[0].data_ptr(), tensors
+            return
+        flat, views = _copies(tensors)
+        if filled:
+            copy_all(zip(views, tensors))
+        if written:
+            self.after = list(zip(tensors, views))
+        self.address, self.keep = flat.data_ptr(), (flat, tensors)
+
+
+class Scattered:
+    """Tensors that stay where they are: each one's distance from the first in memory, in elements.
+
+    Only those that do not lie one after another inside themselves are copied."""
+
+    __slots__ = ("tensors", "address", "keep", "after", "distances")
+
+    def __init__(self, tensors, written):
+        for tensor in tensors:
+            check(tensor)
+        pieces = [tensor if _plain(tensor) else tensor.new_empty(tensor.shape) for tensor in tensors]
+        copied = [(piece, tensor) for piece, tensor in zip(pieces, tensors) if piece is not tensor]
+        self.tensors, self.after = tensors, None
+        if written:
+            self.after = [(tensor, piece) for piece, tensor in copied] or None
+        else:
+            copy_all(copied)
+        self.keep = (pieces, tensors)
+        places = [piece.data_ptr() for piece in pieces if piece.numel()]
+        self.address = min(places, default=0)
+        size = tensors[0].element_size()
+        if any((place - self.address) % size for place in places):
+            raise ValueError("hocket: the tensors of one list are not aligned to each other. Copy them to memory of their own")
+        self.distances = [(piece.data_ptr() - self.address) // size if piece.numel() else 0 for piece in pieces]

@@ -1,0 +1,363 @@
+"""torch's operations as Hocket's.
+
+What torch asks for differs in which tensors are sent and received, and in how they are given (one, a list, one that holds all
+pieces). Each method brings that into one form, and _collective does the rest.
+"""
+import collections
+import datetime
+import re
+
+import torch
+from torch._C import _distributed_c10d as c10d
+
+from hocket._native import ffi, lib
+from hocket.state import FLIGHT
+
+from . import profiling
+from .buckets import AT_THE_END, LEAST, called_by_backward
+from .communicator import Failure, milliseconds
+from .elements import factor_of, kind_of, operator_of
+from .memory import Memory, Scattered
+from .sparse import all_reduce_sparse
+from .work import Work
+
+NAME = "hocket"
+_NOWHERE = ffi.NULL
+
+
+class _Nothing:
+    """In the place of a Memory where a rank sends or receives nothing."""
+
+    tensors, address, keep, after = (), 0, None, None
+
+
+NOTHING = _Nothing()
+
+
+def _one(tensors):
+    if len(tensors) != 1:
+        raise ValueError(f"hocket: one tensor is expected, not {len(tensors)}: a rank is one process with one device")
+    return tensors[0]
+
+
+class Operations:
+    """What both a process group and a backend of torch have. They add rank(), size() and a name."""
+
+    def _begin(self, communicator, options):
+        self._communicator, self._options = communicator, options
+        self._timeout = None   # what set_timeout said, in milliseconds
+        self._batch = None     # requests that are being collected, between _start_coalescing and _end_coalescing
+        self._sequence = 0     # operations started
+        self._recent = recent_works()
+
+    # ---- Collectives of one tensor
+
+    def allreduce(self, tensors, opts=c10d.AllreduceOptions()):
+        tensor = _one(tensors)
+        if tensor.is_sparse:
+            return self._kept(all_reduce_sparse(self, tensor, opts))
+        memory = Memory(tensors, True, True)
+        if called_by_backward():
+            return self._reduce_bucket(tensor, memory, opts, self._communicator.buckets.is_last(tensor))
+        return self._collective("all_reduce", memory, memory, tensor.numel(), tensor, opts, [tensor], reduces=True)
+
+    def _reduce_bucket(self, tensor, memory, opts, is_last):
+        """all_reduce of a bucket of DistributedDataParallel, in memory that the ranks share. Behind the last one of a step the backward pass
+        waits in C++ for what other threads tell: to wait here, for a while, saves the way there."""
+        if tensor.numel() * tensor.element_size() >= LEAST:
+            self._communicator.buckets.see(tensor)
+        work = self._collective("all_reduce", memory, memory, tensor.numel(), tensor, opts, [tensor], reduces=True)
+        if is_last:
+            work.end(AT_THE_END)
+        return work
+
+    def broadcast(self, tensors, opts=c10d.BroadcastOptions()):
+        tensor = _one(tensors)
+        root = opts.rootRank == self.rank()
+        memory = Memory(tensors, root, not root)
+        return self._collective("broadcast", memory, memory, tensor.numel(), tensor, opts, [tensor], rooted=True)
+
+    def reduce(self, tensors, opts=c10d.ReduceOptions()):
+        tensor = _one(tensors)
+        root = opts.rootRank == self.rank()
+        memory = Memory(tensors, True, root)
+        return self._collective("reduce", memory, memory if root else NOTHING, tensor.numel(), tensor, opts, [tensor], True, True)
+
+    # ---- Collectives with a piece for each rank. `pieces`: a tensor for each rank, or one that holds all of them
+
+    def _pieces_from_all(self, name, pieces, tensor, opts, rooted=False):
+        """all_gather, gather: `pieces` is None where they are not received."""
+        count = self._count(name, pieces, tensor) if pieces is not None else tensor.numel()
+        recv = Memory(pieces, False, True) if pieces is not None else NOTHING
+        return self._collective(name, Memory([tensor], True, False), recv, count, tensor, opts, pieces or [tensor], rooted=rooted)
+
+    def _pieces_to_all(self, name, pieces, tensor, opts, reduces=False, rooted=False):
+        """reduce_scatter, scatter: `pieces` is None where they are not sent."""
+        count = self._count(name, pieces, tensor) if pieces is not None else tensor.numel()
+        send = Memory(pieces, True, False) if pieces is not None else NOTHING
+        return self._collective(name, send, Memory([tensor], False, True), count, tensor, opts, [tensor], reduces, rooted)
+
+    def _count(self, name, pieces, tensor):
+        """The elements of each rank's piece, or the list of them where they differ."""
+        size = self.size()
+        if len(pieces) == 1 and size > 1:
+            if pieces[0].numel() != size * tensor.numel():
+                raise ValueError(f"hocket: {name} with {size} ranks and pieces of {tensor.numel()} elements needs a tensor of "
+                                 f"{size * tensor.numel()}, not {pieces[0].numel()}")
+            return tensor.numel()
+        if len(pieces) != size:
+            raise ValueError(f"hocket: {name} needs a tensor for each of {size} ranks, not {len(pieces)}")
+        counts = [piece.numel() for piece in pieces]
+        if counts[self.rank()] != tensor.numel():
+            raise ValueError(f"hocket: {name}: this rank's piece has {counts[self.rank()]} elements in the list, and {tensor.numel()} "
+                             "by itself")
+        if any(piece.dtype is not tensor.dtype for piece in pieces):
+            raise TypeError(f"hocket: {name}: tensors of one call have one dtype; these have {sorted({str(t.dtype) for t in pieces})}")
+        return counts[0] if counts.count(counts[0]) == size else counts
+
+    def allgather(self, outputs, inputs, opts=c10d.AllgatherOptions()):
+        return self._pieces_from_all("all_gather", _one(outputs), _one(inputs), opts)
+
+    def all_gather_single(self, output, tensor, opts=c10d.AllgatherOptions()):
+        return self._pieces_from_all("all_gather", [output], tensor, opts)
+
+    def gather(self, outputs, inputs, opts=c10d.GatherOptions()):
+        pieces = _one(outputs) if opts.rootRank == self.rank() else None
+        return self._pieces_from_all("gather", pieces, _one(inputs), opts, rooted=True)
+
+    def gather_single(self, output, tensor, opts=c10d.GatherOptions()):
+        return self._pieces_from_all("gather", [output] if opts.rootRank == self.rank() else None, tensor, opts, rooted=True)
+
+    def scatter(self, outputs, inputs, opts=c10d.ScatterOptions()):
+        pieces = _one(inputs) if opts.rootRank == self.rank() else None
+        return self._pieces_to_all("scatter", pieces, _one(outputs), opts, rooted=True)
+
+    def reduce_scatter(self, outputs, inputs, opts=c10d.ReduceScatterOptions()):
+        return self._pieces_to_all("reduce_scatter", _one(inputs), _one(outputs), opts, reduces=True)
+
+    def reduce_scatter_single(self, output, tensor, opts=c10d.ReduceScatterOptions()):
+        return self._pieces_to_all("reduce_scatter", [tensor], output, opts, reduces=True)
+
+    def alltoall(self, outputs, inputs, opts=c10d.AllToAllOptions()):
+        for tensors in (outputs, inputs):
+            if len(tensors) != self.size():
+                raise ValueError(f"hocket: all_to_all needs a tensor for each of {self.size()} ranks, not {len(tensors)}")
+        send, recv = Scattered(inputs, False), Scattered(outputs, True)
+        return self._exchange(send, [t.numel() for t in inputs], send.distances, recv, [t.numel() for t in outputs], recv.distances,
+                              inputs[0], opts, outputs)
+
+    def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=c10d.AllToAllOptions()):
+        size = self.size()
+        send, recv = Memory([tensor], True, False), Memory([output], False, True)
+        if not output_splits and not input_splits:
+            for x in (tensor, output):
+                if x.dim() == 0 or x.shape[0] % size:
+                    raise ValueError(f"hocket: all_to_all: the first dimension of {tuple(x.shape)} is not divided evenly by {size} ranks")
+            return self._collective("all_to_all", send, recv, tensor.numel() // size, tensor, opts, [output])
+        return self._exchange(send, _of_splits(tensor, input_splits, size), None, recv, _of_splits(output, output_splits, size), None,
+                              tensor, opts, [output])
+
+    def _exchange(self, send, send_counts, send_places, recv, recv_counts, recv_places, tensor, opts, result):
+        kind, multiple, _ = kind_of(tensor.dtype)
+
+        def sizes(numbers):
+            return _NOWHERE if numbers is None else ffi.new("size_t[]", [multiple * n for n in numbers])
+
+        arguments = (ffi.cast("void *", send.address), sizes(send_counts), sizes(send_places),
+                     ffi.cast("void *", recv.address), sizes(recv_counts), sizes(recv_places), kind)
+        return self._start("all_to_all_v", arguments, opts.timeout, send, recv, result)
+
+    def barrier(self, opts=c10d.BarrierOptions()):
+        return self._start("barrier_start", (), opts.timeout, NOTHING, NOTHING, [])
+
+    # ---- Several at once
+
+    def _together(self, starts):
+        self._batch = []
+        try:
+            for start in starts:
+                start()
+        finally:
+            work = self._end_coalescing()
+        return work
+
+    def allreduce_coalesced(self, tensors, opts=c10d.AllreduceCoalescedOptions()):
+        return self._together([lambda t=t: self.allreduce([t], opts) for t in tensors])
+
+    def allgather_coalesced(self, output_lists, inputs, opts=c10d.AllgatherOptions()):
+        return self._together([lambda i=i, t=t: self.allgather([[outputs[i] for outputs in output_lists]], [t], opts)
+                               for i, t in enumerate(inputs)])
+
+    def all_gather_single_coalesced(self, outputs, inputs, opts=c10d.AllgatherOptions()):
+        return self._together([lambda o=o, t=t: self.all_gather_single(o, t, opts) for o, t in zip(outputs, inputs)])
+
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=c10d.ReduceScatterOptions()):
+        return self._together([lambda o=o, t=t: self.reduce_scatter_single(o, t, opts) for o, t in zip(outputs, inputs)])
+
+    def _start_coalescing(self, *device):
+        """torch 1.13 names no device, and wants a work for each operation."""
+        if device:
+            self._batch = []
+
+    def _end_coalescing(self, *_):
+        """One work for all that was started since."""
+        batch, self._batch = self._batch, None
+        if not batch:
+            return None
+        requests, names, sends, recvs, results = zip(*batch)
+        record = profiling.Record(names[0], [t for send in sends for t in send.tensors]) if profiling.enabled() else None
+        flight = ffi.new(FLIGHT)
+        self._communicator.call(lib.hkt_request_join, ffi.new("hkt_request *[]", requests), len(batch), flight)
+        keep = [(send.keep, recv.keep) for send, recv in zip(sends, recvs)]
+        after = [pair for recv in recvs for pair in recv.after or ()]
+        result = [tensor for tensors in results for tensor in tensors]
+        return self._work(flight, f"{names[0]} and what was started with it", self._timeout, keep, after, result, None, record)
+
+    # ---- Between two ranks
+
+    def send(self, tensors, peer, tag):
+        tensor = _one(tensors)
+        return self._message("send", tensor, (peer, tag), send=Memory(tensors, True, False))
+
+    def recv(self, tensors, peer, tag):
+        tensor = _one(tensors)
+        return self._message("recv", tensor, (peer, tag), recv=Memory(tensors, False, True), source=ffi.new("int32_t *", peer))
+
+    def recv_anysource(self, tensors, tag):
+        tensor, source = _one(tensors), ffi.new("int32_t *", -1)
+        return self._message("recv_any", tensor, (tag, source), recv=Memory(tensors, False, True), source=source)
+
+    def _message(self, name, tensor, where, send=NOTHING, recv=NOTHING, source=None):
+        kind, multiple, _ = kind_of(tensor.dtype)
+        arguments = (ffi.cast("void *", send.address or recv.address), multiple * tensor.numel(), kind, *where)
+        return self._start(name, arguments, None, send, recv, [tensor], source)
+
+    # ---- What all of them do
+
+    def _collective(self, name, send, recv, count, tensor, opts, result, reduces=False, rooted=False):
+        """Starts one of the collectives whose functions take send, recv, count, type, and then an operator and a root if they have
+        them. A list of counts makes it the one with _v."""
+        kind, multiple, _ = kind_of(tensor.dtype)
+        if isinstance(count, list):
+            name, count = name + "_v", ffi.new("size_t[]", [multiple * n for n in count])
+        else:
+            count *= multiple
+        arguments = [ffi.cast("void *", send.address), ffi.cast("void *", recv.address), count, kind]
+        made = None
+        if reduces:
+            operator = operator_of(opts.reduceOp, tensor.dtype)
+            if operator is None:  # what is started with it keeps its factor
+                made = self._communicator.comm.premul_sum(factor_of(opts.reduceOp))
+                operator = made.number
+            arguments.append(operator)
+        if rooted:
+            arguments.append(opts.rootRank)
+        work = self._start(name, arguments, opts.timeout, send, recv, result)
+        del made
+        return work
+
+    def _start(self, name, arguments, timeout, send, recv, result, source=None):
+        """Calls hkt_NAME, whose last arguments are the communicator and where the request goes."""
+        handle = self._communicator.handle(name)
+        record = None
+        if self._batch is None and profiling.enabled():
+            record = profiling.Record(name, send.tensors or recv.tensors)
+        flight = ffi.new(FLIGHT)
+        self._communicator.call(getattr(lib, "hkt_" + name), *arguments, handle, flight)
+        self._sequence += 1
+        if self._batch is not None:
+            self._batch.append((flight[0], name, send, recv, result))
+            return None
+        limit = milliseconds(timeout) or self._timeout
+        return self._work(flight, name, limit, (send.keep, recv.keep), recv.after, result, source, record)
+
+    def _work(self, *details):
+        return self._kept(Work(self._communicator, *details))
+
+    def _kept(self, work):
+        if self._recent is not None:
+            self._recent.append(work)
+        return work
+
+    # ---- About the group
+
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        limit = self._communicator.timeout_ms
+        if isinstance(timeout, datetime.timedelta):
+            limit = max(1, timeout // datetime.timedelta(milliseconds=1))
+        try:
+            self._communicator.call(lib.hkt_barrier_monitored, self._communicator.handle("monitored_barrier"), limit)
+        except Failure as error:
+            cause = error.__cause__
+            if getattr(cause, "status", None) not in (lib.HKT_ERROR_TIMEOUT, lib.HKT_ERROR_PEER_LOST):
+                raise
+            raise Failure(self._absent(cause, limit, wait_all_ranks)) from cause
+
+    def _absent(self, error, limit, all_of_them):
+        """Who has not come, in Gloo's words, which programs look for; then Hocket's."""
+        rank = self.rank()
+        if rank != 0:
+            return (f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. "
+                    f"{error}")
+        if error.status == lib.HKT_ERROR_PEER_LOST:
+            names = [str(name) for name in self._communicator.comm.lost()]
+        else:  # "absent: ranks 1, 3-5 (4 of 8)"
+            runs = re.findall(r"(\d+)(?:-(\d+))?", str(error).partition("absent:")[2].partition("(")[0])
+            names = [str(name) for first, last in runs for name in range(int(first), int(last or first) + 1)]
+        who = f"Ranks {', '.join(names)}" if all_of_them and len(names) > 1 else f"Rank {(names or ['?'])[0]}"
+        return f"Rank 0 timed out in monitoredBarrier: {who} failed to pass monitoredBarrier in {limit} ms. {error}"
+
+    def set_timeout(self, timeout):
+        """How long a wait waits from now on. What the communicator itself allows for an operation stays as it was made with."""
+        self._timeout = milliseconds(timeout)
+
+    def abort(self):
+        if not self._communicator.comm.closed:
+            self._communicator.comm.abort()
+
+    def shutdown(self):
+        self._communicator.destroy()
+
+    def getBackendName(self):
+        return NAME
+
+    @property
+    def options(self):
+        return self._options
+
+    def _get_sequence_number_for_group(self):
+        return self._sequence
+
+    def _set_sequence_number_for_group(self):
+        self._sequence = 0
+
+    # The names that other versions of torch have for the same.
+    _allgather_base = all_gather_single
+    _reduce_scatter_base = reduce_scatter_single
+    alltoall_base = all_to_all_single
+    gather_into_tensor = gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    recvAnysource = recv_anysource
+    start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
+
+
+def _of_splits(tensor, splits, size):
+    """Elements for each rank, from numbers of rows."""
+    if not splits:
+        if tensor.dim() == 0 or tensor.shape[0] % size:
+            raise ValueError(f"hocket: all_to_all: the first dimension of {tuple(tensor.shape)} is not divided evenly by {size} ranks")
+        return [tensor.numel() // size] * size
+    rows = tensor.shape[0] if tensor.dim() else 0
+    if len(splits) != size or sum(splits) != rows:
+        raise ValueError(f"hocket: all_to_all: the split sizes {list(splits)} are not {size} numbers that add up to {rows} rows")
+    row = tensor.numel() // rows if rows else 0
+    return [n * row for n in splits]
+
+
+def recent_works():
+    """The works that were made last. torch before 2.6 does not keep the Python part of a work that C++ holds, and asks it for a future
+    right after the start: until then it must not go, though the operation may have ended."""
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6):
+        return None
+    return collections.deque(maxlen=16)

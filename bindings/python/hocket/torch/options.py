@@ -1,0 +1,20 @@
+"""What can be chosen for a process group of Hocket."""
+
+
+class Options:
+    """Give it to init_process_group or new_group as pg_options. What is not given is taken from the environment, then Hocket's
+    default (capi/hocket.h, hkt_comm_options; docs/running.md).
+
+    schedule        HOCKET_SCHEDULE: the schedule of the collectives that it exists for
+    schedule_path   HOCKET_SCHEDULE_PATH: folders of .sched files, separated by ":"
+    topology        HOCKET_TOPOLOGY
+    provider        HOCKET_PROVIDER
+    executor        HOCKET_EXECUTOR
+    """
+
+    def __init__(self, schedule=None, schedule_path=None, topology=None, provider=None, executor=None):
+        self.schedule, self.schedule_path, self.topology = schedule, schedule_path, topology
+        self.provider, self.executor = provider, executor
+
+    def given(self):
+        return {name: value for name, value in vars(self).items() if value is not None}

@@ -1,0 +1,60 @@
+"""Hocket's operations as what torch can be given: a process group, or a backend for one kind of device.
+
+torch 2 makes a process group of backends, one for each kind of device, and finds the backend by way of its dispatcher. A process group of
+our own leaves that way out: what a program calls comes to Operations at once, and works are Python's own objects. A backend is
+what remains where another one serves other devices ("cpu:hocket,cuda:nccl").
+"""
+import sys
+
+import torch
+from torch._C import _distributed_c10d as c10d
+
+from .communicator import GroupCommunicator
+from .operations import NAME, Operations
+from .options import Options
+
+
+class ProcessGroup(Operations, c10d.ProcessGroup):
+    def __init__(self, store, rank, size, timeout, options=None):
+        c10d.ProcessGroup.__init__(self, rank, size)
+        options = options or Options()
+        self._begin(GroupCommunicator(store, rank, size, timeout, options), options)
+        if Backend is not None:  # for what torch 2 asks of a group's backend: its devices, what it can do, where the name is kept
+            kind = c10d.ProcessGroup.BackendType.CUSTOM
+            self._backend = Backend(self._communicator, options)
+            self._set_default_backend(kind)
+            self._register_backend(torch.device("cpu"), kind, self._backend)
+
+    def name(self):
+        return NAME
+
+
+if hasattr(c10d, "Backend"):
+
+    class Backend(Operations, c10d.Backend):
+        def __init__(self, communicator, options):
+            c10d.Backend.__init__(self, communicator.rank, communicator.size)
+            self._begin(communicator, options)
+
+        supports_coalescing = supports_splitting = supports_shrinking = False
+
+else:  # torch 1.13
+    Backend = None
+
+
+def _is_one_of_several():
+    """Whether torch is making a group with another backend for another device. It tells this to no backend, so the variable of its function
+    is looked at; where there is none the answer is no, which is right for "hocket" alone."""
+    frame = sys._getframe(1).f_back
+    config = frame and frame.f_locals.get("backend_config")
+    return config is not None and len(set(config.get_device_backend_map().values())) > 1
+
+
+def create(given, options):
+    """What torch calls for init_process_group and new_group; given: its _DistributedBackendOptions."""
+    if Backend is not None and _is_one_of_several():
+        options = options if isinstance(options, Options) else Options()  # or the other backend's
+        return Backend(GroupCommunicator(given.store, given.group_rank, given.group_size, given.timeout, options), options)
+    if options is not None and not isinstance(options, Options):
+        raise TypeError(f"hocket: pg_options must be a hocket.torch.Options, not {type(options)}")
+    return ProcessGroup(given.store, given.group_rank, given.group_size, given.timeout, options)

@@ -1,0 +1,29 @@
+"""Operations in torch's profiler, under the names that its own backends have: "hocket:all_reduce", from start to end."""
+import threading
+
+import torch
+
+enabled = torch.autograd._profiler_enabled
+
+# hkt_NAME -> the title, where the two differ.
+_TITLES = {"recv_any": "recvAnySource", "barrier_start": "barrier", "all_gather_v": "all_gather", "gather_v": "gather",
+           "scatter_v": "scatter", "reduce_scatter_v": "reduce_scatter", "all_to_all_v": "all_to_all"}
+
+
+class Record:
+    """One operation in the profile. It ends in the thread that tells of the operation's end, so the profiler shows it as one that went
+    on beside the program."""
+
+    def __init__(self, name, tensors):
+        self._ended, self._future = threading.Event(), torch.futures.Future()
+        handle = torch.autograd._record_function_with_args_enter(f"hocket:{_TITLES.get(name, name)}", *tensors)
+        # A thread that is no part of the profile ends it by way of a future, which knows the profile.
+        torch.ops.profiler._call_end_callbacks_on_jit_fut(handle, self._future)
+
+    def end(self):
+        self._future.set_result(None)
+        self._ended.set()
+
+    def wait(self):
+        """Until the profile has the end: a program that stops the profiler after its wait would miss it."""
+        self._ended.wait(10)

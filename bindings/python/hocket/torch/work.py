@@ -1,0 +1,161 @@
+"""torch's handle of an operation, over a request of Hocket."""
+import threading
+
+from torch._C._distributed_c10d import Work as Base
+
+from hocket._native import lib
+from hocket.state import CALLS, Told, get_ident
+
+from .communicator import Failure, milliseconds
+from .future import Future
+from .memory import copy_all
+
+
+class Work(Base):
+    """One operation, or a group of them that was joined.
+
+    Whoever looks first when it has ended (a wait, a test, the callback of its future) frees the request, copies what has to be
+    copied, and completes the future. One thread at a time is in a call with the request, as that call may free it.
+    """
+
+    def __init__(self, communicator, flight, name, timeout, keep, after, result, source=None, record=None):
+        super().__init__()
+        self._communicator, self._name = communicator, name
+        self._flight = flight            # hocket.state.FLIGHT: the request, or its status; None once all of the end is done
+        self._timeout = timeout          # milliseconds of this operation's own, or None
+        self._keep, self._after = keep, after
+        self._result, self._source = result, source
+        self._error = self._future = None
+        self._lock = threading.Lock()
+        self._is_told = False            # that it has ended, though perhaps nobody has looked yet
+        self._record = record
+        if record is not None:
+            self._tell(record.end)
+        communicator.started(self)
+
+    # ---- Its end
+
+    def end(self, timeout, beside=False):
+        """Waits for at most so many milliseconds, None: as long as the communicator allows. Whether the operation has ended.
+        beside: not if another thread is waiting."""
+        if self._flight is None:
+            return True
+        if not self._lock.acquire(not beside, -1 if beside or timeout is None else timeout / 1000):
+            return False
+        future = None
+        try:
+            if self._flight is not None:
+                future = self._look(timeout)
+        finally:
+            self._lock.release()
+        self._complete(future)
+        self._look_again()
+        return self._flight is None
+
+    def _look(self, timeout):
+        """With the lock. The future that is to be completed, if the operation has ended and has one."""
+        state, thread = self._communicator.state, get_ident()
+        state.inside.append(thread)
+        try:
+            if not state.handle:
+                return self._settle(Failure(f"hocket: the process group was destroyed before {self._name} had ended"))
+            status = lib.hkt_py_wait(self._flight, -1 if timeout is None else timeout)
+            if status == lib.HKT_IN_PROGRESS:
+                return None
+            error = None if status == lib.HKT_SUCCESS else self._communicator.failure(status)
+        finally:
+            state.inside.remove(thread)
+        if status == lib.HKT_ERROR_INTERRUPTED:  # the wait ended, not the operation
+            raise error
+        return self._settle(error)
+
+    def _settle(self, error):
+        """The request is gone. Last of all the work becomes one that has ended: threads look at that without the lock."""
+        try:
+            if self._after and error is None:
+                copy_all(self._after)
+        except Exception as failed:  # a tensor that the program has changed meanwhile
+            error = failed
+        self._error, self._keep, self._after = error, None, None
+        self._communicator.pending.discard(self)
+        self._flight = None
+        return self._future
+
+    def _complete(self, future):
+        if future is not None:
+            future.complete(self._result, self._error)
+
+    def _tell(self, function):
+        """Has a thread of the communicator call it when the operation has ended."""
+        told = Told(self._communicator.state, function)
+        try:
+            self._communicator.call(lib.hkt_request_callback, self._flight[0], lib.hkt_py_ended, told.user)
+        except BaseException:
+            self._communicator.state.told.pop(id(told), None)
+            raise
+
+    def _ended(self):
+        """While another thread has the lock this is left to that thread, which will look again."""
+        self._is_told = True
+        self.end(0, beside=True)
+
+    def _look_again(self):
+        """To be called once the lock is free again."""
+        if self._is_told and self._flight is not None:
+            self.end(0, beside=True)
+
+    # ---- What torch calls
+
+    def wait(self, timeout=None):
+        limit = milliseconds(timeout) or self._timeout
+        if self._flight is not None and not self.end(limit):
+            raise Failure(f"hocket: {self._name} has not ended within {limit} ms, on rank {self._communicator.rank} of "
+                          f"{self._communicator.size}. It goes on: wait for it again, or destroy the process group")
+        if self._record is not None:
+            self._record.wait()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self):
+        return self._flight is None or self.end(0)
+
+    def is_success(self):
+        return self.is_completed() and self._error is None
+
+    def exception(self):
+        self.is_completed()
+        return self._error
+
+    def synchronize(self):
+        self.wait()
+
+    def result(self):
+        self.wait()
+        return self._result
+
+    def _source_rank(self):
+        if self._source is None:
+            raise Failure(f"hocket: {self._name} has no source: only receives have one")
+        return int(self._source[0])
+
+    source_rank = _source_rank
+
+    def get_future(self):
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = Future()
+            ended = self._flight is None
+            if not ended and self._flight[0]:
+                self._tell(self._ended)
+            else:
+                self._is_told = True  # also where Ctrl-C came before what has ended was looked at
+        if ended:
+            self._complete(self._future)
+        else:
+            self._look_again()
+        return self._future
+
+
+CALLS.add(Work._look.__code__)

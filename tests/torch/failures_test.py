@@ -1,0 +1,214 @@
+#!/usr/bin/python3
+"""What the backend hocket does when something is lost, late, or given up."""
+import datetime
+import os
+import signal
+import threading
+import time
+
+import ranks  # first: it skips without torch
+import torch
+import torch.distributed as dist
+
+import hocket.torch
+from ranks import same
+
+HAS_2 = not torch.__version__.startswith("1.")
+
+
+def _text_of(call, *arguments, **keywords):
+    """Of the RuntimeError that the call must raise."""
+    try:
+        call(*arguments, **keywords)
+    except RuntimeError as error:
+        return str(error)
+    raise AssertionError(f"{call} did not fail")
+
+
+def killed(rank, size):
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    text = _text_of(dist.all_reduce, torch.ones(1000))
+    assert "rank 1 was lost" in text, text
+    return text
+
+
+def killed_behind_a_future(rank, size, hooked):
+    """The future of an operation that fails has the error, and so has backward()."""
+    one = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(10, 10))
+    if hooked:
+        hocket.torch.ddp_hook(one)
+    one(torch.ones(2, 10)).sum().backward()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    text = _text_of(lambda: one(torch.ones(2, 10)).sum().backward())
+    assert "rank 1" in text, text
+    work = None
+    try:
+        work = dist.all_reduce(torch.ones(3), async_op=True)
+    except RuntimeError:
+        return  # the communicator is broken
+    assert "rank 1" in _text_of(work.get_future().wait)
+
+
+def late(rank, size):
+    """The group's timeout, told with the name of who is missing."""
+    if rank == 0:
+        begin = time.monotonic()
+        text = _text_of(dist.all_reduce, torch.ones(3))
+        assert "timeout" in text and "rank 1" in text, text
+        assert time.monotonic() - begin < 30
+        return
+    time.sleep(6)
+
+
+def wait_in_vain(rank, size):
+    """A wait with a limit of its own breaks nothing: the operation goes on."""
+    x = torch.ones(3)
+    if rank == 0:
+        work = dist.all_reduce(x, async_op=True)
+        text = _text_of(work.wait, datetime.timedelta(milliseconds=100))
+        assert "all_reduce has not ended within 100 ms" in text, text
+        dist.distributed_c10d._get_default_group()._get_sequence_number_for_group()
+        store().set("tried", "1")
+        work.wait()
+    else:
+        store().wait(["tried"])
+        dist.all_reduce(x)
+    same(x, torch.full((3,), float(size)), "after a wait in vain")
+
+
+def store():
+    return dist.distributed_c10d._get_default_store()
+
+
+def absent(rank, size):
+    """A monitored barrier names all who are missing, and the group goes on."""
+    group = dist.group.WORLD
+    if rank in (0, 1):
+        limit = datetime.timedelta(milliseconds=200)
+        text = _text_of(group.monitored_barrier, limit, wait_all_ranks=True)
+        if rank == 0:
+            assert "Ranks 2, 3 failed to pass monitoredBarrier" in text, text
+        assert "absent:" in text, text
+        store().add("tried", 1)
+        group.monitored_barrier()
+    else:
+        while store().add("tried", 0) < 2:
+            time.sleep(0.01)
+        group.monitored_barrier()
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    same(x, torch.full((2,), float(size)), "after a monitored barrier")
+
+
+def different(rank, size):
+    text = _text_of(dist.all_reduce, torch.ones(3 + rank))
+    assert "all_reduce" in text and "3" in text and "4" in text, text
+
+
+def aborted(rank, size):
+    """abort() ends what waits, on all ranks."""
+    if rank == 0:
+        threading.Timer(0.3, dist.group.WORLD.abort).start()
+        text = _text_of(dist.recv, torch.ones(3), 1)
+        store().wait(["heard"])
+    else:
+        text = _text_of(dist.recv, torch.ones(3), 0, tag=5)
+        store().set("heard", "1")
+    assert "abort" in text, text
+
+
+def destroyed(rank, size):
+    """A group may be destroyed with operations under way; their works say so."""
+    group = dist.new_group()
+    work = group.recv([torch.ones(3)], (rank + 1) % size, 9)
+    future = work.get_future()
+    dist.barrier()
+    if HAS_2:
+        dist.destroy_process_group(group)
+    else:
+        group.shutdown()
+    for call in (work.wait, future.wait):
+        text = _text_of(call)
+        assert "destroyed" in text or "abort" in text, text
+    assert work.is_completed() and not work.is_success()
+    assert "destroyed" in _text_of(group.allreduce, [torch.ones(1)])
+    x = torch.ones(1)
+    dist.all_reduce(x)  # the other group goes on
+    same(x, torch.tensor([float(size)]), "after another group was destroyed")
+
+
+def interrupted(rank, size):
+    """Ctrl-C ends a wait, and nothing else."""
+    x = torch.ones(3)
+    if rank == 0:
+        def send():
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=send).start()
+        work = dist.all_reduce(x, async_op=True)
+        try:
+            work.wait()
+        except KeyboardInterrupt:
+            pass
+        else:
+            raise AssertionError("not interrupted")
+        store().set("interrupted", "1")
+        work.wait()
+    else:
+        store().wait(["interrupted"])
+        dist.all_reduce(x)
+    same(x, torch.full((3,), float(size)), "after Ctrl-C")
+
+
+def left(rank, size):
+    """Works and a group that are never waited for or destroyed: the process ends all the same."""
+    dist.all_reduce(torch.ones(1000), async_op=True)
+    dist.all_reduce(torch.ones(1000), async_op=True).get_future()
+
+
+def forked(rank, size):
+    """A child may not use the group, and its end disturbs nobody."""
+    child = os.fork()
+    if child == 0:
+        try:
+            dist.all_reduce(torch.ones(2))
+        except (RuntimeError, ValueError) as error:
+            os._exit(0 if "fork" in str(error) or "child" in str(error) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0, "the child was let in, or told nothing about it"
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    same(x, torch.tensor([float(size)]), "after a child")
+
+
+class Failures(ranks.TestCase):
+    def lose(self, function, *arguments):
+        outcomes = ranks.run(3, function, *arguments)
+        self.assertEqual((outcomes[1].kind, outcomes[1].value), ("ended", -signal.SIGKILL))
+        for rank in (0, 2):
+            self.assertEqual(outcomes[rank].kind, "returned", outcomes[rank])
+
+    def test_killed(self):
+        self.lose(killed)
+
+    def test_killed_behind_a_future(self):
+        for hooked in (False, True):
+            with self.subTest(hooked=hooked):
+                self.lose(killed_behind_a_future, hooked)
+
+    def test_late(self):
+        outcomes = ranks.run(2, late, timeout_s=2)
+        self.assertEqual(outcomes[0].kind, "returned", outcomes[0])
+
+    def test_the_rest(self):
+        for size, function in ((2, wait_in_vain), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted), (2, left),
+                               (2, forked)):
+            with self.subTest(function=function.__name__):
+                self.check(size, function)
+
+
+if __name__ == "__main__":
+    ranks.main()
