@@ -263,13 +263,18 @@ class Operations:
         if self._batch is None and profiling.enabled():
             record = profiling.Record(name, send.tensors or recv.tensors)
         flight = ffi.new(FLIGHT)
-        self._communicator.call(getattr(lib, "hkt_" + name), *arguments, handle, flight)
-        self._sequence += 1
-        if self._batch is not None:
-            self._batch.append((flight[0], name, send, recv, result, source))
-            return None
-        limit = milliseconds(timeout) or self._timeout
-        return self._work(flight, name, limit, (send.keep, recv.keep), recv.after, result, source, record)
+        try:
+            self._communicator.call(getattr(lib, "hkt_" + name), *arguments, handle, flight)
+            self._sequence += 1
+            if self._batch is not None:
+                self._batch.append((flight[0], name, send, recv, result, source))
+                return None
+            limit = milliseconds(timeout) or self._timeout
+            return self._work(flight, name, limit, (send.keep, recv.keep), recv.after, result, source, record)
+        except BaseException:
+            if flight[0]:  # Ctrl-C has come before somebody had the request: what it uses must stay
+                self._communicator.state.orphans.append((flight, (send.keep, recv.keep, source)))
+            raise
 
     def _work(self, *details):
         return self._kept(Work(self._communicator, *details))
