@@ -27,14 +27,18 @@ bool wait_for_part(Request& part, engine::Communicator& engine, std::chrono::ste
 
 JoinedRequest& JoinedRequests::join(const std::vector<Request*>& parts) {
     const std::lock_guard lock(mutex_);
-    // One that is locked is waited for, perhaps for what this thread is about to start.
-    const auto idle = std::ranges::find_if(all_, [](const auto& one) {
-        const std::unique_lock its(one->mutex, std::try_to_lock);
+    std::unique_lock<std::mutex> its;
+    // One that is locked is waited for, perhaps for what this thread is about to start. And nobody waits here
+    // for a mutex with mutex_ held: tell_end() takes them the other way round.
+    auto idle = std::ranges::find_if(all_, [&its](const auto& one) {
+        its = std::unique_lock(one->mutex, std::try_to_lock);
         return its && !one->is_lent;
     });
-    JoinedRequest& joined =
-        idle != all_.end() ? **idle : *all_.emplace_back(std::make_unique<JoinedRequest>());
-    const std::lock_guard its(joined.mutex);
+    if (idle == all_.end()) {
+        idle = all_.insert(all_.end(), std::make_unique<JoinedRequest>());
+        its = std::unique_lock((*idle)->mutex, std::try_to_lock);  // nobody else knows of it
+    }
+    JoinedRequest& joined = **idle;
     joined.parts = parts;
     joined.failure = nullptr;
     joined.is_lent = true;

@@ -18,7 +18,7 @@ from hocket import errors, kernels
 from hocket._native import ffi as _ffi, lib as _lib
 from hocket.arrays import TYPES, Memory
 from hocket.cache import Batch, Cache
-from hocket.communicator import NEWCOMER, Communicator, init, unique_id, unique_id_waiting
+from hocket.communicator import NEWCOMER, Communicator, init, unique_id, unique_id_destroy, unique_id_waiting
 from hocket.errors import Error
 from hocket.operators import OPS, Operator, supports
 from hocket.plan import Plan
@@ -42,5 +42,5 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = ["Batch", "Cache", "Communicator", "Error", "Memory", "NEWCOMER", "OPS", "Operator", "Plan", "Request", "SharedCache",
-           "TYPES", "check", "errors", "explain", "init", "kernels", "supports", "unique_id", "unique_id_waiting", "version", "wait_all",
+           "TYPES", "check", "errors", "explain", "init", "kernels", "supports", "unique_id", "unique_id_destroy", "unique_id_waiting", "version", "wait_all",
            *errors.__all__[1:]]

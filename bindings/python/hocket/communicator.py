@@ -118,11 +118,12 @@ class Communicator(Collectives, Messages):
         """After ranks were lost: a communicator of those that are left, which all call this. Close this one then."""
         return self._made(lib.hkt_comm_shrink)  # type: ignore[return-value]
 
-    def grow(self, newcomers: int, unique_id: Optional[str] = None) -> "Communicator":
+    def grow(self, newcomers: Optional[int] = None, unique_id: Optional[str] = None) -> Optional["Communicator"]:
         """A communicator of these ranks and of so many new processes, which call
-        hocket.init(rank=hocket.NEWCOMER, unique_id=...). Rank 0 passes the id that it made by hocket.unique_id()."""
+        hocket.init(rank=hocket.NEWCOMER, unique_id=...). Rank 0 passes the id that it made by hocket.unique_id().
+        newcomers=None: all that wait there now; if there are none, None, and the id is as before."""
         id_struct = NULL if unique_id is None else opts.unique_id_struct(unique_id)
-        return self._made(lib.hkt_comm_grow, newcomers, id_struct)  # type: ignore[return-value]
+        return self._made(lib.hkt_comm_grow, lib.HKT_ALL_WAITING if newcomers is None else newcomers, id_struct)
 
     def _made(self, function: Callable[..., int], *arguments: Any) -> Optional["Communicator"]:
         state = self._state
@@ -217,6 +218,13 @@ def unique_id() -> str:
     if status < 0:
         raise_last(status)
     return ffi.string(made.text).decode()
+
+
+def unique_id_destroy(unique_id: str) -> None:
+    """Closes an id of hocket.unique_id() that is not going to be used. Those that wait at it get a BootstrapError."""
+    status = lib.hkt_unique_id_destroy(opts.unique_id_struct(unique_id))
+    if status < 0:
+        raise_last(status)
 
 
 def unique_id_waiting(unique_id: str) -> int:

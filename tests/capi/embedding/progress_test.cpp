@@ -57,7 +57,11 @@ TEST_CASE("with a thread for it, what was started ends while the program compute
                 const auto has_come = [&](std::size_t i) {
                     return std::atomic_ref(sum[i]).load(std::memory_order_relaxed) == 10 * round;
                 };
+#ifndef __SANITIZE_THREAD__  // to look at what Hocket writes meanwhile is what it warns of
                 until([&] { return has_come(0) && has_come(count / 3) && has_come(count - 1); });
+#else
+                (void)has_come;
+#endif
                 must(comm.get(), hkt_wait(request));
                 for (const std::int32_t value : sum) expect(value == 10 * round, "the sum");
             }
