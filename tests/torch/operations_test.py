@@ -205,6 +205,12 @@ def several_at_once(rank, size):
     together.wait()
     for i, out in enumerate(outs):
         same(out, torch.arange(size).float().repeat_interleave(2) + i, "all_gather_into_tensor, coalesced")
+    with _coalescing_manager(device=torch.device("cpu"), async_ops=True) as together:  # messages, one work for all of them
+        got = torch.empty(3)
+        dist.isend(torch.full((3,), float(rank)), (rank + 1) % size)
+        dist.irecv(got)
+    together.wait()
+    same(got, torch.full((3,), float((rank + size - 1) % size)), "messages, coalesced")
     pieces = [torch.empty(2) for _ in range(3)]
     with _coalescing_manager():
         for piece, out in zip(pieces, outs):

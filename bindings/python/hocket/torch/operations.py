@@ -204,11 +204,11 @@ class Operations:
         batch, self._batch = self._batch, None
         if not batch:
             return None
-        requests, names, sends, recvs, results = zip(*batch)
+        requests, names, sends, recvs, results, sources = zip(*batch)
         record = profiling.Record(names[0], [t for send in sends for t in send.tensors]) if profiling.enabled() else None
         flight = ffi.new(FLIGHT)
         self._communicator.call(lib.hkt_request_join, ffi.new("hkt_request *[]", requests), len(batch), flight)
-        keep = [(send.keep, recv.keep) for send, recv in zip(sends, recvs)]
+        keep = [(send.keep, recv.keep) for send, recv in zip(sends, recvs)], sources
         after = [pair for recv in recvs for pair in recv.after or ()]
         result = [tensor for tensors in results for tensor in tensors]
         return self._work(flight, f"{names[0]} and what was started with it", self._timeout, keep, after, result, None, record)
@@ -263,13 +263,18 @@ class Operations:
         if self._batch is None and profiling.enabled():
             record = profiling.Record(name, send.tensors or recv.tensors)
         flight = ffi.new(FLIGHT)
-        self._communicator.call(getattr(lib, "hkt_" + name), *arguments, handle, flight)
-        self._sequence += 1
-        if self._batch is not None:
-            self._batch.append((flight[0], name, send, recv, result))
-            return None
-        limit = milliseconds(timeout) or self._timeout
-        return self._work(flight, name, limit, (send.keep, recv.keep), recv.after, result, source, record)
+        try:
+            self._communicator.call(getattr(lib, "hkt_" + name), *arguments, handle, flight)
+            self._sequence += 1
+            if self._batch is not None:
+                self._batch.append((flight[0], name, send, recv, result, source))
+                return None
+            limit = milliseconds(timeout) or self._timeout
+            return self._work(flight, name, limit, (send.keep, recv.keep), recv.after, result, source, record)
+        except BaseException:
+            if flight[0]:  # Ctrl-C has come before somebody had the request: what it uses must stay
+                self._communicator.state.orphans.append((flight, (send.keep, recv.keep, source)))
+            raise
 
     def _work(self, *details):
         return self._kept(Work(self._communicator, *details))
