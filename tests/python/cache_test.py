@@ -27,6 +27,25 @@ def sample(key, size=BYTES):
     return np.random.default_rng(key).integers(0, 256, size).astype(np.uint8)
 
 
+def check_out(case, cache):
+    """copy_batch into what can be written to, and the words for what cannot."""
+    want = sample(1).tobytes() + sample(2).tobytes()
+    for out in (bytearray(2 * BYTES), np.zeros((2, BYTES // 8), "M8[s]"), np.zeros((2, BYTES // 8), np.complex64)):
+        case.assertIs(cache.copy_batch([1, 2], out), out)
+        case.assertEqual(bytes(out) if isinstance(out, bytearray) else out.tobytes(), want)
+    gaps = np.zeros((2, 2 * BYTES), np.uint8)
+    read_only = np.zeros((2, BYTES), np.uint8)
+    read_only.flags.writeable = False
+    for out, text in ((gaps[:, :BYTES], "gaps.*pass an array"), (memoryview(gaps[0])[::2], "gaps"),
+                      (np.zeros((2, BYTES), np.uint8, order="F"), "order"), (read_only, "read-only"), (bytes(2 * BYTES), "read-only"),
+                      (np.zeros((2, BYTES // 8), object), "objects"), (5, "pass a NumPy array"), ([0] * 2000, "pass a NumPy array")):
+        with case.assertRaisesRegex(hocket.InvalidArgumentError, text):
+            cache.copy_batch([1, 2], out)
+    case.assertFalse(gaps.any())
+    with case.assertRaisesRegex(hocket.InvalidArgumentError, "out has 1999 bytes"):
+        cache.copy_batch([1, 2], bytearray(2 * BYTES - 1))
+
+
 class WithFiles(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -98,6 +117,9 @@ class Mapping(WithFiles):
         self.assertEqual(self.cache.stats()["memory_lent"], 0)
         with self.assertRaises(hocket.NotFoundError):
             self.cache.copy_batch([1, COUNT])
+
+    def test_what_is_copied_into(self):
+        check_out(self, self.cache)
 
     def test_batches_that_come_by_themselves(self):
         batch = self.cache.get_batch([1, 2], wait=False)
@@ -218,6 +240,9 @@ class Shared(WithFiles):
         for function in (lambda: cache[COUNT], lambda: cache.copy_batch([0, COUNT])):
             with self.assertRaises(hocket.NotFoundError):
                 function()
+
+    def test_what_is_copied_into(self):
+        check_out(self, self.cache)
 
     def test_memory_is_used_again_when_it_is_dropped(self):
         first, second = self.cache.copy_batch(range(10)), self.cache.copy_batch(range(10, 20))

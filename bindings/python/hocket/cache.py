@@ -43,6 +43,24 @@ def keys_array(keys: Keys) -> "np.ndarray[Any, Any]":
     return np.ascontiguousarray(keys, np.uint64)
 
 
+def bytes_of(out: Any) -> "np.ndarray[Any, Any]":
+    """The memory of what a batch is copied into."""
+    try:
+        array = np.asarray(out) if isinstance(out, np.ndarray) else memoryview(out)
+    except TypeError:
+        raise invalid(f"out is of type {type(out).__name__}, which has no memory by the buffer protocol: pass a NumPy array "
+                      "(of a tensor on the host: tensor.numpy())") from None
+    is_array = isinstance(array, np.ndarray)
+    if not (array.flags.c_contiguous if is_array else array.c_contiguous):
+        raise invalid(f"out has gaps or another order in memory (shape {array.shape}, strides {array.strides}): pass an array "
+                      "without, such as numpy.empty(shape, dtype), and copy from that")
+    if not array.flags.writeable if is_array else array.readonly:
+        raise invalid("out is read-only, and samples are to be copied into it: pass an array that can be written to")
+    if array.dtype.hasobject if is_array else "O" in array.format:
+        raise invalid("out has elements that are objects of Python: pass an array of numbers")
+    return array.reshape(-1).view(np.uint8) if is_array else np.frombuffer(array, np.uint8)
+
+
 class _Loan:
     """A sample that is lent by the cache: read-only memory, given back with the last array that lies in it."""
 
@@ -140,14 +158,14 @@ class Cache(Mapping):  # type: ignore[type-arg]
 
     def copy_batch(self, keys: Keys, out: Any = None) -> Any:
         """The samples with these keys, copied into one array, in C. Samples of one size become rows: an array of uint8 of
-        the shape (samples, bytes). out: an array to copy into, of any type and as many bytes as all samples together;
-        it is returned. Samples of different sizes are an error: see copy_ragged."""
+        the shape (samples, bytes). out: an array to copy into, of any type, as many bytes as all samples together, and
+        no gaps; it is returned. Samples of different sizes are an error: see copy_ragged."""
         wanted = keys_array(keys)
         if out is None:
             out, offsets = self.copy_ragged(wanted)
             rows = self._rows(wanted, offsets)
             return out.reshape(len(wanted), rows)
-        room = ffi.from_buffer("char[]", out, True)
+        room = ffi.from_buffer("char[]", bytes_of(out), True)
         offsets = self._copy(wanted, room, len(room))
         if int(offsets[-1]) != len(room):
             raise invalid(f"out has {len(room)} bytes, and the {len(wanted)} samples have {int(offsets[-1])}")

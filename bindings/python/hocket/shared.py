@@ -21,7 +21,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from hocket._native import ffi, lib
-from hocket.cache import Cache, Keys, keys_array
+from hocket.cache import Cache, Keys, bytes_of, keys_array
 from hocket.errors import error_of, invalid
 
 # A question: what; bytes of keys that follow; a number; how many slots follow that are free again.
@@ -167,11 +167,11 @@ class SharedCache:
     def copy_batch(self, keys: Keys, out: Any = None) -> Any:
         """Samples of one size, as the rows of one array: as Cache.copy_batch."""
         wanted = keys_array(keys)
+        into = None if out is None else bytes_of(out)
         data, offsets = self.copy_ragged(wanted)
         rows = data.reshape(len(wanted), Cache._rows(wanted, offsets))
-        if out is None:
+        if into is None:
             return rows
-        into = out.reshape(-1).view(np.uint8) if isinstance(out, np.ndarray) else np.frombuffer(out, np.uint8)
         if into.nbytes != rows.nbytes:
             raise invalid(f"out has {into.nbytes} bytes, and the {len(wanted)} samples have {rows.nbytes}")
         into[:] = data
