@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import running
@@ -262,6 +263,24 @@ class Shared(WithFiles):
         self.assertEqual(subprocess.run([sys.executable, "-c", text], input=pickle.dumps(self.cache), timeout=60).returncode, 0)
         self.assertTrue(self.check(self.cache))
         self.assertLess(self.cache.stats()["source_reads"], COUNT)  # all have used one memory
+
+    def test_arrays_stay_valid_when_it_is_closed(self):
+        other = pickle.loads(pickle.dumps(self.cache))
+        kept = other.copy_batch([1, 2])
+        other.close()
+        for _ in range(20):
+            self.cache.copy_batch([7, 8])
+            time.sleep(0.005)
+        self.assertEqual(kept[1].tolist(), sample(2).tolist())
+        slots = self.cache.stats()["slots"]
+        del kept  # now the other connection ends, and its slot is free
+        until = time.monotonic() + 30
+        while self.cache.stats()["slots_free"] < slots and time.monotonic() < until:
+            time.sleep(0.01)
+        self.assertEqual(self.cache.stats()["slots_free"], slots)
+        kept = self.cache.copy_batch([1, 2])
+        self.cache.close()
+        self.assertEqual(kept[1].tolist(), sample(2).tolist())
 
     def test_its_end(self):
         process = self.cache._process

@@ -88,6 +88,13 @@ class _Connection:
     def close(self) -> None:
         self._socket.close()
 
+    def __del__(self) -> None:
+        """Not before: while it is open, the arrays that refer to it have their slots."""
+        try:
+            self.close()
+        except Exception:  # at the end of the interpreter, parts of it may be gone
+            pass
+
     def ask(self, what: bytes, payload: Any = b"", number: int = 0) -> bytes:
         return self._ask(what, payload, number)[0]
 
@@ -245,10 +252,8 @@ class SharedCache:
     def close(self) -> None:
         """Ends the process of the cache, where it was made. Arrays stay valid. A second close() does nothing."""
         connections, self._connections = self._connections, {}
-        for connection in connections.values():
-            connection.close()
         if self._maker != os.getpid():
-            return
+            return  # the connection ends with the last array that lies in a slot
         self._maker = 0
         _by_path.pop(self._path, None)
         for pipe in (self._process.stdin, self._process.stdout):
@@ -259,6 +264,8 @@ class SharedCache:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        for connection in connections.values():  # now nobody can be given the slots of our arrays
+            connection.close()
         for remove, name in ((os.unlink, self._path), (os.rmdir, self._folder)):
             try:
                 remove(name)
