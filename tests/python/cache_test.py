@@ -300,6 +300,16 @@ class Shared(WithFiles):
         with self.assertRaisesRegex(hocket.IOError, "does not answer|cannot be reached"):
             self.cache[1]
 
+    def test_functions_that_print(self):
+        text = ("import cache_samples, hocket, sys\n"
+                "with hocket.SharedCache(sys.argv[1], decode=cache_samples.decode_and_print, decoder='as it is') as cache:\n"
+                f"    print('shape', cache.copy_batch(range({COUNT})).shape)")
+        code, said = running.run([sys.executable, "-c", text, self.source], 60,
+                                 PYTHONPATH=os.pathsep.join((running.HERE, os.environ["PYTHONPATH"])))
+        self.assertEqual(code, 0, said[-2000:])
+        self.assertIn(f"shape ({COUNT}, {BYTES})", said)
+        self.assertEqual(said.count("x" * 2000), COUNT)
+
     def test_functions(self):
         with hocket.SharedCache(self.source, decode=cache_samples.decode, decoder="the first 8") as cache:
             self.assertEqual(cache[3].tolist(), sample(3)[:8].tolist())

@@ -184,6 +184,10 @@ def _listen(cache: Cache, listener: socket.socket) -> None:
 
 def main() -> None:
     """stdin: the options, pickled; its end is the end of this process. stdout: "ready", or a status and a text."""
+    # What the user's modules and functions print is for stderr: nobody reads the pipe behind the answer.
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, and we end with it
     size = struct.unpack("<I", sys.stdin.buffer.read(4))[0]
     try:
@@ -192,10 +196,11 @@ def main() -> None:
         listener.bind(sys.argv[1])
         listener.listen(64)
     except Exception as error:
-        print(getattr(error, "status", 0) or lib.HKT_ERROR_INTERNAL, json.dumps(str(error)), flush=True)
+        print(getattr(error, "status", 0) or lib.HKT_ERROR_INTERNAL, json.dumps(str(error)), file=answer, flush=True)
         return
     threading.Thread(target=_listen, args=(cache, listener), daemon=True).start()
-    print("ready", flush=True)
+    print("ready", file=answer, flush=True)
+    answer.close()
     sys.stdin.buffer.read()
     cache.close()
     os._exit(0)  # threads may still wait for their clients
