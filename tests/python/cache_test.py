@@ -7,9 +7,11 @@ import asyncio
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -45,6 +47,31 @@ def check_out(case, cache):
     case.assertFalse(gaps.any())
     with case.assertRaisesRegex(hocket.InvalidArgumentError, "out has 1999 bytes"):
         cache.copy_batch([1, 2], bytearray(2 * BYTES - 1))
+
+
+class handler:
+    """Calls function in a handler of a signal, when the event is set. error, took: what came of it, and seconds."""
+
+    def __init__(self, function, event):
+        self.function, self.event, self.error, self.took = function, event, None, None
+
+    def __enter__(self):
+        self.old = signal.signal(signal.SIGUSR1, self.run)
+        self.thread = threading.Thread(target=lambda: (self.event.wait(30), os.kill(os.getpid(), signal.SIGUSR1)))
+        self.thread.start()
+        return self
+
+    def run(self, *_):
+        begin = time.monotonic()
+        try:
+            self.function()
+        except Exception as error:
+            self.error = error
+        self.took = time.monotonic() - begin
+
+    def __exit__(self, *_):
+        self.thread.join()
+        signal.signal(signal.SIGUSR1, self.old)
 
 
 class WithFiles(unittest.TestCase):
@@ -193,6 +220,23 @@ class Mapping(WithFiles):
             with self.assertRaises(hocket.NotFoundError) as caught:
                 cache.copy_batch([2, 7])
             self.assertIsInstance(caught.exception.__cause__, KeyError)
+
+    def test_close_beside_a_call(self):
+        begun = threading.Event()
+
+        def read(key):
+            begun.set()
+            time.sleep(0.5)
+            return b"sample"
+
+        cache = hocket.Cache(read=read, dataset="d")
+        with handler(cache.close, begun) as caught:
+            self.assertEqual(cache.copy_batch([1]).tobytes(), b"sample")
+        self.assertLess(caught.took, 0.4)
+        self.assertIsInstance(caught.error, hocket.InvalidArgumentError)
+        self.assertIn("handler", str(caught.error))
+        cache.close()
+        self.assertFalse(cache._owned)
 
     def test_the_disk(self):
         with tempfile.TemporaryDirectory() as folder:

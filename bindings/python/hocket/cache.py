@@ -324,6 +324,9 @@ class Cache(Mapping):  # type: ignore[type-arg]
     def close(self) -> None:
         """Makes durable what was written, and frees the cache: if arrays on loan are still alive, once the last of them
         is gone. A second close() does nothing."""
+        if self._handle and is_in_call():
+            raise invalid("a cache cannot be closed by a handler of a signal beside a call, nor by a function that a call "
+                          "runs: close it later")
         self._handle = NULL
         if self.is_own():
             self._free_if_unused()
@@ -335,10 +338,11 @@ class Cache(Mapping):  # type: ignore[type-arg]
         self._handle = NULL
         if not self._owned:
             return
-        if is_busy():
+        is_beside = is_in_call()
+        if is_busy() or (is_beside and get_ident() in self._inside):  # it would wait for itself
             destroy_later(self)
             return
-        if not is_in_call():  # what an exception of a handler has left, where Python cannot be on its guard
+        if not is_beside:  # what an exception of a handler has left, where Python cannot be on its guard
             while get_ident() in self._inside:
                 self._inside.remove(get_ident())
         until = time.monotonic() + patience_s
@@ -347,6 +351,8 @@ class Cache(Mapping):  # type: ignore[type-arg]
                 raise error_of(lib.HKT_ERROR_TIMEOUT, f"{len(self._inside)} calls of the cache have not ended in {patience_s:g} s")
             time.sleep(0.001)
         owned, self._owned = self._owned, NULL
+        if not owned:
+            return  # another thread was first
         forget(self)
         if self.is_own():
             for flight, samples, count in self._flying.values():
