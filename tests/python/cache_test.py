@@ -221,6 +221,25 @@ class Mapping(WithFiles):
                 cache.copy_batch([2, 7])
             self.assertIsInstance(caught.exception.__cause__, KeyError)
 
+    def test_a_batch_that_is_dropped_in_a_function(self):
+        dropped, may_go_on = [], threading.Event()
+
+        def read(key):
+            may_go_on.wait(30)
+            dropped.clear()
+            return b"sample"
+
+        with hocket.Cache(read=read, dataset="d", workers=1, timeout=8) as cache:
+            dropped.append(cache.get_batch([1, 2], wait=False))
+            begin = time.monotonic()
+            may_go_on.set()
+            self.assertEqual(cache[5].tobytes(), b"sample")
+            self.assertLess(time.monotonic() - begin, 4)
+            self.assertFalse(dropped)
+            while cache._flying and time.monotonic() - begin < 30:
+                time.sleep(0.01)
+            self.assertFalse(cache._flying)
+
     def test_close_beside_a_call(self):
         begun = threading.Event()
 

@@ -458,10 +458,20 @@ class Batch:
             yield from asyncio.get_running_loop().run_in_executor(None, self.wait)
         return self.wait()
 
+    def destroy(self) -> None:
+        """Its samples come into memory of this object: so wait for them, within the cache's deadline."""
+        try:
+            self.wait()
+        except BaseException:
+            pass
+
     def __del__(self) -> None:
         try:
             if not self._is_over() and self._cache.is_own():
-                self.wait()  # its samples come into memory of this object, within the cache's deadline
+                if is_busy():  # read or decode, which this batch may wait for
+                    destroy_later(self)
+                else:
+                    self.destroy()
         except BaseException:
             pass
 
