@@ -240,6 +240,33 @@ class Mapping(WithFiles):
                 time.sleep(0.01)
             self.assertFalse(cache._flying)
 
+    def test_a_batch_that_another_thread_waits_for(self):
+        may_go_on, found = threading.Event(), []
+
+        def read(key):
+            may_go_on.wait(30)
+            return b"sample"
+
+        with hocket.Cache(read=read, dataset="d") as cache:
+            batch = cache.get_batch([1], wait=False)
+            thread = threading.Thread(target=lambda: found.append(batch.wait()))
+            thread.start()
+            while not batch._lock.locked():
+                time.sleep(0.001)
+            begin = time.monotonic()
+            self.assertFalse(batch.done())
+            for limit in (0, 0.1):
+                with self.assertRaisesRegex(hocket.InProgressError, "not come within"):
+                    batch.wait(limit)
+            self.assertLess(time.monotonic() - begin, 5)
+            with self.assertRaisesRegex(hocket.InvalidArgumentError, "timeout is -1"):
+                batch.wait(-1)
+            may_go_on.set()
+            thread.join()
+            self.assertEqual(found[0][0].tobytes(), b"sample")
+            self.assertTrue(batch.done())
+            self.assertIs(batch.wait(float("inf")), found[0])
+
     def test_close_beside_a_call(self):
         begun = threading.Event()
 

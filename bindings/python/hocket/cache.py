@@ -404,12 +404,18 @@ class Batch:
 
     def wait(self, timeout: Optional[float] = None) -> List["np.ndarray[Any, Any]"]:
         """The samples, once all are there. timeout: seconds; then InProgressError, and the batch goes on."""
+        if timeout is not None and timeout < 0:
+            raise invalid(f"timeout is {timeout}; it is a number of seconds, 0 or more")
         until = None if timeout is None else time.monotonic() + timeout
-        with self._lock:
+        if not self._lock.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
+            raise _in_progress(timeout)  # another thread waits for it
+        try:
             while not self._is_over():
-                left = _ASKED_EVERY_MS if until is None else min(_ASKED_EVERY_MS, max(0, round(1000 * (until - time.monotonic()))))
-                if not self._step(left) and until is not None and time.monotonic() >= until:
-                    raise error_of(lib.HKT_IN_PROGRESS, f"the batch has not come within {timeout:g} s; it goes on")
+                left = _ASKED_EVERY_MS if until is None else max(0, 1000 * (until - time.monotonic()))
+                if not self._step(round(min(_ASKED_EVERY_MS, left))) and until is not None and time.monotonic() >= until:
+                    raise _in_progress(timeout)
+        finally:
+            self._lock.release()
         if self._error is not None:
             raise self._error
         assert self._result is not None
@@ -417,8 +423,12 @@ class Batch:
 
     def done(self) -> bool:
         """Whether the batch is there, or has failed. Never waits."""
-        with self._lock:
+        if not self._lock.acquire(False):
+            return False  # another thread waits for it
+        try:
             return self._is_over() or self._step(0)
+        finally:
+            self._lock.release()
 
     def _is_over(self) -> bool:
         if self._result is None and self._error is None and id(self) not in self._cache._flying:
@@ -461,6 +471,7 @@ class Batch:
     def destroy(self) -> None:
         """Its samples come into memory of this object: so wait for them, within the cache's deadline."""
         try:
+            self._lock = threading.Lock()  # an exception, such as Ctrl-C, may have left the other one locked
             self.wait()
         except BaseException:
             pass
@@ -474,6 +485,10 @@ class Batch:
                     self.destroy()
         except BaseException:
             pass
+
+
+def _in_progress(timeout: Optional[float]) -> Error:
+    return error_of(lib.HKT_IN_PROGRESS, f"the batch has not come within {timeout:g} s; it goes on")
 
 
 CALLS.update((Cache._call.__code__, Batch._step.__code__))
