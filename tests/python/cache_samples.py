@@ -1,4 +1,6 @@
 """Functions that the process of a shared cache can import. Their module prints, as modules of users do."""
+import time
+
 print("cache_samples: loaded", flush=True)
 
 
@@ -10,4 +12,9 @@ def decode(key, encoded):
 
 def decode_and_print(key, encoded):
     print("cache_samples:", "x" * 2000, flush=True)
+    return bytes(encoded)
+
+
+def decode_slowly(key, encoded):
+    time.sleep(0.5)
     return bytes(encoded)

@@ -74,6 +74,16 @@ class handler:
         signal.signal(signal.SIGUSR1, self.old)
 
 
+def wait_for(condition, event):
+    """In a thread: sets the event once the condition holds."""
+    def run():
+        while not condition():
+            time.sleep(0.001)
+        event.set()
+
+    threading.Thread(target=run, daemon=True).start()
+
+
 class WithFiles(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -389,6 +399,17 @@ class Shared(WithFiles):
         self.cache._process.kill()
         with self.assertRaisesRegex(hocket.IOError, "does not answer|cannot be reached"):
             self.cache[1]
+
+    def test_a_handler_beside_a_call(self):
+        with hocket.SharedCache(self.source, decode=cache_samples.decode_slowly, decoder="slowly") as cache:
+            connection, asking = cache._connection(), threading.Event()
+            wait_for(lambda: connection._is_asking, asking)
+            with handler(cache.stats, asking) as caught:
+                self.assertEqual(cache[1].tolist(), sample(1).tolist())
+            self.assertIsInstance(caught.error, hocket.InvalidArgumentError)
+            self.assertIn("later", str(caught.error))
+            self.assertEqual(cache[2].tolist(), sample(2).tolist())  # it is still in step
+            self.assertGreater(cache.stats()["slots"], 0)
 
     def test_functions_that_print(self):
         text = ("import cache_samples, hocket, sys\n"

@@ -73,7 +73,8 @@ class _Connection:
     def __init__(self, path: str) -> None:
         self.process = os.getpid()
         self.freed: List[SlotName] = []  # to be told with the next question
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # one that a handler of a signal gets too, and then sees that the thread asks already
+        self._is_asking = False
         self._is_out_of_step = False  # what is read next is not the answer to what is asked next
         self._mapped: Dict[int, Tuple[mmap.mmap, int]] = {}  # by number: memory, and its address
         self._socket = socket.socket(socket.AF_UNIX)
@@ -100,12 +101,15 @@ class _Connection:
 
     def _ask(self, what: bytes, payload: Any, number: int) -> Tuple[bytes, List[int]]:
         with self._lock:
+            if self._is_asking:
+                raise invalid("a handler of a signal, or a finalizer, cannot use a SharedCache beside a call of its own thread: "
+                              "do it later")
             if self._is_out_of_step:
                 raise error_of(lib.HKT_ERROR_IO, "an exception, such as Ctrl-C, came in the middle of an answer of the shared cache, "
                                "or it does not answer any more; close it, and make another one")
             freed = [self.freed.pop() for _ in range(len(self.freed))]
-            self._is_out_of_step = True
             try:
+                self._is_asking = self._is_out_of_step = True
                 self._socket.sendall(b"".join([REQUEST.pack(what, len(payload), number, len(freed)), payload,
                                                *(SLOT.pack(*slot) for slot in freed)]))
                 head, descriptors, _, _ = socket.recv_fds(self._socket, ANSWER.size, 1)
@@ -117,6 +121,8 @@ class _Connection:
                 self._is_out_of_step = False
             except OSError as error:
                 raise error_of(lib.HKT_ERROR_IO, f"the process of the shared cache does not answer: {error}") from None
+            finally:
+                self._is_asking = False
         if status < 0:
             raise error_of(status, answer.decode(errors="replace"))
         return answer, descriptors
