@@ -167,8 +167,8 @@ class Requests(Alone):
         x = np.zeros(4)
         for wait in (lambda: self.comm.recv(x, 0, tag=1), lambda: self.start(x, 2).wait(), lambda: self.start(x, 3).wait(50)):
             timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-            timer.start()
             with self.assertRaises(KeyboardInterrupt):
+                timer.start()
                 wait()
             timer.join()
         # What was waited for goes on.
@@ -198,12 +198,69 @@ class Requests(Alone):
             try:
                 signal.setitimer(signal.ITIMER_REAL, 0.0002 + i % 37 * 0.00005)
                 work()
+                signal.setitimer(signal.ITIMER_REAL, 0)
             except Interrupted:
                 continue
         gc.collect()
         self.assertGreater(len(rounds), 0)
         self.assertEqual(self.comm.status, 0)
         self.comm.close()
+
+    def test_handlers_that_raise_lose_no_array(self):
+        """What was dropped in flight is looked at with each call; an exception may come between any two of them."""
+        alive = []
+        for tag in range(200):
+            x = np.zeros(100)
+            alive.append(weakref.ref(x))
+            self.comm.recv(x, 0, tag=tag, wait=False)
+        del x
+
+        def interrupt(*_):
+            raise Interrupted
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        for i in range(300):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.00005 + i % 60 * 0.00001)
+                for _ in range(20):
+                    self.comm.barrier(wait=False)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Interrupted:
+                continue
+        self.assertTrue(all(x() is not None for x in alive))
+
+    def test_closed_by_another_thread_just_before_a_call(self):
+        """The address of a communicator that is gone may be that of a new one."""
+        others = []
+
+        def close():
+            self.comm.close()
+            others.append(hocket.init())
+
+        def stop_at_run(frame, event, _):
+            if frame.f_code is hocket.collectives.run.__code__ and event == "call":
+                sys.settrace(None)
+                thread = threading.Thread(target=close)
+                thread.start()
+                thread.join()
+
+        sys.settrace(stop_at_run)
+        self.addCleanup(sys.settrace, None)
+        with self.assertRaises(hocket.AbortedError):
+            self.comm.all_reduce(np.ones(1000))
+        others[0].close()
+
+    def wait_until(self, request, seen):
+        """Waits for what does not end, until a signal has come to its handler."""
+        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
+        timer.start()
+        until = time.monotonic() + 60
+        while not seen and time.monotonic() < until:
+            with self.assertRaises(hocket.InProgressError):
+                request.wait(0.4)
+        timer.join()
+        self.assertEqual(len(seen), 1)
 
     def test_closing_in_a_signal_handler(self):
         refused = []
@@ -217,11 +274,7 @@ class Requests(Alone):
         before = signal.signal(signal.SIGUSR1, close)
         self.addCleanup(signal.signal, signal.SIGUSR1, before)
         request = self.start(np.zeros(4), 1)
-        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
-        timer.start()
-        with self.assertRaises(hocket.InProgressError):
-            request.wait(0.4)
-        self.assertEqual(len(refused), 1)
+        self.wait_until(request, refused)
         self.comm.close()
 
     def test_a_handler_that_raises_nothing(self):
@@ -229,11 +282,7 @@ class Requests(Alone):
         before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
         self.addCleanup(signal.signal, signal.SIGUSR1, before)
         request = self.start(np.zeros(4), 1)
-        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
-        timer.start()
-        with self.assertRaises(hocket.InProgressError):
-            request.wait(0.4)
-        self.assertEqual(seen, [1])
+        self.wait_until(request, seen)
 
 
 class Meeting(unittest.TestCase):

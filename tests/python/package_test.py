@@ -219,6 +219,59 @@ class Kernels(unittest.TestCase):
             hocket.kernels.lars(w, g, m, 1.0, trusty=1)
 
 
+class Plans(Alone):
+    def test_sizes_are_checked_before_anything_is_read(self):
+        large, none = np.ones(1 << 20, np.float32), np.empty(0, np.float32)
+        plan = self.comm.plan("all_reduce")
+        self.refused(["1048576", "out 0"], plan.start, large, none)
+        self.refused(["out 1048576"], plan.start, none, large)
+        self.refused(["all pieces have 0"], self.comm.plan("all_gather").start, large, none)
+        self.refused(["float32", "float64"], plan.start, large.astype(np.float64))
+        plan.start(none, none)
+
+    def test_lists_have_the_sizes_of_the_plan(self):
+        plan = self.comm.plan("all_reduce", tensor_counts=[1, 1 << 20])
+        one, large = np.ones(1, np.float32), np.ones(1 << 20, np.float32)
+        self.refused(["array[0]", "says 1"], plan.start, [large, one])
+        self.refused(["list of 2 arrays"], plan.start, [one])
+        self.refused(["out[1]"], plan.start, [one, large], [one, one])
+        self.refused(["list of 2 arrays"], plan.start, [one, large], large)
+        plan.start([one, large])
+
+    def test_further_buffers(self):
+        plan = self.comm.plan("all_reduce", schedule="lars", tensor_counts=[8])
+        x = [np.ones(8, np.float32)]
+        for buffer, words in ((np.ones(8), ["float64", "float32"]), (np.ones(7, np.float32), ["7 elements", "must have 8"])):
+            self.refused(["buffers[0]", *words], lambda: plan.start(x, parameters=[0.1], buffers=[[buffer]]))
+
+
+class Joined(Alone):
+    def test_parts_end_with_the_whole(self):
+        arrays_ = [np.zeros(4), np.zeros(4)]
+        parts = [self.comm.recv(x, 0, tag=i, wait=False) for i, x in enumerate(arrays_)]
+        whole = self.comm.join(parts)
+        with self.assertRaises(hocket.InProgressError):
+            parts[0].wait(0.01)
+        self.assertFalse(parts[1].done())
+        called = []
+        parts[0].add_done_callback(called.append)
+        for tag in (0, 1):
+            self.comm.send(np.full(4, tag + 1.0), 0, tag=tag)
+        self.assertEqual(parts[1].wait()[0], 2)
+        self.assertTrue(parts[0].done() and whole.done())
+        self.assertEqual([x[0] for x in whole.wait()], [1, 2])
+        self.refused(["joined"], self.comm.join, parts)
+
+    def test_of_one_communicator_and_each_once(self):
+        with hocket.init() as other:
+            self.refused(["several communicators"], self.comm.join, [other.recv(np.zeros(1), 0, wait=False)])
+        x = np.zeros(1)
+        part = self.comm.recv(x, 0, wait=False)
+        whole = self.comm.join([part, part])
+        self.comm.send(np.ones(1), 0)
+        self.assertEqual(len(whole.wait(60)), 2)
+
+
 class Ranks(unittest.TestCase):
     def test_ranks(self):
         with tempfile.TemporaryDirectory() as folder:

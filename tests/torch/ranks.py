@@ -1,8 +1,10 @@
 """Runs a function as the ranks of a process group: forked processes, which have torch already."""
 import datetime
+import importlib.util
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,13 +20,13 @@ def count(passed, failed, skipped):
             file.write(f"{passed} {failed} {skipped}\n")
 
 
-try:
-    import torch
-    import torch.distributed as dist
-except ImportError as error:
-    print(f"skipped: {error}. Debian: apt-get install python3-torch")
+if importlib.util.find_spec("torch") is None:
+    print("skipped: there is no torch. Debian: apt-get install python3-torch")
     count(0, 0, 1)
     sys.exit(0)
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 
 import hocket.torch  # noqa: E402, F401 (registers the backend)
 
@@ -55,6 +57,17 @@ def _rank(function, rank, size, arguments, folder, timeout_s, report):
         sys.stderr.flush()
     finally:
         os._exit(0)
+
+
+def program(command, limit_s):
+    """The exit status of another program, and what it said. One that hangs is killed, with what it started."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    try:
+        said, _ = process.communicate(timeout=limit_s)
+        return process.returncode, said
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return -1, process.communicate()[0] + f"\n(it ran for more than {limit_s} s)"
 
 
 def run(size, function, *arguments, timeout_s=60, deadline_s=120):

@@ -3,7 +3,6 @@
 import gc
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 
@@ -269,11 +268,11 @@ class Training(ranks.TestCase):
             port = str(free.getsockname()[1])
         for hook in ("none", "sparse"):
             # Debian's torchrun does not understand its own defaults for -r and -t with Python 3.11.
-            done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "-r", "1", "-t", "1", "--nproc_per_node", "2", "--master_port", port,
-                                   program, "--words", "2000", "--epochs", "1", "--hook", hook],
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150)
-            self.assertEqual(done.returncode, 0, done.stdout)
-            self.assertEqual(done.stdout.count("weights are the same on all ranks"), 2, done.stdout)
+            status, said = ranks.program(
+                [sys.executable, "-m", "torch.distributed.run", "-r", "1", "-t", "1", "--nproc_per_node", "2", "--master_port", port,
+                 program, "--words", "2000", "--epochs", "1", "--hook", hook], 150)
+            self.assertEqual(status, 0, said)
+            self.assertEqual(said.count("weights are the same on all ranks"), 2, said)
 
 
 if __name__ == "__main__":

@@ -158,6 +158,9 @@ def _resolve_torch(tensor: Any, name: str) -> Resolved:
     if tensor.layout is not sys.modules["torch"].strided or not tensor.is_contiguous():
         raise invalid(f"{name} has gaps or another order in memory (shape {tuple(tensor.shape)}); "
                       "Hocket copies nothing by itself: pass tensor.contiguous()")
+    if tensor.is_neg() or tensor.is_conj():
+        raise invalid(f"{name} is a view whose sign torch keeps apart from its memory: pass tensor.resolve_neg() or "
+                      "tensor.resolve_conj()")
     if tensor.requires_grad:
         raise invalid(f"{name} requires gradients, which Hocket does not calculate: pass tensor.detach()")
     return ffi.cast("void*", tensor.data_ptr()), tensor.numel(), number, tensor

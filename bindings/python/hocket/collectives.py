@@ -13,19 +13,29 @@ from hocket.state import CALLS, FLIGHT, NULL, State, get_ident
 
 _new = ffi.new
 _wait = lib.hkt_py_wait
+_CLOSED = lib.HKT_ERROR_ABORTED
 Op = Union[str, Operator]
 
 
-def run(state: State, function: Callable[..., int], arguments: tuple, kept: Any, result: Any, wait: bool) -> Any:
-    """Starts function(*arguments, request). Waits, and returns the result; or returns a Request.
+def run(state: State, function: Callable[..., int], arguments: tuple, kept: Any, result: Any, wait: bool,
+        plan: Any = None) -> Any:
+    """Starts function(*arguments, communicator, request), or function(plan, *arguments, request). Waits, and returns the
+    result; or returns a Request.
 
-    A wait, too, is for a request: so Ctrl-C can end it (hkt_comm_options.is_interrupted)."""
+    A wait, too, is for a request: so Ctrl-C can end it (hkt_comm_options.is_interrupted). The handle is looked at when
+    this call is counted, and not before: else another thread might destroy it in between."""
     inside = state.inside
     flight = _new(FLIGHT)
     thread = get_ident()
     inside.append(thread)
     try:
-        status = function(*arguments, flight)
+        handle = state.handle
+        if plan is None:
+            status = function(*arguments, handle, flight)
+        elif handle:
+            status = function(plan, *arguments, flight)
+        else:
+            status = _CLOSED
         if status:
             state.fail(status)
         if not wait:
@@ -66,10 +76,10 @@ class Collectives:
         if out is None:
             send, count, number, kept = resolve(array, "array", True)
             return run(self._state, lib.hkt_all_reduce,
-                       (send, send, count, number, op_number(op), self._state.handle), kept, array, wait)
+                       (send, send, count, number, op_number(op)), kept, array, wait)
         send, count, number, kept = resolve(array, "array", False)
         recv, also = self._into(out, count, number)
-        return run(self._state, lib.hkt_all_reduce, (send, recv, count, number, op_number(op), self._state.handle),
+        return run(self._state, lib.hkt_all_reduce, (send, recv, count, number, op_number(op)),
                    (kept, also), out, wait)
 
     def reduce_scatter(self, array: Any, out: Any = None, op: Op = "sum", wait: bool = True) -> Any:
@@ -80,7 +90,7 @@ class Collectives:
         if out is None:
             out = empty_like(array, self._piece_shape(array), number)
         recv, also = self._into(out, piece, number)
-        return run(self._state, lib.hkt_reduce_scatter, (send, recv, piece, number, op_number(op), self._state.handle),
+        return run(self._state, lib.hkt_reduce_scatter, (send, recv, piece, number, op_number(op)),
                    (kept, also), out, wait)
 
     def all_gather(self, array: Any, out: Any = None, wait: bool = True) -> Any:
@@ -89,13 +99,13 @@ class Collectives:
         if out is None:
             out = empty_like(array, (self._size, *shape_of(array)), number)
         recv, also = self._into(out, count * self._size, number)
-        return run(self._state, lib.hkt_all_gather, (send, recv, count, number, self._state.handle), (kept, also), out,
+        return run(self._state, lib.hkt_all_gather, (send, recv, count, number), (kept, also), out,
                    wait)
 
     def broadcast(self, array: Any, root: int = 0, wait: bool = True) -> Any:
         """All ranks' arrays become the root's. In place."""
         memory, count, number, kept = resolve(array, "array", self._rank != root)
-        return run(self._state, lib.hkt_broadcast, (memory, memory, count, number, root, self._state.handle), kept, array,
+        return run(self._state, lib.hkt_broadcast, (memory, memory, count, number, root), kept, array,
                    wait)
 
     def reduce(self, array: Any, out: Any = None, op: Op = "sum", root: int = 0, wait: bool = True) -> Any:
@@ -105,7 +115,7 @@ class Collectives:
         recv, also, result = NULL, None, None
         if is_root:
             recv, also, result = (send, None, array) if out is None else (*self._into(out, count, number), out)
-        return run(self._state, lib.hkt_reduce, (send, recv, count, number, op_number(op), root, self._state.handle),
+        return run(self._state, lib.hkt_reduce, (send, recv, count, number, op_number(op), root),
                    (kept, also), result, wait)
 
     def gather(self, array: Any, out: Any = None, root: int = 0, wait: bool = True) -> Any:
@@ -115,7 +125,7 @@ class Collectives:
         if self._rank == root:
             result = empty_like(array, (self._size, *shape_of(array)), number) if out is None else out
             recv, also = self._into(result, count * self._size, number)
-        return run(self._state, lib.hkt_gather, (send, recv, count, number, root, self._state.handle), (kept, also),
+        return run(self._state, lib.hkt_gather, (send, recv, count, number, root), (kept, also),
                    result, wait)
 
     def scatter(self, array: Any = None, out: Any = None, root: int = 0, wait: bool = True) -> Any:
@@ -125,13 +135,13 @@ class Collectives:
             if out is None:
                 raise invalid(f"scatter: rank {self._rank} is not the root, so it must say where its piece goes: out=")
             recv, piece, number, also = resolve(out, "out", True)
-            return run(self._state, lib.hkt_scatter, (NULL, recv, piece, number, root, self._state.handle), also, out, wait)
+            return run(self._state, lib.hkt_scatter, (NULL, recv, piece, number, root), also, out, wait)
         send, count, number, kept = resolve(array, "array", False)
         piece = self._divided(count, "array")
         if out is None:
             out = empty_like(array, self._piece_shape(array), number)
         recv, also = self._into(out, piece, number)
-        return run(self._state, lib.hkt_scatter, (send, recv, piece, number, root, self._state.handle), (kept, also), out,
+        return run(self._state, lib.hkt_scatter, (send, recv, piece, number, root), (kept, also), out,
                    wait)
 
     def all_to_all(self, array: Any, out: Any = None, wait: bool = True) -> Any:
@@ -141,7 +151,7 @@ class Collectives:
         if out is None:
             out = empty_like(array, shape_of(array), number)
         recv, also = self._into(out, count, number)
-        return run(self._state, lib.hkt_all_to_all, (send, recv, piece, number, self._state.handle), (kept, also), out,
+        return run(self._state, lib.hkt_all_to_all, (send, recv, piece, number), (kept, also), out,
                    wait)
 
     # ---- Pieces of different sizes -------------------------------------------------------------------------------
@@ -153,7 +163,7 @@ class Collectives:
         if out is None:
             out = empty_like(array, (sum(many),), number)
         recv, also = self._into(out, sum(many), number)
-        return run(self._state, lib.hkt_all_gather_v, (send, recv, numbers, number, self._state.handle), (kept, also), out,
+        return run(self._state, lib.hkt_all_gather_v, (send, recv, numbers, number), (kept, also), out,
                    wait)
 
     def gather_v(self, array: Any, counts: Sequence[int], out: Any = None, root: int = 0, wait: bool = True) -> Any:
@@ -163,7 +173,7 @@ class Collectives:
         if self._rank == root:
             result = empty_like(array, (sum(many),), number) if out is None else out
             recv, also = self._into(result, sum(many), number)
-        return run(self._state, lib.hkt_gather_v, (send, recv, numbers, number, root, self._state.handle), (kept, also),
+        return run(self._state, lib.hkt_gather_v, (send, recv, numbers, number, root), (kept, also),
                    result, wait)
 
     def reduce_scatter_v(self, array: Any, counts: Sequence[int], out: Any = None, op: Op = "sum",
@@ -174,7 +184,7 @@ class Collectives:
             out = empty_like(array, (many[self._rank],), number)
         recv, also = self._into(out, many[self._rank], number)
         return run(self._state, lib.hkt_reduce_scatter_v,
-                   (send, recv, numbers, number, op_number(op), self._state.handle), (kept, also), out, wait)
+                   (send, recv, numbers, number, op_number(op)), (kept, also), out, wait)
 
     def scatter_v(self, array: Any, counts: Sequence[int], out: Any = None, root: int = 0, wait: bool = True) -> Any:
         """As scatter, where rank r gets counts[r] elements."""
@@ -184,13 +194,13 @@ class Collectives:
             numbers, many = counts_array(counts, self._size, "counts")
             recv, have, number, also = resolve(out, "out", True)
             self._same_count("out", have, many[self._rank])
-            return run(self._state, lib.hkt_scatter_v, (NULL, recv, numbers, number, root, self._state.handle), also, out,
+            return run(self._state, lib.hkt_scatter_v, (NULL, recv, numbers, number, root), also, out,
                        wait)
         send, number, kept, numbers, many = self._whole(array, counts)
         if out is None:
             out = empty_like(array, (many[self._rank],), number)
         recv, also = self._into(out, many[self._rank], number)
-        return run(self._state, lib.hkt_scatter_v, (send, recv, numbers, number, root, self._state.handle), (kept, also),
+        return run(self._state, lib.hkt_scatter_v, (send, recv, numbers, number, root), (kept, also),
                    out, wait)
 
     def all_to_all_v(self, array: Any, send_counts: Sequence[int], recv_counts: Sequence[int], out: Any = None, *,
@@ -209,19 +219,19 @@ class Collectives:
         self._same_type(other, number)
         if room < recv_end:
             raise invalid(f"out has {room} elements, and the pieces that are received reach to {recv_end}")
-        return run(self._state, lib.hkt_all_to_all_v, (send, *sends, recv, *recvs, number, self._state.handle),
+        return run(self._state, lib.hkt_all_to_all_v, (send, *sends, recv, *recvs, number),
                    (kept, also), out, wait)
 
     # ---- Barriers ------------------------------------------------------------------------------------------------
 
     def barrier(self, wait: bool = True) -> Any:
         """Returns when every rank has entered it."""
-        return run(self._state, lib.hkt_barrier_start, (self._state.handle,), None, None, wait)
+        return run(self._state, lib.hkt_barrier_start, (), None, None, wait)
 
     def barrier_monitored(self, timeout: float) -> None:
         """A barrier that tells who is missing: after timeout seconds TimeoutError, which names all ranks that have not
         come. That breaks nothing. Ctrl-C waits for its end."""
-        self._state.call(lib.hkt_barrier_monitored, self._state.handle, milliseconds(timeout))
+        self._state.call(lib.hkt_barrier_monitored, milliseconds(timeout))
 
     # ---- Checks --------------------------------------------------------------------------------------------------
 

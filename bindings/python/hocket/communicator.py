@@ -49,7 +49,7 @@ class Communicator(Collectives, Messages):
 
     def check(self) -> None:
         """Raises the error that broke the communicator, if one did. Does not wait."""
-        self._state.call(lib.hkt_comm_status, self._state.handle)
+        self._state.call(lib.hkt_comm_status)
 
     @property
     def status(self) -> int:
@@ -67,22 +67,22 @@ class Communicator(Collectives, Messages):
         """The ranks that are known to be lost, ascending."""
         count = ffi.new("size_t*")
         ranks = ffi.new("int32_t[]", self._size)
-        self._state.call(lib.hkt_comm_lost, self._state.handle, ranks, self._size, count)
+        self._state.call(lib.hkt_comm_lost, ranks, self._size, count)
         return [ranks[i] for i in range(min(count[0], self._size))]
 
     def dump(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes this rank's last operations, and where those in flight stand, to a file, as JSON."""
-        self._state.call(lib.hkt_comm_dump, self._state.handle, opts.text(path))
+        self._state.call(lib.hkt_comm_dump, opts.text(path))
 
     def set_stream(self, stream: int) -> None:
         """Names the CUDA stream (its address) of what the calling thread starts with memory of a device."""
-        self._state.call(lib.hkt_comm_set_stream, self._state.handle, ffi.cast("void*", stream))
+        self._state.call(lib.hkt_comm_set_stream, ffi.cast("void*", stream))
 
     # ---- Its end --------------------------------------------------------------------------------------------------
 
     def abort(self) -> None:
         """Gives up: calls on this communicator, of all threads and all ranks, end with AbortedError."""
-        self._state.call(lib.hkt_comm_abort, self._state.handle)
+        self._state.call(lib.hkt_comm_abort)
 
     def close(self) -> None:
         """Leaves the job. Calls that other threads are in end with AbortedError. If arrays of empty() are still alive,
@@ -128,7 +128,7 @@ class Communicator(Collectives, Messages):
     def _made(self, function: Callable[..., int], *arguments: Any) -> Optional["Communicator"]:
         state = self._state
         made = ffi.new("hkt_comm**")
-        state.call(function, state.handle, *arguments, made)
+        state.call(function, *arguments, made)
         return Communicator(State(made[0], state.kept)) if made[0] else None
 
     # ---- Memory, operators, plans ------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Communicator(Collectives, Messages):
         """Whether operations use this array where it is, as far as this rank is concerned."""
         address, count, number, kept = resolve(array, "array", False)
         answer = ffi.new("int*")
-        self._state.call(lib.hkt_mem_is_shared, self._state.handle, address, count * lib.hkt_type_size(number), answer)
+        self._state.call(lib.hkt_mem_is_shared, address, count * lib.hkt_type_size(number), answer)
         return bool(answer[0])
 
     def premul_sum(self, factor: float) -> Operator:

@@ -17,7 +17,7 @@ class WindowMemory:
     def __init__(self, state: State, size: int) -> None:
         made = ffi.new("void**")
         self._address = None
-        state.call(lib.hkt_mem_alloc, state.handle, size, made)
+        state.call(lib.hkt_mem_alloc, size, made)
         self._state, self._address = state, made[0]
         state.blocks += 1
         self.__array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1",
@@ -54,7 +54,7 @@ class Registration:
     def __init__(self, state: State, array: Any) -> None:
         address, count, number, self._kept = resolve(array, "array", True)
         self._address = None
-        state.call(lib.hkt_mem_register, state.handle, address, count * SIZES[number])
+        state.call(lib.hkt_mem_register, address, count * SIZES[number])
         self._state, self._address, self.array = state, address, array
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Registration:
         if self._address is None:
             return
         if self._state.handle and self._state.is_own():
-            self._state.call(lib.hkt_mem_deregister, self._state.handle, self._address)
+            self._state.call(lib.hkt_mem_deregister, self._address)
         self._address = self._kept = None
 
     def __enter__(self) -> Any:

@@ -20,18 +20,18 @@ class Messages:
         """Sends the array to rank `peer`. Two ranks that send to each other start with wait=False: a send may wait until
         the peer receives."""
         memory, count, number, kept = resolve(array, "array", False)
-        return run(self._state, lib.hkt_send, (memory, count, number, peer, tag, self._state.handle), kept, None, wait)
+        return run(self._state, lib.hkt_send, (memory, count, number, peer, tag), kept, None, wait)
 
     def recv(self, array: Any, peer: int, tag: int = 0, wait: bool = True) -> Any:
         """Receives into the array from rank `peer`, and returns it. The sender's has as many elements."""
         memory, count, number, kept = resolve(array, "array", True)
-        return run(self._state, lib.hkt_recv, (memory, count, number, peer, tag, self._state.handle), kept, array, wait)
+        return run(self._state, lib.hkt_recv, (memory, count, number, peer, tag), kept, array, wait)
 
     def recv_any(self, array: Any, tag: int = 0, wait: bool = True) -> Any:
         """Receives into the array from whichever rank sends with the tag, and returns the sender's rank."""
         memory, count, number, kept = resolve(array, "array", True)
         source = ffi.new("int32_t*")
-        return run(self._state, lib.hkt_recv_any, (memory, count, number, tag, source, self._state.handle),
+        return run(self._state, lib.hkt_recv_any, (memory, count, number, tag, source),
                    (kept, source), lambda: source[0], wait)
 
     def join(self, requests: Any) -> Request[Any]:

@@ -27,13 +27,13 @@ class Operator:
     @classmethod
     def premul_sum(cls, state: State, factor: float) -> "Operator":
         made = ffi.new("hkt_op*")
-        state.call(lib.hkt_premul_sum_create, factor, state.handle, made)
+        state.call(lambda comm: lib.hkt_premul_sum_create(factor, comm, made))
         return cls(state, _number_of(made), f"premul_sum, factor {factor}")
 
     @classmethod
     def defined(cls, state: State, name: str) -> "Operator":
         made = ffi.new("hkt_op*")
-        state.call(lib.hkt_op_create, state.handle, text(name), made)
+        state.call(lib.hkt_op_create, text(name), made)
         return cls(state, _number_of(made), name)
 
     def __del__(self) -> None:

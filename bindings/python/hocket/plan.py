@@ -1,7 +1,7 @@
 """Plans: a collective with its schedule, verified and compiled, to be started many times."""
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 from hocket._native import ffi, lib
 from hocket.arrays import NAMES, Resolved, resolve, type_of
@@ -25,19 +25,20 @@ class Plan:
                  tensor_counts: Optional[Sequence[int]]) -> None:
         self._handle = None
         number = ffi.new("hkt_collective*")
-        state.call(lib.hkt_collective_from_name, text(collective), number)
+        state.call(lambda comm: lib.hkt_collective_from_name(text(collective), number))
         self._collective, self._type, self._size = ffi.cast("int*", number)[0], type_of(dtype), size
         options = ffi.new("hkt_plan_options*")
         lib.init_hkt_plan_options(options)
         kept = fill(options, {"schedule": schedule, "root": root,
                               "executor": None if executor is None else constant("HKT_EXECUTOR_", executor)})
-        self._tensors = 0
+        self._counts: List[int] = []
         if tensor_counts is not None:
             counts, many = counts_array(tensor_counts, len(tensor_counts), "tensor_counts")
             options.tensor_counts, options.tensors = counts, len(many)
+            self._counts = list(many)
             kept.append(counts)
         made = ffi.new("hkt_plan**")
-        state.call(lib.hkt_plan_create, state.handle, self._collective, self._type, op_number(op), options, made)
+        state.call(lib.hkt_plan_create, self._collective, self._type, op_number(op), options, made)
         self._state, self._handle = state, made[0]
 
     # ---- Starting it ---------------------------------------------------------------------------------------------
@@ -56,42 +57,61 @@ class Plan:
         send, recv, count, kept = self._memory(array, out)
         options = NULL
         if parameters or buffers:
-            resolved = [resolve(buffer, f"buffers[{i}]", False) for i, buffer in enumerate(buffers)]
+            resolved = [self._buffer(buffer, f"buffers[{i}]", self._elements(count)) for i, buffer in enumerate(buffers)]
             options, more = self._start_options(parameters, [one[0] for one in resolved])
             kept = (kept, more, resolved)
-        return run(self._state, lib.hkt_plan_start_with, (self._handle, send, recv, count, options), (kept, self),
-                   array if out is None else out, wait)
+        return run(self._state, lib.hkt_plan_start_with, (send, recv, count, options), (kept, self),
+                   array if out is None else out, wait, self._handle)
 
     def _memory(self, array: Any, out: Any) -> Tuple[Any, Any, int, Any]:
-        given: Resolved = (NULL, 0, self._type, None)
-        taken = given
-        if array is not None:
-            given = resolve(array, "array", out is None)
-        if out is not None:
-            taken = resolve(out, "out", True)
-        elif array is not None:
-            taken = given
-        for name, (_, _, number, _) in (("array", given), ("out", taken)):
-            if number != self._type:
-                raise invalid(f"{name} has elements of {NAMES[number]}, and the plan is for {NAMES[self._type]}")
-        return given[0], taken[0], self._count(given[1], taken[1]), (given[3], taken[3])
+        given = None if array is None else self._array(array, "array", out is None)
+        taken = None if out is None else self._array(out, "out", True)
+        if out is None and self._collective not in _PIECE_IS_GIVEN | _PIECE_IS_TAKEN:
+            taken = given  # in place
+        count = self._count(None if given is None else given[1], None if taken is None else taken[1])
+        send, recv = (NULL if one is None else one[0] for one in (given, taken))
+        return send, recv, count, (given, taken)
 
-    def _count(self, given: int, taken: int) -> int:
-        """As the collective's function takes it; see hkt_plan_start."""
+    def _array(self, array: Any, name: str, writable: bool) -> Resolved:
+        resolved = resolve(array, name, writable)
+        if resolved[2] != self._type:
+            raise invalid(f"{name} has elements of {NAMES[resolved[2]]}, and the plan is for {NAMES[self._type]}")
+        return resolved
+
+    def _buffer(self, array: Any, name: str, elements: int) -> Resolved:
+        """As hkt_start_options.buffers asks for."""
+        resolved = resolve(array, name, False)
+        wanted = lib.HKT_FLOAT64 if self._type == lib.HKT_FLOAT64 else lib.HKT_FLOAT32
+        if resolved[2] != wanted or resolved[1] != elements:
+            raise invalid(f"{name} has {resolved[1]} elements of {NAMES[resolved[2]]}; it must have {elements} of {NAMES[wanted]}")
+        return resolved
+
+    def _elements(self, count: int) -> int:
+        """Of x, whole, for the count of a start."""
+        is_by_piece = self._collective in _PIECE_IS_GIVEN | _PIECE_IS_TAKEN or self._collective == lib.HKT_ALL_TO_ALL
+        return count * self._size if is_by_piece else count
+
+    def _count(self, given: Optional[int], taken: Optional[int]) -> int:
+        """As the collective's function takes it; see hkt_plan_start. None: nothing is given, or taken, on this rank."""
         if self._collective in _PIECE_IS_GIVEN:
-            piece, whole = given, taken
-        elif self._collective in _PIECE_IS_TAKEN:
-            piece, whole = taken, given
-        else:
-            if given and taken and given != taken:
-                raise invalid(f"array has {given} elements, and out {taken}: they must have as many")
-            count = given or taken
-            if self._collective != lib.HKT_ALL_TO_ALL:
-                return count
-            if count % self._size:
-                raise invalid(f"array has {count} elements, which cannot be divided evenly by the {self._size} ranks")
-            return count // self._size
-        if whole and whole != piece * self._size:
+            return self._piece(given, taken, "array")
+        if self._collective in _PIECE_IS_TAKEN:
+            return self._piece(taken, given, "out")
+        if given is not None and taken is not None and given != taken:
+            raise invalid(f"array has {given} elements, and out {taken}: they must have as many")
+        count = given if given is not None else taken
+        if count is None:
+            raise invalid("array and out are None: every rank gives one of them, so that it knows the count")
+        if self._collective != lib.HKT_ALL_TO_ALL:
+            return count
+        if count % self._size:
+            raise invalid(f"array has {count} elements, which cannot be divided evenly by the {self._size} ranks")
+        return count // self._size
+
+    def _piece(self, piece: Optional[int], whole: Optional[int], name: str) -> int:
+        if piece is None:
+            raise invalid(f"{name} is None: every rank has a piece in it")
+        if whole is not None and whole != piece * self._size:
             raise invalid(f"one rank's piece has {piece} elements, and all pieces have {whole}, not {self._size} times as many")
         return piece
 
@@ -106,27 +126,31 @@ class Plan:
         return options, (options, numbers, buffers)
 
     def _start_lists(self, arrays: Any, outs: Any, parameters: Sequence[float], buffers: Sequence[Any], wait: bool) -> Any:
-        """Tensors that do not lie one after another. A buffer may be a list, too."""
+        """Tensors that do not lie one after another. A buffer is a list, too."""
         kept: List[Any] = []
 
-        def pointers(those: Any, name: str, writable: bool) -> Tuple[Any, int]:
+        def pointers(those: Any, name: str, resolved_as: Callable[[Any, str, int], Resolved]) -> Any:
             if those is None:
-                return NULL, 0
-            resolved = [resolve(one, f"{name}[{i}]", writable) for i, one in enumerate(those)]
-            wrong = next((NAMES[one[2]] for one in resolved if one[2] != self._type), None)
-            if wrong is not None and name in ("array", "out"):
-                raise invalid(f"{name} has elements of {wrong}, and the plan is for {NAMES[self._type]}")
+                return NULL
+            if not isinstance(those, (list, tuple)) or len(those) != len(self._counts):
+                raise invalid(f"{name} must be a list of {len(self._counts)} arrays: as many as tensor_counts of the plan has")
+            resolved = [resolved_as(one, f"{name}[{i}]", count) for i, (one, count) in enumerate(zip(those, self._counts))]
             made = ffi.new("void*[]", [ffi.cast("void*", one[0]) for one in resolved])
             kept.append((made, resolved))
-            return made, sum(one[1] for one in resolved)
+            return made
 
-        send, given = pointers(arrays, "array", outs is None)
-        recv, taken = (send, given) if outs is None else pointers(outs, "out", True)
-        lists = [pointers(buffer, f"buffers[{i}]", False)[0] for i, buffer in enumerate(buffers)]
-        options, more = self._start_options(parameters, [ffi.cast("void*", one) for one in lists],
-                                            len(arrays if arrays is not None else outs))
-        return run(self._state, lib.hkt_plan_start_with, (self._handle, send, recv, given or taken, options),
-                   (kept, more, self), arrays if outs is None else outs, wait)
+        def tensor(one: Any, name: str, count: int, writable: bool) -> Resolved:
+            resolved = self._array(one, name, writable)
+            if resolved[1] != count:
+                raise invalid(f"{name} has {resolved[1]} elements; tensor_counts of the plan says {count}")
+            return resolved
+
+        send = pointers(arrays, "array", lambda *one: tensor(*one, outs is None))
+        recv = send if outs is None else pointers(outs, "out", lambda *one: tensor(*one, True))
+        lists = [pointers(buffer, f"buffers[{i}]", self._buffer) for i, buffer in enumerate(buffers)]
+        options, more = self._start_options(parameters, [ffi.cast("void*", one) for one in lists], len(self._counts))
+        return run(self._state, lib.hkt_plan_start_with, (send, recv, sum(self._counts), options),
+                   (kept, more, self), arrays if outs is None else outs, wait, self._handle)
 
     # ---- What it is ------------------------------------------------------------------------------------------------
 
@@ -155,24 +179,26 @@ class Plan:
         """This rank's state: what its schedule keeps from one start to the next."""
         self._check_open()
         size = ffi.new("size_t*")
-        self._state.call(lib.hkt_plan_save_state, self._handle, NULL, 0, size)
+        self._call(lib.hkt_plan_save_state, NULL, 0, size)
         memory = ffi.new("char[]", size[0])
-        self._state.call(lib.hkt_plan_save_state, self._handle, memory, size[0], size)
+        self._call(lib.hkt_plan_save_state, memory, size[0], size)
         return bytes(ffi.buffer(memory, size[0]))
 
     def load_state(self, saved: Sequence[bytes]) -> None:
         """Replaces the state by what all ranks of a job have saved, of any number of ranks, in any order."""
         self._check_open()
         held = [ffi.from_buffer(one) for one in saved]
-        self._state.call(lib.hkt_plan_load_state, self._handle, ffi.new("void*[]", held), [len(one) for one in saved],
-                         len(held))
+        self._call(lib.hkt_plan_load_state, ffi.new("void*[]", held), [len(one) for one in saved], len(held))
 
     def reset_state(self) -> None:
         """All zeros again; the next start may have another count. On all ranks alike."""
         self._check_open()
-        self._state.call(lib.hkt_plan_reset_state, self._handle)
+        self._call(lib.hkt_plan_reset_state)
 
     # ---- Its end ---------------------------------------------------------------------------------------------------
+
+    def _call(self, function: Callable[..., int], *arguments: Any) -> None:
+        self._state.call(lambda _: function(self._handle, *arguments))
 
     def _check_open(self) -> None:
         if self._handle is None or not self._state.handle:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Generator, Generic, Optional, Sequence, TypeVa
 
 from hocket._native import ffi, lib
 from hocket.errors import Error, error_of, invalid, raise_pending
-from hocket.state import CALLS, FLIGHT, State, Told, get_ident
+from hocket.state import CALLS, FLIGHT, State, Told, get_ident, is_in_call
 
 Result = TypeVar("Result")
 _LONGEST_MS = 24 * 3600 * 1000  # hkt_wait_for takes no longer time
@@ -17,16 +17,18 @@ class Request(Generic[Result]):
     """An operation that was started. Its arrays are Hocket's until it has ended, and are kept alive until then, also if
     this object is dropped. `await request` is wait() for programs with asyncio. Thread-safe."""
 
-    __slots__ = ("_state", "_flight", "_kept", "_result", "_error", "_lock", "__weakref__")
+    __slots__ = ("_state", "_flight", "_kept", "_result", "_error", "_lock", "_whole", "__weakref__")
 
     def __init__(self, state: State, flight: Any, kept: Any, result: Any) -> None:
-        """flight: see state.FLIGHT; None: it has ended. kept: what the operation uses. result: what wait() returns; if it can be called, what it returns."""
+        """flight: see state.FLIGHT; None: it has ended. kept: what the operation uses. result: what wait() returns; if it
+        can be called, what it returns."""
         self._state = state
         self._flight = flight
         self._kept = kept
         self._result = result
         self._error: Optional[Error] = None
         self._lock = threading.Lock()
+        self._whole: Optional["Request[Any]"] = None  # the request that this one was joined into
 
     def wait(self, timeout: Optional[float] = None) -> Result:
         """Waits until the operation has ended, and returns its result: what the blocking call would have returned.
@@ -35,9 +37,12 @@ class Request(Generic[Result]):
         nothing, and it can be waited for again. If the operation failed, its error is raised, each time. Ctrl-C ends
         the wait with KeyboardInterrupt; the operation goes on.
         """
-        if timeout is not None and timeout < 0:
-            raise invalid(f"timeout is {timeout}; it is a number of seconds, 0 or more")
-        if not self._lock.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
+        if timeout is not None and not 0 <= timeout < float("inf"):
+            raise invalid(f"timeout is {timeout}; it is a number of seconds, 0 or more, or None: as long as it takes")
+        if self._whole is not None:
+            self._whole.wait(timeout)
+            return self._take()
+        if not self._acquire(timeout):
             raise _in_progress(timeout)
         try:
             if self._flight is not None:
@@ -46,11 +51,24 @@ class Request(Generic[Result]):
             self._lock.release()
         if self._error is not None:
             raise self._error
+        return self._take()
+
+    def _acquire(self, timeout: Optional[float]) -> bool:
+        if self._lock.acquire(False):
+            return True
+        if is_in_call():
+            raise invalid("a handler of a signal, or a finalizer, cannot wait for a request, or ask to be told of it, beside a "
+                          "wait of the same thread; done() can be asked")
+        return self._lock.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+
+    def _take(self) -> Result:
         result = self._result
         return result() if callable(result) else result
 
     def done(self) -> bool:
         """Whether the operation has ended, well or not. Never waits."""
+        if self._whole is not None:
+            return self._whole.done()
         if not self._lock.acquire(False):
             return False  # another thread waits for it
         try:
@@ -62,25 +80,34 @@ class Request(Generic[Result]):
         """Calls function(request) when the operation has ended, from a thread of the communicator that does nothing
         else; at once, if it has. The function may use Hocket, but must not close the communicator. What it raises is
         printed."""
+        if self._whole is not None:
+            self._whole.add_done_callback(lambda _: function(self))
+            return
         if self._flight is None:
             function(self)
             return
         state = self._state
         told = Told(state, lambda: function(self))
-        with self._lock:
-            if self._flight is not None and self._flight[0] and state.handle:
-                state.inside.append(get_ident())
-                try:
+        self._acquire(None)
+        try:
+            state.inside.append(get_ident())
+            try:
+                if self._flight is not None and self._flight[0] and state.handle:
                     status = lib.hkt_request_callback(self._flight[0], lib.hkt_py_ended, told.user)
                     if status < 0:
                         state.told.pop(id(told), None)
                         state.fail(status)
-                finally:
-                    state.inside.remove(get_ident())
-                return
+                    return
+            finally:
+                state.inside.remove(get_ident())
+        finally:
+            self._lock.release()
         told()  # it ended meanwhile
 
     def __await__(self) -> Generator[Any, None, Result]:
+        if self._whole is not None:
+            yield from self._whole.__await__()
+            return self._take()
         if self._flight is not None:
             loop = asyncio.get_running_loop()
             future: "asyncio.Future[None]" = loop.create_future()
@@ -131,7 +158,7 @@ class Request(Generic[Result]):
 
     def _end(self, error: Optional[Error]) -> None:
         self._flight = self._kept = None
-        self._error = error
+        self._error = self._error or error
 
     def __del__(self) -> None:
         try:
@@ -167,24 +194,24 @@ def wait_all(requests: Sequence[Request[Any]]) -> list:
 
 def join(state: State, requests: Sequence[Request[Any]]) -> Request[list]:
     """hkt_request_join. Those that have ended already are left out; the error of one that failed is raised by wait()."""
-    flying = [request for request in requests if not request.done()]
-    ended = [request for request in requests if request._flight is None]
-
-    def results() -> list:
-        return [request.wait() for request in requests]
-
-    if not flying:
-        made: Request[list] = Request(state, None, None, results)
-        made._error = next((request._error for request in ended if request._error is not None), None)
-        return made
+    if any(request._state is not state for request in requests):
+        raise invalid("requests of several communicators cannot be joined; join those of each by themselves")
+    if any(request._whole is not None for request in requests):
+        raise invalid("a request that was joined cannot be joined again; join all of them at once")
+    flying = [request for request in dict.fromkeys(requests) if not request.done()]
     flight = ffi.new(FLIGHT)
-    made = Request(state, flight, [request._kept for request in flying], results)
+    made: Request[list] = Request(state, flight if flying else None, [request._kept for request in flying],
+                                  lambda: [request._take() for request in requests])
+    made._error = next((request._error for request in requests if request._error is not None), None)
+    if not flying:
+        return made
+    handles = [request._flight[0] for request in flying]
     try:
-        state.call(lib.hkt_request_join, [request._flight[0] for request in flying], len(flying), flight)
+        state.call(lambda _: lib.hkt_request_join(handles, len(flying), flight))
     finally:
         if flight[0]:
             for request in flying:
-                request._end(None)
+                request._flight, request._whole = None, made
         else:
-            made._end(None)
+            made._flight = None
     return made

@@ -76,11 +76,12 @@ class State:
             self.fail(status)
 
     def call(self, function: Callable[..., int], *arguments: Any) -> None:
-        """A call that has no request, such as hkt_mem_register(comm, ...)."""
+        """A call that has no request, such as hkt_mem_register(comm, ...): function(handle, *arguments). The handle is
+        looked at when the call is counted: else another thread might destroy it in between."""
         thread = get_ident()
         self.inside.append(thread)
         try:
-            status = function(*arguments)
+            status = function(self.handle, *arguments) if self.handle else lib.HKT_ERROR_ABORTED
             if status < 0:
                 self.fail(status)
         finally:
@@ -88,13 +89,21 @@ class State:
 
     def reap(self) -> None:
         """Lets go of what operations have used that have ended, and that nobody waits for."""
-        orphans, self.orphans = self.orphans, []
+        thread = get_ident()
+        self.inside.append(thread)
         try:
-            if self.handle:
-                for flight, _ in orphans:
-                    lib.hkt_py_wait(flight, 0)
+            if not self.handle:
+                return
+            # One by one, and never from another list: an exception of a signal's handler may come between any two
+            # steps, and none of those that are in flight may get lost then.
+            for one in list(self.orphans):
+                if lib.hkt_py_wait(one[0], 0) != lib.HKT_IN_PROGRESS:
+                    try:
+                        self.orphans.remove(one)
+                    except ValueError:  # another thread was first
+                        pass
         finally:
-            self.orphans.extend(one for one in orphans if one[0][0])
+            self.inside.remove(thread)
 
     def close(self) -> None:
         """Ends calls of other threads, and destroys the communicator; with window memory in use, once that is free."""
@@ -104,7 +113,9 @@ class State:
             raise invalid("a communicator cannot be closed by a function that Hocket calls, nor by a handler of a signal "
                           "beside a call: call abort() there, and close it later")
         if self.blocks and self.is_own():
-            self.handle = NULL
+            self.handle = NULL  # it is destroyed with the last array, but what waits ends now
+            if self.inside or self.told:
+                lib.hkt_comm_abort(self.owned)
         else:
             self.destroy()
 
@@ -121,10 +132,11 @@ class State:
         self.handle = NULL  # no call begins from here on
         if not self.owned:
             return
-        if is_busy():
+        in_call = is_in_call()
+        if is_busy() or (in_call and self.is_own()):
             destroy_later(self)
             return
-        if not is_in_call():  # what an exception of a handler has left, where Python cannot be on its guard
+        if not in_call:  # what an exception of a handler has left, where Python cannot be on its guard
             while get_ident() in self.inside:
                 self.inside.remove(get_ident())
         if self.inside and self.is_own():

@@ -61,23 +61,23 @@ class GroupCommunicator:
         except BaseException as error:  # Ctrl-C among them
             return as_torch(error)
 
-    def call(self, function, *arguments):
-        """A call of the library: the communicator is not destroyed meanwhile."""
+    def call(self, what, function):
+        """function(handle): a call of the library. The handle is looked at when the call is counted, so that the communicator is
+        not destroyed in between."""
         thread = get_ident()
         self.state.inside.append(thread)
         try:
-            status = function(*arguments)
+            handle = self.state.handle
+            if not handle:
+                raise Failure(f"hocket: {what} on a process group that has been destroyed")
+            status = function(handle)
             if status < 0:
                 raise self.failure(status)
             return status
         finally:
             self.state.inside.remove(thread)
-
-    def handle(self, what):
-        handle = self.state.handle
-        if not handle:
-            raise Failure(f"hocket: {what} on a process group that has been destroyed")
-        return handle
+            if self.state.orphans:
+                self.state.reap()
 
     def started(self, work):
         """Takes a work in, and ends those that nobody waits for."""

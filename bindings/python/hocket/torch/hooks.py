@@ -63,7 +63,7 @@ class SparseHook:
         plan = self._plan(bucket.index(), tensor)
         tensor.div_(self.group.size())
         flight, address = ffi.new(FLIGHT), ffi.cast("void *", tensor.data_ptr())
-        communicator.call(lib.hkt_plan_start, plan._handle, address, address, tensor.numel(), flight)
+        communicator.call("all_reduce", lambda _: lib.hkt_plan_start(plan._handle, address, address, tensor.numel(), flight))
         work = Work(communicator, flight, "all_reduce", None, (tensor, plan), None, [tensor])
         return of_one_tensor(work.get_future(), tensor)
 

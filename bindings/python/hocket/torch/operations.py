@@ -100,6 +100,7 @@ class Operations:
     def _count(self, name, pieces, tensor):
         """The elements of each rank's piece, or the list of them where they differ."""
         size = self.size()
+        _require_one_dtype(name, [tensor, *pieces])
         if len(pieces) == 1 and size > 1:
             if pieces[0].numel() != size * tensor.numel():
                 raise ValueError(f"hocket: {name} with {size} ranks and pieces of {tensor.numel()} elements needs a tensor of "
@@ -111,8 +112,6 @@ class Operations:
         if counts[self.rank()] != tensor.numel():
             raise ValueError(f"hocket: {name}: this rank's piece has {counts[self.rank()]} elements in the list, and {tensor.numel()} "
                              "by itself")
-        if any(piece.dtype is not tensor.dtype for piece in pieces):
-            raise TypeError(f"hocket: {name}: tensors of one call have one dtype; these have {sorted({str(t.dtype) for t in pieces})}")
         return counts[0] if counts.count(counts[0]) == size else counts
 
     def allgather(self, outputs, inputs, opts=c10d.AllgatherOptions()):
@@ -142,12 +141,14 @@ class Operations:
         for tensors in (outputs, inputs):
             if len(tensors) != self.size():
                 raise ValueError(f"hocket: all_to_all needs a tensor for each of {self.size()} ranks, not {len(tensors)}")
+        _require_one_dtype("all_to_all", [*inputs, *outputs])
         send, recv = Scattered(inputs, False), Scattered(outputs, True)
         return self._exchange(send, [t.numel() for t in inputs], send.distances, recv, [t.numel() for t in outputs], recv.distances,
                               inputs[0], opts, outputs)
 
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=c10d.AllToAllOptions()):
         size = self.size()
+        _require_one_dtype("all_to_all", [tensor, output])
         send, recv = Memory([tensor], True, False), Memory([output], False, True)
         if not output_splits and not input_splits:
             for x in (tensor, output):
@@ -207,7 +208,7 @@ class Operations:
         requests, names, sends, recvs, results, sources = zip(*batch)
         record = profiling.Record(names[0], [t for send in sends for t in send.tensors]) if profiling.enabled() else None
         flight = ffi.new(FLIGHT)
-        self._communicator.call(lib.hkt_request_join, ffi.new("hkt_request *[]", requests), len(batch), flight)
+        self._communicator.call(names[0], lambda _: lib.hkt_request_join(ffi.new("hkt_request *[]", requests), len(batch), flight))
         keep = [(send.keep, recv.keep) for send, recv in zip(sends, recvs)], sources
         after = [pair for recv in recvs for pair in recv.after or ()]
         result = [tensor for tensors in results for tensor in tensors]
@@ -258,13 +259,13 @@ class Operations:
 
     def _start(self, name, arguments, timeout, send, recv, result, source=None):
         """Calls hkt_NAME, whose last arguments are the communicator and where the request goes."""
-        handle = self._communicator.handle(name)
         record = None
         if self._batch is None and profiling.enabled():
             record = profiling.Record(name, send.tensors or recv.tensors)
         flight = ffi.new(FLIGHT)
         try:
-            self._communicator.call(getattr(lib, "hkt_" + name), *arguments, handle, flight)
+            function = getattr(lib, "hkt_" + name)
+            self._communicator.call(name, lambda handle: function(*arguments, handle, flight))
             self._sequence += 1
             if self._batch is not None:
                 self._batch.append((flight[0], name, send, recv, result, source))
@@ -291,7 +292,7 @@ class Operations:
         if isinstance(timeout, datetime.timedelta):
             limit = max(1, timeout // datetime.timedelta(milliseconds=1))
         try:
-            self._communicator.call(lib.hkt_barrier_monitored, self._communicator.handle("monitored_barrier"), limit)
+            self._communicator.call("monitored_barrier", lambda handle: lib.hkt_barrier_monitored(handle, limit))
         except Failure as error:
             cause = error.__cause__
             if getattr(cause, "status", None) not in (lib.HKT_ERROR_TIMEOUT, lib.HKT_ERROR_PEER_LOST):
@@ -345,6 +346,11 @@ class Operations:
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     recvAnysource = recv_anysource
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
+
+
+def _require_one_dtype(name, tensors):
+    if any(tensor.dtype is not tensors[0].dtype for tensor in tensors):
+        raise TypeError(f"hocket: {name}: tensors of one call have one dtype; these have {sorted({str(t.dtype) for t in tensors})}")
 
 
 def _of_splits(tensor, splits, size):

@@ -89,7 +89,7 @@ class Work(Base):
         """Has a thread of the communicator call it when the operation has ended."""
         told = Told(self._communicator.state, function)
         try:
-            self._communicator.call(lib.hkt_request_callback, self._flight[0], lib.hkt_py_ended, told.user)
+            self._communicator.call("get_future", lambda _: lib.hkt_request_callback(self._flight[0], lib.hkt_py_ended, told.user))
         except BaseException:
             self._communicator.state.told.pop(id(told), None)
             raise
@@ -145,12 +145,12 @@ class Work(Base):
         with self._lock:
             if self._future is not None:
                 return self._future
-            self._future = Future()
-            ended = self._flight is None
+            made, ended = Future(), self._flight is None
             if not ended and self._flight[0]:
-                self._tell(self._ended)
+                self._tell(self._ended)  # if that fails, nobody has a future that never ends
             else:
                 self._is_told = True  # also where Ctrl-C came before what has ended was looked at
+            self._future = made
         if ended:
             self._complete(self._future)
         else:
