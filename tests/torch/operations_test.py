@@ -337,6 +337,8 @@ def wrong(rank, size):
     refused(ValueError, "a tensor for each of", group.allgather, [[torch.ones(1)] * (size + 1)], [torch.ones(1)])
     refused(ValueError, "elements in the list", group.allgather, [[torch.ones(2)] * size], [torch.ones(1)])
     refused(TypeError, "one dtype", group.allgather, [[torch.ones(1).int()] * size], [torch.ones(1)])
+    refused(TypeError, "one dtype", group._allgather_base, torch.ones(size), torch.ones(1).double())
+    refused(TypeError, "one dtype", group._reduce_scatter_base, torch.ones(1), torch.ones(size).double())
     refused(ValueError, "split sizes", dist.all_to_all_single, torch.ones(size), torch.ones(size), [1] * size, [2] * size)
     refused(ValueError, "float32", lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND))
     refused(ValueError, "memory of the CPU", lambda: group.broadcast([torch.ones(2, device="meta")]))
