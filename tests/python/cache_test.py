@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import running
 
@@ -176,6 +177,33 @@ class Mapping(WithFiles):
         for _ in range(2):
             with self.assertRaises(hocket.NotFoundError):
                 failed.wait(30)
+
+    def test_an_exception_while_samples_become_arrays(self):
+        places = [(hocket.cache.np, "asarray"), (hocket.cache, "_Loan"), (self.cache, "_free_if_unused")]
+        for place, name in places:
+            for after in (0, 1, 4):
+                if name == "_free_if_unused" and after:
+                    continue
+                function, calls = getattr(place, name), []
+
+                def interrupted(*arguments):
+                    calls.append(1)
+                    if len(calls) == after + 1:
+                        raise KeyboardInterrupt
+                    return function(*arguments)
+
+                for again in (True, False):
+                    batch = self.cache.get_batch(range(10), wait=False)
+                    with self.subTest(place=name, after=after, again=again):
+                        calls.clear()
+                        with unittest.mock.patch.object(place, name, interrupted), self.assertRaises(KeyboardInterrupt):
+                            batch.wait(30)
+                        if again:
+                            self.assertEqual([one.tolist() for one in batch.wait(30)], [sample(key).tolist() for key in range(10)])
+                        batch = None
+                        gc.collect()
+                        self.assertEqual(self.cache.stats()["memory_lent"], 0)
+                        self.assertFalse(self.cache._loans or self.cache._flying)
 
     def test_an_iterator(self):
         found = list(self.cache.batches(range(10), 4))

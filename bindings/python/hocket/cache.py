@@ -64,11 +64,11 @@ def bytes_of(out: Any) -> "np.ndarray[Any, Any]":
 class _Loan:
     """A sample that is lent by the cache: read-only memory, given back with the last array that lies in it."""
 
-    __slots__ = ("__array_interface__", "_cache", "__weakref__")
+    __slots__ = ("__array_interface__", "_cache", "sample", "__weakref__")
 
     def __init__(self, cache: "Cache", sample: Any) -> None:
-        self._cache = cache
-        cache._loans[id(self)] = sample
+        """The sample is not its own before it is in cache._loans."""
+        self._cache, self.sample = cache, sample
         self.__array_interface__ = {"version": 3, "shape": (sample.bytes,), "typestr": "|u1",
                                     "data": (int(ffi.cast("uintptr_t", sample.data)), True)}
 
@@ -389,10 +389,11 @@ class Batch:
     def __init__(self, cache: Cache, keys: "np.ndarray[Any, Any]") -> None:
         self._cache, self._count = cache, len(keys)
         self._samples = ffi.new("hkt_sample[]", max(1, len(keys)))
+        self._loans: Optional[List[_Loan]] = None  # while they become arrays
         self._result: Optional[List[Any]] = None
         self._error: Optional[BaseException] = None
         self._lock = threading.Lock()
-        flight = ffi.new(FLIGHT)
+        self._flight = flight = ffi.new(FLIGHT)
         cache._flying[id(self)] = flight, self._samples, len(keys)
         try:
             cache._call(lib.hkt_cache_get_batch, cache._handle, ffi.from_buffer("uint64_t[]", keys), len(keys), self._samples,
@@ -431,15 +432,18 @@ class Batch:
             self._lock.release()
 
     def _is_over(self) -> bool:
-        if self._result is None and self._error is None and id(self) not in self._cache._flying:
+        if self._result is None and self._error is None and id(self) not in self._cache._flying and not self._is_lent():
             self._error = error_of(lib.HKT_ERROR_ABORTED, "the cache was closed before the batch had come")
         return self._result is not None or self._error is not None
+
+    def _is_lent(self) -> bool:
+        return self._loans is not None and all(id(loan) in self._cache._loans for loan in self._loans)
 
     def _step(self, milliseconds: int) -> bool:
         cache = self._cache
         cache._inside.append(get_ident())
         try:
-            status = lib.hkt_py_wait(cache._flying[id(self)][0], milliseconds)
+            status = lib.hkt_py_wait(self._flight, milliseconds)
         finally:
             cache._inside.remove(get_ident())
         if status == lib.HKT_IN_PROGRESS:
@@ -447,21 +451,23 @@ class Batch:
         try:
             if status < 0:
                 cache._fail(status)
-            self._result = [self._lent(i) for i in range(self._count)]
         except Error as error:
+            cache._flying.pop(id(self), None)
             self._error = error
-        finally:
-            cache._flying.pop(id(self))
             cache._free_if_unused()
+            return True
+        # An exception, such as Ctrl-C, may come anywhere here: nothing is lost, and the next step goes on where this ended.
+        if self._loans is None:
+            self._loans = [_Loan(cache, ffi.new("hkt_sample*", self._samples[i])) for i in range(self._count)]
+        if not self._is_lent():
+            if id(self) not in cache._flying:
+                return self._is_over()
+            cache._loans.update([(id(loan), loan.sample) for loan in self._loans])  # until now the samples were the batch's
+        cache._flying.pop(id(self), None)
+        self._result = [np.asarray(loan) if loan.sample.bytes else np.empty(0, np.uint8) for loan in self._loans]
+        self._loans = None
+        cache._free_if_unused()
         return True
-
-    def _lent(self, index: int) -> "np.ndarray[Any, Any]":
-        sample = ffi.new("hkt_sample*")
-        sample[0] = self._samples[index]
-        if sample.bytes == 0:
-            lib.hkt_cache_release(self._cache._owned, sample, 1)
-            return np.empty(0, np.uint8)
-        return np.asarray(_Loan(self._cache, sample))
 
     def __await__(self) -> Generator[Any, None, List["np.ndarray[Any, Any]"]]:
         if not self._is_over():
