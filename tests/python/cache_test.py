@@ -423,6 +423,33 @@ class Shared(WithFiles):
         said = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, timeout=60).stdout
         self.assertTrue(gone(int(said), 30))
 
+    def test_one_that_is_dropped_ends(self):
+        cache = hocket.SharedCache(self.source)
+        self.assertTrue(self.check(cache))
+        process, kept = cache._process, cache[5]
+        del cache
+        self.assertEqual(process.poll(), 0)
+        self.assertEqual(kept.tolist(), sample(5).tolist())
+
+    def test_batches_that_are_sent(self):
+        from hocket.shared import _others, taken
+        lent, size = self.cache.rows_to_send([1, 2])
+        lent.is_given_away = True
+        self.assertEqual(taken(self.cache._path, lent.slot, lent.size)[size:].tolist(), sample(2).tolist())
+        self.assertFalse(_others)
+        with self.assertRaises(hocket.NotFoundError):
+            taken(self.cache._path, lent.slot, lent.size)
+        lent, size = self.cache.rows_to_send([3, 4])
+        lent.is_given_away = True
+        text = ("import sys; from hocket.shared import SlotName, taken; "
+                f"a = taken({self.cache._path!r}, SlotName(*{tuple(lent.slot)!r}), {lent.size}); print(a.tolist())")
+        code, said = running.run([sys.executable, "-c", text], 60)
+        self.assertEqual((code, said.strip()), (0, str(np.concatenate([sample(3), sample(4)]).tolist())))
+        self.cache.close()
+        with self.assertRaisesRegex(hocket.IOError, "cannot be reached"):
+            taken(self.cache._path, lent.slot, lent.size)
+        self.assertFalse(_others)
+
     def test_a_process_that_is_killed(self):
         self.cache._process.kill()
         with self.assertRaisesRegex(hocket.IOError, "does not answer|cannot be reached"):

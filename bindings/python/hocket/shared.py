@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
 from hocket._native import ffi, lib
 from hocket.cache import Cache, Keys, bytes_of, keys_array
-from hocket.errors import error_of, invalid
+from hocket.errors import Error, error_of, invalid
 
 # A question: what; bytes of keys that follow; a number; how many slots follow that are free again.
 REQUEST = struct.Struct("<4sIQI")
@@ -301,7 +302,9 @@ def _pickled(options: Dict[str, Any]) -> bytes:
         raise invalid(f"the options of a shared cache are pickled for its process, and that failed: {error}") from error
 
 
-_by_path: Dict[str, SharedCache] = {}
+# By their paths, for batches that are unpickled. Who drops a cache ends its process, so it is not kept here.
+_by_path: "weakref.WeakValueDictionary[str, SharedCache]" = weakref.WeakValueDictionary()
+_others: Dict[str, SharedCache] = {}  # made here, for batches of caches that this process has not: these are kept
 
 
 def taken(path: str, slot: SlotName, size: int) -> "np.ndarray[Any, Any]":
@@ -310,5 +313,10 @@ def taken(path: str, slot: SlotName, size: int) -> "np.ndarray[Any, Any]":
     if cache is None or os.getpid() not in cache._connections:
         cache = SharedCache.__new__(SharedCache)
         cache.__setstate__({"_path": path})
-        _by_path[path] = cache
-    return cache.take(slot, size)
+        _others[path] = cache
+    try:
+        return cache.take(slot, size)
+    except Error as error:
+        if error.status == lib.HKT_ERROR_IO:  # its process has ended
+            _others.pop(path, None)
+        raise
