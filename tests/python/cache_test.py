@@ -466,6 +466,19 @@ class Shared(WithFiles):
             self.assertEqual(cache[2].tolist(), sample(2).tolist())  # it is still in step
             self.assertGreater(cache.stats()["slots"], 0)
 
+    def test_many_batches_at_a_time(self):
+        def descriptors():
+            return [len(os.listdir(f"/proc/{process}/fd")) for process in (os.getpid(), self.cache._process.pid)]
+
+        self.cache.copy_batch([1])
+        before = descriptors()
+        kept = [self.cache[key] for key in range(COUNT)] + [self.cache.copy_batch(range(100 + key)) for key in range(5)]
+        self.assertGreaterEqual(self.cache.stats()["slots"], COUNT + 5)
+        for have, had in zip(descriptors(), before):
+            self.assertLess(have - had, 20)  # and not one for each batch
+        self.assertTrue(all(kept[key].tobytes() == sample(key).tobytes() for key in range(COUNT)))
+        self.assertEqual(kept[-1].tobytes(), b"".join(sample(key).tobytes() for key in range(104)))
+
     def test_functions_that_print(self):
         text = ("import cache_samples, hocket, sys\n"
                 "with hocket.SharedCache(sys.argv[1], decode=cache_samples.decode_and_print, decoder='as it is') as cache:\n"

@@ -17,7 +17,7 @@ import numpy as np
 from hocket._native import ffi, lib
 from hocket.cache import Cache
 from hocket.errors import Error, error_of, invalid
-from hocket.shared import ANSWER, REQUEST, SLOT, SlotName, read
+from hocket.shared import ANSWER, REQUEST, SLOT, Mapped, SlotName, read
 
 # A worker that ends may have sent batches that nobody will take: those that a program gave up in the middle of an epoch.
 # No more than so many are kept for it; a DataLoader has a few on their way for each worker.
@@ -25,11 +25,9 @@ _MOST_LEFT_BEHIND = 64
 
 
 class _Slot:
-    def __init__(self, number: int, size: int) -> None:
-        self.number, self.size, self.generation = number, size, 0
-        self.descriptor = os.memfd_create("hocket-batch")
-        os.ftruncate(self.descriptor, size)
-        self.memory = mmap.mmap(self.descriptor, size)
+    def __init__(self, number: int, size: int, descriptor: int, offset: int) -> None:
+        self.number, self.size, self.generation, self.offset = number, size, 0, offset
+        self.memory = Mapped(descriptor, size, offset)
         self.owner: Any = None  # a client; None: it is free, or was sent
         self.sender: Any = None  # who has sent it, until somebody takes it
 
@@ -42,6 +40,8 @@ class Slots:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.descriptor = os.memfd_create("hocket-batches")  # one for all slots, which lie in it one after another
+        self._size = 0
         self._all: List[_Slot] = []
         self._free: List[_Slot] = []
         self._left: List[_Slot] = []  # sent by clients that have ended; the oldest first
@@ -55,7 +55,9 @@ class Slots:
                 self._free.remove(slot)
             else:
                 size = max(1 << 16, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
-                slot = _Slot(len(self._all), size)
+                os.ftruncate(self.descriptor, self._size + size)
+                slot = _Slot(len(self._all), size, self.descriptor, self._size)
+                self._size += size
                 self._all.append(slot)
             slot.generation += 1
             slot.owner = client
@@ -96,8 +98,8 @@ class Slots:
             while len(self._left) > _MOST_LEFT_BEHIND:
                 self._free_now(self._left.pop(0))
 
-    def descriptor(self, number: int) -> int:
-        return self._all[number].descriptor
+    def offset(self, number: int) -> int:
+        return self._all[number].offset
 
     def counts(self) -> Dict[str, int]:
         with self._lock:
@@ -130,7 +132,7 @@ class Service:
         try:
             status, answer = 0, self._answer(what, payload, number)
             if what == b"open":
-                descriptors = [self._slots.descriptor(number)]
+                descriptors = [self._slots.descriptor]
         except Exception as error:
             status = error.status if isinstance(error, Error) and error.status < 0 else lib.HKT_ERROR_INTERNAL
             answer = (f"{error}" + (f" ({error.__cause__!r})" if error.__cause__ else "")).encode()
@@ -154,7 +156,9 @@ class Service:
             return json.dumps({**cache.stats(), **self._slots.counts()}).encode()
         elif what in (b"size", b"curs"):
             return (len(cache) if what == b"size" else cache.cursor).to_bytes(8, "little")
-        elif what != b"open":
+        elif what == b"open":
+            return self._slots.offset(number).to_bytes(8, "little")
+        else:
             raise invalid(f"unknown question {what!r}")
         return b""
 
@@ -162,7 +166,7 @@ class Service:
         while True:
             slot = self._slots.lend(self._size, self)
             try:
-                offsets = self._cache._copy(keys, ffi.from_buffer(slot.memory), slot.size)
+                offsets = self._cache._copy(keys, ffi.cast("char*", slot.memory.address), slot.size)
             except BaseException:
                 self._slots.free(slot.name())
                 raise

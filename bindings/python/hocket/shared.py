@@ -6,6 +6,7 @@ slot along, so it comes from a worker to the program without a copy.
 """
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import os
@@ -21,7 +22,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
-from hocket._native import ffi, lib
+from hocket._native import lib
 from hocket.cache import Cache, Keys, bytes_of, keys_array
 from hocket.errors import Error, error_of, invalid
 
@@ -51,6 +52,28 @@ def read(connection: socket.socket, size: int) -> bytearray:
     return data
 
 
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype, _libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
+                                                            ctypes.c_int, ctypes.c_int64]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+class Mapped:
+    """A part of a file, as memory. (Python's mmap keeps a descriptor for each, and a process has few of those.)"""
+
+    def __init__(self, descriptor: int, size: int, offset: int) -> None:
+        self._unmap, self._size = _libc.munmap, size
+        self.address = _libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, offset)
+        if self.address == ctypes.c_void_p(-1).value:
+            self.address = 0
+            number = ctypes.get_errno()
+            raise OSError(number, f"{size} bytes for a batch cannot be mapped: {os.strerror(number)}")
+
+    def __del__(self) -> None:
+        if self.address:
+            self._unmap(self.address, self._size)
+
+
 class _Lent:
     """A batch in its slot, which is free again with the last array that refers to this."""
 
@@ -77,7 +100,7 @@ class _Connection:
         self._lock = threading.RLock()  # one that a handler of a signal gets too, and then sees that the thread asks already
         self._is_asking = False
         self._is_out_of_step = False  # what is read next is not the answer to what is asked next
-        self._mapped: Dict[int, Tuple[mmap.mmap, int]] = {}  # by number: memory, and its address
+        self._mapped: Dict[int, Mapped] = {}  # by number
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(180)  # longer than the cache waits for its source
         try:
@@ -131,14 +154,16 @@ class _Connection:
     def address(self, slot: SlotName) -> int:
         mapped = self._mapped.get(slot.number)
         if mapped is None:
-            descriptor = self._ask(b"open", b"", slot.number)[1][0]
+            offset, descriptors = self._ask(b"open", b"", slot.number)
+            if not descriptors:
+                raise error_of(lib.HKT_ERROR_IO, "the memory of a batch cannot be opened: this process has as many open files as it may")
             try:
-                memory = mmap.mmap(descriptor, slot.size)
+                mapped = Mapped(descriptors[0], slot.size, int.from_bytes(offset, "little"))
             finally:
-                os.close(descriptor)
-            mapped = memory, int(ffi.cast("uintptr_t", ffi.from_buffer(memory)))
+                os.close(descriptors[0])
             self._mapped[slot.number] = mapped
-        return mapped[1]
+        return mapped.address
+
 
 
 class SharedCache:
