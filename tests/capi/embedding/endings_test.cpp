@@ -43,7 +43,7 @@ struct Ends {
 #ifdef __SANITIZE_THREAD__
         // What one thread has written before it tells, the other sees. The sanitizer does not know it, as
         // Hocket's descriptor of the eventfd is another one.
-        must(comm, hkt_comm_status(comm));
+        static_cast<void>(hkt_comm_status(comm));  // whatever it is
 #else
         (void)comm;
 #endif
