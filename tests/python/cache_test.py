@@ -423,6 +423,18 @@ class Shared(WithFiles):
         said = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, timeout=60).stdout
         self.assertTrue(gone(int(said), 30))
 
+    def test_close_does_not_wait_for_children(self):
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        begin = time.monotonic()
+        self.cache.close()
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertEqual(self.cache._process.poll(), 0)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
     def test_one_that_is_dropped_ends(self):
         cache = hocket.SharedCache(self.source)
         self.assertTrue(self.check(cache))

@@ -288,6 +288,10 @@ class SharedCache:
             return  # the connection ends with the last array that lies in a slot
         self._maker = 0
         _by_path.pop(self._path, None)
+        try:
+            os.write(self._process.stdin.fileno(), b".")  # type: ignore[union-attr]  # forked children may have it open too
+        except OSError:
+            pass  # it has ended already
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
