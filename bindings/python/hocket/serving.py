@@ -187,7 +187,8 @@ def _listen(cache: Cache, listener: socket.socket) -> None:
 
 
 def main() -> None:
-    """stdin: the options, pickled; a byte more, or its end, is the end of this process. stdout: "ready", or a status and a text."""
+    """stdin: the options, pickled; a byte more, or its end, is the end of this process. stdout: "ready", or a status and a
+    text."""
     # What the user's modules and functions print is for stderr: nobody reads the pipe behind the answer.
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -156,7 +156,8 @@ class _Connection:
         if mapped is None:
             offset, descriptors = self._ask(b"open", b"", slot.number)
             if not descriptors:
-                raise error_of(lib.HKT_ERROR_IO, "the memory of a batch cannot be opened: this process has as many open files as it may")
+                raise error_of(lib.HKT_ERROR_IO, "the memory of a batch cannot be opened: this process has as many open files "
+                               "as it may")
             try:
                 mapped = Mapped(descriptors[0], slot.size, int.from_bytes(offset, "little"))
             finally:
