@@ -26,7 +26,7 @@ struct Library {
     const char* why = dlerror();
     throw Error(
         Status::transport,
-        fmt::format("cannot load {}, which a job of several ranks needs: {}; install libfabric 1.17 or "
+        fmt::format("cannot load {}, which this provider needs: {}; install libfabric 1.17 or "
                     "later (Debian, Ubuntu: apt install libfabric1)",
                     file_name, why == nullptr ? "unknown reason" : why));
 }

@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 from hocket._native import ffi, lib
 from hocket.arrays import NAMES, Resolved, resolve, type_of
 from hocket.collectives import run
-from hocket.errors import invalid, text_of
+from hocket.errors import invalid, raise_last, text_of
 from hocket.operators import Operator, op_number
 from hocket.options import constant, counts_array, fill, text
 from hocket.state import NULL, State
@@ -25,7 +25,9 @@ class Plan:
                  tensor_counts: Optional[Sequence[int]]) -> None:
         self._handle = None
         number = ffi.new("hkt_collective*")
-        state.call(lambda comm: lib.hkt_collective_from_name(text(collective), number))
+        status = lib.hkt_collective_from_name(text(collective), number)
+        if status < 0:
+            raise_last(status)
         self._collective, self._type, self._size = ffi.cast("int*", number)[0], type_of(dtype), size
         options = ffi.new("hkt_plan_options*")
         lib.init_hkt_plan_options(options)

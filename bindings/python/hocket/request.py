@@ -78,16 +78,18 @@ class Request(Generic[Result]):
 
     def add_done_callback(self, function: Callable[["Request[Result]"], Any]) -> None:
         """Calls function(request) when the operation has ended, from a thread of the communicator that does nothing
-        else; at once, if it has. The function may use Hocket, but must not close the communicator. What it raises is
-        printed."""
+        else; at once and in this thread, if it has. The function may use Hocket, but must not close the communicator.
+        What it raises is printed."""
+        if not callable(function):
+            raise invalid(f"{function!r} cannot be called")
         if self._whole is not None:
             self._whole.add_done_callback(lambda _: function(self))
             return
-        if self._flight is None:
-            function(self)
-            return
         state = self._state
         told = Told(state, lambda: function(self))
+        if self._flight is None:
+            told()
+            return
         self._acquire(None)
         try:
             state.inside.append(get_ident())
