@@ -189,7 +189,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
 
     def _copy(self, keys: "np.ndarray[Any, Any]", room: Any, size: int) -> "np.ndarray[Any, Any]":
         offsets = np.empty(len(keys) + 1, np.uint64)
-        self._call(lib.hkt_cache_copy_batch, self._handle, ffi.from_buffer("uint64_t[]", keys), len(keys), room, size,
+        self._call(lib.hkt_cache_copy_batch, ffi.from_buffer("uint64_t[]", keys), len(keys), room, size,
                    ffi.from_buffer("uint64_t[]", offsets))
         return offsets
 
@@ -208,17 +208,17 @@ class Cache(Mapping):  # type: ignore[type-arg]
     def put(self, key: int, data: Any) -> None:
         """Adds a sample. A key is written once: the same bytes again are no error, other bytes are (MismatchError)."""
         memory = ffi.from_buffer(data)
-        self._call(lib.hkt_cache_put, self._handle, key, memory, len(memory))
+        self._call(lib.hkt_cache_put, key, memory, len(memory))
 
     def prefetch(self, keys: Keys) -> None:
         """Starts to load samples that will be needed soon, in this order; returns at once."""
         wanted = keys_array(keys)
-        self._call(lib.hkt_cache_prefetch, self._handle, ffi.from_buffer("uint64_t[]", wanted), len(wanted))
+        self._call(lib.hkt_cache_prefetch, ffi.from_buffer("uint64_t[]", wanted), len(wanted))
 
     def find(self, name: str) -> int:
         """The key of a file of the source folder, by its path relative to the folder."""
         key = ffi.new("uint64_t*")
-        self._call(lib.hkt_cache_find, self._handle, opts.text(name), key)
+        self._call(lib.hkt_cache_find, opts.text(name), key)
         return key[0]
 
     # ---- Order ---------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
         """The order in which samples will be got from now on, an epoch or several; the first `cursor` of them have been
         got. The cache loads ahead, and evicts what is needed furthest in the future. No keys: no order."""
         wanted = keys_array(keys)
-        self._call(lib.hkt_cache_set_order, self._handle, ffi.from_buffer("uint64_t[]", wanted), len(wanted), cursor)
+        self._call(lib.hkt_cache_set_order, ffi.from_buffer("uint64_t[]", wanted), len(wanted), cursor)
 
     @property
     def cursor(self) -> int:
@@ -273,28 +273,29 @@ class Cache(Mapping):  # type: ignore[type-arg]
 
     def _answer(self, struct: str, function: Callable[..., int]) -> Dict[str, Union[int, str]]:
         place = ffi.new(f"{struct}*")
-        self._call(function, self._handle, place, ffi.sizeof(struct))
+        self._call(function, place, ffi.sizeof(struct))
         raise_pending()
         values = {name: getattr(place, name) for name, _ in ffi.typeof(struct).fields}
         return {name: value if isinstance(value, int) else text_of(value) for name, value in values.items()}
 
     def flush(self) -> None:
         """What was written before survives a loss of power once this returns."""
-        self._call(lib.hkt_cache_flush, self._handle)
+        self._call(lib.hkt_cache_flush)
 
     def serve(self, host: str, port: int = 0, secret: Optional[str] = None) -> int:
         """Answers other processes' caches (servers=) at host:port until the cache is closed. Returns the port."""
         bound = ffi.new("int32_t*")
-        self._call(lib.hkt_cache_serve, self._handle, opts.text(host), port, NULL if secret is None else opts.text(secret),
+        self._call(lib.hkt_cache_serve, opts.text(host), port, NULL if secret is None else opts.text(secret),
                    bound)
         return bound[0]
 
     # ---- Calls, and the end ------------------------------------------------------------------------------------------
 
     def _call(self, function: Callable[..., int], *arguments: Any) -> None:
+        """function(handle, *arguments). The handle is looked at when the call is counted: see State.call."""
         self._inside.append(get_ident())
         try:
-            status = function(*arguments)
+            status = function(self._handle, *arguments) if self._handle else lib.HKT_ERROR_ABORTED
             if status < 0:
                 self._fail(status)
         finally:
@@ -396,7 +397,7 @@ class Batch:
         self._flight = flight = ffi.new(FLIGHT)
         cache._flying[id(self)] = flight, self._samples, len(keys)
         try:
-            cache._call(lib.hkt_cache_get_batch, cache._handle, ffi.from_buffer("uint64_t[]", keys), len(keys), self._samples,
+            cache._call(lib.hkt_cache_get_batch, ffi.from_buffer("uint64_t[]", keys), len(keys), self._samples,
                         flight)
         except BaseException:
             if not flight[0]:
