@@ -24,11 +24,10 @@ struct Library {
 
 [[noreturn]] void refuse() {
     const char* why = dlerror();
-    throw Error(
-        Status::transport,
-        fmt::format("cannot load {}, which this provider needs: {}; install libfabric 1.17 or "
-                    "later (Debian, Ubuntu: apt install libfabric1)",
-                    file_name, why == nullptr ? "unknown reason" : why));
+    throw Error(Status::transport,
+                fmt::format("cannot load {}, which this provider needs: {}; install libfabric 1.17 or "
+                            "later (Debian, Ubuntu: apt install libfabric1)",
+                            file_name, why == nullptr ? "unknown reason" : why));
 }
 
 Library load() {
