@@ -4,7 +4,6 @@
 usage: embedding_test.py HOCKET_RUN LIBRARY
 """
 import os
-import socket
 import sys
 import unittest
 
@@ -13,12 +12,6 @@ import running
 HERE = os.path.dirname(os.path.abspath(__file__))
 HOCKET_RUN = sys.argv[1]
 os.environ["HOCKET_LIBRARY"] = sys.argv[2]
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return str(one.getsockname()[1])
 
 
 class Embedding(unittest.TestCase):
@@ -43,11 +36,10 @@ class Embedding(unittest.TestCase):
             with self.subTest(progress=progress):
                 self.check_ranks("dataloader", HOCKET_PROGRESS=progress)
 
-
     @unittest.skipUnless(running.has("torch"), "Python's torch is not installed (Debian: python3-torch)")
     def test_torchrun(self):
         # Debian's torchrun does not understand its own defaults for -r and -t with Python 3.11.
-        code, said = running.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "3", "--master_port", free_port(),
+        code, said = running.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "3", "--master_port", running.free_port(),
                           "-r", "1", "-t", "1", os.path.join(HERE, "storing_rank.py")])
         self.assertEqual(code, 0, said)
         for group in ("first", "second"):

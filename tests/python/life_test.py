@@ -348,6 +348,27 @@ class Meeting(unittest.TestCase):
         comm.close()
 
 
+@unittest.skipUnless(running.has("torch"), "Python's torch is not installed (Debian: python3-torch)")
+class UnderTorchrun(unittest.TestCase):
+    def ranks(self, mode, restarts, **environment):
+        # Debian's torchrun does not understand its own defaults for -r and -t with Python 3.11.
+        return running.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", running.free_port(),
+                            "--max_restarts", str(restarts), "-r", "1", "-t", "1", os.path.join(running.HERE, "torchrun_rank.py"), mode],
+                           **environment)
+
+    def test_the_ranks_meet_in_its_store(self):
+        code, said = self.ranks("restarted", 1)
+        self.assertEqual(code, 0, said)
+        for attempt in ("0", "1"):  # rank 1 fails once, and torchrun starts both ranks again
+            for meeting in ("first", "second"):
+                self.assertEqual(said.count(f"attempt {attempt}, {meeting}: 1.0"), 2, said)
+
+    def test_a_port_of_the_users_own(self):
+        code, said = self.ranks("port", 0, HOCKET_SECRET="a secret", HOCKET_TEST_PORT=running.free_port())
+        self.assertEqual(code, 0, said)
+        self.assertEqual(said.count("without torch: 1.0"), 2, said)
+
+
 class Programs(unittest.TestCase):
     def test_the_interpreter_ends_with_operations_in_flight(self):
         start = "import hocket, numpy as np, threading, sys\ncomm = hocket.init()\nx = np.zeros(9)\n"

@@ -1,6 +1,7 @@
 """What the tests of Python programs have in common: processes with a limit, and the counts of their cases."""
 import glob
 import os
+import socket
 import subprocess
 import sys
 import unittest
@@ -22,6 +23,12 @@ def run(command, limit_s=180, **environment):
 
 def has(module):
     return subprocess.run([sys.executable, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode == 0
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
 
 
 def write_counts(passed, failed, skipped):

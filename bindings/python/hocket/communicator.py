@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
-from hocket import options as opts
+from hocket import options as opts, torchrun
 from hocket._native import ffi, lib
 from hocket.arrays import resolve
 from hocket.collectives import Collectives
@@ -174,8 +174,9 @@ def init(rank: Optional[int] = None, world_size: Optional[int] = None, *, master
          store_prefix: str = "hocket") -> Communicator:
     """Joins the job, and returns its communicator, once all ranks have joined.
 
-    What is not given is taken from the environment, as in C (docs/running.md): under hocket-run, torchrun, mpirun or srun
-    nothing needs to be given. Without a launcher it is a job of one rank.
+    What is not given is taken from the environment, as in C (docs/running.md): under hocket-run, mpirun or srun nothing
+    needs to be given. Under torchrun, where nothing says how to meet, the ranks meet in torchrun's store; all of them call
+    init() as many times. Without a launcher it is a job of one rank.
 
     timeout: seconds; the longest that joining, or one operation, may take (HOCKET_TIMEOUT_MS; 60).
     progress: "thread" (operations move while the program computes) or "calls". HOCKET_PROGRESS; "thread" in Python.
@@ -186,6 +187,11 @@ def init(rank: Optional[int] = None, world_size: Optional[int] = None, *, master
     """
     options = ffi.new("hkt_comm_options*")
     lib.init_hkt_comm_options(options)
+    timeout_ms = None if timeout is None else opts.milliseconds(timeout)
+    ways = (rank, world_size, master_addr, master_port, secret, listen_fd, unique_id, store)
+    if all(way is None for way in ways) and torchrun.is_launcher():
+        store, rank, world_size, count = torchrun.meeting(timeout)
+        store_prefix += count
     if progress is None and not os.environ.get("HOCKET_PROGRESS"):
         progress = "thread"
     given: Dict[str, Any] = {
@@ -194,7 +200,7 @@ def init(rank: Optional[int] = None, world_size: Optional[int] = None, *, master
         "schedule_path": schedule_path, "listen_fd": listen_fd,
         "executor": None if executor is None else opts.constant("HKT_EXECUTOR_", executor),
         "progress": None if progress is None else opts.constant("HKT_PROGRESS_", progress),
-        "timeout_ms": None if timeout is None else opts.milliseconds(timeout),
+        "timeout_ms": timeout_ms,
         "unique_id": None if unique_id is None else opts.unique_id_struct(unique_id)}
     kept: List[Any] = [given["unique_id"], opts.fill(options, given)]
     if store is not None:

@@ -1,0 +1,31 @@
+"""Jobs that torchrun has started. MASTER_PORT belongs to torch's store there, so the ranks meet in that store."""
+from __future__ import annotations
+
+import datetime
+import itertools
+import os
+import sys
+from typing import Any, Optional, Tuple
+
+from hocket.errors import invalid
+
+_CONNECTING_S = 60  # at most, unless init() was given a timeout: as in C
+_met = itertools.count()  # a key of the store is set once: so each init() of a process has a prefix of its own
+
+
+def is_launcher() -> bool:
+    """Who has set HOCKET_SECRET has chosen a port, too, as in C."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and not os.environ.get("HOCKET_SECRET")
+
+
+def meeting(timeout: Optional[float]) -> Tuple[Any, int, int, str]:
+    """The store, this process's rank, the number of ranks, and what comes behind the prefix of keys. All ranks call init()
+    as many times."""
+    try:
+        from torch.distributed.rendezvous import rendezvous
+    except ImportError as error:
+        raise invalid(f"torchrun has started this process, so the ranks meet in torch's store, but torch cannot be imported "
+                      f"({error}); install it for {sys.executable}, or set MASTER_PORT to another port and HOCKET_SECRET") from error
+    longest = datetime.timedelta(seconds=_CONNECTING_S if timeout is None else timeout)
+    store, rank, size = next(rendezvous("env://", timeout=longest))
+    return store, rank, size, f"/{next(_met)}"

@@ -1,0 +1,26 @@
+"""A rank that torchrun has started, with nothing but hocket.init(). usage: torchrun_rank.py restarted | port"""
+import os
+import sys
+
+import numpy as np
+
+import hocket
+
+
+def restarted():
+    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    for meeting in ("first", "second"):
+        comm = hocket.init(timeout=60)
+        print(f"attempt {attempt}, {meeting}: {comm.all_reduce(np.array([float(comm.rank)]))[0]}", flush=True)
+    comm.barrier()  # so that torchrun ends nobody who has not printed
+    if attempt == "0" and comm.rank == 1:
+        sys.exit("once")
+
+
+def port():
+    os.environ["MASTER_PORT"] = os.environ["HOCKET_TEST_PORT"]
+    comm = hocket.init(timeout=60)
+    print(f"{'with' if 'torch' in sys.modules else 'without'} torch: {comm.all_reduce(np.array([float(comm.rank)]))[0]}", flush=True)
+
+
+globals()[sys.argv[1]]()
