@@ -103,17 +103,23 @@ class Refuge::Leader {
         : refuge_(refuge), deadline_(deadline), admission_(loop_, refuge.listener_.fd(), terms()) {}
 
     Regrouped run() {
-        while (!missing().empty()) {
-            if (Clock::now() >= deadline_) give_up(missing());
+        for (;;) {
+            const std::vector<int> expected = missing();
+            const bool is_late = Clock::now() >= deadline_;
+            if (!expected.empty()) {
+                if (is_late) give_up(expected);
+            } else {
+                const std::vector<int> others = unknown();
+                if (may_go_on_without(others)) break;
+                if (is_late || refuge_.was_given_up_) stay_behind(others);
+            }
             loop_.turn(std::min(deadline_, Clock::now() + probe_interval));
-            for (const int rank : missing())
+            for (const int rank : expected)
                 if (refuge_.is_gone(rank)) refuge_.note_lost(rank);
         }
-        std::vector<int> survivors{refuge_.self_};
-        for (const auto& [rank, member] : members_) survivors.push_back(rank);
-        require_right_to_go_on(survivors);
-        if (survivors.size() == 1) return {survivors, {}};
-        Regrouped result{survivors, invite(refuge_.own_.host)};
+        Regrouped result{survivors(), {}};
+        if (result.survivors.size() == 1) return result;
+        result.meeting = invite(refuge_.own_.host);
         tell_all(FrameType::start, encode(result.survivors, result.meeting));
         return result;
     }
@@ -189,32 +195,48 @@ class Refuge::Leader {
         return ranks;
     }
 
+    std::vector<int> survivors() const {
+        std::vector<int> ranks{refuge_.self_};
+        for (const auto& [rank, member] : members_) ranks.push_back(rank);
+        return ranks;
+    }
+
+    // Ranks that are not here and have not ended. They may be stopped, or behind a broken link, with others
+    // that think the same of the ranks that are here.
+    std::vector<int> unknown() const {
+        std::vector<int> ranks;
+        for (int rank = 0; rank < static_cast<int>(refuge_.all_.size()); ++rank)
+            if (rank != refuge_.self_ && !members_.contains(rank) &&
+                (refuge_.was_given_up_ || !refuge_.is_gone(rank)))
+                ranks.push_back(rank);
+        return ranks;
+    }
+
+    // Only one part may go on: the one with more ranks, or with the first if both have as many.
+    bool may_go_on_without(const std::vector<int>& unknown) const {
+        const std::vector<int> here = survivors();
+        const bool has_first =
+            unknown.empty() || *std::min_element(here.begin(), here.end()) < unknown.front();
+        return here.size() > unknown.size() || (here.size() == unknown.size() && has_first);
+    }
+
     [[noreturn]] void give_up(const std::vector<int>& ranks) {
         for (const int rank : ranks) refuge_.note_lost(rank);
         tell_all(FrameType::lost, encode(std::set<int>(ranks.begin(), ranks.end())));
         throw not_come(ranks);
     }
 
-    // A rank that is not here and has not ended may be stopped, or behind a broken link, with others that
-    // think the same of the ranks that are here. Only one side may go on: the one with more ranks, or with
-    // the first if they are as many.
-    void require_right_to_go_on(const std::vector<int>& survivors) {
-        std::vector<int> unknown;
-        for (int rank = 0; rank < static_cast<int>(refuge_.all_.size()); ++rank)
-            if (std::find(survivors.begin(), survivors.end(), rank) == survivors.end() &&
-                (refuge_.was_given_up_ || !refuge_.is_gone(rank)))
-                unknown.push_back(rank);
-        const bool has_first =
-            unknown.empty() || *std::min_element(survivors.begin(), survivors.end()) < unknown[0];
-        if (survivors.size() > unknown.size() || (survivors.size() == unknown.size() && has_first)) return;
+    // At the deadline: a process that is killed can be known as dead before the kernel closes its refuge.
+    [[noreturn]] void stay_behind(const std::vector<int>& unknown) {
+        const std::vector<int> here = survivors();
         const Error error(
             Status::bootstrap,
             fmt::format(
                 "{} cannot go on without {}, who {}: perhaps they have gone on without {}. Of "
                 "two such parts the one with more ranks goes on, or with the first if both have as many",
-                ranks_text(survivors), ranks_text(unknown),
+                ranks_text(here), ranks_text(unknown),
                 refuge_.was_given_up_ ? "have given it up" : "have not ended",
-                survivors.size() == 1 ? "it" : "them"));
+                here.size() == 1 ? "it" : "them"));
         tell_all(FrameType::abort, encode_abort(error));
         throw error;
     }

@@ -451,26 +451,26 @@ TEST_CASE("a child that is forked beside a look at the door makes ids of its own
         std::thread looks([&] {
             for (std::int32_t count = 0; !is_over;) hkt_unique_id_waiting(&id, &count);
         });
-        int wrong = 0;
+        std::string wrong;
         for (int i = 0; i < 30; ++i) {
             const pid_t child = fork();
             if (child == 0) {
                 alarm(10);
                 hkt_unique_id own;
                 std::int32_t count = 0;
-                _exit(hkt_unique_id_create(&own) == HKT_SUCCESS &&
-                              hkt_unique_id_waiting(&own, &count) == HKT_SUCCESS && count == 0 &&
-                              hkt_unique_id_waiting(&id, &count) == HKT_ERROR_INVALID_ARGUMENT
-                          ? 0
-                          : 1);
+                if (hkt_unique_id_create(&own) != HKT_SUCCESS) _exit(1);
+                if (hkt_unique_id_waiting(&own, &count) != HKT_SUCCESS) _exit(2);
+                if (count != 0) _exit(3);
+                _exit(hkt_unique_id_waiting(&id, &count) == HKT_ERROR_INVALID_ARGUMENT ? 0 : 4);
             }
             int status = -1;
             waitpid(child, &status, 0);
-            wrong += status == 0 ? 0 : 1;
+            if (WIFSIGNALED(status))
+                wrong += " signal " + std::to_string(WTERMSIG(status));
+            else if (status != 0)
+                wrong += " failed at " + std::to_string(WEXITSTATUS(status));
         }
-        is_over = true;
-        looks.join();
-        expect(wrong == 0, std::to_string(wrong) + " children did not");
+        expect(wrong.empty(), "children ended with:" + wrong);
     });
     CHECK(problems(outcomes) == "");
 }
