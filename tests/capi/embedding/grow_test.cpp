@@ -470,6 +470,8 @@ TEST_CASE("a child that is forked beside a look at the door makes ids of its own
             else if (status != 0)
                 wrong += " failed at " + std::to_string(WEXITSTATUS(status));
         }
+        is_over = true;
+        looks.join();
         expect(wrong.empty(), "children ended with:" + wrong);
     });
     CHECK(problems(outcomes) == "");
