@@ -1,4 +1,5 @@
 """Hocket's communicator of one process group, with the operations that are under way."""
+import contextlib
 import datetime
 
 import torch.distributed
@@ -11,6 +12,7 @@ from .buckets import Buckets
 
 Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class of its own
 _MILLISECOND = datetime.timedelta(milliseconds=1)
+_PREFIX = "hocket"  # of the one key that a group has in its store
 
 
 def milliseconds(timeout):
@@ -33,6 +35,11 @@ def as_torch(error):
     return failure
 
 
+def _delete(store, key):
+    with contextlib.suppress(RuntimeError):  # stores that cannot, such as etcd's: there each group needs another prefix
+        store.delete_key(key)
+
+
 class GroupCommunicator:
     """It is destroyed once: by destroy(), with the object, or, by hocket, at the end of the process.
 
@@ -45,14 +52,24 @@ class GroupCommunicator:
         self.pending, self.closing = set(), []
         self._sweep_at = 16
         try:
-            self.comm = hocket.init(rank=rank, world_size=size, store=store, store_prefix="hocket",
+            self._join(store, options)
+        except hocket.Error as error:
+            raise as_torch(error)
+        self.buckets = Buckets(self.comm, self.closing)
+
+    def _join(self, store, options):
+        """A later group may have the same name in the same store. So the place where this one's ranks meet is taken out of it before any
+        of them goes on: none can find it when it makes that group, however late rank 0 is then."""
+        try:
+            self.comm = hocket.init(rank=self.rank, world_size=self.size, store=store, store_prefix=_PREFIX,
                                     timeout=self.timeout_ms / 1000,
                                     progress="thread",  # whatever HOCKET_PROGRESS says: futures are waited for outside of Hocket
                                     **options.given())
-        except hocket.Error as error:
-            raise as_torch(error)
-        self.state = self.comm._state
-        self.buckets = Buckets(self.comm, self.closing)
+            self.state = self.comm._state
+        finally:
+            if self.rank == 0:
+                _delete(store, _PREFIX + "/hocket")
+        self.comm.barrier()
 
     def failure(self, status):
         """The exception for a call of this thread that has just ended with this status."""
