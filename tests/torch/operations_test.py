@@ -276,6 +276,20 @@ def works(rank, size):
         work.wait()
 
 
+def dropped(rank, size):
+    """Works that nobody waits for are not kept for long, whether others like them follow or such as are waited for."""
+    pending, most = dist.group.WORLD._communicator.pending, 0
+    for _ in range(20):
+        for _ in range(100):
+            dist.all_reduce(torch.ones(256), async_op=True)
+            most = max(most, len(pending))
+        dist.barrier()
+    assert most <= 250, f"{most} works were kept, with at most 100 under way"
+    for _ in range(400):
+        dist.all_reduce(torch.ones(1))
+    assert len(pending) <= 16, f"{len(pending)} works are kept though all have ended"
+
+
 def groups(rank, size):
     even, odd = dist.new_group(list(range(0, size, 2))), dist.new_group(list(range(1, size, 2)))
     mine, members = (even, range(0, size, 2)) if rank % 2 == 0 else (odd, range(1, size, 2))
@@ -424,7 +438,7 @@ class Operations(ranks.TestCase):
                 self.check(size, single_tensors)
 
     def test_the_rest(self):
-        for function in (odd_tensors, messages, several_at_once, objects, works, groups, again, options, sparse, wrong, barriers):
+        for function in (odd_tensors, messages, several_at_once, objects, works, dropped, groups, again, options, sparse, wrong, barriers):
             with self.subTest(function=function.__name__):
                 self.check(4, function)
 

@@ -12,6 +12,7 @@ from .buckets import Buckets
 
 Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class of its own
 _MILLISECOND = datetime.timedelta(milliseconds=1)
+_AT_LEAST = 16  # works between two looks for those that have ended
 _PREFIX = "hocket"  # of the one key that a group has in its store
 
 
@@ -50,7 +51,7 @@ class GroupCommunicator:
     def __init__(self, store, rank, size, timeout, options):
         self.rank, self.size, self.timeout_ms = rank, size, max(1, timeout // _MILLISECOND)
         self.pending, self.closing = set(), []
-        self._sweep_at = 16
+        self._until_sweep = _AT_LEAST
         try:
             self._join(store, options)
         except hocket.Error as error:
@@ -97,12 +98,14 @@ class GroupCommunicator:
                 self.state.reap()
 
     def started(self, work):
-        """Takes a work in, and ends those that nobody waits for."""
+        """Takes a work in. Now and then it ends those that nobody waits for: so there are never more than those under way, twice, and a
+        few; and they go also if all that comes later is waited for."""
         self.pending.add(work)
-        if len(self.pending) > self._sweep_at:
+        self._until_sweep -= 1
+        if self._until_sweep <= 0:
             for other in list(self.pending):
                 other.end(0)
-            self._sweep_at = 16 + 2 * len(self.pending)
+            self._until_sweep = _AT_LEAST + len(self.pending)
 
     def destroy(self):
         if not self.state.handle:
