@@ -61,6 +61,15 @@ def operators_of(dtype):
     return arithmetic if dtype.is_floating_point else arithmetic + [ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR]
 
 
+def refused(kind, words, call, *arguments):
+    try:
+        call(*arguments)
+    except kind as error:
+        assert words in str(error), f"{error} does not say: {words}"
+    else:
+        raise AssertionError(f"not refused: {words}")
+
+
 def reductions(rank, size):
     for dtype in ALL:
         for op in operators_of(dtype):
@@ -363,18 +372,16 @@ def sparse(rank, size):
     x = torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.long), torch.empty(0), (4,))
     dist.all_reduce(x)
     same(x.to_dense(), torch.zeros(4), "a sum of empty sparse tensors")
+    for other in (torch.ones(4 + (rank == 1)).to_sparse(), torch.ones(4, 2).to_sparse(2 - (rank == 1))):
+        refused(ValueError, "those of the ranks", dist.all_reduce, other)
+    refused((ValueError, NotImplementedError), "", dist.all_reduce_coalesced, [x])
+    x = torch.sparse_coo_tensor(torch.tensor([[rank]]), torch.ones(1), (size,))
+    dist.all_reduce(x)
+    same(x.to_dense(), torch.ones(size), "a sum of sparse tensors after what was refused")
 
 
 def wrong(rank, size):
     """What is refused is refused before anything is sent, and the group goes on."""
-    def refused(kind, words, call, *arguments):
-        try:
-            call(*arguments)
-        except kind as error:
-            assert words in str(error), f"{error} does not say: {words}"
-        else:
-            raise AssertionError(f"not refused: {words}")
-
     group = dist.group.WORLD
     refused(ValueError, "a tensor for each of", group.allgather, [[torch.ones(1)] * (size + 1)], [torch.ones(1)])
     refused(ValueError, "elements in the list", group.allgather, [[torch.ones(2)] * size], [torch.ones(1)])

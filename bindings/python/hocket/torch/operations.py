@@ -55,6 +55,8 @@ class Operations:
     def allreduce(self, tensors, opts=c10d.AllreduceOptions()):
         tensor = _one(tensors)
         if tensor.is_sparse:
+            if self._batch is not None:
+                raise ValueError("hocket: sparse tensors cannot be coalesced: call all_reduce for each of them")
             return self._kept(all_reduce_sparse(self, tensor, opts))
         memory = Memory(tensors, True, True)
         if called_by_backward():

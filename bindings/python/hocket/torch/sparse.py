@@ -1,4 +1,6 @@
 """The sum of sparse tensors: every rank gathers the elements of all, and adds them up."""
+import zlib
+
 import torch
 from torch._C import _distributed_c10d as c10d
 
@@ -34,6 +36,18 @@ class Finished(c10d.Work):
         return future
 
 
+def _counts(group, count, tensor):
+    """How many elements each rank has. Tensors of other shapes are refused here, on all ranks: their indices would lie outside this one."""
+    form = f"{tuple(tensor.shape)} with {tensor.sparse_dim()} sparse dimensions"
+    said = [torch.zeros(2, dtype=torch.int64) for _ in range(group.size())]
+    group.allgather([said], [torch.tensor([count, zlib.crc32(form.encode())])]).wait()
+    counts, forms = zip(*(x.tolist() for x in said))
+    others = [rank for rank, other in enumerate(forms) if other != forms[group.rank()]]
+    if others:
+        raise ValueError(f"hocket: all_reduce: this rank's sparse tensor is {form}, and those of the ranks {others} are not")
+    return counts
+
+
 def _gather(group, tensor, counts):
     """The first dimensions of all ranks' tensors one after another; counts: how many rows each rank has."""
     pieces = [tensor.new_empty((count, *tensor.shape[1:])) for count in counts]
@@ -50,9 +64,7 @@ def all_reduce_sparse(group, tensor, opts):
         raise ValueError(f"hocket: sparse tensors are taken in COO layout, on the CPU, not {tensor.layout} on {tensor.device}")
     own = tensor.detach().coalesce()
     indices, values = own.indices().t().contiguous(), own.values().contiguous()
-    counts = [torch.zeros(1, dtype=torch.int64) for _ in range(group.size())]
-    group.allgather([counts], [torch.tensor([len(indices)])]).wait()
-    counts = [int(count) for count in counts]
+    counts = _counts(group, len(indices), own)
     indices = _gather(group, indices, counts).t()
     values = _gather(group, values, counts)
     total = torch.sparse_coo_tensor(indices, values, tensor.shape, **_UNCHECKED).coalesce()
