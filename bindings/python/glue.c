@@ -1,4 +1,5 @@
 /* What Python needs beside hocket.h. build_native.py reads the two marked parts, for cffi. */
+#include <string.h>
 
 /* for Python */
 typedef struct hkt_py_tensor { /* DLPack's DLTensor */
@@ -20,18 +21,50 @@ typedef struct hkt_py_versioned_tensor { /* DLPack's DLManagedTensorVersioned */
 
 /* flight[0]: a request, or null once it has ended; then flight[1] is its status. So Python knows whether a
  * request is still there even if an exception (Ctrl-C) comes before it has looked at what this returns.
+ * flight[2]: not null while a thread waits; others that come then are told at once that it is in progress.
  * timeout_ms: as in hkt_wait_for; -1: hkt_wait. */
 static hkt_status hkt_py_wait(hkt_request** flight, int64_t timeout_ms);
+
+/* Samples one after another into memory, and where they begin, as hkt_cache_copy_batch writes them. */
+static void hkt_py_copy_samples(const hkt_sample* samples, size_t count, void* memory, size_t room, uint64_t* offsets);
+
+/* hkt_cache_release of those that were not given back yet, also if several threads do it, or one does it again
+ * after an exception. */
+static void hkt_py_give_back(hkt_cache* cache, hkt_sample* samples, size_t count);
 /* end */
 
 static hkt_status hkt_py_wait(hkt_request** flight, int64_t timeout_ms) {
-    if (flight[0] == NULL) return (hkt_status)(intptr_t)flight[1];
-    const hkt_status status = timeout_ms < 0 ? hkt_wait(flight[0]) : hkt_wait_for(flight[0], timeout_ms);
-    if (status != HKT_IN_PROGRESS && status != HKT_ERROR_INTERRUPTED) {
-        flight[0] = NULL;
-        flight[1] = (hkt_request*)(intptr_t)status;
+    hkt_request* nobody = NULL;
+    if (!__atomic_compare_exchange_n(&flight[2], &nobody, (hkt_request*)flight, 0, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
+        return HKT_IN_PROGRESS;
+    hkt_status status = (hkt_status)(intptr_t)flight[1];
+    if (flight[0] != NULL) {
+        status = timeout_ms < 0 ? hkt_wait(flight[0]) : hkt_wait_for(flight[0], timeout_ms);
+        if (status != HKT_IN_PROGRESS && status != HKT_ERROR_INTERRUPTED) {
+            flight[0] = NULL;
+            flight[1] = (hkt_request*)(intptr_t)status;
+        }
     }
+    __atomic_store_n(&flight[2], (hkt_request*)NULL, __ATOMIC_RELEASE);
     return status;
+}
+
+static void hkt_py_copy_samples(const hkt_sample* samples, size_t count, void* memory, size_t room,
+                                uint64_t* offsets) {
+    offsets[0] = 0;
+    for (size_t i = 0; i < count; ++i) offsets[i + 1] = offsets[i] + samples[i].bytes;
+    if (offsets[count] > room) return;
+    for (size_t i = 0; i < count; ++i)
+        if (samples[i].bytes > 0) memcpy((char*)memory + offsets[i], samples[i].data, samples[i].bytes);
+}
+
+static void hkt_py_give_back(hkt_cache* cache, hkt_sample* samples, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+        hkt_sample one = samples[i];
+        one.lent = __atomic_exchange_n(&samples[i].lent, NULL, __ATOMIC_ACQ_REL);
+        hkt_cache_release(cache, &one, 1);
+    }
 }
 
 /* from Python

@@ -17,7 +17,8 @@ from typing import Any
 from hocket import errors, kernels
 from hocket._native import ffi as _ffi, lib as _lib
 from hocket.arrays import TYPES, Memory
-from hocket.cache import Batch, Cache
+from hocket.batch import Batch
+from hocket.cache import Cache
 from hocket.communicator import NEWCOMER, Communicator, init, unique_id, unique_id_destroy, unique_id_waiting
 from hocket.errors import Error
 from hocket.operators import OPS, Operator, supports

@@ -1,23 +1,21 @@
 """The data cache: samples by number, from slow storage once, and from memory ever after (docs/cache.md)."""
 from __future__ import annotations
 
-import asyncio
 import os
 import re
-import threading
 import time
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, Generator, Iterable, Iterator, List, NoReturn, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Tuple, Union
 
 import numpy as np
 
 from hocket import options as opts
 from hocket._native import ffi, lib
-from hocket.errors import Error, error_of, invalid, keep, raise_last, raise_pending, text_of
-from hocket.state import CALLS, FLIGHT, NULL, destroy_later, forget, get_ident, in_callback, is_busy, is_in_call, note_open
-
-Keys = Union[Iterable[int], "np.ndarray[Any, Any]"]
-_ASKED_EVERY_MS = 50  # how often a wait looks for signals
+from hocket.batch import ASKED_EVERY_MS, Batch, Flight, Keys, bytes_of, keys_array
+from hocket.errors import Error, error_of, invalid, raise_last, raise_pending, text_of
+from hocket.interruptible import interruptible
+from hocket.loading import Functions
+from hocket.state import CALLS, FLIGHT, NULL, destroy_later, forget, get_ident, is_busy, is_in_call, note_open
 
 
 def size_of(text: Union[int, str], name: str) -> int:
@@ -28,55 +26,6 @@ def size_of(text: Union[int, str], name: str) -> int:
     if match is None:
         raise invalid(f"{name} is {text!r}; it is a number of bytes, or a text such as '8GiB'")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
-
-
-def keys_array(keys: Keys) -> "np.ndarray[Any, Any]":
-    """Keys as the C ABI takes them: uint64, one after another."""
-    if not isinstance(keys, np.ndarray):
-        keys = np.fromiter(keys, np.int64) if not isinstance(keys, (list, tuple, range)) else np.array(keys)
-    if keys.size == 0:
-        return np.empty(0, np.uint64)
-    if keys.ndim != 1 or keys.dtype.kind not in "iu":
-        raise invalid(f"keys have the shape {keys.shape} and the type {keys.dtype}; they are whole numbers, in one dimension")
-    if keys.dtype.kind == "i" and keys.min() < 0:
-        raise KeyError(int(keys.min()))
-    return np.ascontiguousarray(keys, np.uint64)
-
-
-def bytes_of(out: Any) -> "np.ndarray[Any, Any]":
-    """The memory of what a batch is copied into."""
-    try:
-        array = np.asarray(out) if isinstance(out, np.ndarray) else memoryview(out)
-    except TypeError:
-        raise invalid(f"out is of type {type(out).__name__}, which has no memory by the buffer protocol: pass a NumPy array "
-                      "(of a tensor on the host: tensor.numpy())") from None
-    is_array = isinstance(array, np.ndarray)
-    if not (array.flags.c_contiguous if is_array else array.c_contiguous):
-        raise invalid(f"out has gaps or another order in memory (shape {array.shape}, strides {array.strides}): pass an array "
-                      "without, such as numpy.empty(shape, dtype), and copy from that")
-    if not array.flags.writeable if is_array else array.readonly:
-        raise invalid("out is read-only, and samples are to be copied into it: pass an array that can be written to")
-    if array.dtype.hasobject if is_array else "O" in array.format:
-        raise invalid("out has elements that are objects of Python: pass an array of numbers")
-    return array.reshape(-1).view(np.uint8) if is_array else np.frombuffer(array, np.uint8)
-
-
-class _Loan:
-    """A sample that is lent by the cache: read-only memory, given back with the last array that lies in it."""
-
-    __slots__ = ("__array_interface__", "_cache", "sample", "__weakref__")
-
-    def __init__(self, cache: "Cache", sample: Any) -> None:
-        """The sample is not its own before it is in cache._loans."""
-        self._cache, self.sample = cache, sample
-        self.__array_interface__ = {"version": 3, "shape": (sample.bytes,), "typestr": "|u1",
-                                    "data": (int(ffi.cast("uintptr_t", sample.data)), True)}
-
-    def __del__(self) -> None:
-        try:
-            self._cache._give_back(id(self))
-        except Exception:  # at the end of the interpreter, parts of it may be gone
-            pass
 
 
 class Cache(Mapping):  # type: ignore[type-arg]
@@ -102,9 +51,10 @@ class Cache(Mapping):  # type: ignore[type-arg]
         self._handle = self._owned = NULL
         self.process = os.getpid()
         self._inside: List[int] = []
-        self._loans: Dict[int, Any] = {}  # hkt_sample*, by the id of what holds it
-        self._flying: Dict[int, Any] = {}  # batches that are on their way: their flights (state.FLIGHT), samples, and how many
-        self._functions = _Functions(read, decode)
+        self._flying: Dict[int, Flight] = {}  # by their id: those that were started, and are neither lent nor given back
+        self._left: List[Flight] = []  # those of them that nobody waits for any more
+        self._loans: Dict[int, Tuple[Flight, int]] = {}  # by the id of the Loan: its flight, and its place there
+        self._functions = Functions(read, decode)
         self._comm = None if comm is None else comm._state
         self._user = ffi.new_handle(self._functions)
         options = ffi.new("hkt_cache_options*")
@@ -113,7 +63,6 @@ class Cache(Mapping):  # type: ignore[type-arg]
             "folder": folder, "memory_bytes": None if memory is None else size_of(memory, "memory"),
             "disk_bytes": None if disk is None else size_of(disk, "disk"), "source": source,
             "source_index": source_index, "dataset": dataset, "decoder": decoder, "servers": servers, "secret": secret,
-            "comm": None if comm is None else comm._state.handle,
             "io": None if io is None else opts.constant("HKT_CACHE_IO_", io),
             "store": None if store is None else opts.constant("HKT_CACHE_STORE_", store), "depth": depth,
             "workers": workers, "timeout_ms": None if timeout is None else opts.milliseconds(timeout)})
@@ -121,6 +70,14 @@ class Cache(Mapping):  # type: ignore[type-arg]
             options.read, options.read_context = lib.hkt_py_cache_read, self._user
         if decode is not None:
             options.decode, options.decode_context = lib.hkt_py_cache_decode, self._user
+        if self._comm is None:
+            interruptible(lambda: self._open(options, kept))
+        else:  # a call of the communicator
+            interruptible(lambda: self._comm.call(lambda comm: self._open(options, kept, comm)))  # type: ignore[union-attr]
+
+    def _open(self, options: Any, kept: Any, comm: Any = NULL) -> int:
+        """kept: what options refer to."""
+        options.comm = comm
         made = ffi.new("hkt_cache**")
         status = lib.hkt_cache_open(options, made)
         del kept
@@ -130,6 +87,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
         if self._comm is not None:
             self._comm.blocks += 1  # the communicator is destroyed after this
         note_open(self)
+        return status
 
     # ---- Samples -------------------------------------------------------------------------------------------------
 
@@ -188,10 +146,23 @@ class Cache(Mapping):  # type: ignore[type-arg]
     _largest_copy = 1 << 16  # bytes of the largest batch so far: room for the next one
 
     def _copy(self, keys: "np.ndarray[Any, Any]", room: Any, size: int) -> "np.ndarray[Any, Any]":
-        offsets = np.empty(len(keys) + 1, np.uint64)
-        self._call(lib.hkt_cache_copy_batch, ffi.from_buffer("uint64_t[]", keys), len(keys), room, size,
-                   ffi.from_buffer("uint64_t[]", offsets))
-        return offsets
+        """As hkt_cache_copy_batch, but Ctrl-C ends it."""
+        flight = self._start(keys)
+        try:
+            while not self._look(flight, ASKED_EVERY_MS):
+                pass
+            offsets = np.empty(len(keys) + 1, np.uint64)
+            self._inside.append(get_ident())
+            try:
+                if not self._owned or id(flight) not in self._flying:  # destroy() has come in between
+                    self._fail(lib.HKT_ERROR_ABORTED)
+                lib.hkt_py_copy_samples(flight.samples, flight.count, room, size, ffi.from_buffer("uint64_t[]", offsets))
+            finally:
+                self._inside.remove(get_ident())
+            return offsets
+        finally:
+            self._leave(flight)
+            self._reap()
 
     @staticmethod
     def _rows(keys: "np.ndarray[Any, Any]", offsets: "np.ndarray[Any, Any]") -> int:
@@ -262,6 +233,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
 
     def stats(self) -> Dict[str, Union[int, str]]:
         """Counts since the cache was opened, and its state now: the fields of hkt_cache_stats."""
+        self._reap()
         return self._answer("hkt_cache_stats", lib.hkt_cache_get_stats)
 
     def verify(self, progress: Optional[Callable[[int, int], Any]] = None) -> Dict[str, Union[int, str]]:
@@ -289,7 +261,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
                    bound)
         return bound[0]
 
-    # ---- Calls, and the end ------------------------------------------------------------------------------------------
+    # ---- Calls -------------------------------------------------------------------------------------------------------
 
     def _call(self, function: Callable[..., int], *arguments: Any) -> None:
         """function(handle, *arguments). The handle is looked at when the call is counted: see State.call."""
@@ -307,17 +279,80 @@ class Cache(Mapping):  # type: ignore[type-arg]
         error = error_of(status, text_of(lib.hkt_last_error()))
         raise error from self._functions.take_cause(status)
 
-    def _give_back(self, number: int) -> None:
-        sample = self._loans.pop(number, None)
-        if sample is None:
+    # ---- Samples on their way ----------------------------------------------------------------------------------------
+
+    def _start(self, keys: "np.ndarray[Any, Any]") -> Flight:
+        """Starts to get samples. Who has the flight waits with _look(), and gives it up with _leave()."""
+        self._reap()
+        flight = Flight(ffi.new(FLIGHT), ffi.new("hkt_sample[]", max(1, len(keys))), len(keys))
+        self._flying[id(flight)] = flight
+        try:
+            self._call(lib.hkt_cache_get_batch, ffi.from_buffer("uint64_t[]", keys), len(keys), flight.samples, flight.request)
+        except BaseException:
+            if flight.request[0]:
+                self._leave(flight)
+            else:
+                self._flying.pop(id(flight), None)
+            raise
+        return flight
+
+    def _look(self, flight: Flight, milliseconds: int) -> bool:
+        """Whether all its samples are there, after so long. Raises why they will not come."""
+        self._inside.append(get_ident())
+        try:
+            status = lib.hkt_py_wait(flight.request, milliseconds)
+            if status < 0:
+                self._fail(status)
+        finally:
+            self._inside.remove(get_ident())
+        if status == lib.HKT_IN_PROGRESS:
+            self._reap()  # it may need their memory
+            return False
+        return True
+
+    def _leave(self, flight: Flight) -> None:
+        """Its samples come into its memory: so it is kept, and never waited for, until they have. They are given back then."""
+        if id(flight) in self._flying:
+            self._left.append(flight)
+
+    def _reap(self) -> None:
+        """Gives back what has come to flights that were left."""
+        if not self._left or not self.is_own():
             return
-        if self._owned and self.is_own():
-            lib.hkt_cache_release(self._owned, sample, 1)
+        self._inside.append(get_ident())
+        try:
+            self._reap_of(self._owned)
+        finally:
+            self._inside.remove(get_ident())
+        self._free_if_unused()
+
+    def _reap_of(self, owned: Any) -> None:
+        for flight in list(self._left):
+            if not owned or lib.hkt_py_wait(flight.request, 0) == lib.HKT_IN_PROGRESS:
+                continue
+            lib.hkt_py_give_back(owned, flight.samples, flight.count)
+            self._flying.pop(id(flight), None)
+            try:
+                self._left.remove(flight)
+            except ValueError:  # another thread was first
+                pass
+
+    def _give_back(self, number: int) -> None:
+        """The Loan with this id is gone."""
+        loan = self._loans.get(number)
+        if loan is None or not self._owned:  # else destroy() gives it back
+            return
+        if self.is_own():
+            flight, place = loan
+            lib.hkt_py_give_back(self._owned, flight.samples + place, 1)
+        self._loans.pop(number, None)
         self._free_if_unused()
 
     def _free_if_unused(self) -> None:
-        if not self._handle and not self._loans and not self._flying:
+        if not self._handle and not self._loans and self._flying.keys() <= {id(flight) for flight in self._left}:
             self.destroy()
+
+    # ---- The end -----------------------------------------------------------------------------------------------------
 
     def is_own(self) -> bool:
         return self.process == os.getpid()
@@ -346,26 +381,38 @@ class Cache(Mapping):  # type: ignore[type-arg]
         if not is_beside:  # what an exception of a handler has left, where Python cannot be on its guard
             while get_ident() in self._inside:
                 self._inside.remove(get_ident())
-        until = time.monotonic() + patience_s
-        while self._inside and self.is_own():  # they have deadlines of their own
-            if time.monotonic() > until:
-                raise error_of(lib.HKT_ERROR_TIMEOUT, f"{len(self._inside)} calls of the cache have not ended in {patience_s:g} s")
-            time.sleep(0.001)
-        owned, self._owned = self._owned, NULL
+        owned, self._owned = self._owned, NULL  # from here on no thread begins to use it
         if not owned:
             return  # another thread was first
+        try:
+            if self.is_own():
+                self._end_calls(owned, patience_s)
+        except BaseException:
+            self._owned = owned
+            raise
         forget(self)
-        if self.is_own():
-            for flight, samples, count in self._flying.values():
-                if lib.hkt_py_wait(flight, -1) == lib.HKT_SUCCESS:
-                    lib.hkt_cache_release(owned, samples, count)
-            for sample in self._loans.values():
-                lib.hkt_cache_release(owned, sample, 1)
         self._flying.clear()
         self._loans.clear()
         lib.hkt_cache_close(owned)
         if self._comm is not None:
             self._comm.block_freed()
+
+    def abandon(self) -> None:
+        """Its memory goes with the process."""
+        self._handle = self._owned = NULL
+
+    def _end_calls(self, owned: Any, patience_s: float) -> None:
+        """Calls, and batches on their way, have deadlines of their own."""
+        until = time.monotonic() + patience_s
+        while self._inside or self._flying:
+            if not self._inside:
+                self._left = list(self._flying.values())
+                self._reap_of(owned)
+            if time.monotonic() > until:
+                raise error_of(lib.HKT_ERROR_TIMEOUT, f"{len(self._inside) + len(self._flying)} calls of the cache have not ended in {patience_s:g} s")
+            time.sleep(0.001)
+        for flight, place in self._loans.values():
+            lib.hkt_py_give_back(owned, flight.samples + place, 1)
 
     def __enter__(self) -> "Cache":
         return self
@@ -384,179 +431,4 @@ class Cache(Mapping):  # type: ignore[type-arg]
         return "<hocket.Cache: closed>" if not self._handle else f"<hocket.Cache: {len(self)} samples>"
 
 
-class Batch:
-    """Samples that are on their way. Made by Cache.get_batch(keys, wait=False). `await batch` is wait()."""
-
-    def __init__(self, cache: Cache, keys: "np.ndarray[Any, Any]") -> None:
-        self._cache, self._count = cache, len(keys)
-        self._samples = ffi.new("hkt_sample[]", max(1, len(keys)))
-        self._loans: Optional[List[_Loan]] = None  # while they become arrays
-        self._result: Optional[List[Any]] = None
-        self._error: Optional[BaseException] = None
-        self._lock = threading.Lock()
-        self._flight = flight = ffi.new(FLIGHT)
-        cache._flying[id(self)] = flight, self._samples, len(keys)
-        try:
-            cache._call(lib.hkt_cache_get_batch, ffi.from_buffer("uint64_t[]", keys), len(keys), self._samples,
-                        flight)
-        except BaseException:
-            if not flight[0]:
-                cache._flying.pop(id(self), None)
-            raise
-
-    def wait(self, timeout: Optional[float] = None) -> List["np.ndarray[Any, Any]"]:
-        """The samples, once all are there. timeout: seconds; then InProgressError, and the batch goes on."""
-        if timeout is not None and timeout < 0:
-            raise invalid(f"timeout is {timeout}; it is a number of seconds, 0 or more")
-        until = None if timeout is None else time.monotonic() + timeout
-        if not self._lock.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
-            raise _in_progress(timeout)  # another thread waits for it
-        try:
-            while not self._is_over():
-                left = _ASKED_EVERY_MS if until is None else max(0, 1000 * (until - time.monotonic()))
-                if not self._step(round(min(_ASKED_EVERY_MS, left))) and until is not None and time.monotonic() >= until:
-                    raise _in_progress(timeout)
-        finally:
-            self._lock.release()
-        if self._error is not None:
-            raise self._error
-        assert self._result is not None
-        return self._result
-
-    def done(self) -> bool:
-        """Whether the batch is there, or has failed. Never waits."""
-        if not self._lock.acquire(False):
-            return False  # another thread waits for it
-        try:
-            return self._is_over() or self._step(0)
-        finally:
-            self._lock.release()
-
-    def _is_over(self) -> bool:
-        if self._result is None and self._error is None and id(self) not in self._cache._flying and not self._is_lent():
-            self._error = error_of(lib.HKT_ERROR_ABORTED, "the cache was closed before the batch had come")
-        return self._result is not None or self._error is not None
-
-    def _is_lent(self) -> bool:
-        return self._loans is not None and all(id(loan) in self._cache._loans for loan in self._loans)
-
-    def _step(self, milliseconds: int) -> bool:
-        cache = self._cache
-        cache._inside.append(get_ident())
-        try:
-            status = lib.hkt_py_wait(self._flight, milliseconds)
-        finally:
-            cache._inside.remove(get_ident())
-        if status == lib.HKT_IN_PROGRESS:
-            return False
-        try:
-            if status < 0:
-                cache._fail(status)
-        except Error as error:
-            cache._flying.pop(id(self), None)
-            self._error = error
-            cache._free_if_unused()
-            return True
-        # An exception, such as Ctrl-C, may come anywhere here: nothing is lost, and the next step goes on where this ended.
-        if self._loans is None:
-            self._loans = [_Loan(cache, ffi.new("hkt_sample*", self._samples[i])) for i in range(self._count)]
-        if not self._is_lent():
-            if id(self) not in cache._flying:
-                return self._is_over()
-            cache._loans.update([(id(loan), loan.sample) for loan in self._loans])  # until now the samples were the batch's
-        cache._flying.pop(id(self), None)
-        self._result = [np.asarray(loan) if loan.sample.bytes else np.empty(0, np.uint8) for loan in self._loans]
-        self._loans = None
-        cache._free_if_unused()
-        return True
-
-    def __await__(self) -> Generator[Any, None, List["np.ndarray[Any, Any]"]]:
-        if not self._is_over():
-            yield from asyncio.get_running_loop().run_in_executor(None, self.wait)
-        return self.wait()
-
-    def destroy(self) -> None:
-        """Its samples come into memory of this object: so wait for them, within the cache's deadline."""
-        try:
-            self._lock = threading.Lock()  # an exception, such as Ctrl-C, may have left the other one locked
-            self.wait()
-        except BaseException:
-            pass
-
-    def __del__(self) -> None:
-        try:
-            if not self._is_over() and self._cache.is_own():
-                if is_busy():  # read or decode, which this batch may wait for
-                    destroy_later(self)
-                else:
-                    self.destroy()
-        except BaseException:
-            pass
-
-
-def _in_progress(timeout: Optional[float]) -> Error:
-    return error_of(lib.HKT_IN_PROGRESS, f"the batch has not come within {timeout:g} s; it goes on")
-
-
-CALLS.update((Cache._call.__code__, Batch._step.__code__))
-
-
-# ---- Functions that the cache calls, in threads of its own ------------------------------------------------------------
-
-def _into_value(value: Any, data: Any) -> int:
-    found = ffi.from_buffer(np.ascontiguousarray(data) if isinstance(data, np.ndarray) else data)
-    room = lib.hkt_cache_value_reserve(value, len(found))
-    if not room:
-        return lib.HKT_ERROR_LIMIT
-    ffi.memmove(room, found, len(found))
-    return lib.HKT_SUCCESS
-
-
-def _status_of(error: BaseException) -> int:
-    if isinstance(error, Error) and error.status < 0:
-        return error.status
-    if isinstance(error, LookupError):
-        return lib.HKT_ERROR_NOT_FOUND
-    return lib.HKT_ERROR_OUT_OF_MEMORY if isinstance(error, MemoryError) else lib.HKT_ERROR_IO
-
-
-class _Functions:
-    """read and decode of a cache, and what they have raised last. (It does not refer to the cache, which then is freed as
-    soon as it is dropped.)"""
-
-    def __init__(self, read: Any, decode: Any) -> None:
-        self.read, self.decode = read, decode
-        self._raised: List[BaseException] = []
-
-    def run(self, value: Any, function: Callable[..., Any], *arguments: Any) -> int:
-        with in_callback:
-            try:
-                return _into_value(value, function(*arguments))
-            except BaseException as error:  # a C function cannot be left by it
-                self._raised = [*self._raised[-15:], error]
-                return _status_of(error)
-
-    def take_cause(self, status: int) -> Optional[BaseException]:
-        """Why a get has failed with the status, if it is for what one of the functions has raised."""
-        for error in reversed(self._raised):
-            if _status_of(error) == status:
-                self._raised.remove(error)
-                return error
-        return None
-
-
-@ffi.def_extern(name="hkt_py_cache_read", error=lib.HKT_ERROR_IO)
-def _read(context: Any, key: int, value: Any) -> int:
-    functions = ffi.from_handle(context)
-    return functions.run(value, functions.read, key)
-
-
-@ffi.def_extern(name="hkt_py_cache_decode", error=lib.HKT_ERROR_IO)
-def _decode(context: Any, key: int, encoded: Any, size: int, value: Any) -> int:
-    functions = ffi.from_handle(context)
-    return functions.run(value, functions.decode, key, memoryview(ffi.buffer(encoded, size)).toreadonly())
-
-
-@ffi.def_extern(name="hkt_py_verify_progress", error=1, onerror=keep)
-def _progress(context: Any, done: int, all_: int) -> int:
-    return 1 if ffi.from_handle(context)(done, all_) else 0
+CALLS.update((Cache._call.__code__, Cache._look.__code__, Cache._copy.__code__))

@@ -6,6 +6,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 from hocket._native import ffi, lib
 from hocket.arrays import NAMES, empty_like, resolve, shape_of
 from hocket.errors import invalid, raise_pending
+from hocket.interruptible import interruptible
 from hocket.operators import Operator, op_number
 from hocket.options import counts_array, milliseconds
 from hocket.request import Request
@@ -230,8 +231,9 @@ class Collectives:
 
     def barrier_monitored(self, timeout: float) -> None:
         """A barrier that tells who is missing: after timeout seconds TimeoutError, which names all ranks that have not
-        come. That breaks nothing. Ctrl-C waits for its end."""
-        self._state.call(lib.hkt_barrier_monitored, milliseconds(timeout))
+        come. That breaks nothing."""
+        within = milliseconds(timeout)
+        interruptible(lambda: self._state.call(lib.hkt_barrier_monitored, within))
 
     # ---- Checks --------------------------------------------------------------------------------------------------
 

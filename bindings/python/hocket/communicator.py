@@ -9,6 +9,7 @@ from hocket._native import ffi, lib
 from hocket.arrays import resolve
 from hocket.collectives import Collectives
 from hocket.errors import invalid, raise_last, raise_pending, text_of
+from hocket.interruptible import interruptible
 from hocket.memory import Registration, WindowMemory
 from hocket.messages import Messages
 from hocket.operators import Operator
@@ -127,9 +128,13 @@ class Communicator(Collectives, Messages):
 
     def _made(self, function: Callable[..., int], *arguments: Any) -> Optional["Communicator"]:
         state = self._state
-        made = ffi.new("hkt_comm**")
-        state.call(function, *arguments, made)
-        return Communicator(State(made[0], state.kept)) if made[0] else None
+
+        def make() -> Optional["Communicator"]:
+            made = ffi.new("hkt_comm**")
+            state.call(function, *arguments, made)
+            return Communicator(State(made[0], state.kept)) if made[0] else None
+
+        return interruptible(make)
 
     # ---- Memory, operators, plans ------------------------------------------------------------------------------------
 
@@ -208,12 +213,16 @@ def init(rank: Optional[int] = None, world_size: Optional[int] = None, *, master
         kept.append(adapter)
         options.store = adapter.struct
     options.is_interrupted = lib.hkt_py_is_interrupted
-    made = ffi.new("hkt_comm**")
-    status = lib.hkt_comm_create(options, made)
-    if status < 0:
-        raise_last(status)
-    raise_pending()
-    return Communicator(State(made[0], kept))
+
+    def join() -> Communicator:
+        made = ffi.new("hkt_comm**")
+        status = lib.hkt_comm_create(options, made)
+        if status < 0:
+            raise_last(status)
+        raise_pending()
+        return Communicator(State(made[0], kept))
+
+    return interruptible(join)
 
 
 def unique_id() -> str:

@@ -23,7 +23,8 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from hocket._native import lib
-from hocket.cache import Cache, Keys, bytes_of, keys_array
+from hocket.batch import Keys, bytes_of, keys_array
+from hocket.cache import Cache
 from hocket.errors import Error, error_of, invalid
 
 # A question: what; bytes of keys that follow; a number; how many slots follow that are free again.

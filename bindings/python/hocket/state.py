@@ -17,7 +17,7 @@ from hocket._native import ffi, lib
 from hocket.errors import error_of, invalid, keep, raise_last
 
 NULL = ffi.NULL
-FLIGHT = ffi.typeof("hkt_request*[2]")  # a request, or null and its status: hkt_py_wait in glue.c
+FLIGHT = ffi.typeof("hkt_request*[3]")  # a request, or null and its status; who waits: hkt_py_wait in glue.c
 get_ident = threading.get_ident
 _busy = threading.local()  # .count: functions that Hocket has called, and this thread is in
 
@@ -151,6 +151,10 @@ class State:
                 function()
         self.told.clear()
 
+    def abandon(self) -> None:
+        """Its memory goes with the process."""
+        self.handle = self.owned = NULL
+
     def _end_calls(self, patience_s: float) -> None:
         lib.hkt_comm_abort(self.owned)
         until = time.monotonic() + patience_s
@@ -173,7 +177,7 @@ CALLS.add(State.call.__code__)
 
 # ---- What is open ------------------------------------------------------------------------------------------------
 
-_open: Dict[int, Any] = {}  # in the order in which they were made: references to what has destroy()
+_open: Dict[int, Any] = {}  # in the order in which they were made: references to what has destroy() and abandon()
 
 
 def note_open(thing: Any) -> None:
@@ -195,7 +199,7 @@ def _close_all() -> None:
         try:
             thing.destroy(5)
         except Exception:
-            pass  # there is nobody to act on it any more
+            thing.abandon()  # calls are still in it, and nobody waits for them any more
 
 
 # ---- Functions that Hocket calls ------------------------------------------------------------------------------------

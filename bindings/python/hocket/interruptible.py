@@ -1,0 +1,36 @@
+"""Calls of C that look at nothing until they have ended, so that Ctrl-C ends them too."""
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, List, TypeVar
+
+Result = TypeVar("Result")
+
+
+def interruptible(function: Callable[[], Result]) -> Result:
+    """function(), in a thread of its own, while the main thread waits: there Python runs the handlers of signals. If one
+    raises, the call goes on until its deadline, and what it makes is dropped. For calls that are rare: a thread is made."""
+    if threading.current_thread() is not threading.main_thread():
+        return function()
+    outcome: List[Any] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            outcome.extend((function(), None))
+        except BaseException as error:
+            outcome.extend((None, error))
+        finally:
+            ended.set()
+
+    # A daemon: the interpreter does not wait for it, but ends the call with its communicator (state._close_all).
+    threading.Thread(target=run, name="hocket-call", daemon=True).start()
+    ended.wait()
+    result, error = outcome
+    outcome.clear()
+    if error is None:
+        return result
+    try:
+        raise error
+    finally:
+        del error  # it refers to this frame

@@ -1,0 +1,69 @@
+"""Functions of the program that a cache calls, in threads of its own: read, decode, and the progress of a check."""
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional
+
+import numpy as np
+
+from hocket._native import ffi, lib
+from hocket.errors import Error, keep
+from hocket.state import in_callback
+
+
+def _into_value(value: Any, data: Any) -> int:
+    found = ffi.from_buffer(np.ascontiguousarray(data) if isinstance(data, np.ndarray) else data)
+    room = lib.hkt_cache_value_reserve(value, len(found))
+    if not room:
+        return lib.HKT_ERROR_LIMIT
+    ffi.memmove(room, found, len(found))
+    return lib.HKT_SUCCESS
+
+
+def _status_of(error: BaseException) -> int:
+    if isinstance(error, Error) and error.status < 0:
+        return error.status
+    if isinstance(error, LookupError):
+        return lib.HKT_ERROR_NOT_FOUND
+    return lib.HKT_ERROR_OUT_OF_MEMORY if isinstance(error, MemoryError) else lib.HKT_ERROR_IO
+
+
+class Functions:
+    """read and decode of a cache, and what they have raised last. (It does not refer to the cache, which then is freed as
+    soon as it is dropped.)"""
+
+    def __init__(self, read: Any, decode: Any) -> None:
+        self.read, self.decode = read, decode
+        self._raised: List[BaseException] = []
+
+    def run(self, value: Any, function: Callable[..., Any], *arguments: Any) -> int:
+        with in_callback:
+            try:
+                return _into_value(value, function(*arguments))
+            except BaseException as error:  # a C function cannot be left by it
+                self._raised = [*self._raised[-15:], error]
+                return _status_of(error)
+
+    def take_cause(self, status: int) -> Optional[BaseException]:
+        """Why a get has failed with the status, if it is for what one of the functions has raised."""
+        for error in reversed(self._raised):
+            if _status_of(error) == status:
+                self._raised.remove(error)
+                return error
+        return None
+
+
+@ffi.def_extern(name="hkt_py_cache_read", error=lib.HKT_ERROR_IO)
+def _read(context: Any, key: int, value: Any) -> int:
+    functions = ffi.from_handle(context)
+    return functions.run(value, functions.read, key)
+
+
+@ffi.def_extern(name="hkt_py_cache_decode", error=lib.HKT_ERROR_IO)
+def _decode(context: Any, key: int, encoded: Any, size: int, value: Any) -> int:
+    functions = ffi.from_handle(context)
+    return functions.run(value, functions.decode, key, memoryview(ffi.buffer(encoded, size)).toreadonly())
+
+
+@ffi.def_extern(name="hkt_py_verify_progress", error=1, onerror=keep)
+def _progress(context: Any, done: int, all_: int) -> int:
+    return 1 if ffi.from_handle(context)(done, all_) else 0

@@ -1,0 +1,77 @@
+#!/usr/bin/python3
+"""Ctrl-C ends the calls of the Python package that wait for others. Deadlines are far away here, so what waited for its own
+would fail by the test's limit.
+
+usage: interrupt_test.py HOCKET_RUN     (PYTHONPATH has the package)
+"""
+import os
+import signal
+import sys
+import tempfile
+import threading
+import unittest
+
+import running
+
+running.need_package()
+import hocket  # noqa: E402
+
+from interrupting import interrupted  # noqa: E402
+
+RANK = os.path.join(running.HERE, "interrupting.py")
+
+
+class CacheCalls(unittest.TestCase):
+    def setUp(self):
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+        self.cache = hocket.Cache(read=self.read, dataset="d", timeout=600)
+        self.addCleanup(self.cache.close)
+        self.addCleanup(self.may_go_on.set)
+
+    def read(self, key):
+        self.begun.set()
+        self.may_go_on.wait(600)
+        return b"sample %d" % key
+
+    def test_calls_that_get_samples(self):
+        calls = [lambda: self.cache[1], lambda: self.cache.get(2), lambda: 3 in self.cache, lambda: self.cache.get_batch([4, 5]),
+                 lambda: list(self.cache.batches([6, 7], 1)), lambda: self.cache.copy_batch([8]), lambda: self.cache.copy_ragged([9, 10]),
+                 lambda: self.cache.get_batch([11], wait=False).wait(500)]
+        for i, call in enumerate(calls):
+            with self.subTest(call=i):
+                self.begun.clear()
+                interrupted(self.begun.is_set, call)
+        self.may_go_on.set()
+        self.assertEqual(bytes(self.cache[1]), b"sample 1")
+        self.assertEqual(self.cache.copy_batch([8, 9]).tobytes(), b"sample 8sample 9")
+
+    def test_close_waits_for_what_is_left_and_is_interrupted_too(self):
+        interrupted(self.begun.is_set, lambda: self.cache.copy_batch([1]))
+        interrupted(lambda: not self.cache._owned, self.cache.close)
+        self.assertTrue(self.cache._owned)
+        self.may_go_on.set()
+        self.cache.close()
+
+
+class Ranks(unittest.TestCase):
+    def test_calls_that_wait_for_other_ranks(self):
+        for mode, parts in (("ranks", 4), ("shrinking", 1)):
+            with self.subTest(mode=mode), tempfile.TemporaryDirectory() as folder:
+                code, said = running.run([sys.argv[1], "-n", "2", "--timeout", "100", sys.executable, RANK, mode], 120, HOCKET_TEST_FOLDER=folder)
+                self.assertEqual(code, 0, said)
+                self.assertEqual(said.count("right: "), 2 * parts, said)
+
+
+class Programs(unittest.TestCase):
+    """Nobody catches it: then the program ends."""
+
+    def test_nobody_comes(self):
+        for mode in ("init", "grow", "cache"):
+            with self.subTest(mode=mode):
+                code, said = running.run([sys.executable, RANK, mode], 100, HOCKET_TEST_PORT=running.free_port())
+                self.assertEqual(code, -signal.SIGINT, said)
+                self.assertIn("KeyboardInterrupt", said)
+
+
+if __name__ == "__main__":
+    sys.exit(running.main())

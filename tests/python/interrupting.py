@@ -1,0 +1,92 @@
+"""Waits that Ctrl-C ends. usage: interrupting.py ranks | shrinking | init | grow | cache"""
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+
+import hocket
+
+
+def interrupt_when(condition):
+    """Ctrl-C, from a thread, once the condition holds."""
+    def run():
+        while not condition():
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+def interrupted(condition, call):
+    """The call ends with KeyboardInterrupt, and with nothing else."""
+    interrupt_when(condition)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return
+    raise AssertionError("the call was not interrupted")
+
+
+def ranks():
+    """Rank 0 is interrupted in each call, which rank 1 begins only then. So the calls go on, and have to end well."""
+    comm = hocket.init(timeout=600)
+    word = np.zeros(1)
+    calls = {"split": lambda: comm.split(0), "group": lambda: comm.group([1, 0]), "barrier": lambda: comm.barrier_monitored(500),
+             "cache": lambda: hocket.Cache(read=lambda key: b"sample", dataset="d", comm=comm)}
+    for name, call in calls.items():
+        if comm.rank == 0:
+            interrupted(lambda: comm._state.inside, call)
+            comm.send(word, 1)
+        else:
+            comm.recv(word, 0)
+            call()
+        while comm._state.inside:  # the call that was left
+            time.sleep(0.001)
+        comm.all_reduce(word)
+        print(f"right: {name}", flush=True)
+
+
+def shrinking():
+    """As above. shrink() ends the communicator's own messages, so a file says that rank 0 was interrupted."""
+    comm = hocket.init(timeout=600)
+    path = os.path.join(os.environ["HOCKET_TEST_FOLDER"], "interrupted")
+    if comm.rank == 0:
+        interrupted(lambda: comm._state.inside, comm.shrink)
+        open(path, "w").close()
+    else:
+        while not os.path.exists(path):
+            time.sleep(0.001)
+        comm.shrink()
+    while comm._state.inside:
+        time.sleep(0.001)
+    print("right: shrink", flush=True)
+
+
+def init():
+    interrupt_when(lambda: any(thread.name == "hocket-call" for thread in threading.enumerate()))
+    hocket.init(rank=0, world_size=2, master_port=int(os.environ["HOCKET_TEST_PORT"]), secret="x", timeout=600)
+
+
+def grow():
+    comm = hocket.init(timeout=600)
+    interrupt_when(lambda: comm._state.inside)
+    comm.grow(1, hocket.unique_id())
+
+
+def cache():
+    begun = threading.Event()
+
+    def read(key):
+        begun.set()
+        time.sleep(600)
+
+    made = hocket.Cache(read=read, dataset="d", timeout=600)
+    interrupt_when(begun.is_set)
+    made[1]
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
