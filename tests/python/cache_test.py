@@ -121,9 +121,14 @@ class Mapping(WithFiles):
         self.assertNotIn("5", cache)
         self.assertEqual(cache[7].tolist(), sample(7).tolist())
         self.assertEqual(sum(len(value) for value in cache.values()), COUNT * BYTES)
-        for wrong in (COUNT, -1):
-            with self.assertRaises(LookupError):
-                cache[wrong]
+        for wrong in (COUNT, -1, 1 << 63):
+            self.assertNotIn(wrong, cache)
+            self.assertEqual(cache.get(wrong, "none"), "none")
+            for call in (lambda: cache[wrong], lambda: cache.copy_batch([wrong])):
+                with self.assertRaisesRegex(hocket.NotFoundError, f"^there is no sample {wrong}") as caught:
+                    call()
+                self.assertIsInstance(caught.exception, KeyError)
+        self.assertNotIn(1 << 70, cache)
         with self.assertRaises(hocket.InvalidArgumentError):
             cache["seven"]
         self.assertEqual(cache.find("00007"), 7)
@@ -159,8 +164,11 @@ class Mapping(WithFiles):
                 self.cache.copy_batch(keys, wrong)
         with self.assertRaises(hocket.InvalidArgumentError):
             self.cache.copy_batch([[1, 2], [3, 4]])
-        with self.assertRaises(hocket.InvalidArgumentError):
-            self.cache.copy_batch([0.5])
+        for wrong in ([0.5], iter([0.5]), (key / 2 for key in range(4))):
+            with self.assertRaisesRegex(hocket.InvalidArgumentError, "whole numbers"):
+                self.cache.copy_batch(wrong)
+        with self.assertRaisesRegex(hocket.InvalidArgumentError, f"0 to {(1 << 64) - 1}"):
+            self.cache.put(1 << 64, b"sample")
         self.assertEqual(self.cache.copy_batch([]).shape, (0, 0))
         self.assertEqual(self.cache.stats()["memory_lent"], 0)
         with self.assertRaises(hocket.NotFoundError):
@@ -362,7 +370,16 @@ class Mapping(WithFiles):
                 with self.assertRaises(ZeroDivisionError):
                     cache.verify(lambda done, all_: 1 / 0)
 
+    def test_a_closed_communicator(self):
+        comm = hocket.init()
+        comm.close()
+        with self.assertRaisesRegex(hocket.AbortedError, "the communicator is closed"):
+            hocket.Cache(self.source, comm=comm)
+
     def test_refused(self):
+        for make in (hocket.Cache, hocket.SharedCache):
+            with self.assertRaisesRegex(hocket.InvalidArgumentError, "a folder of files.*read=.*put"):
+                make()
         for wrong in ({"source": "/no/such/folder"}, {"memory": "a lot"}, {"source": self.source, "read": len}, {"io": "slow"},
                       {"decode": len}, {"timeout": -1}):
             with self.assertRaises(hocket.Error):

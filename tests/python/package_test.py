@@ -62,10 +62,25 @@ class Arrays(Alone):
         self.refused(["builtins.list", "DLPack"], comm.all_reduce, [1.0, 2.0])
         self.refused(["builtins.str"], comm.all_reduce, "text")
         self.refused(["'add'", "sum"], comm.all_reduce, x, op="add")
+        self.refused(["'SUM'", "do you mean 'sum'?"], comm.all_reduce, x, op="SUM")
+        self.refused(["masked", "filled"], comm.all_reduce, np.ma.array(x, mask=x > 5))
         self.refused(["product", "bool"], comm.all_reduce, np.ones(3, bool), op="product")
         self.refused(["root"], comm.broadcast, x, root=5)
         self.refused(["counts", "2 numbers"], comm.all_gather_v, x, [1, 2])
         self.assertEqual(comm.status, 0)
+
+    def test_numbers_that_have_too_many_bits(self):
+        x, limit = np.ones(4, np.float32), "-2147483648 to 2147483647"
+        for function in (lambda: self.comm.send(x, 0, tag=1 << 31), lambda: self.comm.recv(x, 1 << 31, wait=False),
+                         lambda: self.comm.broadcast(x, root=1 << 31), lambda: self.comm.split(1 << 31)):
+            self.refused(["2147483648 is out of range", limit], function)
+        self.refused(["out of range"], self.comm.group, [1 << 31])
+        self.refused(["out of range"], hocket.explain, "ring", rank=1 << 31)
+        self.refused([str(1 << 64), f"0 to {(1 << 64) - 1}"], self.comm.all_reduce, hocket.Memory(x.ctypes.data, 1 << 64, 0, x))
+        for shape in ((1 << 61,), (1 << 40, 1 << 40)):
+            self.refused(["shape", str((1 << 63) - 1)], self.comm.empty, shape)
+        self.assertEqual(self.comm.status, 0)
+        self.comm.all_reduce(x)
 
     def test_the_buffer_protocol(self):
         a = array.array("d", [1, 2, 3])
@@ -113,6 +128,8 @@ class Arrays(Alone):
         self.refused(["detach"], self.comm.all_reduce, torch.ones(3, requires_grad=True))
         self.refused(["complex64"], self.comm.all_reduce, torch.ones(3, dtype=torch.complex64))
         self.comm.all_reduce(torch.ones(3, requires_grad=True).detach())
+        self.refused(["'meta'", "CUDA"], self.comm.all_reduce, torch.ones(3, device="meta"))
+        self.refused(["sparse", "to_dense()", "hocket.torch"], self.comm.all_reduce, torch.eye(3).to_sparse())
 
     def test_an_address(self):
         x = np.ones(5, np.float32)
@@ -193,7 +210,7 @@ class Errors(unittest.TestCase):
         self.assertIn("all_gather by ring", hocket.explain("ring", "3", collective="all_gather"))
         with self.assertRaises(hocket.NotFoundError):
             hocket.explain("no_such_schedule")
-        with self.assertRaises(LookupError):
+        with self.assertRaisesRegex(KeyError, "^there is no file '/no/such.sched'.*explain"):  # the text, not its repr
             hocket.check("/no/such.sched")
 
 

@@ -144,6 +144,9 @@ def _kind(array: Any) -> str:
 
 def _resolve_numpy(array: Any, name: str, writable: bool) -> Resolved:
     """Subclasses, and types that the buffer protocol does not have."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise invalid(f"{name} is a masked array, whose mask would be lost: pass array.filled(value), or array.data and "
+                      "numpy.ma.getmaskarray(array), each by itself")
     number = type_of(array.dtype)
     if not array.flags.c_contiguous or (writable and not array.flags.writeable):
         _complain(array, name, writable)
@@ -155,7 +158,13 @@ def _resolve_torch(tensor: Any, name: str) -> Resolved:
     number = _BY_DTYPE.get(tensor.dtype)
     if number is None:
         number = type_of(tensor.dtype)
-    if tensor.layout is not sys.modules["torch"].strided or not tensor.is_contiguous():
+    if tensor.layout is not sys.modules["torch"].strided:
+        raise invalid(f"{name} is sparse ({tensor.layout}): pass tensor.to_dense(); hocket.torch's process group adds sparse tensors up "
+                      "as they are, and its sparse_hook sends sparse gradients")
+    if not (tensor.is_cpu or tensor.is_cuda):
+        raise invalid(f"{name} is on the device {tensor.device.type!r}; Hocket takes memory of the host and of CUDA (tensors on 'meta' "
+                      "have none): pass a tensor there")
+    if not tensor.is_contiguous():
         raise invalid(f"{name} has gaps or another order in memory (shape {tuple(tensor.shape)}); "
                       "Hocket copies nothing by itself: pass tensor.contiguous()")
     if tensor.is_neg() or tensor.is_conj():

@@ -22,13 +22,13 @@ ASKED_EVERY_MS = 50  # how often a wait looks for signals
 def keys_array(keys: Keys) -> "np.ndarray[Any, Any]":
     """Keys as the C ABI takes them: uint64, one after another."""
     if not isinstance(keys, np.ndarray):
-        keys = np.fromiter(keys, np.int64) if not isinstance(keys, (list, tuple, range)) else np.array(keys)
+        keys = np.array(keys if isinstance(keys, (list, tuple, range)) else list(keys))
     if keys.size == 0:
         return np.empty(0, np.uint64)
     if keys.ndim != 1 or keys.dtype.kind not in "iu":
         raise invalid(f"keys have the shape {keys.shape} and the type {keys.dtype}; they are whole numbers, in one dimension")
     if keys.dtype.kind == "i" and keys.min() < 0:
-        raise KeyError(int(keys.min()))
+        raise error_of(lib.HKT_ERROR_NOT_FOUND, f"there is no sample {keys.min()}: keys are 0 or more")
     return np.ascontiguousarray(keys, np.uint64)
 
 

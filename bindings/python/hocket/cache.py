@@ -12,7 +12,7 @@ import numpy as np
 from hocket import options as opts
 from hocket._native import ffi, lib
 from hocket.batch import ASKED_EVERY_MS, Batch, Flight, Keys, bytes_of, keys_array
-from hocket.errors import Error, error_of, invalid, raise_last, raise_pending, text_of
+from hocket.errors import error_of, invalid, out_of_range, raise_last, raise_pending, text_of
 from hocket.interruptible import interruptible
 from hocket.loading import Functions
 from hocket.state import CALLS, FLIGHT, NULL, destroy_later, forget, get_ident, is_busy, is_in_call, note_open
@@ -54,6 +54,10 @@ class Cache(Mapping):  # type: ignore[type-arg]
         self._flying: Dict[int, Flight] = {}  # by their id: those that were started, and are neither lent nor given back
         self._left: List[Flight] = []  # those of them that nobody waits for any more
         self._loans: Dict[int, Tuple[Flight, int]] = {}  # by the id of the Loan: its flight, and its place there
+        given = (source, folder, memory, read, comm, servers, os.environ.get("HOCKET_CACHE_FOLDER"), os.environ.get("HOCKET_CACHE_SERVERS"))
+        if all(one is None for one in given):
+            raise invalid("nothing says where a cache has its samples from: pass a source (a folder of files, or a packed file), read= and "
+                          "dataset=, or comm= or servers=; or folder=, or memory=, for what lies there or put() brings")
         self._functions = Functions(read, decode)
         self._comm = None if comm is None else comm._state
         self._user = ffi.new_handle(self._functions)
@@ -216,12 +220,14 @@ class Cache(Mapping):  # type: ignore[type-arg]
         return iter(range(len(self)))
 
     def __contains__(self, key: object) -> bool:
-        if isinstance(key, (int, np.integer)) and 0 <= key < len(self):
+        if not isinstance(key, (int, np.integer)):
+            return False
+        if 0 <= key < len(self):
             return True
         try:
-            self[key]  # type: ignore[index]
+            self[key]
             return True
-        except (KeyError, LookupError, Error, TypeError):
+        except (KeyError, ValueError):  # it may also have too many bits
             return False
 
     __hash__ = object.__hash__
@@ -270,6 +276,8 @@ class Cache(Mapping):  # type: ignore[type-arg]
             status = function(self._handle, *arguments) if self._handle else lib.HKT_ERROR_ABORTED
             if status < 0:
                 self._fail(status)
+        except OverflowError as error:
+            raise out_of_range(function, (self._handle, *arguments), error) from None
         finally:
             self._inside.remove(get_ident())
 

@@ -5,7 +5,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 from hocket._native import ffi, lib
 from hocket.arrays import NAMES, empty_like, resolve, shape_of
-from hocket.errors import invalid, raise_pending
+from hocket.errors import invalid, out_of_range, raise_pending
 from hocket.interruptible import interruptible
 from hocket.operators import Operator, op_number
 from hocket.options import counts_array, milliseconds
@@ -46,6 +46,8 @@ def run(state: State, function: Callable[..., int], arguments: tuple, kept: Any,
             raise_pending()
             state.fail(status)
         return result() if callable(result) else result
+    except OverflowError as error:
+        raise out_of_range(function, arguments if plan is None else (plan, *arguments), error) from None
     except BaseException:
         if flight[0]:  # interrupted: the operation goes on, and has the arrays
             state.orphans.append((flight, kept))

@@ -1,14 +1,14 @@
 """Exceptions: one class for each status of the C ABI, made from the library's own names.
 
 HKT_ERROR_PEER_LOST is PeerLostError, HKT_ERROR_TIMEOUT is TimeoutError, and so on. All derive from Error. Some are
-also what Python programs catch: InvalidArgumentError is a ValueError, NotFoundError a LookupError, OutOfMemoryError
-a MemoryError; TimeoutError and InProgressError are builtin TimeoutErrors.
+also what Python programs catch: InvalidArgumentError is a ValueError, NotFoundError a KeyError (a cache is a mapping),
+OutOfMemoryError a MemoryError; TimeoutError and InProgressError are builtin TimeoutErrors.
 """
 from __future__ import annotations
 
 import builtins
 import threading
-from typing import Any, Dict, NoReturn, Type
+from typing import Any, Dict, NoReturn, Sequence, Type
 
 from hocket._native import ffi, lib
 
@@ -20,12 +20,13 @@ class Error(Exception):
     """
 
     status: int = 0
+    __str__ = Exception.__str__  # KeyError's would be the text's repr
 
 
 # What Python programs catch by other names.
 _ALSO: Dict[str, type] = {
     "InvalidArgumentError": ValueError,
-    "NotFoundError": LookupError,
+    "NotFoundError": KeyError,
     "OutOfMemoryError": MemoryError,
     "TimeoutError": builtins.TimeoutError,
     "InProgressError": builtins.TimeoutError,
@@ -81,6 +82,18 @@ def raise_last(status: int, comm: Any = ffi.NULL) -> NoReturn:
 
 def invalid(text: str) -> Error:
     return error_of(lib.HKT_ERROR_INVALID_ARGUMENT, text)
+
+
+def out_of_range(function: Any, arguments: Sequence[Any], error: OverflowError) -> Error:
+    """For an OverflowError of cffi: which argument of a function of C has too few bits for its number."""
+    name = getattr(function, "__name__", "")
+    for value, kind in zip(arguments, ffi.typeof(function).args if hasattr(lib, name) else ()):
+        if kind.kind == "primitive" and isinstance(value, int):
+            least = -(1 << 8 * ffi.sizeof(kind) - 1) if int(ffi.cast(kind, -1)) < 0 else 0
+            most = least + (1 << 8 * ffi.sizeof(kind)) - 1
+            if not least <= value <= most:
+                return invalid(f"{value} is out of range: {name} takes a number from {least} to {most} there")
+    return invalid(f"a number is out of range: {error}")
 
 
 # ---- Exceptions in what the library calls ---------------------------------------------------------------------

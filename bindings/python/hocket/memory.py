@@ -11,6 +11,9 @@ from hocket.errors import invalid
 from hocket.state import State
 
 
+_MOST_BYTES = (1 << 63) - 1
+
+
 class WindowMemory:
     """A block of hkt_mem_alloc. The array that lies in it has it as its base; it is freed with the last such array."""
 
@@ -32,6 +35,8 @@ class WindowMemory:
         size = SIZES[number]
         for length in sizes:
             size *= int(length)
+        if size > _MOST_BYTES:
+            raise invalid(f"the shape is {sizes}: that is {size} bytes, and an array has {_MOST_BYTES} at most")
         made = np.dtype(dtype) if not isinstance(dtype, str) or dtype != "bfloat16" else dtype_of(number)
         if size == 0:
             return np.empty(sizes, made)

@@ -11,7 +11,7 @@ from hocket.state import State
 
 
 def _ops_by_name() -> Dict[str, int]:
-    return {text_of(name): number for number in ffi.typeof("hkt_op").elements if (name := lib.hkt_op_name(number))}
+    return {text_of(name): number for number in sorted(ffi.typeof("hkt_op").elements) if (name := lib.hkt_op_name(number))}
 
 
 OPS: Dict[str, int] = _ops_by_name()  # "sum": 0, as the library names them
@@ -54,7 +54,9 @@ def _number_of(made: Any) -> int:
 def op_number(op: Union[str, Operator]) -> int:
     number = OPS.get(op) if type(op) is str else getattr(op, "number", None)
     if number is None:
-        raise invalid(f"op is {op!r}; there are {', '.join(OPS)}, and what premul_sum() and operator() make")
+        there_are = f"there are {', '.join(map(repr, OPS))}, and what premul_sum() and operator() make"
+        hint = f"; do you mean {op.lower()!r}?" if isinstance(op, str) and op.lower() in OPS else ""
+        raise invalid(f"op is {op!r}; {there_are}{hint}")
     return number
 
 

@@ -6,7 +6,7 @@ from typing import Any, Callable, Optional, Union
 
 from hocket import options as opts
 from hocket._native import ffi, lib
-from hocket.errors import invalid, raise_last, text_of
+from hocket.errors import error_of, invalid, out_of_range, raise_last, text_of
 from hocket.state import NULL
 
 
@@ -14,6 +14,9 @@ def check(file: Union[str, "os.PathLike[str]"], topology: Optional[str] = None) 
     """Checks every definition of a schedule file, on groups and topologies of many shapes, or on one topology. Returns a
     line for each definition. If one is wrong, ScheduleError, whose text is the compiler's diagnostic, with line, caret
     and counter-example."""
+    if not os.path.exists(file):
+        raise error_of(lib.HKT_ERROR_NOT_FOUND, f"there is no file {os.path.abspath(file)!r}; check() takes a schedule file, such as "
+                       "'my.sched'. For a schedule of the library, see explain()")
     return _text(lambda place: lib.hkt_schedule_check(opts.text(file), _or_null(topology), place))
 
 
@@ -36,7 +39,10 @@ def _or_null(value: Optional[str]) -> Any:
 
 def _text(function: Callable[[Any], int]) -> str:
     place = ffi.new("char**")
-    status = function(ffi.cast("const char**", place))
+    try:
+        status = function(ffi.cast("const char**", place))
+    except OverflowError as error:
+        raise out_of_range(function, (), error) from None
     if status < 0:
         raise_last(status)
     return text_of(place[0])

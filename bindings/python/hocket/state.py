@@ -14,7 +14,7 @@ import weakref
 from typing import Any, Callable, Dict, List, NoReturn, Set, Tuple
 
 from hocket._native import ffi, lib
-from hocket.errors import error_of, invalid, keep, raise_last
+from hocket.errors import error_of, invalid, keep, out_of_range, raise_last
 
 NULL = ffi.NULL
 FLIGHT = ffi.typeof("hkt_request*[3]")  # a request, or null and its status; who waits: hkt_py_wait in glue.c
@@ -84,6 +84,8 @@ class State:
             status = function(self.handle, *arguments) if self.handle else lib.HKT_ERROR_ABORTED
             if status < 0:
                 self.fail(status)
+        except OverflowError as error:
+            raise out_of_range(function, (self.handle, *arguments), error) from None
         finally:
             self.inside.remove(thread)
 
