@@ -452,16 +452,34 @@ class Shared(WithFiles):
 
     def test_its_end(self):
         process = self.cache._process
-        folder = self.cache._folder
         self.cache.close()
         self.assertEqual(process.poll(), 0)
-        self.assertFalse(os.path.exists(folder))
         with self.assertRaisesRegex(hocket.IOError, "cannot be reached"):
             self.cache[1]
-        # A program that is killed takes it along.
-        text = f"import hocket, os; c = hocket.SharedCache({self.source!r}); print(c._process.pid, flush=True); os.kill(os.getpid(), 9)"
-        said = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, timeout=60).stdout
-        self.assertTrue(gone(int(said), 30))
+
+    def test_a_program_that_is_killed_takes_it_along(self):
+        for also in ("", "os.kill(c._process.pid, 9); "):
+            text = (f"import hocket, os; c = hocket.SharedCache({self.source!r}); c[1]; print(c._process.pid, flush=True); "
+                    f"{also}os.kill(os.getpid(), 9)")
+            with tempfile.TemporaryDirectory() as folder:
+                said = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, timeout=60,
+                                      env=dict(os.environ, TMPDIR=folder)).stdout
+                self.assertTrue(gone(int(said), 30))
+                self.assertEqual(os.listdir(folder), [])  # nothing is left
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
+    def test_other_users_are_turned_away(self):
+        self.cache.copy_batch([1])
+        child = os.fork()
+        if child == 0:
+            os.setuid(65534)
+            try:
+                self.check(self.cache)
+            except hocket.IOError as error:
+                os._exit(7 if "does not answer" in str(error) else 8)
+            os._exit(9)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+        self.assertTrue(self.check(self.cache))
 
     def test_close_does_not_wait_for_children(self):
         child = os.fork()
@@ -487,19 +505,19 @@ class Shared(WithFiles):
         from hocket.shared import _others, taken
         lent, size = self.cache.rows_to_send([1, 2])
         lent.is_given_away = True
-        self.assertEqual(taken(self.cache._path, lent.slot, lent.size)[size:].tolist(), sample(2).tolist())
+        self.assertEqual(taken(self.cache._name, lent.slot, lent.size)[size:].tolist(), sample(2).tolist())
         self.assertFalse(_others)
         with self.assertRaises(hocket.NotFoundError):
-            taken(self.cache._path, lent.slot, lent.size)
+            taken(self.cache._name, lent.slot, lent.size)
         lent, size = self.cache.rows_to_send([3, 4])
         lent.is_given_away = True
         text = ("import sys; from hocket.shared import SlotName, taken; "
-                f"a = taken({self.cache._path!r}, SlotName(*{tuple(lent.slot)!r}), {lent.size}); print(a.tolist())")
+                f"a = taken({self.cache._name!r}, SlotName(*{tuple(lent.slot)!r}), {lent.size}); print(a.tolist())")
         code, said = running.run([sys.executable, "-c", text], 60)
         self.assertEqual((code, said.strip()), (0, str(np.concatenate([sample(3), sample(4)]).tolist())))
         self.cache.close()
         with self.assertRaisesRegex(hocket.IOError, "cannot be reached"):
-            taken(self.cache._path, lent.slot, lent.size)
+            taken(self.cache._name, lent.slot, lent.size)
         self.assertFalse(_others)
 
     def test_a_process_that_is_killed(self):

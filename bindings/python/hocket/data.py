@@ -75,18 +75,18 @@ class _Sent:
 
     def __init__(self, dataset: Dataset, cache: SharedCache, lent: Any, size: int, one: bool) -> None:
         self._form = dataset.dtype, dataset.shape, size, one
-        self._path, self._lent = cache._path, lent
+        self._name, self._lent = cache._name, lent
 
     def __reduce__(self) -> Any:
         if self._lent.is_given_away:
             raise invalid("a batch can be pickled once: its memory goes with it")
         self._lent.is_given_away = True
-        return _received, (self._path, self._lent.slot, self._lent.size, self._form)
+        return _received, (self._name, self._lent.slot, self._lent.size, self._form)
 
 
-def _received(path: str, slot: Any, size: int, form: Any) -> torch.Tensor:
+def _received(name: str, slot: Any, size: int, form: Any) -> torch.Tensor:
     dtype, shape, row, one = form
-    rows = taken(path, SlotName(*slot), size).reshape(-1, row)
+    rows = taken(name, SlotName(*slot), size).reshape(-1, row)
     return Dataset._tensor(SimpleNamespace(dtype=dtype, shape=shape), rows, one)  # type: ignore[arg-type]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from hocket._native import ffi, lib
 from hocket.cache import Cache
 from hocket.errors import Error, error_of, invalid
-from hocket.shared import ANSWER, REQUEST, SLOT, Mapped, SlotName, read
+from hocket.shared import ANSWER, REQUEST, SLOT, Mapped, SlotName, address_of, is_own, read
 
 # A worker that ends may have sent batches that nobody will take: those that a program gave up in the middle of an epoch.
 # No more than so many are kept for it; a DataLoader has a few on their way for each worker.
@@ -183,6 +183,9 @@ def _listen(cache: Cache, listener: socket.socket) -> None:
     slots = Slots()
     while True:
         connection, _ = listener.accept()
+        if not is_own(connection):
+            connection.close()
+            continue
         threading.Thread(target=Service(cache, slots, connection).run, daemon=True).start()
 
 
@@ -198,7 +201,7 @@ def main() -> None:
     try:
         cache = Cache(**pickle.loads(sys.stdin.buffer.read(size)))
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind(sys.argv[1])
+        listener.bind(address_of(sys.argv[1]))
         listener.listen(64)
     except Exception as error:
         print(getattr(error, "status", 0) or lib.HKT_ERROR_INTERNAL, json.dumps(str(error)), file=answer, flush=True)

@@ -11,11 +11,11 @@ import json
 import mmap
 import os
 import pickle
+import secrets
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import weakref
 from typing import Any, Dict, List, NamedTuple, Tuple
@@ -32,6 +32,7 @@ REQUEST = struct.Struct("<4sIQI")
 # An answer: status; bytes that follow, which are the answer, or the error's text; a descriptor may come with it.
 ANSWER = struct.Struct("<iI")
 SLOT = struct.Struct("<IIQ")  # number, generation, size
+_CREDENTIALS = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
 
 
 class SlotName(NamedTuple):
@@ -40,6 +41,17 @@ class SlotName(NamedTuple):
     number: int
     generation: int
     size: int
+
+
+def address_of(name: str) -> str:
+    """A socket without a file: so nothing is left when processes are killed."""
+    return f"\0hocket-{name}"
+
+
+def is_own(connection: socket.socket) -> bool:
+    """Whether this user's process, or root's, is at the other end: any user may connect to a socket without a file."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return _CREDENTIALS.unpack(credentials)[1] in (0, os.geteuid())
 
 
 def read(connection: socket.socket, size: int) -> bytearray:
@@ -95,7 +107,7 @@ class _Lent:
 class _Connection:
     """of one process to that of the cache."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, name: str) -> None:
         self.process = os.getpid()
         self.freed: List[SlotName] = []  # to be told with the next question
         self._lock = threading.RLock()  # one that a handler of a signal gets too, and then sees that the thread asks already
@@ -105,11 +117,13 @@ class _Connection:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(180)  # longer than the cache waits for its source
         try:
-            self._socket.connect(path)
+            self._socket.connect(address_of(name))
+            if not is_own(self._socket):
+                raise ConnectionError("another user's process is there")
         except OSError as error:
             self.close()
-            raise error_of(lib.HKT_ERROR_IO, f"the process of the shared cache cannot be reached at {path}: {error}; has the "
-                           "program that made the SharedCache ended, or closed it?") from None
+            raise error_of(lib.HKT_ERROR_IO, f"the process of the shared cache cannot be reached: {error}; has the program that made "
+                           "the SharedCache ended, or closed it?") from None
 
     def close(self) -> None:
         self._socket.close()
@@ -179,13 +193,12 @@ class SharedCache:
     def __init__(self, source: Any = None, **options: Any) -> None:
         if options.get("comm") is not None:
             raise invalid("a SharedCache has no comm: its process is no rank; use servers=")
-        self._maker, self._folder = 0, ""
+        self._maker = 0
         self._connections: Dict[int, _Connection] = {}
         given = _pickled(dict(options, source=None if source is None else os.fspath(source)))
-        self._folder = tempfile.mkdtemp(prefix="hocket-")
-        self._path = os.path.join(self._folder, "cache")
+        self._name = secrets.token_hex(16)
         path = os.pathsep.join(folder for folder in sys.path if folder)
-        self._process = subprocess.Popen([sys.executable, "-c", "from hocket.serving import main; main()", self._path],
+        self._process = subprocess.Popen([sys.executable, "-c", "from hocket.serving import main; main()", self._name],
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=path))
         self._maker = os.getpid()
         # stdin stays open: its end tells the process that we have ended.
@@ -271,16 +284,16 @@ class SharedCache:
         if connection is None:  # a forked child makes one of its own
             for other in self._connections.values():
                 other.close()  # our copy of the parent's
-            connection = _Connection(self._path)
+            connection = _Connection(self._name)
             self._connections = {os.getpid(): connection}
-            _by_path[self._path] = self
+            _by_name[self._name] = self
         return connection
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {"_path": self._path}
+        return {"_name": self._name}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        self._path, self._maker, self._folder = state["_path"], 0, ""
+        self._name, self._maker = state["_name"], 0
         self._connections = {}
 
     def close(self) -> None:
@@ -289,7 +302,7 @@ class SharedCache:
         if self._maker != os.getpid():
             return  # the connection ends with the last array that lies in a slot
         self._maker = 0
-        _by_path.pop(self._path, None)
+        _by_name.pop(self._name, None)
         try:
             os.write(self._process.stdin.fileno(), b".")  # type: ignore[union-attr]  # forked children may have it open too
         except OSError:
@@ -304,11 +317,6 @@ class SharedCache:
             self._process.wait()
         for connection in connections.values():  # now nobody can be given the slots of our arrays
             connection.close()
-        for remove, name in ((os.unlink, self._path), (os.rmdir, self._folder)):
-            try:
-                remove(name)
-            except OSError:
-                pass
 
     def __enter__(self) -> "SharedCache":
         return self
@@ -333,21 +341,21 @@ def _pickled(options: Dict[str, Any]) -> bytes:
         raise invalid(f"the options of a shared cache are pickled for its process, and that failed: {error}") from error
 
 
-# By their paths, for batches that are unpickled. Who drops a cache ends its process, so it is not kept here.
-_by_path: "weakref.WeakValueDictionary[str, SharedCache]" = weakref.WeakValueDictionary()
+# By their names, for batches that are unpickled. Who drops a cache ends its process, so it is not kept here.
+_by_name: "weakref.WeakValueDictionary[str, SharedCache]" = weakref.WeakValueDictionary()
 _others: Dict[str, SharedCache] = {}  # made here, for batches of caches that this process has not: these are kept
 
 
-def taken(path: str, slot: SlotName, size: int) -> "np.ndarray[Any, Any]":
+def taken(name: str, slot: SlotName, size: int) -> "np.ndarray[Any, Any]":
     """What a pickled batch becomes."""
-    cache = _by_path.get(path)
+    cache = _by_name.get(name)
     if cache is None or os.getpid() not in cache._connections:
         cache = SharedCache.__new__(SharedCache)
-        cache.__setstate__({"_path": path})
-        _others[path] = cache
+        cache.__setstate__({"_name": name})
+        _others[name] = cache
     try:
         return cache.take(slot, size)
     except Error as error:
         if error.status == lib.HKT_ERROR_IO:  # its process has ended
-            _others.pop(path, None)
+            _others.pop(name, None)
         raise
