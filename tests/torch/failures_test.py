@@ -3,6 +3,7 @@
 import datetime
 import os
 import signal
+import tempfile
 import threading
 import time
 
@@ -184,6 +185,24 @@ def forked(rank, size):
     same(x, torch.tensor([float(size)]), "after a child")
 
 
+# A worker of torchrun. Those of the second attempt have the store of the first, in which rank 0 is the last to come.
+RESTARTED = """
+import os, time
+import torch, torch.distributed as dist
+import hocket.torch
+rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+if rank == 0:
+    time.sleep(attempt)
+dist.init_process_group("hocket")
+x = torch.ones(1)
+dist.all_reduce(x)
+if attempt == 0:
+    os._exit(1) if rank == 1 else time.sleep(1000)
+print(f"rank {rank}, attempt {attempt}: {x.item()}", flush=True)
+dist.destroy_process_group()
+"""
+
+
 class Failures(ranks.TestCase):
     def lose(self, function, *arguments):
         outcomes = ranks.run(3, function, *arguments)
@@ -202,6 +221,16 @@ class Failures(ranks.TestCase):
     def test_late(self):
         outcomes = ranks.run(2, late, timeout_s=2)
         self.assertEqual(outcomes[0].kind, "returned", outcomes[0])
+
+    def test_restarted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "worker.py")
+            with open(path, "w") as file:
+                file.write(RESTARTED)
+            status, said = ranks.torchrun(2, [path], 120, "--max_restarts", "1")
+        self.assertEqual(status, 0, said)
+        for rank in (0, 1):
+            self.assertIn(f"rank {rank}, attempt 1: 2.0", said)
 
     def test_the_rest(self):
         for size, function in ((2, wait_in_vain), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted), (2, left),

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -68,6 +69,16 @@ def program(command, limit_s):
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         return -1, process.communicate()[0] + f"\n(it ran for more than {limit_s} s)"
+
+
+def torchrun(size, command, limit_s, *options):
+    """program(), started by torchrun."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # Debian's torchrun does not understand its own defaults for -r and -t with Python 3.11.
+    return program([sys.executable, "-m", "torch.distributed.run", "-r", "1", "-t", "1", "--nproc_per_node", str(size),
+                    "--master_port", str(port), *options, *command], limit_s)
 
 
 def run(size, function, *arguments, timeout_s=60, deadline_s=120):

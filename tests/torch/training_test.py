@@ -2,8 +2,6 @@
 """What trains on several ranks, on the backend hocket: the same weights as one process has, and the same bits on all ranks."""
 import gc
 import os
-import socket
-import sys
 import tempfile
 
 import ranks  # first: it skips without torch
@@ -263,14 +261,8 @@ class Training(ranks.TestCase):
     @ranks.unittest.skipUnless(os.path.exists("/usr/share/dict/american-english"), "Debian's package wamerican is not installed")
     def test_example(self):
         program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/ddp.py")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
         for hook in ("none", "sparse"):
-            # Debian's torchrun does not understand its own defaults for -r and -t with Python 3.11.
-            status, said = ranks.program(
-                [sys.executable, "-m", "torch.distributed.run", "-r", "1", "-t", "1", "--nproc_per_node", "2", "--master_port", port,
-                 program, "--words", "2000", "--epochs", "1", "--hook", hook], 150)
+            status, said = ranks.torchrun(2, [program, "--words", "2000", "--epochs", "1", "--hook", hook], 150)
             self.assertEqual(status, 0, said)
             for line in ("2 ranks, 7 steps an epoch", "epoch 0: ", "the weights are the same on all ranks"):
                 self.assertIn(line, said)
