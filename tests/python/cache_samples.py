@@ -15,6 +15,11 @@ def decode_and_print(key, encoded):
     return bytes(encoded)
 
 
+def decode_never(key, encoded):
+    time.sleep(1000)
+    return b""
+
+
 def decode_slowly(key, encoded):
     time.sleep(0.5)
     return bytes(encoded)

@@ -493,6 +493,25 @@ class Shared(WithFiles):
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
+    def test_close_does_not_wait_for_a_call_that_does_not_end(self):
+        cache = hocket.SharedCache(self.source, decode=cache_samples.decode_never, decoder="never")
+        process, connection, asking, errors = cache._process, cache._connection(), threading.Event(), []
+
+        def ask():
+            try:
+                cache[1]
+            except hocket.IOError as error:
+                errors.append(str(error))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        wait_for(lambda: connection._is_asking, asking)
+        self.assertTrue(asking.wait(30))
+        cache.close()
+        thread.join(30)
+        self.assertEqual(process.poll(), 0)  # and was not killed, which is what comes after a minute
+        self.assertIn("has ended", errors[0])
+
     def test_one_that_is_dropped_ends(self):
         cache = hocket.SharedCache(self.source)
         self.assertTrue(self.check(cache))

@@ -66,7 +66,7 @@ class Programs(unittest.TestCase):
     """Nobody catches it: then the program ends."""
 
     def test_nobody_comes(self):
-        for mode in ("init", "grow", "cache"):
+        for mode in ("init", "grow", "cache", "awaiting"):
             with self.subTest(mode=mode):
                 code, said = running.run([sys.executable, RANK, mode], 100, HOCKET_TEST_PORT=running.free_port())
                 self.assertEqual(code, -signal.SIGINT, said)

@@ -1,4 +1,5 @@
-"""Waits that Ctrl-C ends. usage: interrupting.py ranks | shrinking | init | grow | cache"""
+"""Waits that Ctrl-C ends. usage: interrupting.py ranks | shrinking | init | grow | cache | awaiting"""
+import asyncio
 import os
 import signal
 import sys
@@ -71,21 +72,39 @@ def init():
 
 
 def grow():
+    """The signal comes to another thread, which must not matter."""
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     comm = hocket.init(timeout=600)
     interrupt_when(lambda: comm._state.inside)
     comm.grow(1, hocket.unique_id())
 
 
-def cache():
+def hanging():
+    """A cache whose source never answers, and whether it was asked."""
     begun = threading.Event()
 
     def read(key):
         begun.set()
         time.sleep(600)
 
-    made = hocket.Cache(read=read, dataset="d", timeout=600)
-    interrupt_when(begun.is_set)
+    return hocket.Cache(read=read, dataset="d", timeout=600), begun.is_set
+
+
+def cache():
+    made, is_asked = hanging()
+    interrupt_when(is_asked)
     made[1]
+
+
+def awaiting():
+    made, is_asked = hanging()
+
+    async def run():
+        await made.get_batch([1], wait=False)
+
+    interrupt_when(is_asked)
+    asyncio.run(run())
 
 
 if __name__ == "__main__":

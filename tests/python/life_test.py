@@ -61,6 +61,19 @@ class Requests(Alone):
             thread.join(30)
         self.assertEqual(len(got), 3)
 
+    def test_a_request_that_two_threads_wait_for_is_freed_once(self):
+        """What was dropped is looked at by each thread that calls: one asks C, and the others are told that it is in progress."""
+        wait, flight = hocket.state.lib.hkt_py_wait, self.start(np.zeros(4), 1)._flight
+        thread = threading.Thread(target=wait, args=(flight, -1))
+        thread.start()
+        while not flight[2]:
+            time.sleep(0.001)
+        self.assertEqual(wait(flight, -1), hocket.InProgressError.status)
+        self.comm.send(np.ones(4), 0, tag=1)
+        thread.join(30)
+        self.assertFalse(flight[0] or flight[2])
+        self.assertEqual(wait(flight, -1), 0)
+
     def test_arrays_live_until_their_operation_has_ended(self):
         x = np.zeros(1000)
         alive = weakref.ref(x)

@@ -162,9 +162,17 @@ class Batch:
         return True
 
     def __await__(self) -> Generator[Any, None, List["np.ndarray[Any, Any]"]]:
-        if not self._is_over():
-            yield from asyncio.get_running_loop().run_in_executor(None, self.wait)
+        while not self._is_over() and not (yield from asyncio.get_running_loop().run_in_executor(None, self._comes_soon)):
+            pass
         return self.wait()
+
+    def _comes_soon(self) -> bool:
+        """For an event loop, which joins the threads of its executor when it ends: so none of them waits for long."""
+        try:
+            self.wait(ASKED_EVERY_MS / 1000)
+        except Error as error:  # of the batch: the next wait raises it again
+            return error.status != lib.HKT_IN_PROGRESS
+        return True
 
     def __del__(self) -> None:
         try:

@@ -5,6 +5,7 @@ import threading
 from typing import Any, Callable, List, TypeVar
 
 Result = TypeVar("Result")
+_ASKED_EVERY_S = 0.05
 
 
 def interruptible(function: Callable[[], Result]) -> Result:
@@ -25,7 +26,8 @@ def interruptible(function: Callable[[], Result]) -> Result:
 
     # A daemon: the interpreter does not wait for it, but ends the call with its communicator (state._close_all).
     threading.Thread(target=run, name="hocket-call", daemon=True).start()
-    ended.wait()
+    while not ended.wait(_ASKED_EVERY_S):  # a signal may come to another thread, which does not wake this one up
+        pass
     result, error = outcome
     outcome.clear()
     if error is None:

@@ -22,6 +22,7 @@ from hocket.shared import ANSWER, REQUEST, SLOT, Mapped, SlotName, address_of, i
 # A worker that ends may have sent batches that nobody will take: those that a program gave up in the middle of an epoch.
 # No more than so many are kept for it; a DataLoader has a few on their way for each worker.
 _MOST_LEFT_BEHIND = 64
+_PATIENCE_S = 5  # with calls of clients, at the end
 
 
 class _Slot:
@@ -210,5 +211,8 @@ def main() -> None:
     print("ready", file=answer, flush=True)
     answer.close()
     sys.stdin.buffer.read(1)
-    cache.close()
+    try:
+        cache.destroy(_PATIENCE_S)
+    except Error:
+        pass  # a call still waits for its source. What was written is not lost
     os._exit(0)  # threads may still wait for their clients
