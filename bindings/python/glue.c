@@ -26,10 +26,11 @@ typedef struct hkt_py_versioned_tensor { /* DLPack's DLManagedTensorVersioned */
 static hkt_status hkt_py_wait(hkt_request** flight, int64_t timeout_ms);
 
 /* Samples one after another into memory, and where they begin, as hkt_cache_copy_batch writes them. */
-static void hkt_py_copy_samples(const hkt_sample* samples, size_t count, void* memory, size_t room, uint64_t* offsets);
+static void hkt_py_copy_samples(const hkt_sample* samples, size_t count, void* memory, size_t room,
+                                uint64_t* offsets);
 
-/* hkt_cache_release of those that were not given back yet, also if several threads do it, or one does it again
- * after an exception. */
+/* hkt_cache_release of those that were not given back yet, also if several threads do it, or one does it
+ * again after an exception. */
 static void hkt_py_give_back(hkt_cache* cache, hkt_sample* samples, size_t count);
 /* end */
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import running
 
@@ -51,6 +52,16 @@ class CacheCalls(unittest.TestCase):
         self.assertTrue(self.cache._owned)
         self.may_go_on.set()
         self.cache.close()
+
+
+class Threads(unittest.TestCase):
+    def test_where_no_thread_can_be_made(self):
+        with hocket.init() as comm, unittest.mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
+            self.assertEqual(comm.split(0).size, 1)
+
+    def test_errors(self):
+        with hocket.init() as comm, self.assertRaisesRegex(hocket.InvalidArgumentError, "rank 5|ranks"):
+            comm.group([5])
 
 
 class Ranks(unittest.TestCase):

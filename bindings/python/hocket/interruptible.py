@@ -25,7 +25,10 @@ def interruptible(function: Callable[[], Result]) -> Result:
             ended.set()
 
     # A daemon: the interpreter does not wait for it, but ends the call with its communicator (state._close_all).
-    threading.Thread(target=run, name="hocket-call", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="hocket-call", daemon=True).start()
+    except RuntimeError:  # there can be no thread: none is left, or the interpreter ends
+        return function()
     while not ended.wait(_ASKED_EVERY_S):  # a signal may come to another thread, which does not wake this one up
         pass
     result, error = outcome
