@@ -455,7 +455,7 @@ TEST_CASE("a child that is forked beside a look at the door makes ids of its own
         for (int i = 0; i < 30; ++i) {
             const pid_t child = fork();
             if (child == 0) {
-                alarm(10);
+                alarm(60);
                 hkt_unique_id own;
                 std::int32_t count = 0;
                 if (hkt_unique_id_create(&own) != HKT_SUCCESS) _exit(1);
