@@ -134,7 +134,7 @@ TEST_CASE("a rank that stands still is given up by all together, and does not go
             hkt_comm* made = nullptr;
             if (rank == late) {
                 wait_for(*have_gone_on, 2);
-                for (int attempt = 0; attempt < 2; ++attempt)
+                for (int attempt = 0; attempt < 3; ++attempt)
                     expect(hkt_comm_shrink(comm.get(), &made) < 0 && made == nullptr, "a world of its own");
                 ++*has_tried;
                 const std::string text = hkt_comm_last_error(comm.get());
