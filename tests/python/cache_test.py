@@ -510,7 +510,7 @@ class Shared(WithFiles):
         cache.close()
         thread.join(30)
         self.assertEqual(process.poll(), 0)  # and was not killed, which is what comes after a minute
-        self.assertIn("has ended", errors[0])
+        self.assertIn("does not answer", errors[0])
 
     def test_one_that_is_dropped_ends(self):
         cache = hocket.SharedCache(self.source)

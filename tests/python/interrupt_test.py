@@ -4,13 +4,16 @@ would fail by the test's limit.
 
 usage: interrupt_test.py HOCKET_RUN     (PYTHONPATH has the package)
 """
+import gc
 import os
 import signal
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import unittest.mock
+import weakref
 
 import running
 
@@ -48,10 +51,47 @@ class CacheCalls(unittest.TestCase):
 
     def test_close_waits_for_what_is_left_and_is_interrupted_too(self):
         interrupted(self.begun.is_set, lambda: self.cache.copy_batch([1]))
-        interrupted(lambda: not self.cache._owned, self.cache.close)
-        self.assertTrue(self.cache._owned)
+        interrupted(self.is_closing, self.cache.close)
         self.may_go_on.set()
         self.cache.close()
+        self.assertFalse(self.cache._owned)
+
+    def is_closing(self):
+        frame = sys._current_frames()[threading.main_thread().ident]
+        while frame is not None and frame.f_code is not hocket.Cache.close.__code__:
+            frame = frame.f_back
+        return frame is not None
+
+    def test_what_is_left_is_freed_when_it_has_come(self):
+        """Neither the end of a with block waits for it, after an exception, nor the end of the cache."""
+        def leave(cache):
+            with cache:
+                interrupted(self.begun.is_set, lambda: cache.copy_batch([1]))
+                raise ZeroDivisionError
+
+        def drop(cache):
+            interrupted(self.begun.is_set, lambda: cache.copy_batch([1]))
+            return cache._flying
+
+        for end in (leave, drop):
+            with self.subTest(end=end.__name__):
+                self.begun.clear()
+                self.may_go_on.clear()
+                cache = hocket.Cache(read=self.read, dataset="d", timeout=600)
+                gone = weakref.ref(cache)
+                if end is leave:
+                    self.assertRaises(ZeroDivisionError, leave, cache)
+                    self.assertTrue(cache._owned and cache._flying)
+                else:
+                    self.assertTrue(drop(cache))
+                del cache
+                gc.collect()
+                self.assertTrue(gone()._owned)
+                self.may_go_on.set()
+                until = time.monotonic() + 60
+                while gone() is not None and time.monotonic() < until:
+                    time.sleep(0.001)
+                self.assertIsNone(gone())
 
 
 class Threads(unittest.TestCase):

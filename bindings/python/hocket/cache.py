@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Tuple, Union
@@ -322,6 +323,8 @@ class Cache(Mapping):  # type: ignore[type-arg]
         """Its samples come into its memory: so it is kept, and never waited for, until they have. They are given back then."""
         if id(flight) in self._flying:
             self._left.append(flight)
+            if not self._handle:
+                self._free()
 
     def _reap(self) -> None:
         """Gives back what has come to flights that were left."""
@@ -357,8 +360,13 @@ class Cache(Mapping):  # type: ignore[type-arg]
         self._free_if_unused()
 
     def _free_if_unused(self) -> None:
-        if not self._handle and not self._loans and self._flying.keys() <= {id(flight) for flight in self._left}:
+        if not self._handle and not self._loans and not self._flying:
             self.destroy()
+
+    def _reap_all(self) -> None:
+        while self._left and self._owned:
+            self._reap()
+            time.sleep(0.001)
 
     # ---- The end -----------------------------------------------------------------------------------------------------
 
@@ -366,16 +374,25 @@ class Cache(Mapping):  # type: ignore[type-arg]
         return self.process == os.getpid()
 
     def close(self) -> None:
-        """Makes durable what was written, and frees the cache: if arrays on loan are still alive, once the last of them
-        is gone. A second close() does nothing."""
+        """Makes durable what was written, and frees the cache: if arrays on loan are still alive, or batches that somebody
+        has are on their way, once the last of them is gone. Those that were dropped on their way are waited for. A second
+        close() does nothing."""
         if self._handle and is_in_call():
             raise invalid("a cache cannot be closed by a handler of a signal beside a call, nor by a function that a call "
                           "runs: close it later")
-        self._handle = NULL
         if self.is_own():
-            self._free_if_unused()
-        else:
+            self._reap_all()
+        self._free()
+
+    def _free(self) -> None:
+        """close() without a wait for what was dropped on its way: a thread frees the cache when that has come."""
+        self._handle = NULL
+        if not self.is_own():
             self.destroy()
+            return
+        self._free_if_unused()
+        if self._left and self._owned:  # a daemon: at the end of the interpreter destroy() is called, and waits less
+            threading.Thread(target=self._reap_all, name="hocket-free", daemon=True).start()
 
     def destroy(self, patience_s: float = 120) -> None:
         """What close() does in the end. At the end of the interpreter samples on loan are given back before."""
@@ -425,13 +442,16 @@ class Cache(Mapping):  # type: ignore[type-arg]
     def __enter__(self) -> "Cache":
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is None:
+            self.close()
+        else:  # such as Ctrl-C: who waits no more for a source that does not answer does not wait for it here
+            self._free()
 
     def __del__(self) -> None:
         try:
             if self._owned:
-                self.destroy()
+                self._free()
         except Exception:  # at the end of the interpreter, parts of it may be gone
             pass
 
