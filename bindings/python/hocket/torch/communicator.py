@@ -1,5 +1,4 @@
 """Hocket's communicator of one process group, with the operations that are under way."""
-import contextlib
 import datetime
 
 import torch.distributed
@@ -9,11 +8,11 @@ from hocket._native import lib
 from hocket.state import CALLS, destroy_later, get_ident, is_busy, is_in_call
 
 from .buckets import Buckets
+from .meeting import MeetingPlace
 
 Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class of its own
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _AT_LEAST = 16  # works between two looks for those that have ended
-_PREFIX = "hocket"  # of the one key that a group has in its store
 
 
 def milliseconds(timeout):
@@ -36,11 +35,6 @@ def as_torch(error):
     return failure
 
 
-def _delete(store, key):
-    with contextlib.suppress(RuntimeError):  # stores that cannot, such as etcd's: there each group needs another prefix
-        store.delete_key(key)
-
-
 class GroupCommunicator:
     """It is destroyed once: by destroy(), with the object, or, by hocket, at the end of the process.
 
@@ -59,18 +53,14 @@ class GroupCommunicator:
         self.buckets = Buckets(self.comm, self.closing)
 
     def _join(self, store, options):
-        """A later group may have the same name in the same store. So the place where this one's ranks meet is taken out of it before any
-        of them goes on: none can find it when it makes that group, however late rank 0 is then."""
-        try:
-            self.comm = hocket.init(rank=self.rank, world_size=self.size, store=store, store_prefix=_PREFIX,
-                                    timeout=self.timeout_ms / 1000,
-                                    progress="thread",  # whatever HOCKET_PROGRESS says: futures are waited for outside of Hocket
-                                    **options.given())
-            self.state = self.comm._state
-        finally:
-            if self.rank == 0:
-                _delete(store, _PREFIX + "/hocket")
-        self.comm.barrier()
+        place = MeetingPlace(store)
+        self.comm = hocket.init(rank=self.rank, world_size=self.size, store=place, store_prefix="hocket",
+                                timeout=self.timeout_ms / 1000,
+                                progress="thread",  # whatever HOCKET_PROGRESS says: futures are waited for outside of Hocket
+                                **options.given())
+        self.state = self.comm._state
+        place.take_out()
+        self.comm.barrier()  # nobody goes on before
 
     def failure(self, status):
         """The exception for a call of this thread that has just ended with this status."""
