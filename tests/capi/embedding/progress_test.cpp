@@ -264,17 +264,20 @@ TEST_CASE("a communicator is destroyed beside threads that wait") {
         const auto outcomes = run_ranks({2}, [](int rank) {
             Comm comm = join();
             if (rank == 1) {
-                std::this_thread::sleep_for(50ms);
+                std::this_thread::sleep_for(150ms);
                 return;
             }
             std::vector<std::thread> threads;
-            std::atomic<int> failed{0};
+            std::atomic<int> about_to_wait{0}, failed{0};
             for (int t = 0; t < 3; ++t)
                 threads.emplace_back([&, t, handle = comm.get()] {
                     std::int32_t value = 0;
+                    ++about_to_wait;
                     if (hkt_recv(&value, 1, HKT_INT32, 1, t, handle, nullptr) != HKT_SUCCESS) ++failed;
                 });
-            std::this_thread::sleep_for(10ms);
+            // No call may begin once the communicator is being destroyed.
+            while (about_to_wait < 3) std::this_thread::yield();
+            std::this_thread::sleep_for(100ms);
             comm.reset();
             for (std::thread& thread : threads) thread.join();
             expect(failed == 3, "calls that failed: " + std::to_string(failed));
