@@ -316,6 +316,16 @@ def groups(rank, size):
         dist.destroy_process_group(whole)
 
 
+class Keeping:
+    """A store in which nothing can be deleted."""
+
+    def __init__(self, store):
+        self.set, self.get, self.wait = store.set, store.get, store.wait
+
+    def delete_key(self, key):
+        raise NotImplementedError
+
+
 def again(rank, size):
     """Groups of one name, one after another, in one store: the ranks of each meet, also when rank 0 is the last to come."""
     store, limit = dist.PrefixStore("again", dist.distributed_c10d._get_default_store()), datetime.timedelta(seconds=10)
@@ -331,6 +341,9 @@ def again(rank, size):
         group = ranks.hocket.torch.ProcessGroup(store, rank, size, limit)
         check(lambda x: group.allreduce([x]).wait(), "all_reduce in a group of the same name")
         group.shutdown()
+    group = ranks.hocket.torch.ProcessGroup(Keeping(dist.PrefixStore("kept", store)), rank, size, limit)
+    check(lambda x: group.allreduce([x]).wait(), "all_reduce in a group that met in a store which keeps everything")
+    group.shutdown()
     if not HAS_2:
         return  # torch 1.13's own barrier in init_process_group counts those of all groups of a name, and waits in vain
     for late in range(size):
