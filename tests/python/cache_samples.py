@@ -1,4 +1,5 @@
 """Functions that the process of a shared cache can import. Their module prints, as modules of users do."""
+import os
 import time
 
 print("cache_samples: loaded", flush=True)
@@ -16,6 +17,7 @@ def decode_and_print(key, encoded):
 
 
 def decode_never(key, encoded):
+    open(os.environ["HOCKET_TEST_BEGUN"], "w").close()
     time.sleep(1000)
     return b""
 

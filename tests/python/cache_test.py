@@ -494,8 +494,7 @@ class Shared(WithFiles):
         os.waitpid(child, 0)
 
     def test_close_does_not_wait_for_a_call_that_does_not_end(self):
-        cache = hocket.SharedCache(self.source, decode=cache_samples.decode_never, decoder="never")
-        process, connection, asking, errors = cache._process, cache._connection(), threading.Event(), []
+        errors, begun = [], threading.Event()
 
         def ask():
             try:
@@ -503,11 +502,15 @@ class Shared(WithFiles):
             except hocket.IOError as error:
                 errors.append(str(error))
 
-        thread = threading.Thread(target=ask)
-        thread.start()
-        wait_for(lambda: connection._is_asking, asking)
-        self.assertTrue(asking.wait(30))
-        cache.close()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "begun")
+            with unittest.mock.patch.dict(os.environ, HOCKET_TEST_BEGUN=path):
+                cache = hocket.SharedCache(self.source, decode=cache_samples.decode_never, decoder="never")
+            process, thread = cache._process, threading.Thread(target=ask)
+            thread.start()
+            wait_for(lambda: os.path.exists(path), begun)
+            self.assertTrue(begun.wait(30))
+            cache.close()
         thread.join(30)
         self.assertEqual(process.poll(), 0)  # and was not killed, which is what comes after a minute
         self.assertIn("does not answer", errors[0])
