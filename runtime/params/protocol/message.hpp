@@ -1,0 +1,112 @@
+// What the processes of a parameter service tell each other about one server's shard (docs/params.md).
+//
+// A shard is cut into chunks. Each chunk has a clock: how many rounds of updates are in its weights. Round c
+// is the update that every worker pushes at its own clock c. A round is applied to a chunk once, when the
+// updates of all workers that take part in it have come; so weights of clock m hold all updates of the rounds
+// below m, each once, and no others.
+//
+// Updates go up a tree of workers, whose root is the server, and are summed on the way. Weights come down
+// when they are asked for. The server alone decides on the tree. Whenever a worker comes, goes, or stops
+// answering, it begins a new epoch: it announces a tree, and the clock of each chunk at that moment. All sums
+// of older epochs are then worth nothing, anywhere, and each worker sends its own updates again, those of
+// rounds that the announcement does not say to be applied. So nothing has to be known of where a failure has
+// caught a sum, and none can count twice or get lost. Workers keep what they pushed until they hear that it
+// is covered.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <variant>
+#include <vector>
+
+namespace hocket::params {
+
+using Worker = std::uint32_t;  // its number; none is used twice in a job
+using Clock = std::uint64_t;   // of a worker: how often it has called clock(). Of a chunk: see above
+using Chunk = std::uint32_t;
+
+inline constexpr Worker the_server = UINT32_MAX;  // as the parent of a worker
+
+// Elements of one chunk: weights, an update or a sum of updates. The protocol passes them on, and knows
+// nothing of them.
+using Value = std::shared_ptr<const void>;
+
+// Epochs of a server that took another one's place come after all of that one's.
+struct Epoch {
+    std::uint32_t incarnation = 0;
+    std::uint32_t number = 0;
+    auto operator<=>(const Epoch&) const = default;
+};
+
+struct Member {
+    Worker worker;
+    Worker parent;  // or the_server
+    Clock first;    // the first round that it takes part in
+    bool operator==(const Member&) const = default;
+};
+
+// From the server, to all members.
+struct Announcement {
+    Epoch epoch;
+    std::vector<Member> members;  // ascending by worker
+    std::vector<Clock> clocks;    // by chunk
+};
+
+// To the parent: the updates of a round, of the sender and all that are below it.
+struct Sum {
+    Epoch epoch;
+    Chunk chunk;
+    Clock clock;
+    std::vector<Worker> workers;  // whose updates it holds, ascending
+    Value value;
+};
+
+// To the parent: asks for weights of this clock or a later one, when there are such.
+struct Want {
+    Epoch epoch;
+    Chunk chunk;
+    Clock clock;
+};
+
+// To a child that wants them.
+struct Weights {
+    Epoch epoch;
+    Chunk chunk;
+    Clock clock;
+    Value value;
+};
+
+// To the server: the worker cannot reach its parent.
+struct ParentLost {
+    Epoch epoch;
+};
+
+// From the server: updates of rounds below this need not be kept.
+struct Covered {
+    Epoch epoch;
+    Clock clock;
+};
+
+using Message = std::variant<Announcement, Sum, Want, Weights, ParentLost, Covered>;
+
+// What a state machine has to say. Messages of one process to another arrive in the order in which they were
+// sent, or the connection ends.
+struct Letter {
+    Worker to;  // or the_server
+    Message message;
+};
+
+// Sums, in the order given: the result must not depend on when the parts came.
+class Arithmetic {
+  public:
+    virtual Value sum(Chunk chunk, const std::vector<Value>& parts) = 0;
+    // Weights of the next clock. workers: whose updates are in the parts, ascending.
+    virtual Value updated(Chunk chunk, Clock clock, const Value& weights, const std::vector<Value>& parts,
+                          const std::vector<Worker>& workers) = 0;
+
+  protected:
+    ~Arithmetic() = default;
+};
+
+}  // namespace hocket::params

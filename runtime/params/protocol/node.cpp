@@ -1,0 +1,168 @@
+#include "runtime/params/protocol/node.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace hocket::params {
+
+Node::Node(Worker self, std::size_t chunks, Arithmetic& arithmetic)
+    : self_(self), arithmetic_(arithmetic), applied_(chunks), cache_(chunks), wants_(chunks) {}
+
+// ---- Of its worker ---------------------------------------------------------------------------------------
+
+void Node::push(Chunk chunk, Clock round, Value update) {
+    const Place place{round, chunk};
+    updates_.emplace(place, update);
+    partial_[place].emplace(self_, Sum{epoch_, chunk, round, {self_}, std::move(update)});
+    pass_on_if_complete(place);
+}
+
+void Node::pull(Chunk chunk, Clock clock) {
+    wants_[chunk].own.insert(clock);
+    serve(chunk);
+    ask(chunk);
+}
+
+// ---- Of others -------------------------------------------------------------------------------------------
+
+void Node::receive(Worker from, const Message& message) {
+    if (const auto* const announcement = std::get_if<Announcement>(&message)) return take(*announcement);
+    if (const auto* const sum = std::get_if<Sum>(&message)) {
+        if (!is_for_later(from, message, sum->epoch)) take(from, *sum);
+    } else if (const auto* const want = std::get_if<Want>(&message)) {
+        if (!is_for_later(from, message, want->epoch)) take(from, *want);
+    } else if (const auto* const weights = std::get_if<Weights>(&message)) {
+        take(*weights);
+    } else if (const auto* const covered = std::get_if<Covered>(&message)) {
+        if (covered->epoch.incarnation == epoch_.incarnation) forget_below(covered->clock);
+    }
+}
+
+// A child may hear of an epoch before its parent does.
+bool Node::is_for_later(Worker from, const Message& message, const Epoch& epoch) {
+    if (epoch > epoch_) early_.emplace_back(from, message);
+    return epoch != epoch_;  // what is older is dropped: the child sends it again, if it must
+}
+
+void Node::take(const Announcement& announcement) {
+    if (announcement.epoch <= epoch_) return;
+    if (announcement.epoch.incarnation != epoch_.incarnation)  // rounds may be other ones there
+        std::fill(cache_.begin(), cache_.end(), Cached{});
+    epoch_ = announcement.epoch;
+    members_ = announcement.members;
+    applied_ = announcement.clocks;
+    below_.clear();
+    std::map<Worker, Member> members;
+    for (const Member& member : announcement.members) members.emplace(member.worker, member);
+    for (const auto& [worker, member] : members) {
+        Worker child = worker;
+        while (child != the_server && child != self_ && members.at(child).parent != self_)
+            child = members.at(child).parent;
+        if (child == self_) continue;  // it is itself
+        if (child != the_server) below_[child].emplace(worker, member.first);
+    }
+    parent_ = members.at(self_).parent;
+    first_ = members.at(self_).first;
+
+    partial_.clear();
+    for (const auto& [place, update] : updates_)
+        if (place.first >= applied_[place.second])
+            partial_[place].emplace(self_, Sum{epoch_, place.second, place.first, {self_}, update});
+    for (Wants& wants : wants_) {
+        wants.asked.clear();
+        wants.children.clear();
+    }
+    std::vector<Place> places;
+    for (const auto& [place, parts] : partial_) places.push_back(place);
+    for (const Place& place : places) pass_on_if_complete(place);
+    for (Chunk chunk = 0; chunk < wants_.size(); ++chunk) ask(chunk);
+    for (auto& [from, message] : std::exchange(early_, {})) receive(from, message);
+}
+
+// ---- Updates, on their way up ----------------------------------------------------------------------------
+
+void Node::take(Worker from, const Sum& sum) {
+    if (sum.chunk >= applied_.size() || !below_.contains(from)) return;
+    const Place place{sum.clock, sum.chunk};
+    partial_[place].emplace(from, sum);
+    pass_on_if_complete(place);
+}
+
+void Node::pass_on_if_complete(Place place) {
+    const auto [clock, chunk] = place;
+    const auto found = partial_.find(place);
+    if (found == partial_.end()) return;
+    auto& parts = found->second;
+    const auto takes_part = [clock = clock](const auto& worker) { return worker.second <= clock; };
+    if (first_ <= clock && !parts.contains(self_)) return;
+    for (const auto& [child, workers] : below_)
+        if (!parts.contains(child) && std::any_of(workers.begin(), workers.end(), takes_part)) return;
+    if (epoch_.number == 0) return;  // it has no parent yet
+
+    Sum sum{epoch_, chunk, clock, {}, nullptr};
+    std::vector<Value> values;
+    for (const auto& [from, part] : parts) {
+        sum.workers.insert(sum.workers.end(), part.workers.begin(), part.workers.end());
+        values.push_back(part.value);
+    }
+    std::sort(sum.workers.begin(), sum.workers.end());
+    sum.value = values.size() == 1 ? values[0] : arithmetic_.sum(chunk, values);
+    partial_.erase(found);
+    send(parent_, std::move(sum));
+}
+
+void Node::forget_below(Clock clock) {
+    updates_.erase(updates_.begin(), updates_.lower_bound({clock, 0}));
+    covered_ = std::max(covered_, clock);
+}
+
+// ---- Weights, on their way down --------------------------------------------------------------------------
+
+void Node::take(Worker from, const Want& want) {
+    if (want.chunk >= wants_.size() || !below_.contains(from)) return;
+    wants_[want.chunk].children[from].insert(want.clock);
+    serve(want.chunk);
+    ask(want.chunk);
+}
+
+void Node::take(const Weights& weights) {
+    if (weights.chunk >= cache_.size() || weights.epoch.incarnation != epoch_.incarnation) return;
+    Cached& cached = cache_[weights.chunk];
+    if (cached.value && weights.clock <= cached.clock) return;
+    cached = {weights.clock, weights.value};
+    auto& asked = wants_[weights.chunk].asked;
+    asked.erase(asked.begin(), asked.upper_bound(weights.clock));
+    serve(weights.chunk);
+}
+
+void Node::serve(Chunk chunk) {
+    const Cached& cached = cache_[chunk];
+    if (!cached.value) return;
+    Wants& wants = wants_[chunk];
+    for (auto& [child, clocks] : wants.children) {
+        if (clocks.empty() || *clocks.begin() > cached.clock) continue;
+        clocks.erase(clocks.begin(), clocks.upper_bound(cached.clock));
+        send(child, Weights{epoch_, chunk, cached.clock, cached.value});
+    }
+    if (wants.own.empty() || *wants.own.begin() > cached.clock) return;
+    wants.own.erase(wants.own.begin(), wants.own.upper_bound(cached.clock));
+    pulled_.push_back({chunk, cached.clock, cached.value});
+}
+
+// Each clock by itself: who waits for a late one may be waited for by those that need an early one first.
+void Node::ask(Chunk chunk) {
+    if (epoch_.number == 0) return;
+    Wants& wants = wants_[chunk];
+    const auto ask_for = [&](Clock clock) {
+        if (wants.asked.insert(clock).second) send(parent_, Want{epoch_, chunk, clock});
+    };
+    for (const Clock clock : wants.own) ask_for(clock);
+    for (const auto& [child, clocks] : wants.children)
+        for (const Clock clock : clocks) ask_for(clock);
+}
+
+void Node::parent_lost() {
+    if (parent_ != the_server) send(the_server, ParentLost{epoch_});
+}
+
+}  // namespace hocket::params

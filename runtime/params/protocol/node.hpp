@@ -1,0 +1,95 @@
+// A worker's side of the protocol (message.hpp), for one server: its own pushes and pulls, and what it does
+// for the workers below it. Pure: events in, messages out.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "runtime/params/protocol/message.hpp"
+
+namespace hocket::params {
+
+// One thread at a time.
+class Node {
+  public:
+    Node(Worker self, std::size_t chunks, Arithmetic& arithmetic);
+
+    // The worker's update of one chunk, of the round of its clock. Once each. It must not change before it is
+    // covered().
+    void push(Chunk chunk, Clock round, Value update);
+    // Asks for weights of this clock or a later one. pulled() has them, at once if they are here.
+    void pull(Chunk chunk, Clock clock);
+
+    // from: a worker, or the_server.
+    void receive(Worker from, const Message& message);
+    // The connection to the parent has ended, or cannot be made.
+    void parent_lost();
+
+    // What is to be sent, and what was pulled, since the last time that this was asked.
+    std::vector<Letter> letters() { return std::exchange(letters_, {}); }
+    struct Pulled {
+        Chunk chunk;
+        Clock clock;
+        Value weights;
+    };
+    std::vector<Pulled> pulled() { return std::exchange(pulled_, {}); }
+    // What was pushed of rounds below this may be changed again.
+    Clock covered() const { return covered_; }
+
+    const Epoch& epoch() const { return epoch_; }
+    Worker parent() const { return parent_; }
+    // Who takes part, as the server has announced it last.
+    const std::vector<Member>& members() const { return members_; }
+    std::size_t kept() const { return updates_.size(); }  // of its own updates, by chunk and round
+
+  private:
+    friend struct Inspection;  // tests look at all that there is
+
+    using Place = std::pair<Clock, Chunk>;
+    struct Cached {
+        Clock clock = 0;
+        Value value;  // null: nothing yet
+    };
+    struct Wants {                   // for weights of one chunk
+        std::set<Clock> own, asked;  // asked: of the parent
+        std::map<Worker, std::set<Clock>> children;
+    };
+
+    void send(Worker to, Message message) { letters_.push_back({to, std::move(message)}); }
+    void take(const Announcement& announcement);
+    void take(Worker from, const Sum& sum);
+    void take(Worker from, const Want& want);
+    void take(const Weights& weights);
+    bool is_for_later(Worker from, const Message& message, const Epoch& epoch);
+    void pass_on_if_complete(Place place);
+    void ask(Chunk chunk);
+    void serve(Chunk chunk);
+    void forget_below(Clock clock);
+
+    const Worker self_;
+    Arithmetic& arithmetic_;
+
+    std::vector<Letter> letters_;
+    std::vector<Pulled> pulled_;
+    Clock covered_ = 0;
+
+    Epoch epoch_;
+    std::vector<Member> members_;
+    Worker parent_ = the_server;
+    Clock first_ = 0;
+    std::map<Worker, std::map<Worker, Clock>> below_;  // by child: its subtree, with the first round of each
+    std::vector<Clock> applied_;                       // by chunk: rounds below this are, for all we know
+
+    std::map<Place, Value> updates_;  // its own, until they are covered
+    std::map<Place, std::map<Worker, Sum>>
+        partial_;  // by child, and itself: of this epoch, not yet passed on
+    std::vector<Cached> cache_;
+    std::vector<Wants> wants_;
+    std::deque<std::pair<Worker, Message>> early_;  // of epochs that the server has not announced here yet
+};
+
+}  // namespace hocket::params

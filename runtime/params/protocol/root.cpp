@@ -1,0 +1,204 @@
+#include "runtime/params/protocol/root.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace hocket::params {
+
+Root::Root(Snapshot from, Shape shape, Arithmetic& arithmetic)
+    : shape_(shape),
+      arithmetic_(arithmetic),
+      epoch_{from.incarnation, 0},
+      weights_(std::move(from.weights)),
+      clocks_(std::move(from.clocks)),
+      waiting_(clocks_.size()) {
+    for (const auto& [worker, first] : from.firsts) members_[worker].first = first;
+}
+
+// ---- Who takes part --------------------------------------------------------------------------------------
+
+Clock Root::reserve(Worker worker, Clock staleness) {
+    // Who is at clock c has pulled weights of clock c - staleness or later.
+    const Clock first = *std::max_element(clocks_.begin(), clocks_.end()) + staleness + 1;
+    members_[worker].first = first;
+    return first;
+}
+
+// Whether a round that it would take part in has been applied without it.
+bool Root::goes_without(Worker worker, Clock first) const {
+    return !members_.contains(worker) && first < *std::max_element(clocks_.begin(), clocks_.end());
+}
+
+bool Root::join(Worker worker, int group, Clock first) {
+    if (goes_without(worker, first)) return false;
+    members_[worker] = {.first = first, .group = group, .is_here = true};
+    begin_epoch(grown_tree());
+    return true;
+}
+
+bool Root::resume(Worker worker, int group, const std::vector<Member>& announced) {
+    for (const Member& member : announced)
+        if (!goes_without(member.worker, member.first)) members_[member.worker].first = member.first;
+    const auto found = members_.find(worker);
+    return found != members_.end() && join(worker, group, found->second.first);
+}
+
+void Root::remove(Worker worker) {
+    const auto member = members_.find(worker);
+    if (member == members_.end()) return;
+    members_.erase(member);
+    Tree tree = tree_;
+    if (tree.contains(worker)) tree.remove(worker);
+    begin_epoch(std::move(tree));
+}
+
+void Root::suspect(Worker worker) {
+    const auto member = members_.find(worker);
+    if (member == members_.end() || std::exchange(member->second.is_suspected, true)) return;
+    if (!tree_.contains(worker)) return;
+    Tree tree = tree_;
+    tree.make_leaf(worker);
+    begin_epoch(std::move(tree));
+}
+
+void Root::trust(Worker worker) {
+    const auto member = members_.find(worker);
+    if (member == members_.end() || !member->second.is_here) return;
+    member->second.is_suspected = false;
+    // Also if it was never suspected here: its connection is a new one, on which it has heard nothing yet.
+    begin_epoch(grown_tree());
+}
+
+Tree Root::grown_tree() const {
+    std::map<Worker, int> groups;
+    for (const auto& [worker, standing] : members_)
+        if (standing.is_here && !standing.is_suspected) groups.emplace(worker, standing.group);
+    Tree tree(shape_, groups);
+    for (const auto& [worker, standing] : members_)
+        if (standing.is_here && standing.is_suspected) tree.add_leaf(worker);
+    return tree;
+}
+
+// The first worker that comes, or that comes when all others have gone, begins with a later round.
+void Root::skip_rounds_without_workers() {
+    if (members_.empty()) return;
+    const auto earliest =
+        std::min_element(members_.begin(), members_.end(),
+                         [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
+    for (Clock& clock : clocks_) clock = std::max(clock, earliest->second.first);
+}
+
+void Root::begin_epoch(Tree tree) {
+    skip_rounds_without_workers();
+    tree_ = std::move(tree);
+    ++epoch_.number;
+    Announcement announcement{epoch_, {}, clocks_};
+    for (const auto& [worker, standing] : members_)
+        if (standing.is_here) announcement.members.push_back({worker, tree_.parent(worker), standing.first});
+    for (const Member& member : announcement.members) send(member.worker, announcement);
+    for (Chunks& chunk : waiting_) chunk = {};
+}
+
+// ---- What members say ------------------------------------------------------------------------------------
+
+void Root::receive(Worker from, const Message& message) {
+    if (const auto* const sum = std::get_if<Sum>(&message)) return take(from, *sum);
+    if (const auto* const want = std::get_if<Want>(&message)) return take(from, *want);
+    if (const auto* const lost = std::get_if<ParentLost>(&message))
+        return take_lost_parent(from, lost->epoch);
+}
+
+void Root::take(Worker from, const Sum& sum) {
+    if (sum.epoch != epoch_ || sum.chunk >= clocks_.size()) return;
+    waiting_[sum.chunk].sums[sum.clock].emplace(from, sum);
+    apply_what_is_complete(sum.chunk);
+}
+
+void Root::take(Worker from, const Want& want) {
+    if (want.epoch != epoch_ || want.chunk >= clocks_.size()) return;
+    waiting_[want.chunk].wants[from].insert(want.clock);
+    answer(want.chunk);
+}
+
+void Root::take_lost_parent(Worker from, Epoch epoch) {
+    if (epoch != epoch_ || !tree_.contains(from)) return;  // it has another parent already
+    Tree tree = tree_;
+    tree.lift(from);
+    begin_epoch(std::move(tree));
+}
+
+// ---- Rounds ----------------------------------------------------------------------------------------------
+
+// All sums of the next round, if nobody's update is missing.
+std::optional<std::vector<Sum>> Root::complete(Chunk chunk) const {
+    const Clock clock = clocks_[chunk];
+    std::set<Worker> missing;
+    for (const auto& [worker, standing] : members_)
+        if (standing.first <= clock) missing.insert(worker);
+    const auto round = waiting_[chunk].sums.find(clock);
+    if (missing.empty() || round == waiting_[chunk].sums.end()) return std::nullopt;
+    std::vector<Sum> sums;
+    for (const auto& [from, sum] : round->second) {
+        for (const Worker worker : sum.workers) missing.erase(worker);
+        sums.push_back(sum);
+    }
+    if (!missing.empty()) return std::nullopt;
+    return sums;
+}
+
+void Root::apply_what_is_complete(Chunk chunk) {
+    bool has_moved = false;
+    while (const auto sums = complete(chunk)) {
+        std::vector<Value> parts;
+        std::vector<Worker> workers;
+        for (const Sum& sum : *sums) {
+            parts.push_back(sum.value);
+            workers.insert(workers.end(), sum.workers.begin(), sum.workers.end());
+        }
+        std::sort(workers.begin(), workers.end());
+        Clock& clock = clocks_[chunk];
+        weights_[chunk] = arithmetic_.updated(chunk, clock, weights_[chunk], parts, workers);
+        waiting_[chunk].sums.erase(clock);
+        ++clock;
+        has_moved = true;
+    }
+    if (!has_moved) return;
+    answer(chunk);
+    tell_what_is_covered();
+}
+
+void Root::answer(Chunk chunk) {
+    const Clock clock = clocks_[chunk];
+    for (auto& [child, wants] : waiting_[chunk].wants) {
+        if (wants.empty() || *wants.begin() > clock) continue;
+        wants.erase(wants.begin(), wants.upper_bound(clock));
+        send(child, Weights{epoch_, chunk, clock, weights_[chunk]});
+    }
+}
+
+// ---- How far it is ---------------------------------------------------------------------------------------
+
+Clock Root::lowest_clock() const {
+    return *std::min_element(clocks_.begin(), clocks_.end());
+}
+
+Snapshot Root::snapshot() const {
+    Snapshot result{epoch_.incarnation, weights_, clocks_, {}};
+    for (const auto& [worker, standing] : members_) result.firsts.emplace(worker, standing.first);
+    return result;
+}
+
+void Root::keep_from(Clock clock) {
+    kept_from_ = clock;
+    tell_what_is_covered();
+}
+
+void Root::tell_what_is_covered() {
+    const Clock covered = std::min(lowest_clock(), kept_from_.value_or(lowest_clock()));
+    if (covered <= covered_) return;
+    covered_ = covered;
+    for (const auto& [worker, standing] : members_)
+        if (standing.is_here) send(worker, Covered{epoch_, covered});
+}
+
+}  // namespace hocket::params

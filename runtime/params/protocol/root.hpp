@@ -1,0 +1,109 @@
+// The server's side of the protocol (message.hpp): applies rounds, answers wants, decides on the tree.
+// Pure: events in, messages out.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "runtime/params/protocol/message.hpp"
+#include "runtime/params/protocol/tree.hpp"
+
+namespace hocket::params {
+
+// What outlives a server: it can be continued from this, in a new incarnation.
+struct Snapshot {
+    std::uint32_t incarnation = 0;
+    std::vector<Value> weights;      // by chunk
+    std::vector<Clock> clocks;       // by chunk
+    std::map<Worker, Clock> firsts;  // of the members: the first round that each takes part in
+};
+
+// One thread at a time.
+class Root {
+  public:
+    // members: of the snapshot; they are expected to come back.
+    Root(Snapshot from, Shape shape, Arithmetic& arithmetic);
+
+    // ---- Who takes part
+
+    // A worker wants to come. No round is applied without it from the one that is returned on, which is as
+    // late as it must be, so that nobody waits for it before that: staleness rounds after the last that
+    // others can have begun. A worker that joins several servers takes the latest of what they say.
+    Clock reserve(Worker worker, Clock staleness);
+    // It takes part from `first` on, not before what reserve() has returned. False: rounds from there on have
+    // been applied without it; another server's place may have been taken since. It must reserve again.
+    bool join(Worker worker, int group, Clock first);
+    // A member of a server whose place this one has taken, with what that had announced to it last. Who else
+    // is named there is expected, too. False: as for join(); its updates are lost.
+    bool resume(Worker worker, int group, const std::vector<Member>& announced);
+    // It has ended, or has been given up: it takes part no longer.
+    void remove(Worker worker);
+    // It does not answer, and may do so again: it still takes part, but nobody waits for what is below it.
+    void suspect(Worker worker);
+    // It answers again.
+    void trust(Worker worker);
+
+    // ---- What members say
+
+    void receive(Worker from, const Message& message);
+
+    // What is to be sent, since the last time that this was asked.
+    std::vector<Letter> letters() { return std::exchange(letters_, {}); }
+
+    // ---- How far it is
+
+    const Epoch& epoch() const { return epoch_; }
+    const Tree& tree() const { return tree_; }
+    bool has(Worker worker) const { return members_.contains(worker); }
+    Clock clock(Chunk chunk) const { return clocks_[chunk]; }
+    const Value& weights(Chunk chunk) const { return weights_[chunk]; }
+    Clock lowest_clock() const;
+    Snapshot snapshot() const;
+    // Workers keep updates from this round on, for a server that takes this one's place. Without it they keep
+    // what is not applied.
+    void keep_from(Clock clock);
+
+  private:
+    struct Standing {
+        Clock first = 0;
+        int group = 0;
+        bool is_here = false;  // not only reserved, or in the snapshot
+        bool is_suspected = false;
+    };
+    struct Chunks {                                   // of one chunk: what waits to be applied
+        std::map<Clock, std::map<Worker, Sum>> sums;  // by round, and by who sent it
+        std::map<Worker, std::set<Clock>> wants;      // by child
+    };
+
+    friend struct Inspection;  // tests look at all that there is
+
+    void send(Worker to, Message message) { letters_.push_back({to, std::move(message)}); }
+    bool goes_without(Worker worker, Clock first) const;
+    Tree grown_tree() const;
+    void skip_rounds_without_workers();
+    void begin_epoch(Tree tree);
+    void take(Worker from, const Sum& sum);
+    void take(Worker from, const Want& want);
+    void take_lost_parent(Worker from, Epoch epoch);
+    void apply_what_is_complete(Chunk chunk);
+    std::optional<std::vector<Sum>> complete(Chunk chunk) const;
+    void answer(Chunk chunk);
+    void tell_what_is_covered();
+
+    const Shape shape_;
+    Arithmetic& arithmetic_;
+    Epoch epoch_;
+    Tree tree_;  // of the members that are here
+    std::map<Worker, Standing> members_;
+    std::vector<Value> weights_;
+    std::vector<Clock> clocks_;
+    std::vector<Chunks> waiting_;
+    std::vector<Letter> letters_;
+    std::optional<Clock> kept_from_;
+    Clock covered_ = 0;
+};
+
+}  // namespace hocket::params

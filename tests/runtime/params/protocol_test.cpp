@@ -1,0 +1,179 @@
+// The protocol of the parameter service, in every order of events: each update counts once, weights are never
+// older than asked for, and all workers come to their end. (docs/params.md has what is promised.)
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "tests/runtime/params/world.hpp"
+
+namespace {
+
+using namespace hocket::params;
+
+struct Found {
+    std::size_t states = 0;
+    bool all = true;    // that there are
+    std::string fault;  // with the way to it
+};
+
+std::string text_of(const std::vector<Event>& path) {
+    std::string text;
+    for (const Event& event : path) text += "\n  " + event.text();
+    return text;
+}
+
+std::string fault_of(const World& world, bool is_stuck) {
+    if (!world.wrong().empty()) return world.wrong();
+    return is_stuck ? world.unfinished() : "";
+}
+
+// tools/test --long
+bool is_long() {
+    return std::getenv("HOCKET_PARAMS_LONG") != nullptr;
+}
+
+std::size_t most_states() {
+    return is_long() ? 2000000 : 700;
+}
+
+int most_walks() {
+    return is_long() ? 20000 : 150;
+}
+
+// Depth first: a world for each step of the way is all that is kept.
+class Explorer {
+  public:
+    Found run(const Setup& setup) {
+        visit(World(setup));
+        return found_;
+    }
+
+  private:
+    void visit(const World& world) {
+        if (!seen_.insert(std::hash<std::string>()(world.text())).second) return;
+        if (seen_.size() > most_states()) {
+            found_.all = false;
+            return;
+        }
+        ++found_.states;
+        const std::vector<Event> events = world.events();
+        const std::string fault = fault_of(world, events.empty());
+        if (!fault.empty()) {
+            found_.fault = fault + text_of(path_);
+            return;
+        }
+        for (const Event& event : events) {
+            World next = world;
+            next.happen(event);
+            path_.push_back(event);
+            visit(next);
+            path_.pop_back();
+            if (!found_.fault.empty() || !found_.all) return;
+        }
+    }
+
+    std::unordered_set<std::size_t> seen_;
+    std::vector<Event> path_;
+    Found found_;
+};
+
+// Ways through what is too large to be seen whole.
+Found walk(const Setup& setup, int walks) {
+    Found found;
+    std::mt19937 random(20261124);
+    for (int i = 0; i < walks && found.fault.empty(); ++i) {
+        World world(setup);
+        std::vector<Event> path;
+        for (;;) {
+            const std::vector<Event> events = world.events();
+            const std::string fault = fault_of(world, events.empty());
+            if (!fault.empty()) found.fault = fault + text_of(path);
+            if (events.empty() || !fault.empty()) break;
+            // Mostly messages: else the faults would all come at the beginning.
+            std::vector<Event> likely;
+            for (const Event& event : events)
+                if (event.kind == Event::Kind::deliver) likely.push_back(event);
+            const auto& among = likely.empty() || random() % 8 == 0 ? events : likely;
+            path.push_back(among[random() % among.size()]);
+            world.happen(path.back());
+            ++found.states;
+        }
+    }
+    return found;
+}
+
+const std::vector<std::string> shapes = {"direct", "binary", "degree 1", "rack"};
+
+// All states if they are few enough, and ways through the rest.
+void check(Setup setup) {
+    INFO(setup.workers << " workers, " << setup.servers << " servers, " << setup.chunks << " chunks, "
+                       << setup.rounds << " rounds, staleness " << setup.staleness << ", tree "
+                       << setup.shape.text());
+    const Found found = Explorer().run(setup);
+    CHECK(found.fault == "");
+    if (found.all) return;
+    if (is_long()) WARN("not all states: " << found.states);
+    CHECK(walk(setup, most_walks()).fault == "");
+}
+
+void check_all_shapes(Setup setup) {
+    for (const std::string& shape : shapes)
+        for (const Clock staleness : {0, 1}) {
+            setup.shape = Shape::parse(shape);
+            setup.staleness = staleness;
+            check(setup);
+        }
+}
+
+}  // namespace
+
+TEST_CASE("each update counts once, and nobody waits for ever") {
+    check_all_shapes({.servers = 1, .rounds = 2});
+    check_all_shapes({.servers = 2, .rounds = 1});
+    check_all_shapes({.servers = 1, .chunks = 2, .rounds = 2});
+}
+
+TEST_CASE("a worker is killed") {
+    check_all_shapes({.servers = 1, .rounds = 2, .faults = {.crashes = 1}});
+    check_all_shapes({.servers = 2, .rounds = 1, .faults = {.crashes = 1}});
+}
+
+TEST_CASE("two workers are killed") {
+    check_all_shapes({.workers = 4, .servers = 1, .rounds = 2, .faults = {.crashes = 2}});
+}
+
+TEST_CASE("a worker comes, also when another one has been killed") {
+    check_all_shapes({.servers = 1, .rounds = 3, .faults = {.joins = 1}});
+    check_all_shapes({.workers = 2, .servers = 2, .rounds = 2, .faults = {.crashes = 1, .joins = 1}});
+    check_all_shapes({.workers = 1, .servers = 2, .rounds = 4, .faults = {.crashes = 1, .joins = 1}});
+}
+
+TEST_CASE("connections end while all live") {
+    check_all_shapes({.servers = 1, .rounds = 2, .faults = {.broken_links = 1}});
+    check_all_shapes({.servers = 1, .rounds = 2, .faults = {.cuts = 1}});
+    check_all_shapes({.workers = 2, .servers = 1, .rounds = 2, .faults = {.broken_links = 1, .cuts = 1}});
+}
+
+TEST_CASE("another server takes the place of one that was killed, and goes on from its snapshot") {
+    check_all_shapes({.workers = 2, .servers = 1, .rounds = 2, .faults = {.server_crashes = 1}});
+    check_all_shapes(
+        {.workers = 2, .servers = 1, .rounds = 1, .faults = {.crashes = 1, .server_crashes = 1}});
+}
+
+TEST_CASE("anything may happen") {
+    for (const std::string& shape : shapes)
+        for (const Clock staleness : {0, 1, 2}) {
+            const Setup setup{.workers = 5,
+                              .servers = 2,
+                              .chunks = 2,
+                              .rounds = 4,
+                              .staleness = staleness,
+                              .shape = Shape::parse(shape),
+                              .faults = {2, 2, 2, 2, 1}};
+            CHECK(walk(setup, most_walks()).fault == "");
+        }
+}

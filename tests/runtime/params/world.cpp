@@ -1,0 +1,440 @@
+#include "tests/runtime/params/world.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace hocket::params {
+namespace {
+
+// Whose update of which round, each as often as it counts: what real weights only have the sum of.
+using Counted = std::vector<std::pair<Worker, Clock>>;
+
+Value value_of(Counted counted) {
+    std::sort(counted.begin(), counted.end());
+    return std::make_shared<const Counted>(std::move(counted));
+}
+
+const Counted& counted_in(const Value& value) {
+    return *static_cast<const Counted*>(value.get());
+}
+
+class Counting final : public Arithmetic {
+  public:
+    Value sum(Chunk, const std::vector<Value>& parts) override {
+        Counted all;
+        for (const Value& part : parts)
+            all.insert(all.end(), counted_in(part).begin(), counted_in(part).end());
+        return value_of(std::move(all));
+    }
+    Value updated(Chunk chunk, Clock, const Value& weights, const std::vector<Value>& parts,
+                  const std::vector<Worker>&) override {
+        std::vector<Value> all = parts;
+        all.push_back(weights);
+        return sum(chunk, all);
+    }
+};
+
+Counting counting;
+
+std::string name_of(Worker worker) {
+    return worker == the_server ? "S" : std::to_string(worker);
+}
+
+std::string text_of(const Value& value) {
+    return value ? fmt::format("{}", counted_in(value)) : "-";
+}
+
+std::string text_of(const Epoch& epoch) {
+    return fmt::format("e{}.{}", epoch.incarnation, epoch.number);
+}
+
+std::string text_of(const Sum& sum) {
+    return fmt::format("sum {} {} {} {} {}", text_of(sum.epoch), sum.chunk, sum.clock, sum.workers,
+                       text_of(sum.value));
+}
+
+std::string text_of(const Message& message) {
+    struct Text {
+        std::string operator()(const Announcement& told) const {
+            std::string text = fmt::format("tree {} {}", text_of(told.epoch), told.clocks);
+            for (const Member& member : told.members)
+                text += fmt::format(" {}<{}@{}", name_of(member.parent), member.worker, member.first);
+            return text;
+        }
+        std::string operator()(const Sum& sum) const { return text_of(sum); }
+        std::string operator()(const Want& want) const {
+            return fmt::format("want {} {} {}", text_of(want.epoch), want.chunk, want.clock);
+        }
+        std::string operator()(const Weights& told) const {
+            return fmt::format("weights {} {} {} {}", text_of(told.epoch), told.chunk, told.clock,
+                               text_of(told.value));
+        }
+        std::string operator()(const ParentLost& lost) const { return "lost " + text_of(lost.epoch); }
+        std::string operator()(const Covered& told) const {
+            return fmt::format("covered {} {}", text_of(told.epoch), told.clock);
+        }
+    };
+    return std::visit(Text(), message);
+}
+
+}  // namespace
+
+// All that is in the two state machines.
+struct Inspection {
+    static std::string of(const Root& root) {
+        std::string text = fmt::format("{} {} kept {} covered {}", text_of(root.epoch_), root.clocks_,
+                                       root.kept_from_.value_or(999), root.covered_);
+        for (const auto& [worker, standing] : root.members_)
+            text += fmt::format(" {}@{}{}{}", worker, standing.first, standing.is_here ? "h" : "",
+                                standing.is_suspected ? "s" : "");
+        for (const auto& [worker, standing] : root.members_)
+            if (root.tree_.contains(worker)) text += "^" + name_of(root.tree_.parent(worker));
+        for (const Value& weights : root.weights_) text += " " + text_of(weights);
+        for (const auto& chunk : root.waiting_) {
+            for (const auto& [round, sums] : chunk.sums)
+                for (const auto& [from, sum] : sums) text += fmt::format(" {}:{}", from, text_of(sum));
+            text += fmt::format(" {}", chunk.wants);
+        }
+        return text;
+    }
+
+    static std::string of(const Node& node) {
+        std::string text = fmt::format("{} ^{} @{} {} {} c{}", text_of(node.epoch_), name_of(node.parent_),
+                                       node.first_, node.below_, node.applied_, node.covered_);
+        for (const auto& [place, update] : node.updates_)
+            text += fmt::format(" u{}{}", place, text_of(update));
+        for (const auto& [place, parts] : node.partial_)
+            for (const auto& [from, sum] : parts) text += fmt::format(" p{}{}{}", place, from, text_of(sum));
+        for (const auto& cached : node.cache_)
+            text += fmt::format(" {}{}", cached.clock, text_of(cached.value));
+        for (const auto& wants : node.wants_)
+            text += fmt::format(" {}{}{}", wants.own, wants.asked, wants.children);
+        for (const auto& [from, message] : node.early_)
+            text += fmt::format(" {}:{}", name_of(from), text_of(message));
+        return text;
+    }
+};
+
+std::string Event::text() const {
+    static const std::vector<std::string> names = {"deliver", "crash",    "crash_and_lose", "come",
+                                                   "reserve", "join",     "break_link",     "cut",
+                                                   "mend",    "snapshot", "replace",        "give_up"};
+    return fmt::format("{} (server {}) {} -> {}", names[static_cast<std::size_t>(kind)], server,
+                       name_of(from), name_of(to));
+}
+
+World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
+    Snapshot first{
+        1, std::vector<Value>(setup.chunks, value_of({})), std::vector<Clock>(setup.chunks, 0), {}};
+    for (int server = 0; server < setup.servers; ++server) {
+        roots_.emplace_back(std::in_place, first, setup.shape, counting);
+        if (left_.server_crashes > 0) root(server).keep_from(0);
+    }
+    for (int worker = 0; worker < setup.workers; ++worker) {
+        const auto number = static_cast<Worker>(worker);
+        add_worker(number);
+        for (int server = 0; server < setup.servers; ++server) root(server).join(number, worker % 2, 0);
+        workers_.at(number).has_begun = true;
+        workers_.at(number).joined = static_cast<std::size_t>(setup.servers);
+    }
+    for (const auto& root : roots_) snapshots_.push_back(root->snapshot());
+    // How they came is another test's matter: what was announced before all had is left out.
+    for (auto& root : roots_) {
+        std::vector<Letter> letters = root->letters();
+        letters.erase(letters.begin(), letters.end() - setup.workers);
+        const auto server = static_cast<int>(&root - roots_.data());
+        post(server, the_server, std::move(letters));
+    }
+    settle();
+}
+
+void World::add_worker(Worker number) {
+    Place& worker = workers_[number];
+    for (int server = 0; server < setup_.servers; ++server)
+        worker.nodes.emplace_back(number, setup_.chunks, counting);
+}
+
+// ---- What can happen
+// ---------------------------------------------------------------------------------------
+
+std::vector<Event> World::events() const {
+    using Kind = Event::Kind;
+    std::vector<Event> events;
+    for (const auto& [link, messages] : links_)
+        if (!messages.empty())
+            events.push_back({Kind::deliver, std::get<0>(link), std::get<1>(link), std::get<2>(link)});
+    for (const auto& [number, worker] : workers_) {
+        if (worker.is_dead) {
+            for (int server = 0; server < setup_.servers; ++server)
+                if (root(server).has(number) && !links_.contains({server, number, the_server}))
+                    events.push_back({Kind::give_up, server, number});
+            continue;
+        }
+        if (left_.crashes > 0) {
+            events.push_back({Kind::crash, 0, number});
+            events.push_back({Kind::crash_and_lose, 0, number});
+        }
+        if (!worker.has_begun) {
+            const auto servers = static_cast<std::size_t>(setup_.servers);
+            if (worker.reserved.size() < servers)
+                events.push_back({Kind::reserve, static_cast<int>(worker.reserved.size()), number});
+            else
+                events.push_back({Kind::join, static_cast<int>(worker.joined), number});
+        }
+        for (int server = 0; server < setup_.servers; ++server) {
+            if (cut_.contains({server, number})) {
+                events.push_back({Kind::mend, server, number});
+                continue;
+            }
+            if (!root(server).tree().contains(number)) continue;
+            if (left_.cuts > 0 && worker.has_begun) events.push_back({Kind::cut, server, number});
+            const Worker parent = worker.nodes[static_cast<std::size_t>(server)].parent();
+            if (left_.broken_links > 0 && parent != the_server && !workers_.at(parent).is_dead)
+                events.push_back({Kind::break_link, server, number, parent});
+        }
+    }
+    if (left_.joins > 0) events.push_back({Kind::come});
+    for (int server = 0; left_.server_crashes > 0 && server < setup_.servers; ++server) {
+        if (root(server).lowest_clock() >
+            *std::min_element(snapshots_[static_cast<std::size_t>(server)].clocks.begin(),
+                              snapshots_[static_cast<std::size_t>(server)].clocks.end()))
+            events.push_back({Kind::snapshot, server});
+        events.push_back({Kind::replace, server});
+    }
+    return events;
+}
+
+void World::happen(const Event& event) {
+    using Kind = Event::Kind;
+    switch (event.kind) {
+        case Kind::deliver:
+            deliver(event);
+            break;
+        case Kind::crash:
+        case Kind::crash_and_lose:
+            crash(event);
+            break;
+        case Kind::come:
+            --left_.joins;
+            add_worker(workers_.rbegin()->first + 1);
+            break;
+        case Kind::reserve:
+            workers_.at(event.from)
+                .reserved.push_back(root(event.server).reserve(event.from, setup_.staleness));
+            break;
+        case Kind::join:
+            join(event);
+            break;
+        case Kind::break_link:
+            --left_.broken_links;
+            links_.erase({event.server, event.from, event.to});
+            links_.erase({event.server, event.to, event.from});
+            node(event.server, event.from).parent_lost();
+            break;
+        case Kind::cut:
+            cut(event);
+            break;
+        case Kind::mend:
+            mend(event);
+            break;
+        case Kind::snapshot:
+            snapshots_[static_cast<std::size_t>(event.server)] = root(event.server).snapshot();
+            root(event.server).keep_from(root(event.server).lowest_clock());
+            break;
+        case Kind::replace:
+            replace(event.server);
+            break;
+        case Kind::give_up:
+            root(event.server).remove(event.from);
+            break;
+    }
+    settle();
+}
+
+void World::deliver(const Event& event) {
+    auto& messages = links_.at({event.server, event.from, event.to});
+    const std::optional<Message> message = std::move(messages.front());
+    messages.pop_front();
+    if (event.to == the_server) {
+        message ? root(event.server).receive(event.from, *message) : root(event.server).remove(event.from);
+        return;
+    }
+    Node& receiver = node(event.server, event.to);
+    if (message)
+        receiver.receive(event.from, *message);
+    else if (receiver.parent() == event.from)
+        receiver.parent_lost();
+}
+
+// What the others have not received yet still comes, or is lost with it.
+void World::crash(const Event& event) {
+    --left_.crashes;
+    for (auto& [link, messages] : links_)
+        if (std::get<1>(link) == event.from && event.kind == Event::Kind::crash_and_lose) messages.clear();
+    leave(event.from);
+}
+
+void World::leave(Worker number) {
+    workers_.at(number).is_dead = true;
+    workers_.at(number).nodes.clear();
+    for (auto& [link, messages] : links_) {
+        if (std::get<2>(link) == number) messages.clear();
+        if (std::get<1>(link) == number && std::get<2>(link) != the_server)
+            messages.emplace_back(std::nullopt);
+    }
+    for (int server = 0; server < setup_.servers; ++server) {
+        if (!cut_.erase({server, number})) links_[{server, number, the_server}].emplace_back(std::nullopt);
+    }
+}
+
+void World::cut(const Event& event) {
+    --left_.cuts;
+    cut_.emplace(event.server, event.from);
+    links_.erase({event.server, event.from, the_server});
+    links_.erase({event.server, the_server, event.from});
+    root(event.server).suspect(event.from);
+}
+
+// With a new connection.
+void World::mend(const Event& event) {
+    cut_.erase({event.server, event.from});
+    const Node& place = node(event.server, event.from);
+    const std::uint32_t incarnation = root(event.server).epoch().incarnation;
+    if (place.epoch().incarnation == incarnation)
+        root(event.server).trust(event.from);
+    else if (!root(event.server).resume(event.from, 0, place.members()))
+        leave(event.from);
+}
+
+void World::join(const Event& event) {
+    Place& worker = workers_.at(event.from);
+    worker.first = worker.clock = *std::max_element(worker.reserved.begin(), worker.reserved.end());
+    if (!root(event.server).join(event.from, 0, worker.first)) return leave(event.from);
+    if (++worker.joined == static_cast<std::size_t>(setup_.servers)) worker.has_begun = true;
+}
+
+void World::replace(int server) {
+    --left_.server_crashes;
+    for (auto& [link, messages] : links_)
+        if (std::get<0>(link) == server &&
+            (std::get<1>(link) == the_server || std::get<2>(link) == the_server))
+            messages.clear();
+    Snapshot snapshot = snapshots_[static_cast<std::size_t>(server)];
+    snapshot.incarnation = root(server).epoch().incarnation + 1;
+    roots_[static_cast<std::size_t>(server)].emplace(snapshot, setup_.shape, counting);
+    for (const auto& [number, worker] : workers_)
+        if (!worker.is_dead && worker.joined > static_cast<std::size_t>(server)) cut_.emplace(server, number);
+}
+
+// ---- What follows from it
+// ------------------------------------------------------------------------------------
+
+void World::post(int server, Worker from, std::vector<Letter> letters) {
+    for (Letter& letter : letters) {
+        const Worker other = letter.to == the_server ? from : letter.to;
+        const bool is_cut = (from == the_server || letter.to == the_server) && cut_.contains({server, other});
+        if (is_cut || (letter.to != the_server && workers_.at(letter.to).is_dead)) continue;
+        links_[{server, from, letter.to}].emplace_back(std::move(letter.message));
+    }
+}
+
+void World::settle() {
+    for (bool has_moved = true; has_moved;) {
+        has_moved = false;
+        for (int server = 0; server < setup_.servers; ++server) {
+            post(server, the_server, root(server).letters());
+            for (auto& [number, worker] : workers_) {
+                if (worker.is_dead) continue;
+                Node& place = node(server, number);
+                for (const Node::Pulled& pulled : place.pulled()) {
+                    check(number, worker.clock, server, pulled);
+                    worker.awaited.erase({server, pulled.chunk});
+                }
+                post(server, number, place.letters());
+            }
+        }
+        for (auto& [number, worker] : workers_)
+            if (!worker.is_dead) has_moved |= go_on(number, worker);
+    }
+    std::erase_if(links_, [](const auto& link) { return link.second.empty(); });
+}
+
+// A worker's program: pull, push, clock; and a last pull when all have pushed all.
+bool World::go_on(Worker number, Place& worker) {
+    if (!worker.has_begun || worker.is_done || !worker.awaited.empty()) return false;
+    const bool has_pulled = std::exchange(worker.has_pulled, !worker.has_pulled);
+    const bool is_last = worker.clock >= setup_.rounds;
+    if (has_pulled && is_last) {
+        worker.is_done = true;
+        return true;
+    }
+    for (int server = 0; server < setup_.servers; ++server)
+        for (Chunk chunk = 0; chunk < setup_.chunks; ++chunk)
+            if (has_pulled) {
+                node(server, number).push(chunk, worker.clock, value_of({{number, worker.clock}}));
+            } else {
+                worker.awaited.emplace(server, chunk);
+                const Clock least =
+                    is_last ? setup_.rounds : worker.clock - std::min(worker.clock, setup_.staleness);
+                node(server, number).pull(chunk, least);
+            }
+    if (has_pulled) ++worker.clock;
+    return true;
+}
+
+void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled) {
+    const auto where = fmt::format("worker {} at clock {} pulled chunk {} of server {} at clock {}: {}: ", by,
+                                   clock, pulled.chunk, server, pulled.clock, text_of(pulled.weights));
+    const Clock least = clock >= setup_.rounds ? setup_.rounds : clock - std::min(clock, setup_.staleness);
+    if (pulled.clock < least) complain(where + "too old");
+    std::map<Worker, std::set<Clock>> rounds;
+    for (const auto& [worker, round] : counted_in(pulled.weights)) {
+        if (!rounds[worker].insert(round).second) complain(where + "an update counts twice");
+        if (round >= pulled.clock) complain(where + "an update of a later round");
+    }
+    for (const auto& [number, worker] : workers_)
+        for (Clock round = worker.first; !worker.is_dead && worker.has_begun && round < pulled.clock; ++round)
+            if (!rounds[number].contains(round)) complain(where + "an update is lost");
+}
+
+void World::complain(const std::string& text) {
+    if (wrong_.empty()) wrong_ = text;
+}
+
+std::string World::unfinished() const {
+    std::string text;
+    for (const auto& [number, worker] : workers_)
+        if (!worker.is_dead && !worker.is_done)
+            text += fmt::format("worker {} waits at clock {}\n", number, worker.clock);
+    return text;
+}
+
+std::string World::text() const {
+    std::string text = fmt::format("{} {} {} {} {}", left_.crashes, left_.joins, left_.broken_links,
+                                   left_.cuts, left_.server_crashes);
+    for (const auto& root : roots_) text += "\n" + Inspection::of(*root);
+    for (const auto& snapshot : snapshots_)
+        if (left_.server_crashes > 0) {
+            text += fmt::format("\n{} {}", snapshot.clocks, snapshot.firsts);
+            for (const Value& weights : snapshot.weights) text += text_of(weights);
+        }
+    for (const auto& [number, worker] : workers_) {
+        text += fmt::format("\n{} {} {}{}{}{} {} {} {}", number, worker.clock, worker.has_begun,
+                            worker.has_pulled, worker.is_done, worker.is_dead, worker.awaited,
+                            worker.reserved, worker.joined);
+        for (const Node& node : worker.nodes) text += "\n " + Inspection::of(node);
+    }
+    for (const auto& [link, messages] : links_) {
+        const auto& [server, from, to] = link;
+        text += fmt::format("\n{} {}>{}", server, name_of(from), name_of(to));
+        for (const auto& message : messages) text += message ? " | " + text_of(*message) : " | ended";
+    }
+    for (const auto& [server, worker] : cut_) text += fmt::format("\ncut {} {}", server, worker);
+    return text;
+}
+
+}  // namespace hocket::params
