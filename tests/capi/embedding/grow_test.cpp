@@ -518,13 +518,17 @@ TEST_CASE("a rank that dies while its communicator grows is missed at once, and 
         for (int round = 0; round < 6; ++round) {
             const Ids ids(2);
             const int victim = round % 3;
-            const auto moment = std::chrono::microseconds(random() % (round < 3 ? 3'000 : 30'000));
+            // At any time of the growing, or while all ranks wait for the new process.
+            const bool comes_late = round >= 3;
+            const auto moment = std::chrono::microseconds(comes_late ? 30'000 : random() % 10'000);
+            auto* const dies = static_cast<std::atomic<bool>*>(shared_memory(sizeof(std::atomic<bool>)));
             auto* const have_it = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
             auto* const is_in = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
             const auto outcomes = run_ranks({4, way, 30}, [&](int rank) {
                 if (rank == 3) {
                     hkt_comm* made = nullptr;
                     auto options = options_of(HKT_NEWCOMER, 0, ids.await(1));
+                    while (comes_late && !*dies) std::this_thread::sleep_for(1ms);
                     *is_in = hkt_comm_create(&options, &made) == HKT_SUCCESS ? 1 : 0;
                     const Comm comm(made);
                     while (comm && work(comm.get(), 1)) continue;  // until one of them dies
@@ -536,6 +540,7 @@ TEST_CASE("a rank that dies while its communicator grows is missed at once, and 
                 if (rank == victim)
                     std::thread([&] {
                         std::this_thread::sleep_for(moment);
+                        *dies = true;
                         raise(SIGKILL);
                     }).detach();
                 Comm larger;
