@@ -18,6 +18,7 @@
 
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/restrictions.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -518,17 +519,13 @@ TEST_CASE("a rank that dies while its communicator grows is missed at once, and 
         for (int round = 0; round < 6; ++round) {
             const Ids ids(2);
             const int victim = round % 3;
-            // At any time of the growing, or while all ranks wait for the new process.
-            const bool comes_late = round >= 3;
-            const auto moment = std::chrono::microseconds(comes_late ? 30'000 : random() % 10'000);
-            auto* const dies = static_cast<std::atomic<bool>*>(shared_memory(sizeof(std::atomic<bool>)));
+            const auto moment = std::chrono::microseconds(random() % (round < 3 ? 3'000 : 30'000));
             auto* const have_it = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
             auto* const is_in = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
             const auto outcomes = run_ranks({4, way, 30}, [&](int rank) {
                 if (rank == 3) {
                     hkt_comm* made = nullptr;
                     auto options = options_of(HKT_NEWCOMER, 0, ids.await(1));
-                    while (comes_late && !*dies) std::this_thread::sleep_for(1ms);
                     *is_in = hkt_comm_create(&options, &made) == HKT_SUCCESS ? 1 : 0;
                     const Comm comm(made);
                     while (comm && work(comm.get(), 1)) continue;  // until one of them dies
@@ -540,7 +537,6 @@ TEST_CASE("a rank that dies while its communicator grows is missed at once, and 
                 if (rank == victim)
                     std::thread([&] {
                         std::this_thread::sleep_for(moment);
-                        *dies = true;
                         raise(SIGKILL);
                     }).detach();
                 Comm larger;
@@ -565,6 +561,36 @@ TEST_CASE("a rank that dies while its communicator grows is missed at once, and 
             CHECK((*is_in == 0 || *have_it == 2));
             // Rank 0 tells the others one after another, and may die in between.
             CHECK((victim == 0 || *have_it != 1));
+        }
+    }
+}
+
+TEST_CASE("a rank that dies before it has come to its grown communicator is missed at once") {
+    for (Environment way : ways) {
+        way["HOCKET_TIMEOUT_MS"] = "600000";
+        for (const int victim : {1, 2}) {
+            const Ids ids(2);
+            const auto outcomes = run_ranks({4, way, 30}, [&](int rank) {
+                if (rank == 3) {
+                    hkt_comm* made = nullptr;
+                    auto options = options_of(HKT_NEWCOMER, 0, ids.await(1));
+                    expect(hkt_comm_create(&options, &made) < 0, "nobody takes it in");
+                    return;
+                }
+                const Comm comm = joined(options_of(rank, 3, rank == 0 ? ids.make(0) : ids.await(0)));
+                expect(work(comm.get()), "all of them work");
+                const hkt_unique_id* const id = rank == 0 ? &ids.make(1) : nullptr;
+                if (rank == victim) expect(die_when_connecting(), "the kernel takes a filter");
+                Comm larger;
+                const hkt_status status = grow(comm.get(), 1, id, larger);
+                expect(status == HKT_ERROR_PEER_LOST, hkt_comm_last_error(comm.get()));
+            });
+            for (int rank = 0; rank < 4; ++rank) {
+                const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+                INFO("rank " << rank << " " << outcome.text);
+                CHECK(outcome.signal == (rank == victim ? SIGSYS : 0));
+                CHECK((rank == victim || outcome.text.empty()));
+            }
         }
     }
 }
