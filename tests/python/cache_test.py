@@ -467,6 +467,14 @@ class Shared(WithFiles):
                 self.assertTrue(gone(int(said), 30))
                 self.assertEqual(os.listdir(folder), [])  # nothing is left
 
+    def test_a_folder_of_the_same_name_beside_the_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "hocket"))
+            open(os.path.join(folder, "hocket", "__init__.py"), "w").close()
+            text = f"import sys; sys.path.pop(0); import hocket; print(len(hocket.SharedCache({self.source!r})[1]))"
+            said = subprocess.run([sys.executable, "-c", text], cwd=folder, stdout=subprocess.PIPE, text=True, timeout=60).stdout
+            self.assertEqual(int(said), len(self.cache[1]))
+
     @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
     def test_other_users_are_turned_away(self):
         self.cache.copy_batch([1])

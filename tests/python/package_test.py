@@ -106,6 +106,9 @@ class Arrays(Alone):
         x = np.arange(6, dtype=np.int32).reshape(2, 3)
         got = self.comm.all_gather(Exporter(x))
         self.assertEqual(got.tolist(), [x.tolist()])
+        shapeless = type("Shapeless", (), {"__dlpack__": lambda self, **named: x.__dlpack__()})()
+        self.assertEqual(self.comm.all_gather(shapeless).tolist(), [[0, 1, 2, 3, 4, 5]])
+        del shapeless
         self.refused(["gaps"], self.comm.all_gather, Exporter(x[:, ::2]))
         self.refused(["Exporter", "unexpected"], self.comm.all_gather, Exporter(x, unknown=1))
         # The exporter's memory is let go of. (Exceptions from above have it, too.)

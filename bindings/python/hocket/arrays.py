@@ -226,7 +226,12 @@ def shape_of(array: Any) -> Tuple[int, ...]:
     shape = getattr(array, "shape", None)
     if shape is not None:
         return tuple(shape)
-    return (array.elements,) if isinstance(array, Memory) else tuple(memoryview(array).shape or ())
+    if isinstance(array, Memory):
+        return (array.elements,)
+    try:
+        return tuple(memoryview(array).shape or ())
+    except TypeError:  # all that is known of it comes by DLPack
+        return (resolve(array, "array", False)[1],)
 
 
 def empty_like(array: Any, shape: Tuple[int, ...], number: int) -> Any:

@@ -32,6 +32,8 @@ REQUEST = struct.Struct("<4sIQI")
 # An answer: status; bytes that follow, which are the answer, or the error's text; a descriptor may come with it.
 ANSWER = struct.Struct("<iI")
 SLOT = struct.Struct("<IIQ")  # number, generation, size
+# Nothing of the folder in which the program runs comes before what is installed, as it would by -c alone.
+_SERVING = "import sys; sys.path[:] = [folder for folder in sys.path if folder]; from hocket.serving import main; main()"
 _CREDENTIALS = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
 
 
@@ -198,7 +200,7 @@ class SharedCache:
         given = _pickled(dict(options, source=None if source is None else os.fspath(source)))
         self._name = secrets.token_hex(16)
         path = os.pathsep.join(folder for folder in sys.path if folder)
-        self._process = subprocess.Popen([sys.executable, "-c", "from hocket.serving import main; main()", self._name],
+        self._process = subprocess.Popen([sys.executable, "-c", _SERVING, self._name],
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=path))
         self._maker = os.getpid()
         # stdin stays open: its end tells the process that we have ended.
