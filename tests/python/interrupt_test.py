@@ -4,6 +4,7 @@ would fail by the test's limit.
 
 usage: interrupt_test.py HOCKET_RUN     (PYTHONPATH has the package)
 """
+import contextlib
 import gc
 import os
 import signal
@@ -18,11 +19,24 @@ import weakref
 import running
 
 running.need_package()
+import numpy as np  # noqa: E402
+
 import hocket  # noqa: E402
 
-from interrupting import interrupted  # noqa: E402
+from interrupting import interrupt_when, interrupted  # noqa: E402
 
 RANK = os.path.join(running.HERE, "interrupting.py")
+
+
+@contextlib.contextmanager
+def raising(condition, function):
+    """Within it Ctrl-C comes once the condition holds, and its handler is the function."""
+    before = signal.signal(signal.SIGINT, lambda *_: function())
+    try:
+        interrupt_when(condition)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class CacheCalls(unittest.TestCase):
@@ -48,6 +62,20 @@ class CacheCalls(unittest.TestCase):
         self.may_go_on.set()
         self.assertEqual(bytes(self.cache[1]), b"sample 1")
         self.assertEqual(self.cache.copy_batch([8, 9]).tobytes(), b"sample 8sample 9")
+
+    def test_an_error_of_hocket_that_a_handler_raises(self):
+        """It is not the batch's own, which goes on, and comes."""
+        def again():
+            raise hocket.errors.invalid("what the handler has tried")
+
+        batch = self.cache.get_batch([1], wait=False)
+        with self.assertRaisesRegex(hocket.InvalidArgumentError, "the handler has tried"), raising(self.begun.is_set, again):
+            batch.wait()
+        self.assertTrue(batch._flight.request[0])
+        self.assertTrue(self.cache._flying)
+        self.assertFalse(batch.done())
+        self.may_go_on.set()
+        self.assertEqual(bytes(batch.wait()[0]), b"sample 1")
 
     def test_close_waits_for_what_is_left_and_is_interrupted_too(self):
         interrupted(self.begun.is_set, lambda: self.cache.copy_batch([1]))
@@ -92,6 +120,25 @@ class CacheCalls(unittest.TestCase):
                 while gone() is not None and time.monotonic() < until:
                     time.sleep(0.001)
                 self.assertIsNone(gone())
+
+
+class Operations(unittest.TestCase):
+    def test_an_overflow_error_that_a_handler_raises(self):
+        """It is not that of a number with too many bits: it is raised as it is, and the operation keeps its array."""
+        def overflow():
+            raise OverflowError("the handler's own")
+
+        with hocket.init() as comm:
+            x = np.zeros(1)
+            with self.assertRaisesRegex(OverflowError, "^the handler's own$"), raising(lambda: comm._state.inside, overflow):
+                comm.recv(x, 0)
+            self.assertEqual(len(comm._state.orphans), 1)
+            comm.send(np.ones(1), 0)
+            until = time.monotonic() + 60
+            while comm._state.orphans and time.monotonic() < until:
+                comm.barrier()
+            self.assertFalse(comm._state.orphans)
+            self.assertEqual(x[0], 1)
 
 
 class Threads(unittest.TestCase):

@@ -144,6 +144,8 @@ class Batch:
             if not cache._look(flight, milliseconds):
                 return False
         except Error as error:
+            if not flight.request[1]:  # it has not failed: the error is of a signal's handler, and C may still be getting samples
+                raise
             cache._flying.pop(id(flight), None)
             self._error = error
             cache._free_if_unused()

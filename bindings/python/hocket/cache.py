@@ -274,11 +274,12 @@ class Cache(Mapping):  # type: ignore[type-arg]
         """function(handle, *arguments). The handle is looked at when the call is counted: see State.call."""
         self._inside.append(get_ident())
         try:
-            status = function(self._handle, *arguments) if self._handle else lib.HKT_ERROR_ABORTED
+            try:
+                status = function(self._handle, *arguments) if self._handle else lib.HKT_ERROR_ABORTED
+            except OverflowError as error:
+                raise out_of_range(function, (self._handle, *arguments), error) from None
             if status < 0:
                 self._fail(status)
-        except OverflowError as error:
-            raise out_of_range(function, (self._handle, *arguments), error) from None
         finally:
             self._inside.remove(get_ident())
 

@@ -31,12 +31,15 @@ def run(state: State, function: Callable[..., int], arguments: tuple, kept: Any,
     inside.append(thread)
     try:
         handle = state.handle
-        if plan is None:
-            status = function(*arguments, handle, flight)
-        elif handle:
-            status = function(plan, *arguments, flight)
-        else:
-            status = _CLOSED
+        try:
+            if plan is None:
+                status = function(*arguments, handle, flight)
+            elif handle:
+                status = function(plan, *arguments, flight)
+            else:
+                status = _CLOSED
+        except OverflowError as error:
+            raise out_of_range(function, arguments if plan is None else (plan, *arguments), error) from None
         if status:
             state.fail(status)
         if not wait:
@@ -46,8 +49,6 @@ def run(state: State, function: Callable[..., int], arguments: tuple, kept: Any,
             raise_pending()
             state.fail(status)
         return result() if callable(result) else result
-    except OverflowError as error:
-        raise out_of_range(function, arguments if plan is None else (plan, *arguments), error) from None
     except BaseException:
         if flight[0]:  # interrupted: the operation goes on, and has the arrays
             state.orphans.append((flight, kept))

@@ -81,11 +81,11 @@ class State:
         thread = get_ident()
         self.inside.append(thread)
         try:
-            status = function(self.handle, *arguments) if self.handle else lib.HKT_ERROR_ABORTED
-            if status < 0:
-                self.fail(status)
-        except OverflowError as error:
-            raise out_of_range(function, (self.handle, *arguments), error) from None
+            try:
+                status = function(self.handle, *arguments) if self.handle else lib.HKT_ERROR_ABORTED
+            except OverflowError as error:
+                raise out_of_range(function, (self.handle, *arguments), error) from None
+            self.check(status)
         finally:
             self.inside.remove(thread)
 
