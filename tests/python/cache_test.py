@@ -7,6 +7,7 @@ import asyncio
 import gc
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
@@ -484,10 +485,57 @@ class Shared(WithFiles):
             try:
                 self.check(self.cache)
             except hocket.IOError as error:
-                os._exit(7 if "does not answer" in str(error) else 8)
+                os._exit(7 if "another user's" in str(error) else 8)
             os._exit(9)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
         self.assertTrue(self.check(self.cache))
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
+    def test_other_users_get_nothing_if_they_ask_all_the_same(self):
+        child = os.fork()
+        if child == 0:
+            os.setuid(65534)
+            with unittest.mock.patch.object(hocket.shared, "is_own", lambda _: True):
+                try:
+                    self.check(self.cache)
+                except hocket.IOError as error:
+                    os._exit(7 if "does not answer" in str(error) else 8)
+            os._exit(9)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+        self.assertTrue(self.check(self.cache))
+
+    def test_many_that_connect_at_once(self):
+        """They wait until the process of the cache has time for them."""
+        process = self.cache._process.pid
+        os.kill(process, signal.SIGSTOP)
+        try:
+            connections = [hocket.shared._Connection(self.cache._name) for _ in range(200)]
+        finally:
+            os.kill(process, signal.SIGCONT)
+        self.assertEqual({connection.ask(b"size") for connection in connections}, {COUNT.to_bytes(8, "little")})
+
+    def test_no_descriptor_is_left_for_a_client(self):
+        """Those that come then wait until others have ended."""
+        process, limit = self.cache._process.pid, resource.RLIMIT_NOFILE
+        self.cache.copy_batch([1])
+        _, most = resource.prlimit(process, limit)
+        resource.prlimit(process, limit, (len(os.listdir(f"/proc/{process}/fd")) + 5, most))
+        connections = [hocket.shared._Connection(self.cache._name) for _ in range(20)]
+        for connection in connections[:5]:
+            connection.ask(b"size")
+        time.sleep(0.1)  # so that it has tried to take the sixth
+        del connection
+        while connections:  # each has those after it served
+            connection = connections.pop(0)
+            connection._socket.settimeout(60)
+            self.assertEqual(connection.ask(b"size"), COUNT.to_bytes(8, "little"))
+            connection.close()
+
+    def test_a_process_that_ends_before_it_has_read_its_options(self):
+        with unittest.mock.patch.object(sys, "executable", "/bin/false"):
+            for dataset in ("short", "long" * 100000):
+                with self.assertRaisesRegex(hocket.Error, "ended before it was ready"):
+                    hocket.SharedCache(read=len, dataset=dataset)
 
     def test_close_does_not_wait_for_children(self):
         child = os.fork()

@@ -122,6 +122,27 @@ class CacheCalls(unittest.TestCase):
                 self.assertIsNone(gone())
 
 
+class SharedCaches(unittest.TestCase):
+    def test_one_whose_process_is_not_ready(self):
+        """Ctrl-C ends the process, also while somebody has the exception, and with it all that is in the frames."""
+        with tempfile.TemporaryDirectory() as folder:
+            program, begun = os.path.join(folder, "program"), os.path.join(folder, "begun")
+            with open(program, "w") as file:
+                file.write(f"#!/bin/sh\necho $$ >{begun}.part; mv {begun}.part {begun}; exec sleep 600\n")
+            os.chmod(program, 0o755)
+            for dataset in ("short", "long" * 100000):  # it waits for an answer; it waits until its options are read
+                with self.subTest(dataset=dataset[:5]), unittest.mock.patch.object(sys, "executable", program):
+                    interrupt_when(lambda: os.path.exists(begun))
+                    try:
+                        hocket.SharedCache(read=len, dataset=dataset)
+                    except KeyboardInterrupt as error:
+                        kept = error
+                    with open(begun) as file, self.assertRaises(ProcessLookupError):
+                        os.kill(int(file.read()), 0)
+                    os.remove(begun)
+            del kept
+
+
 class Operations(unittest.TestCase):
     def test_an_overflow_error_that_a_handler_raises(self):
         """It is not that of a number with too many bits: it is raised as it is, and the operation keeps its array."""

@@ -10,6 +10,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from typing import Any, Dict, List
 
 import numpy as np
@@ -183,10 +184,15 @@ class Service:
 def _listen(cache: Cache, listener: socket.socket) -> None:
     slots = Slots()
     while True:
-        connection, _ = listener.accept()
-        if not is_own(connection):
-            connection.close()
-            continue
+        try:
+            _accept(cache, slots, listener)
+        except (OSError, RuntimeError):  # there is no descriptor, or no thread, until some clients have ended
+            time.sleep(0.1)
+
+
+def _accept(cache: Cache, slots: Slots, listener: socket.socket) -> None:
+    connection, _ = listener.accept()  # closed with the last that refers to it
+    if is_own(connection):
         threading.Thread(target=Service(cache, slots, connection).run, daemon=True).start()
 
 
@@ -203,7 +209,7 @@ def main() -> None:
         cache = Cache(**pickle.loads(sys.stdin.buffer.read(size)))
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(address_of(sys.argv[1]))
-        listener.listen(64)
+        listener.listen(4096)  # all that the kernel lets wait
     except Exception as error:
         print(getattr(error, "status", 0) or lib.HKT_ERROR_INTERNAL, json.dumps(str(error)), file=answer, flush=True)
         return

@@ -51,9 +51,9 @@ def address_of(name: str) -> str:
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Whether this user's process, or root's, is at the other end: any user may connect to a socket without a file."""
+    """Whether this user's process is at the other end: any user may connect to a socket without a file. Both sides ask."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return _CREDENTIALS.unpack(credentials)[1] in (0, os.geteuid())
+    return _CREDENTIALS.unpack(credentials)[1] == os.geteuid()
 
 
 def read(connection: socket.socket, size: int) -> bytearray:
@@ -117,15 +117,18 @@ class _Connection:
         self._is_out_of_step = False  # what is read next is not the answer to what is asked next
         self._mapped: Dict[int, Mapped] = {}  # by number
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(180)  # longer than the cache waits for its source
         try:
             self._socket.connect(address_of(name))
-            if not is_own(self._socket):
-                raise ConnectionError("another user's process is there")
         except OSError as error:
             self.close()
             raise error_of(lib.HKT_ERROR_IO, f"the process of the shared cache cannot be reached: {error}; has the program that made "
                            "the SharedCache ended, or closed it?") from None
+        if not is_own(self._socket):
+            self.close()
+            raise error_of(lib.HKT_ERROR_IO, "the process of the shared cache is another user's, and serves nobody but that user: make "
+                           "one of your own")
+        # Longer than the cache waits for its source. Not before: then connect() would not wait, where many do it at once.
+        self._socket.settimeout(180)
 
     def close(self) -> None:
         self._socket.close()
@@ -203,12 +206,21 @@ class SharedCache:
         self._process = subprocess.Popen([sys.executable, "-c", _SERVING, self._name],
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=path))
         self._maker = os.getpid()
-        # stdin stays open: its end tells the process that we have ended.
-        self._process.stdin.write(struct.pack("<I", len(given)) + given)  # type: ignore[union-attr]
-        self._process.stdin.flush()  # type: ignore[union-attr]
+        try:
+            self._open(given)
+        except BaseException:  # such as Ctrl-C: nobody waits for what opens the cache
+            self._process.kill()
+            self.close()
+            raise
+
+    def _open(self, given: bytes) -> None:
+        try:  # stdin stays open: its end tells the process that we have ended
+            self._process.stdin.write(struct.pack("<I", len(given)) + given)  # type: ignore[union-attr]
+            self._process.stdin.flush()  # type: ignore[union-attr]
+        except BrokenPipeError:
+            pass  # it has ended already, and has answered nothing
         answer = self._process.stdout.readline().decode().strip()  # type: ignore[union-attr]
         if answer != "ready":
-            self.close()
             status, _, text = answer.partition(" ")
             raise error_of(int(status or lib.HKT_ERROR_INTERNAL), json.loads(text) if text else "the process of the shared cache "
                            "has ended before it was ready; what it said is on stderr")
@@ -310,8 +322,10 @@ class SharedCache:
         except OSError:
             pass  # it has ended already
         for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+            try:
+                pipe.close()  # type: ignore[union-attr]
+            except OSError:
+                pass  # it has not read all that was for it
         try:
             self._process.wait(60)
         except subprocess.TimeoutExpired:
