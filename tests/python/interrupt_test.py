@@ -23,6 +23,7 @@ import numpy as np  # noqa: E402
 
 import hocket  # noqa: E402
 
+from hocket.interruptible import interruptible  # noqa: E402
 from interrupting import interrupt_when, interrupted  # noqa: E402
 
 RANK = os.path.join(running.HERE, "interrupting.py")
@@ -37,6 +38,15 @@ def raising(condition, function):
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def interrupting_wait(wait):
+    """threading.Event.wait, which Ctrl-C ends just behind what it has waited for, in the main thread."""
+    def waits(event, *arguments):
+        if wait(event, *arguments) and threading.current_thread() is threading.main_thread() and sys._getframe(1).f_code is interruptible.__code__:
+            raise KeyboardInterrupt
+        return event.is_set()
+    return waits
 
 
 class CacheCalls(unittest.TestCase):
@@ -166,6 +176,79 @@ class Threads(unittest.TestCase):
     def test_where_no_thread_can_be_made(self):
         with hocket.init() as comm, unittest.mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
             self.assertEqual(comm.split(0).size, 1)
+
+    def test_a_handler_that_raises_while_the_thread_begins(self):
+        """That is no sign that there can be no thread: the function is called once, and the exception is raised."""
+        calls, start = [], threading.Thread.start
+
+        def interrupted_start(thread):
+            start(thread)
+            raise RuntimeError("the handler's own")
+
+        with unittest.mock.patch.object(threading.Thread, "start", interrupted_start), self.assertRaisesRegex(RuntimeError, "the handler's own"):
+            interruptible(lambda: calls.append(1))
+        until = time.monotonic() + 60
+        while not calls and time.monotonic() < until:
+            time.sleep(0.001)
+        self.assertEqual(calls, [1])
+
+    def test_what_is_made_for_nobody_is_dropped_while_somebody_has_the_exception(self):
+        class Made:
+            pass
+
+        def make():
+            made = Made()
+            references.append(weakref.ref(made))
+            begun.set()
+            may_go_on.wait(60)
+            return made
+
+        for is_first in (True, False):  # it is made after the interruption; before it
+            begun, may_go_on, references = threading.Event(), threading.Event(), []
+            with self.subTest(is_first=is_first):
+                if not is_first:
+                    may_go_on.set()
+                    patch = unittest.mock.patch.object(threading.Event, "wait", interrupting_wait(threading.Event.wait))
+                else:
+                    patch = contextlib.nullcontext()
+                    interrupt_when(begun.is_set)
+                try:
+                    with patch:
+                        interruptible(make)
+                except KeyboardInterrupt as error:
+                    kept = error
+                may_go_on.set()
+                self.until_gone(references[0])
+                del kept
+
+    def test_a_cache_that_is_opened_for_nobody(self):
+        opened, may_go_on, caches, real = threading.Event(), threading.Event(), [], hocket.Cache._open
+
+        def slowly(cache, *arguments):
+            caches.append(cache)
+            may_go_on.wait(60)
+            try:
+                return real(cache, *arguments)
+            finally:
+                opened.set()
+
+        with hocket.init() as comm:
+            for given in ({}, {"comm": comm}):
+                with self.subTest(given=list(given)), unittest.mock.patch.object(hocket.Cache, "_open", slowly):
+                    opened.clear(), may_go_on.clear(), caches.clear()
+                    interrupt_when(lambda: caches)
+                    with self.assertRaises(KeyboardInterrupt):
+                        hocket.Cache(read=len, dataset="d", **given)
+                    may_go_on.set()
+                    self.assertTrue(opened.wait(60))
+                    self.assertFalse(caches[0]._owned)
+            self.assertEqual(comm._state.blocks, 0)
+
+    def until_gone(self, reference):
+        until = time.monotonic() + 60
+        while reference() is not None and time.monotonic() < until:
+            time.sleep(0.001)
+        self.assertIsNone(reference())
 
     def test_errors(self):
         with hocket.init() as comm, self.assertRaisesRegex(hocket.InvalidArgumentError, "rank 5|ranks"):

@@ -50,6 +50,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
                  io: Optional[str] = None, store: Optional[str] = None, depth: Optional[int] = None,
                  workers: Optional[int] = None, timeout: Optional[float] = None) -> None:
         self._handle = self._owned = NULL
+        self._is_left = False  # by who has begun to open it
         self.process = os.getpid()
         self._inside: List[int] = []
         self._flying: Dict[int, Flight] = {}  # by their id: those that were started, and are neither lent nor given back
@@ -75,10 +76,15 @@ class Cache(Mapping):  # type: ignore[type-arg]
             options.read, options.read_context = lib.hkt_py_cache_read, self._user
         if decode is not None:
             options.decode, options.decode_context = lib.hkt_py_cache_decode, self._user
-        if self._comm is None:
-            interruptible(lambda: self._open(options, kept))
-        else:  # a call of the communicator
-            interruptible(lambda: self._comm.call(lambda comm: self._open(options, kept, comm)))  # type: ignore[union-attr]
+        try:
+            if self._comm is None:
+                interruptible(lambda: self._open(options, kept))
+            else:  # a call of the communicator
+                interruptible(lambda: self._comm.call(lambda comm: self._open(options, kept, comm)))  # type: ignore[union-attr]
+        except BaseException:  # who has it has this, too, which may be opened later than now
+            self._is_left = True
+            self._free()
+            raise
 
     def _open(self, options: Any, kept: Any, comm: Any = NULL) -> int:
         """kept: what options refer to."""
@@ -88,10 +94,12 @@ class Cache(Mapping):  # type: ignore[type-arg]
         del kept
         if status < 0:
             raise_last(status)
-        self._handle = self._owned = made[0]
         if self._comm is not None:
             self._comm.blocks += 1  # the communicator is destroyed after this
         note_open(self)
+        self._handle = self._owned = made[0]
+        if self._is_left:
+            self._free()
         return status
 
     # ---- Samples -------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ def interruptible(function: Callable[[], Result]) -> Result:
     if threading.current_thread() is not threading.main_thread():
         return function()
     outcome: List[Any] = []
-    ended = threading.Event()
+    ended, is_left = threading.Event(), threading.Event()
 
     def run() -> None:
         try:
@@ -23,14 +23,24 @@ def interruptible(function: Callable[[], Result]) -> Result:
             outcome.extend((None, error))
         finally:
             ended.set()
+            if is_left.is_set():
+                outcome.clear()
 
-    # A daemon: the interpreter does not wait for it, but ends the call with its communicator (state._close_all).
     try:
-        threading.Thread(target=run, name="hocket-call", daemon=True).start()
-    except RuntimeError:  # there can be no thread: none is left, or the interpreter ends
-        return function()
-    while not ended.wait(_ASKED_EVERY_S):  # a signal may come to another thread, which does not wake this one up
-        pass
+        # A daemon: the interpreter does not wait for it, but ends the call with its communicator (state._close_all).
+        thread = threading.Thread(target=run, name="hocket-call", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if "new thread" not in str(error):  # it is of a signal's handler, and the thread may be there
+                raise
+            return function()  # there can be no thread: none is left, or the interpreter ends
+        while not ended.wait(_ASKED_EVERY_S):  # a signal may come to another thread, which does not wake this one up
+            pass
+    except BaseException:
+        is_left.set()  # before the next line: who comes later sees that, and drops what it has made
+        outcome.clear()  # not with this frame, which the exception has
+        raise
     result, error = outcome
     outcome.clear()
     if error is None:
