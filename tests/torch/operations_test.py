@@ -385,7 +385,8 @@ def sparse(rank, size):
     x = torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.long), torch.empty(0), (4,))
     dist.all_reduce(x)
     same(x.to_dense(), torch.zeros(4), "a sum of empty sparse tensors")
-    for other in (torch.ones(4 + (rank == 1)).to_sparse(), torch.ones(4, 2).to_sparse(2 - (rank == 1))):
+    for other in (torch.ones(4 + (rank == 1)).to_sparse(), torch.ones(4, 2).to_sparse(2 - (rank == 1)),
+                  torch.ones(4, dtype=torch.float64 if rank == 1 else torch.float32).to_sparse()):
         refused(ValueError, "those of the ranks", dist.all_reduce, other)
     refused((ValueError, NotImplementedError), "", dist.all_reduce_coalesced, [x])
     x = torch.sparse_coo_tensor(torch.tensor([[rank]]), torch.ones(1), (size,))

@@ -37,8 +37,9 @@ class Finished(c10d.Work):
 
 
 def _counts(group, count, tensor):
-    """How many elements each rank has. Tensors of other shapes are refused here, on all ranks: their indices would lie outside this one."""
-    form = f"{tuple(tensor.shape)} with {tensor.sparse_dim()} sparse dimensions"
+    """How many elements each rank has. Tensors of other shapes are refused here, on all ranks: their indices would lie outside this
+    one. So are those of other types: their values could not be gathered."""
+    form = f"of {tensor.dtype} and {tuple(tensor.shape)} with {tensor.sparse_dim()} sparse dimensions"
     said = [torch.zeros(2, dtype=torch.int64) for _ in range(group.size())]
     group.allgather([said], [torch.tensor([count, zlib.crc32(form.encode())])]).wait()
     counts, forms = zip(*(x.tolist() for x in said))
