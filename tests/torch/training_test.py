@@ -124,6 +124,34 @@ def sparse_hook(rank, size, schedule):
     same_on_all_ranks(one)
 
 
+class Bucket:
+    """Of one tensor, as DistributedDataParallel gives it to a hook."""
+
+    def __init__(self, tensor):
+        self.index, self.buffer = lambda: 0, lambda: tensor
+
+
+def sparse_hook_interrupted(rank, size):
+    """Ctrl-C between the start of a sum and the work that keeps its tensor: the tensor stays until the sum has ended."""
+    hooks, state = hocket.torch.hooks, dist.group.WORLD._communicator.state
+    hook, tensor = hooks.SparseHook(dist.group.WORLD, "naive_ag(0.5)"), torch.ones(1000)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    work, hooks.Work = hooks.Work, interrupt
+    try:
+        hook.start(Bucket(tensor))
+    except KeyboardInterrupt:
+        pass
+    finally:
+        hooks.Work = work
+    assert any(x is tensor for _, kept in state.orphans for x in kept), "nobody keeps the tensor"
+    while state.orphans:
+        state.reap()
+    dist.barrier()
+
+
 def sparse_gradients(rank, size):
     """Gradients of an embedding are sparse tensors."""
     torch.manual_seed(1)
@@ -239,6 +267,9 @@ class Training(ranks.TestCase):
                     self.check(size, sparse_hook, schedule)
                 finally:
                     os.environ.pop("HOCKET_TOPOLOGY", None)
+
+    def test_sparse_hook_interrupted(self):
+        self.check(2, sparse_hook_interrupted)
 
     def test_sparse_gradients_and_uneven_inputs(self):
         self.check(3, sparse_gradients)

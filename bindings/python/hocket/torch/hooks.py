@@ -63,9 +63,14 @@ class SparseHook:
         plan = self._plan(bucket.index(), tensor)
         tensor.div_(self.group.size())
         flight, address = ffi.new(FLIGHT), ffi.cast("void *", tensor.data_ptr())
-        communicator.call("all_reduce", lambda _: lib.hkt_plan_start(plan._handle, address, address, tensor.numel(), flight))
-        work = Work(communicator, flight, "all_reduce", None, (tensor, plan), None, [tensor])
-        return of_one_tensor(work.get_future(), tensor)
+        try:
+            communicator.call("all_reduce", lambda _: lib.hkt_plan_start(plan._handle, address, address, tensor.numel(), flight))
+            work = Work(communicator, flight, "all_reduce", None, (tensor, plan), None, [tensor])
+            return of_one_tensor(work.get_future(), tensor)
+        except BaseException:
+            if flight[0]:  # Ctrl-C has come before somebody had the request: what it uses must stay
+                communicator.state.orphans.append((flight, (tensor, plan)))
+            raise
 
     def state_dict(self):
         """What this rank has not sent yet: for each bucket its elements, and bytes. Save it with the model, on every rank."""
