@@ -164,6 +164,33 @@ def interrupted(rank, size):
     same(x, torch.full((3,), float(size)), "after Ctrl-C")
 
 
+class Interrupt:
+    """Ctrl-C for this process, 0.3 s later, in a `with` block that must end with it."""
+
+    def __enter__(self):
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    def __exit__(self, kind, *_):
+        assert kind is KeyboardInterrupt, f"not interrupted: {kind}"
+        return True
+
+
+def interrupted_barrier(rank, size):
+    """Ctrl-C ends the wait in a monitored barrier. The barrier itself goes on, and so does the group."""
+    if rank == 0:
+        with Interrupt():
+            dist.group.WORLD.monitored_barrier(datetime.timedelta(seconds=60))
+        store().set("interrupted", "1")
+        while dist.group.WORLD._communicator.state.inside:
+            time.sleep(0.01)
+    else:
+        store().wait(["interrupted"], datetime.timedelta(seconds=30))
+        dist.group.WORLD.monitored_barrier()
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    same(x, torch.full((3,), float(size)), "after a monitored barrier that was interrupted")
+
+
 def left(rank, size):
     """Works and a group that are never waited for or destroyed: the process ends all the same."""
     dist.all_reduce(torch.ones(1000), async_op=True)
@@ -233,8 +260,8 @@ class Failures(ranks.TestCase):
             self.assertIn(f"rank {rank}, attempt 1: 2.0", said)
 
     def test_the_rest(self):
-        for size, function in ((2, wait_in_vain), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted), (2, left),
-                               (2, forked)):
+        for size, function in ((2, wait_in_vain), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted),
+                               (2, interrupted_barrier), (2, left), (2, forked)):
             with self.subTest(function=function.__name__):
                 self.check(size, function)
 

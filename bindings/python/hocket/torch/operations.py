@@ -11,6 +11,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from hocket._native import ffi, lib
+from hocket.interruptible import interruptible
 from hocket.state import FLIGHT
 
 from . import profiling
@@ -294,7 +295,7 @@ class Operations:
         if isinstance(timeout, datetime.timedelta):
             limit = max(1, timeout // datetime.timedelta(milliseconds=1))
         try:
-            self._communicator.call("monitored_barrier", lambda handle: lib.hkt_barrier_monitored(handle, limit))
+            interruptible(lambda: self._communicator.call("monitored_barrier", lambda handle: lib.hkt_barrier_monitored(handle, limit)))
         except Failure as error:
             cause = error.__cause__
             if getattr(cause, "status", None) not in (lib.HKT_ERROR_TIMEOUT, lib.HKT_ERROR_PEER_LOST):
