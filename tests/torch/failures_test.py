@@ -191,6 +191,54 @@ def interrupted_barrier(rank, size):
     same(x, torch.full((3,), float(size)), "after a monitored barrier that was interrupted")
 
 
+def made_at_last(rank, size):
+    """A group that could not be made leaves nothing in the store that the others would find when it is made again."""
+    limit = datetime.timedelta(seconds=10)
+
+    def make(within=limit):
+        return hocket.torch.ProcessGroup(again, rank, size, within)
+
+    for how in ("timeout", "Ctrl-C"):
+        again = dist.PrefixStore(how, store())
+        if rank == 0 and how == "timeout":
+            _text_of(make, datetime.timedelta(milliseconds=300))
+        elif rank == 0:
+            with Interrupt():
+                make()
+        if rank == 0:
+            again.set("failed", "1")
+            again.wait(["others come"])
+            time.sleep(0.3)
+        else:
+            again.wait(["failed"])
+            again.set("others come", "1")
+        group = make()
+        x = torch.ones(3)
+        group.allreduce([x]).wait()
+        same(x, torch.full((3,), float(size)), f"in a group that could not be made at first: {how}")
+        group.shutdown()
+
+
+def refused(rank, size):
+    """What rank 0 cannot join with, the others hear, though they ask later."""
+    again = dist.PrefixStore("refused", store())
+    if rank == 0:
+        os.environ["HOCKET_FABRIC_ADDR"] = "192.0.2.1"  # nobody's
+    else:
+        again.wait(["refused"])
+    text = _text_of(hocket.torch.ProcessGroup, again, rank, size, datetime.timedelta(seconds=10))
+    assert ("192.0.2.1" if rank == 0 else "rank 0 failed: ") in text, text
+    again.set("refused", "1")
+
+
+def put_too_late(rank, size):
+    """After Ctrl-C the call that joins goes on: what it puts into the store then must not be there for the next group."""
+    place = hocket.torch.meeting.MeetingPlace(store())
+    place.take_out()
+    place.set("late", b"1")
+    assert store().add("late", 1) == 1, "the key was there"
+
+
 def left(rank, size):
     """Works and a group that are never waited for or destroyed: the process ends all the same."""
     dist.all_reduce(torch.ones(1000), async_op=True)
@@ -261,7 +309,7 @@ class Failures(ranks.TestCase):
 
     def test_the_rest(self):
         for size, function in ((2, wait_in_vain), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted),
-                               (2, interrupted_barrier), (2, left), (2, forked)):
+                               (2, interrupted_barrier), (2, made_at_last), (2, refused), (1, put_too_late), (2, left), (2, forked)):
             with self.subTest(function=function.__name__):
                 self.check(size, function)
 

@@ -54,12 +54,14 @@ class GroupCommunicator:
 
     def _join(self, store, options):
         place = MeetingPlace(store)
-        self.comm = hocket.init(rank=self.rank, world_size=self.size, store=place, store_prefix="hocket",
-                                timeout=self.timeout_ms / 1000,
-                                progress="thread",  # whatever HOCKET_PROGRESS says: futures are waited for outside of Hocket
-                                **options.given())
+        try:
+            self.comm = hocket.init(rank=self.rank, world_size=self.size, store=place, store_prefix="hocket",
+                                    timeout=self.timeout_ms / 1000,
+                                    progress="thread",  # whatever HOCKET_PROGRESS says: futures are waited for outside of Hocket
+                                    **options.given())
+        finally:
+            place.take_out()
         self.state = self.comm._state
-        place.take_out()
         self.comm.barrier()  # nobody goes on before
 
     def failure(self, status):
