@@ -14,8 +14,10 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import unittest
 import unittest.mock
+import weakref
 
 import running
 
@@ -273,6 +275,29 @@ class Mapping(WithFiles):
                 cache.copy_batch([2, 7])
             self.assertIsInstance(caught.exception.__cause__, KeyError)
 
+    def test_causes_are_those_of_the_key(self):
+        class Large:
+            pass
+
+        large = []
+
+        def read(key):
+            local = Large()
+            large.append(weakref.ref(local))
+            raise OSError(f"there is no {key} today")
+
+        with hocket.Cache(read=read, dataset="d", memory="1MiB") as cache:
+            batches = [cache.get_batch([key], wait=False) for key in range(4)]
+            until = time.monotonic() + 30
+            while len(cache._functions._raised) < 4 and time.monotonic() < until:
+                time.sleep(0.001)
+            for key, batch in enumerate(batches):
+                with self.assertRaises(hocket.IOError) as caught:
+                    batch.wait()
+                self.assertEqual(str(caught.exception.__cause__), f"there is no {key} today")
+                self.assertIn("read", [frame.name for frame in traceback.extract_tb(caught.exception.__cause__.__traceback__)])
+            self.assertEqual([reference() for reference in large], [None] * 4)  # what the functions had is not kept
+
     def test_a_batch_that_is_dropped_in_a_function(self):
         dropped, may_go_on = [], threading.Event()
 
@@ -382,7 +407,7 @@ class Mapping(WithFiles):
             with self.assertRaisesRegex(hocket.InvalidArgumentError, "a folder of files.*read=.*put"):
                 make()
         for wrong in ({"source": "/no/such/folder"}, {"memory": "a lot"}, {"source": self.source, "read": len}, {"io": "slow"},
-                      {"decode": len}, {"timeout": -1}):
+                      {"decode": len}, {"timeout": -1}, {"memory": "1MiB", "timeout": float("inf")}):
             with self.assertRaises(hocket.Error):
                 hocket.Cache(**wrong)
 

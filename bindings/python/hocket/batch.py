@@ -56,6 +56,7 @@ class Flight(NamedTuple):
     request: Any  # state.FLIGHT
     samples: Any
     count: int
+    keys: "np.ndarray[Any, Any]"
 
 
 class Loan:

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -291,18 +291,18 @@ class Cache(Mapping):  # type: ignore[type-arg]
         finally:
             self._inside.remove(get_ident())
 
-    def _fail(self, status: int) -> NoReturn:
+    def _fail(self, status: int, keys: Sequence[int] = ()) -> NoReturn:
         if not self._handle:
             raise error_of(lib.HKT_ERROR_ABORTED, "the cache is closed")
         error = error_of(status, text_of(lib.hkt_last_error()))
-        raise error from self._functions.take_cause(status)
+        raise error from self._functions.take_cause(status, keys)
 
     # ---- Samples on their way ----------------------------------------------------------------------------------------
 
     def _start(self, keys: "np.ndarray[Any, Any]") -> Flight:
         """Starts to get samples. Who has the flight waits with _look(), and gives it up with _leave()."""
         self._reap()
-        flight = Flight(ffi.new(FLIGHT), ffi.new("hkt_sample[]", max(1, len(keys))), len(keys))
+        flight = Flight(ffi.new(FLIGHT), ffi.new("hkt_sample[]", max(1, len(keys))), len(keys), keys)
         self._flying[id(flight)] = flight
         try:
             self._call(lib.hkt_cache_get_batch, ffi.from_buffer("uint64_t[]", keys), len(keys), flight.samples, flight.request)
@@ -320,7 +320,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
         try:
             status = lib.hkt_py_wait(flight.request, milliseconds)
             if status < 0:
-                self._fail(status)
+                self._fail(status, flight.keys)
         finally:
             self._inside.remove(get_ident())
         if status == lib.HKT_IN_PROGRESS:

@@ -1,7 +1,9 @@
 """Functions of the program that a cache calls, in threads of its own: read, decode, and the progress of a check."""
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional
+from collections import deque
+from traceback import clear_frames
+from typing import Any, Callable, Deque, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -33,21 +35,23 @@ class Functions:
 
     def __init__(self, read: Any, decode: Any) -> None:
         self.read, self.decode = read, decode
-        self._raised: List[BaseException] = []
+        self._raised: Deque[Tuple[int, BaseException]] = deque(maxlen=16)  # with the sample's key
 
-    def run(self, value: Any, function: Callable[..., Any], *arguments: Any) -> int:
+    def run(self, value: Any, function: Callable[..., Any], key: int, *encoded: Any) -> int:
         with in_callback:
             try:
-                return _into_value(value, function(*arguments))
+                return _into_value(value, function(key, *encoded))
             except BaseException as error:  # a C function cannot be left by it
-                self._raised = [*self._raised[-15:], error]
+                # Its frames are let go of, as they may have large arrays, and this one has memory of the cache.
+                clear_frames(error.__traceback__)
+                error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]
+                self._raised.append((key, error))
                 return _status_of(error)
 
-    def take_cause(self, status: int) -> Optional[BaseException]:
-        """Why a get has failed with the status, if it is for what one of the functions has raised."""
-        for error in reversed(self._raised):
-            if _status_of(error) == status:
-                self._raised.remove(error)
+    def take_cause(self, status: int, keys: Sequence[int]) -> Optional[BaseException]:
+        """Why a get of these keys has failed with the status, if it is for what one of the functions has raised."""
+        for key, error in reversed(list(self._raised)):
+            if _status_of(error) == status and key in keys:
                 return error
         return None
 

@@ -13,8 +13,8 @@ def text(value: Any) -> bytes:
 
 
 def milliseconds(seconds: float, name: str = "timeout") -> int:
-    if not seconds > 0:
-        raise invalid(f"{name} is {seconds!r}; it is a number of seconds above 0")
+    if not 0 < seconds < float("inf"):
+        raise invalid(f"{name} is {seconds!r}; it is a number of seconds above 0, and not infinite")
     return max(1, round(seconds * 1000))
 
 
