@@ -366,18 +366,20 @@ class Meeting(unittest.TestCase):
 
 @unittest.skipUnless(running.has("torch"), "Python's torch is not installed (Debian: python3-torch)")
 class UnderTorchrun(unittest.TestCase):
-    def ranks(self, mode, restarts, **environment):
+    def ranks(self, mode, restarts, *options, **environment):
         # Debian's torchrun does not understand its own defaults for -r and -t with Python 3.11.
-        return running.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", running.free_port(),
+        return running.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", *(options or ("--master_port", running.free_port())),
                             "--max_restarts", str(restarts), "-r", "1", "-t", "1", os.path.join(running.HERE, "torchrun_rank.py"), mode],
                            **environment)
 
     def test_the_ranks_meet_in_its_store(self):
-        code, said = self.ranks("restarted", 1)
-        self.assertEqual(code, 0, said)
-        for attempt in ("0", "1"):  # rank 1 fails once, and torchrun starts both ranks again
-            for meeting in ("first", "second"):
-                self.assertEqual(said.count(f"attempt {attempt}, {meeting}: 1.0"), 2, said)
+        for options in ((), ("--standalone",)):  # torchrun's own store; one that rank 0 makes (torch 1.13)
+            with self.subTest(options=options):
+                code, said = self.ranks("restarted", 1, *options)
+                self.assertEqual(code, 0, said)
+                for attempt in ("0", "1"):  # rank 1 fails once, and torchrun starts both ranks again
+                    for meeting in ("first", "second"):
+                        self.assertEqual(said.count(f"attempt {attempt}, {meeting}: 1.0"), 2, said)
 
     def test_a_port_of_the_users_own(self):
         code, said = self.ranks("port", 0, HOCKET_SECRET="a secret", HOCKET_TEST_PORT=running.free_port())

@@ -15,7 +15,7 @@ _met = itertools.count()  # a key of the store is set once: so each init() of a 
 
 def is_launcher() -> bool:
     """Who has set HOCKET_SECRET has chosen a port, too, as in C."""
-    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and not os.environ.get("HOCKET_SECRET")
+    return "TORCHELASTIC_RUN_ID" in os.environ and not os.environ.get("HOCKET_SECRET")
 
 
 def meeting(timeout: Optional[float]) -> Tuple[Any, int, int, str]:
