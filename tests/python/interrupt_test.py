@@ -4,6 +4,7 @@ would fail by the test's limit.
 
 usage: interrupt_test.py HOCKET_RUN     (PYTHONPATH has the package)
 """
+import _thread
 import contextlib
 import gc
 import os
@@ -38,15 +39,6 @@ def raising(condition, function):
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def interrupting_wait(wait):
-    """threading.Event.wait, which Ctrl-C ends just behind what it has waited for, in the main thread."""
-    def waits(event, *arguments):
-        if wait(event, *arguments) and threading.current_thread() is threading.main_thread() and sys._getframe(1).f_code is interruptible.__code__:
-            raise KeyboardInterrupt
-        return event.is_set()
-    return waits
 
 
 class CacheCalls(unittest.TestCase):
@@ -174,18 +166,18 @@ class Operations(unittest.TestCase):
 
 class Threads(unittest.TestCase):
     def test_where_no_thread_can_be_made(self):
-        with hocket.init() as comm, unittest.mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
+        with hocket.init() as comm, unittest.mock.patch.object(_thread, "start_new_thread", side_effect=RuntimeError("can't start new thread")):
             self.assertEqual(comm.split(0).size, 1)
 
     def test_a_handler_that_raises_while_the_thread_begins(self):
         """That is no sign that there can be no thread: the function is called once, and the exception is raised."""
-        calls, start = [], threading.Thread.start
+        calls, start = [], _thread.start_new_thread
 
-        def interrupted_start(thread):
-            start(thread)
+        def interrupted_start(*arguments):
+            start(*arguments)
             raise RuntimeError("the handler's own")
 
-        with unittest.mock.patch.object(threading.Thread, "start", interrupted_start), self.assertRaisesRegex(RuntimeError, "the handler's own"):
+        with unittest.mock.patch.object(_thread, "start_new_thread", interrupted_start), self.assertRaisesRegex(RuntimeError, "the handler's own"):
             interruptible(lambda: calls.append(1))
         until = time.monotonic() + 60
         while not calls and time.monotonic() < until:
@@ -203,18 +195,18 @@ class Threads(unittest.TestCase):
             may_go_on.wait(60)
             return made
 
-        for is_first in (True, False):  # it is made after the interruption; before it
+        def interrupt():
+            if not is_first:
+                may_go_on.set()
+                while any(frame.f_code is make.__code__ for frame in sys._current_frames().values()):
+                    time.sleep(0.001)
+            raise KeyboardInterrupt
+
+        for is_first in (True, False):  # it is made after the exception; before it
             begun, may_go_on, references = threading.Event(), threading.Event(), []
-            with self.subTest(is_first=is_first):
-                if not is_first:
-                    may_go_on.set()
-                    patch = unittest.mock.patch.object(threading.Event, "wait", interrupting_wait(threading.Event.wait))
-                else:
-                    patch = contextlib.nullcontext()
-                    interrupt_when(begun.is_set)
+            with self.subTest(is_first=is_first), raising(begun.is_set, interrupt):
                 try:
-                    with patch:
-                        interruptible(make)
+                    interruptible(make)
                 except KeyboardInterrupt as error:
                     kept = error
                 may_go_on.set()
