@@ -37,11 +37,11 @@ bool is_long() {
 }
 
 std::size_t most_states() {
-    return is_long() ? 2000000 : 700;
+    return is_long() ? 200000 : 700;
 }
 
 int most_walks() {
-    return is_long() ? 20000 : 150;
+    return is_long() ? 5000 : 150;
 }
 
 // Depth first: a world for each step of the way is all that is kept.
