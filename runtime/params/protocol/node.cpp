@@ -45,15 +45,15 @@ bool Node::is_for_later(Worker from, const Message& message, const Epoch& epoch)
 }
 
 void Node::take(const Announcement& announcement) {
-    if (announcement.epoch <= epoch_) return;
+    std::map<Worker, Member> members;
+    for (const Member& member : announcement.members) members.emplace(member.worker, member);
+    if (announcement.epoch <= epoch_ || !members.contains(self_)) return;
     if (announcement.epoch.incarnation != epoch_.incarnation)  // rounds may be other ones there
         std::fill(cache_.begin(), cache_.end(), Cached{});
     epoch_ = announcement.epoch;
     members_ = announcement.members;
     applied_ = announcement.clocks;
     below_.clear();
-    std::map<Worker, Member> members;
-    for (const Member& member : announcement.members) members.emplace(member.worker, member);
     for (const auto& [worker, member] : members) {
         Worker child = worker;
         while (child != the_server && child != self_ && members.at(child).parent != self_)

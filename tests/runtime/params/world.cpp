@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/params/protocol/wire.hpp"
+
 namespace hocket::params {
 namespace {
 
@@ -79,6 +81,14 @@ std::string text_of(const Message& message) {
         }
     };
     return std::visit(Text(), message);
+}
+
+// As it is when it has gone over a connection.
+Message by_wire(const Message& message, Chunk chunks) {
+    Message read = decode(encode(message), {.workers = 100, .chunks = chunks});
+    if (auto* const sum = std::get_if<Sum>(&read)) sum->value = std::get<Sum>(message).value;
+    if (auto* const weights = std::get_if<Weights>(&read)) weights->value = std::get<Weights>(message).value;
+    return read;
 }
 
 }  // namespace
@@ -338,7 +348,7 @@ void World::post(int server, Worker from, std::vector<Letter> letters) {
         const Worker other = letter.to == the_server ? from : letter.to;
         const bool is_cut = (from == the_server || letter.to == the_server) && cut_.contains({server, other});
         if (is_cut || (letter.to != the_server && workers_.at(letter.to).is_dead)) continue;
-        links_[{server, from, letter.to}].emplace_back(std::move(letter.message));
+        links_[{server, from, letter.to}].emplace_back(by_wire(letter.message, setup_.chunks));
     }
 }
 
