@@ -21,6 +21,7 @@ class WorldOfOne : public Bootstrap {
     std::optional<Loss> loss() const override { return std::nullopt; }
     void report(std::string_view) override {}
     std::optional<Report> reported() const override { return std::nullopt; }
+    bool has_bad_news() const override { return false; }
     std::optional<Report> reported_by(int) const override { return std::nullopt; }
     bool has_left(int) const override { return left_; }
     int event_fd() const override { return -1; }

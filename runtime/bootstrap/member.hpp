@@ -2,6 +2,7 @@
 // which ranks leave or die. The members form a star around rank 0.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -30,6 +31,7 @@ class Member : public Bootstrap {
     std::optional<Loss> loss() const override;
     void report(std::string_view text) override;
     std::optional<Report> reported() const override;
+    bool has_bad_news() const override { return has_bad_news_.load(std::memory_order_relaxed); }
     std::optional<Report> reported_by(int rank) const override;
     bool has_left(int rank) const override;
     int event_fd() const override { return event_.fd(); }
@@ -73,6 +75,7 @@ class Member : public Bootstrap {
     const HeartbeatTimes times_;
     Event event_, wake_;
 
+    std::atomic<bool> has_bad_news_{false};
     mutable std::mutex mutex_;  // guards all that follows, up to links_
     std::condition_variable changed_;
     std::optional<Loss> loss_;

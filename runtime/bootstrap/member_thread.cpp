@@ -357,6 +357,7 @@ void Member::note_lost(int rank, const std::string& reason) {
     {
         const std::lock_guard lock(mutex_);
         loss_ = Loss{rank, reason};
+        has_bad_news_ = true;
         changed_.notify_all();
     }
     event_.raise();
@@ -403,6 +404,7 @@ void Member::note_report(int rank, std::string_view text) {
     {
         const std::lock_guard lock(mutex_);
         reports_.push_back({rank, std::string(text)});
+        has_bad_news_ = true;
         changed_.notify_all();
     }
     event_.raise();

@@ -91,6 +91,7 @@ Execution& Progress::start(const std::shared_ptr<StartablePlan>& plan, Extent ex
 void Progress::run(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
                    double factor, const device::Buffers* buffers) {
     Gate::Visit visit(gate_);
+    hear_bad_news();
     if (is_idle() && !failure_ && !buffers && run_at_once(*plan, extent, send, recv, factor)) return;
     come_in();
     Execution& execution = begin(plan, extent, send, recv, factor, std::nullopt, buffers);
@@ -122,6 +123,7 @@ bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send,
 Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send,
                            void* recv, double factor, std::optional<std::chrono::milliseconds> limit,
                            const device::Buffers* buffers) {
+    hear_bad_news();
     if (failure_) throw Error(failure_->status, failure_->text);
     if (plan->computer() || extent.arguments) plan->check_arguments(extent.arguments.get(), extent.count);
     const std::uint64_t history = mix(history_, plan->identity(extent));
@@ -216,6 +218,7 @@ void Progress::run(const MessageStart& message, const device::Buffers* buffers) 
 }
 
 MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buffers) {
+    hear_bad_news();
     if (failure_) throw Error(failure_->status, failure_->text);
     MessageRequest* begun = nullptr;
     try {

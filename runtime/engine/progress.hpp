@@ -150,6 +150,7 @@ class Progress {
     std::optional<int> departed_peer_of(const MessageStart& message) const;
     std::optional<int> departed_peer() const;
     std::int64_t start_of(std::int64_t turn) const;
+    void hear_bad_news();
     std::optional<Failure> bad_news() const;  // from the other ranks
     void tell_others(const Failure& failure);
     void fail(Failure failure);

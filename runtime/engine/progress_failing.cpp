@@ -149,6 +149,14 @@ std::optional<Failure> Progress::bad_news() const {
     return std::nullopt;
 }
 
+// What has come while no call was under way: what starts now could end here, from what others had sent before
+// they failed. Operations that differ find that themselves, with what both sides have started.
+void Progress::hear_bad_news() {
+    if (failure_ || !bootstrap_.has_bad_news()) return;
+    auto news = bad_news();
+    if (news && news->status != Status::mismatch) fail(std::move(*news));
+}
+
 // Losses are not told: all ranks learn of them in the same way.
 void Progress::tell_others(const Failure& failure) {
     if (failure.status == Status::peer_lost || (failure.status == Status::timeout && is_leaving_)) return;

@@ -11,6 +11,7 @@
 namespace hocket::engine {
 namespace {
 
+constexpr std::string_view destroying = "destroy #";  // as operations are described
 constexpr const char* what_is_left =
     "this communicator can only be destroyed now, or shrunk to the ranks that are left (hkt_comm_shrink)";
 
@@ -340,13 +341,21 @@ Failure ranks_disagree(const Execution& execution, Disagreement disagreement, st
     const bool is_told =
         theirs && theirs->number == static_cast<std::int64_t>(execution.number()) && theirs->operation != own;
     const bool has_counts = execution.plan().is_uneven() && !execution.plan().is_by_pair();
+    const std::string other = is_told ? theirs->operation : something_else(execution, agreed, has_counts);
+    const auto started = fmt::format("rank {} started {}\n  rank {} started {}\n  noticed in {}", this_rank,
+                                     own, peer, other, describe(execution, id));
+    const bool goes = own.starts_with(destroying);
+    if (goes || other.starts_with(destroying))
+        return make(Status::mismatch,
+                    fmt::format("rank {} destroyed its communicator, which rank {} still uses\n  {}",
+                                goes ? this_rank : peer, goes ? peer : this_rank, started),
+                    "a rank that ends early does this, say by an exception or Ctrl-C; else see which call it "
+                    "has left out",
+                    &execution);
     return make(
         Status::mismatch,
-        fmt::format("ranks {} and {} started different operations\n  rank {} started {}\n  rank {} started "
-                    "{}\n  noticed in {}",
-                    std::min(this_rank, peer), std::max(this_rank, peer), this_rank, own, peer,
-                    is_told ? theirs->operation : something_else(execution, agreed, has_counts),
-                    describe(execution, id)),
+        fmt::format("ranks {} and {} started different operations\n  {}", std::min(this_rank, peer),
+                    std::max(this_rank, peer), started),
         fmt::format("all ranks must start the same collectives in the same order, with the same count, type, "
                     "operator, root and schedule text; compare those calls on both ranks{}{}",
                     has_counts && !is_told ? ", and compare the counts that each rank passes" : "",

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -279,4 +280,26 @@ TEST_CASE("what cannot tell of an end is refused, with words that name it") {
     must(comm.get(), hkt_wait(request));
     const Ends ends;
     CHECK_THAT(refusal(hkt_request_eventfd(request, ends.fd)), Catch::Contains("not in flight"));
+}
+
+TEST_CASE("who starts an operation after others have given it up hears why, and gets no result") {
+    for (auto way : ways) {
+        way["HOCKET_TIMEOUT_MS"] = "400";
+        auto* const has_failed = static_cast<std::atomic<bool>*>(shared_memory(sizeof(std::atomic<bool>)));
+        const auto outcomes = run_ranks({2, way}, [&](int rank) {
+            const Comm comm = join();
+            must(comm.get(), hkt_barrier(comm.get()));
+            if (rank == 1) {
+                while (!*has_failed) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until the report has come
+            }
+            // What rank 0 has sent is there.
+            double value = 1;
+            const hkt_status status =
+                hkt_all_reduce(&value, &value, 1, HKT_FLOAT64, HKT_SUM, comm.get(), nullptr);
+            failure_of(comm.get(), status, HKT_ERROR_TIMEOUT);
+            *has_failed = true;
+        });
+        CHECK(problems(outcomes) == "");
+    }
 }

@@ -134,6 +134,7 @@ class LateReport : public transport::Bootstrap {
                                  engine::encode({Status::mismatch, 0, "all_reduce #0", "the counts differ"})};
     }
     std::optional<transport::Report> reported_by(int) const override { return reported(); }
+    bool has_bad_news() const override { return is_known_; }
     int event_fd() const override { return event_[0]; }
     void leave() override {}
 
