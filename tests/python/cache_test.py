@@ -493,6 +493,10 @@ class Shared(WithFiles):
                 self.assertTrue(gone(int(said), 30))
                 self.assertEqual(os.listdir(folder), [])  # nothing is left
 
+    def test_an_argument_that_there_is_not(self):
+        with self.assertRaisesRegex(TypeError, "memry"):
+            hocket.SharedCache(self.source, memry="1MiB")
+
     def test_a_folder_of_the_same_name_beside_the_program(self):
         with tempfile.TemporaryDirectory() as folder:
             os.mkdir(os.path.join(folder, "hocket"))

@@ -179,9 +179,10 @@ def init(rank: Optional[int] = None, world_size: Optional[int] = None, *, master
          store_prefix: str = "hocket") -> Communicator:
     """Joins the job, and returns its communicator, once all ranks have joined.
 
-    What is not given is taken from the environment, as in C (docs/running.md): under hocket-run, mpirun or srun nothing
-    needs to be given. Under torchrun, where nothing says how to meet, the ranks meet in torchrun's store; all of them call
-    init() as many times. Without a launcher it is a job of one rank.
+    What is not given is taken from the environment, as in C (docs/running.md): under hocket-run nothing needs to be
+    given; mpirun and srun give the ranks, and MASTER_ADDR, MASTER_PORT and HOCKET_SECRET are needed besides. Under
+    torchrun, where nothing says how to meet, the ranks meet in torchrun's store; all of them call init() as many times.
+    Without a launcher it is a job of one rank.
 
     timeout: seconds; the longest that joining, or one operation, may take (HOCKET_TIMEOUT_MS; 60).
     progress: "thread" (operations move while the program computes) or "calls". HOCKET_PROGRESS; "thread" in Python.

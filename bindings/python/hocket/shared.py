@@ -7,6 +7,7 @@ slot along, so it comes from a worker to the program without a copy.
 from __future__ import annotations
 
 import ctypes
+import inspect
 import json
 import mmap
 import os
@@ -198,6 +199,7 @@ class SharedCache:
     def __init__(self, source: Any = None, **options: Any) -> None:
         if options.get("comm") is not None:
             raise invalid("a SharedCache has no comm: its process is no rank; use servers=")
+        inspect.signature(Cache).bind(source, **options)  # a name that it does not have is a TypeError here, not there
         self._maker = 0
         self._connections: Dict[int, _Connection] = {}
         given = _pickled(dict(options, source=None if source is None else os.fspath(source)))
