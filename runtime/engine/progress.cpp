@@ -91,8 +91,8 @@ Execution& Progress::start(const std::shared_ptr<StartablePlan>& plan, Extent ex
 void Progress::run(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
                    double factor, const device::Buffers* buffers) {
     Gate::Visit visit(gate_);
-    hear_bad_news();
-    if (is_idle() && !failure_ && !buffers && run_at_once(*plan, extent, send, recv, factor)) return;
+    const bool may_end_at_once = is_idle() && !failure_ && !buffers && !bootstrap_.has_bad_news();
+    if (may_end_at_once && run_at_once(*plan, extent, send, recv, factor)) return;
     come_in();
     Execution& execution = begin(plan, extent, send, recv, factor, std::nullopt, buffers);
     wait_for_others(visit, Clock::time_point::max(), HasEnded(execution));
@@ -123,7 +123,6 @@ bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send,
 Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send,
                            void* recv, double factor, std::optional<std::chrono::milliseconds> limit,
                            const device::Buffers* buffers) {
-    hear_bad_news();
     if (failure_) throw Error(failure_->status, failure_->text);
     if (plan->computer() || extent.arguments) plan->check_arguments(extent.arguments.get(), extent.count);
     const std::uint64_t history = mix(history_, plan->identity(extent));
@@ -172,13 +171,15 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     ++started_;
     turns_ += start.tiles;
     try {
+        hear_bad_news();
         // If this rank is alone, there is nobody to wait for, except a device. Otherwise the thread that
         // waits goes on with it.
         do {
             std::uint64_t budget = Execution::local_budget_bytes;
-            if (window() > older) execution.advance(fabric_, budget);
+            if (!failure_ && window() > older) execution.advance(fabric_, budget);
         } while (is_alone() && !start.staging && execution.status() == Status::in_progress);
-        if (execution.run().disagreement()) fail_mismatch(execution, *execution.run().disagreement());
+        if (!failure_ && execution.run().disagreement())
+            fail_mismatch(execution, *execution.run().disagreement());
     } catch (const Error& error) {
         fail_moving(error);
     } catch (const std::exception& error) {
@@ -218,7 +219,6 @@ void Progress::run(const MessageStart& message, const device::Buffers* buffers) 
 }
 
 MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buffers) {
-    hear_bad_news();
     if (failure_) throw Error(failure_->status, failure_->text);
     MessageRequest* begun = nullptr;
     try {

@@ -149,8 +149,9 @@ std::optional<Failure> Progress::bad_news() const {
     return std::nullopt;
 }
 
-// What has come while no call was under way: what starts now could end here, from what others had sent before
-// they failed. Operations that differ find that themselves, with what both sides have started.
+// What has come while no call was under way, for an operation that has just begun: it could end well here,
+// from what others had sent before they failed. Operations that differ find that themselves, with what both
+// sides have started.
 void Progress::hear_bad_news() {
     if (failure_ || !bootstrap_.has_bad_news()) return;
     auto news = bad_news();
