@@ -92,7 +92,7 @@ class Bootstrap {
     // report() is; never blocks.
     virtual std::optional<Report> reported() const = 0;
 
-    // Whether there is a loss or a report. As cheap as it looks: asked before each operation.
+    // Whether there is a loss or a report. Reads one flag: it is asked before each operation.
     virtual bool has_bad_news() const = 0;
 
     // What `rank` has reported, if that is known here: all ranks get the first report; later ones reach rank

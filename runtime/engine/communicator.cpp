@@ -276,7 +276,7 @@ void Communicator::say_goodbye() {
     try {
         if (progress_->failure()) return;
         std::int32_t here = 1, all = 0;
-        progress_->wait(progress_->start(make_meeting("destroy"), 1, &here, &all, 1, goodbye_limit));
+        progress_->wait(progress_->start(make_meeting(leaving_meeting), 1, &here, &all, 1, goodbye_limit));
     } catch (const Error& error) {
         // There is no call left to return the error, but wrong results must not go unnoticed.
         if (error.status() == Status::mismatch) log_line("hocket: {}", error.what());

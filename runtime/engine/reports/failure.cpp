@@ -11,7 +11,6 @@
 namespace hocket::engine {
 namespace {
 
-constexpr std::string_view destroying = "destroy #";  // as operations are described
 constexpr const char* what_is_left =
     "this communicator can only be destroyed now, or shrunk to the ranks that are left (hkt_comm_shrink)";
 
@@ -344,8 +343,9 @@ Failure ranks_disagree(const Execution& execution, Disagreement disagreement, st
     const std::string other = is_told ? theirs->operation : something_else(execution, agreed, has_counts);
     const auto started = fmt::format("rank {} started {}\n  rank {} started {}\n  noticed in {}", this_rank,
                                      own, peer, other, describe(execution, id));
-    const bool goes = own.starts_with(destroying);
-    if (goes || other.starts_with(destroying))
+    const std::string leaving = fmt::format("{} #", leaving_meeting);
+    const bool goes = own.starts_with(leaving);
+    if (goes || other.starts_with(leaving))
         return make(Status::mismatch,
                     fmt::format("rank {} destroyed its communicator, which rank {} still uses\n  {}",
                                 goes ? this_rank : peer, goes ? peer : this_rank, started),

@@ -14,6 +14,9 @@
 
 namespace hocket::engine {
 
+// The meeting that a rank calls before it leaves, as describe() begins it.
+inline constexpr const char* leaving_meeting = "destroy";
+
 struct Failure {
     Status status;
     std::string text;

@@ -109,13 +109,13 @@ void Root::receive(Worker from, const Message& message) {
 }
 
 void Root::take(Worker from, const Sum& sum) {
-    if (sum.epoch != epoch_ || sum.chunk >= clocks_.size()) return;
+    if (sum.epoch != epoch_ || sum.chunk >= clocks_.size() || !is_child(from)) return;
     waiting_[sum.chunk].sums[sum.clock].emplace(from, sum);
     apply_what_is_complete(sum.chunk);
 }
 
 void Root::take(Worker from, const Want& want) {
-    if (want.epoch != epoch_ || want.chunk >= clocks_.size()) return;
+    if (want.epoch != epoch_ || want.chunk >= clocks_.size() || !is_child(from)) return;
     waiting_[want.chunk].wants[from].insert(want.clock);
     answer(want.chunk);
 }

@@ -81,6 +81,9 @@ class Root {
     friend struct Inspection;  // tests look at all that there is
 
     void send(Worker to, Message message) { letters_.push_back({to, std::move(message)}); }
+    bool is_child(Worker worker) const {
+        return tree_.contains(worker) && tree_.parent(worker) == the_server;
+    }
     bool goes_without(Worker worker, Clock first) const;
     Tree grown_tree() const;
     void skip_rounds_without_workers();

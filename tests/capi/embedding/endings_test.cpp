@@ -303,3 +303,25 @@ TEST_CASE("who starts an operation after others have given it up hears why, and 
         CHECK(problems(outcomes) == "");
     }
 }
+
+TEST_CASE("a rank that destroys its communicator while another one uses it is said to do that") {
+    // What the other rank did may be heard too late to be said.
+    for (const auto& way : ways) {
+        auto* const is_said = static_cast<std::atomic<bool>*>(shared_memory(sizeof(std::atomic<bool>)));
+        for (int round = 0; round < 10 && !*is_said; ++round) {
+            const auto outcomes = run_ranks({2, way}, [&](int rank) {
+                const Comm comm = join();
+                must(comm.get(), hkt_barrier(comm.get()));
+                if (rank == 1) return;
+                double value = 1;
+                const std::string text = failure_of(
+                    comm.get(), hkt_all_reduce(&value, &value, 1, HKT_FLOAT64, HKT_SUM, comm.get(), nullptr),
+                    HKT_ERROR_MISMATCH);
+                *is_said = text.find("rank 1 destroyed its communicator, which rank 0 still uses") !=
+                           std::string::npos;
+            });
+            CHECK(problems(outcomes) == "");
+        }
+        CHECK(*is_said);
+    }
+}

@@ -116,3 +116,15 @@ TEST_CASE("nobody waits for a new worker before its first round, or for one that
     root.remove(0);
     CHECK(root.clock(0) == first);
 }
+
+TEST_CASE("a server takes sums from its children alone") {
+    Adding adding;
+    Root root({1, {value(0)}, {0}, {{0, 0}, {1, 0}}}, Shape::parse("degree 1"), adding);
+    CHECK(root.join(0, 0, 0));
+    CHECK(root.join(1, 0, 0));
+    CHECK(root.tree().parent(1) == 0);
+    root.receive(1, Sum{root.epoch(), 0, 0, {0, 1}, value(5)});
+    CHECK(root.clock(0) == 0);
+    root.receive(0, Sum{root.epoch(), 0, 0, {0, 1}, value(5)});
+    CHECK(root.clock(0) == 1);
+}
