@@ -1,5 +1,5 @@
 // What an hkt_request is: something started that somebody will wait for. Collectives, messages between
-// two ranks, batches of the data cache and what is joined of several share it, so that callers wait for all
+// two ranks, batches of the data cache, pushes and pulls of parameters and what is joined of several share it, so that callers wait for all
 // of them in the same way.
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace hocket {
 
 struct Request {
-    enum class Type : std::uint8_t { collective, message, batch, joined };
+    enum class Type : std::uint8_t { collective, message, batch, joined, parameters };
 
     explicit Request(Type of) : type(of) {}
     Request(const Request&) = delete;

@@ -99,19 +99,14 @@ std::vector<Endpoint> parse_servers(std::string_view text) {
         const std::size_t end = std::min(text.find(','), text.size());
         const std::string_view one = text.substr(0, end);
         text.remove_prefix(std::min(end + 1, text.size()));
-        const std::size_t colon = one.rfind(':');
-        int port = 0;
-        if (colon != std::string_view::npos)
-            std::from_chars(one.data() + colon + 1, one.data() + one.size(), port);
-        std::string host(one.substr(0, std::min(colon, one.size())));
-        if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-        if (host.empty() || port < 1 || port > 65535)
+        auto server = transport::Endpoint::parse(one);
+        if (!server || server->port == 0)
             throw Error(
                 Status::invalid_argument,
                 fmt::format("\"{}\" is no server of samples; HOCKET_CACHE_SERVERS "
                             "(hkt_cache_options.servers) is a list such as \"10.0.0.4:7000,10.0.0.5:7000\"",
                             one));
-        servers.push_back({std::move(host), port});
+        servers.push_back(std::move(*server));
     }
     return servers;
 }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <memory>
 #include <system_error>
@@ -161,6 +162,18 @@ std::string error_text(int number) {
 void Socket::close() {
     if (fd_ < 0) return;
     forks::close(std::exchange(fd_, -1));
+}
+
+std::optional<Endpoint> Endpoint::parse(std::string_view text) {
+    const std::size_t colon = text.rfind(':');
+    if (colon == std::string_view::npos) return std::nullopt;
+    std::string host(text.substr(0, colon));
+    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+    int port = -1;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, port);
+    if (host.empty() || error != std::errc() || stop != end || port < 0 || port > 65535) return std::nullopt;
+    return Endpoint{std::move(host), port};
 }
 
 std::string Endpoint::text() const {

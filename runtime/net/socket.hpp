@@ -62,6 +62,8 @@ struct Endpoint {
     int port;
     std::string text() const;  // "127.0.0.1:29500", "[::1]:29500"
     bool is_any_address() const { return host == "0.0.0.0" || host == "::"; }
+    // What text() returns, also with a host's name. Nothing if it is something else.
+    static std::optional<Endpoint> parse(std::string_view text);
 };
 
 // Numeric: what a socket is bound to. Nothing if it is not a TCP socket.

@@ -32,7 +32,7 @@ const char* text_of(transport::DialError::Kind kind) {
 
 }  // namespace
 
-PeerClient::PeerClient(transport::SocketLoop& loop, PeerMailbox& mailbox, transport::Dial dial,
+PeerClient::PeerClient(transport::SocketLoop& loop, transport::Mailbox& mailbox, transport::Dial dial,
                        std::string name)
     : loop_(loop), mailbox_(mailbox), dial_(std::move(dial)), name_(std::move(name)), pause_(first_pause) {}
 

@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/cache/peers/mailbox.hpp"
+#include "runtime/net/mailbox.hpp"
 #include "runtime/cache/peers/questions.hpp"
 #include "runtime/cache/peers/stream.hpp"
 #include "runtime/net/dial.hpp"
@@ -32,7 +32,7 @@ class PeerClient final : private PeerStream::Owner {
     };
 
     // Any thread. name: of the peer, for people.
-    PeerClient(transport::SocketLoop& loop, PeerMailbox& mailbox, transport::Dial dial, std::string name);
+    PeerClient(transport::SocketLoop& loop, transport::Mailbox& mailbox, transport::Dial dial, std::string name);
 
     const std::string& name() const { return name_; }  // any thread
     bool is_down() const;                              // any thread
@@ -63,7 +63,7 @@ class PeerClient final : private PeerStream::Owner {
     void lose(const std::string& why);
 
     transport::SocketLoop& loop_;
-    PeerMailbox& mailbox_;
+    transport::Mailbox& mailbox_;
     const transport::Dial dial_;
     const std::string name_;
 

@@ -20,7 +20,7 @@ std::string mismatch_text(const std::string& here, const std::string& there) {
 
 }  // namespace
 
-PeerGuest::PeerGuest(transport::SocketLoop& loop, std::shared_ptr<PeerMailbox> mailbox,
+PeerGuest::PeerGuest(transport::SocketLoop& loop, std::shared_ptr<transport::Mailbox> mailbox,
                      SampleAnswerer& answerer, std::string identity, transport::Admitted admitted,
                      std::function<void()> left)
     : loop_(loop),

@@ -8,7 +8,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "runtime/cache/peers/mailbox.hpp"
+#include "runtime/net/mailbox.hpp"
 #include "runtime/cache/peers/questions.hpp"
 #include "runtime/cache/peers/stream.hpp"
 #include "runtime/net/admission.hpp"
@@ -20,7 +20,7 @@ class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private 
   public:
     // identity: of this process. left: is called when the connection has ended; it must not destroy the
     // guest.
-    PeerGuest(transport::SocketLoop& loop, std::shared_ptr<PeerMailbox> mailbox, SampleAnswerer& answerer,
+    PeerGuest(transport::SocketLoop& loop, std::shared_ptr<transport::Mailbox> mailbox, SampleAnswerer& answerer,
               std::string identity, transport::Admitted admitted, std::function<void()> left);
 
     // Lets go of all answers, and of an offer that has arrived in part. Does not call left.
@@ -46,7 +46,7 @@ class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private 
     void forget(std::uint64_t id);
 
     transport::SocketLoop& loop_;
-    const std::shared_ptr<PeerMailbox> mailbox_;
+    const std::shared_ptr<transport::Mailbox> mailbox_;
     SampleAnswerer& answerer_;
     const std::string mismatch_;  // why no question is answered; "": all are
     const std::function<void()> left_;

@@ -39,7 +39,7 @@ PeerServiceOptions checked(PeerServiceOptions options) {
 PeerService::PeerService(PeerServiceOptions options)
     : options_(checked(std::move(options))),
       endpoint_(endpoint_of(options_.listener)),
-      mailbox_(std::make_shared<PeerMailbox>()) {
+      mailbox_(std::make_shared<transport::Mailbox>()) {
     loop_.watch(mailbox_->fd(), EPOLLIN, *mailbox_);
     if (options_.listener.is_open()) {
         transport::AdmissionTerms terms;

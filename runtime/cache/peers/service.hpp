@@ -17,7 +17,7 @@
 
 #include "runtime/cache/peers/client.hpp"
 #include "runtime/cache/peers/guest.hpp"
-#include "runtime/cache/peers/mailbox.hpp"
+#include "runtime/net/mailbox.hpp"
 #include "runtime/cache/peers/questions.hpp"
 #include "runtime/net/admission.hpp"
 
@@ -69,7 +69,7 @@ class PeerService final : public CachePeers {
     PeerServiceOptions options_;
     const transport::Endpoint endpoint_;
     transport::SocketLoop loop_{transport::SocketLoop::Way::epoll};
-    const std::shared_ptr<PeerMailbox> mailbox_;
+    const std::shared_ptr<transport::Mailbox> mailbox_;
     std::unique_ptr<transport::Admission> admission_;
     std::vector<std::unique_ptr<PeerClient>> clients_;  // by index
     std::unordered_map<std::uint64_t, std::shared_ptr<PeerGuest>> guests_;

@@ -1,10 +1,10 @@
-#include "runtime/cache/peers/mailbox.hpp"
+#include "runtime/net/mailbox.hpp"
 
 #include <utility>
 
-namespace hocket::cache {
+namespace hocket::transport {
 
-bool PeerMailbox::post(std::function<void()> call) {
+bool Mailbox::post(std::function<void()> call) {
     bool must_wake;
     {
         const std::lock_guard lock(mutex_);
@@ -16,22 +16,22 @@ bool PeerMailbox::post(std::function<void()> call) {
     return true;
 }
 
-void PeerMailbox::attend() {
+void Mailbox::attend() {
     const std::lock_guard lock(mutex_);
     attendant_ = std::this_thread::get_id();
 }
 
-void PeerMailbox::ready(std::uint32_t) {
+void Mailbox::ready(std::uint32_t) {
     event_.clear();
 }
 
-void PeerMailbox::wait() {
+void Mailbox::wait() {
     pollfd entry{fd(), POLLIN, 0};
-    transport::poll_until({&entry, 1}, transport::Clock::time_point::max());
+    poll_until({&entry, 1}, Clock::time_point::max());
     event_.clear();
 }
 
-void PeerMailbox::empty() {
+void Mailbox::empty() {
     std::vector<std::function<void()>> calls;
     {
         const std::lock_guard lock(mutex_);
@@ -40,14 +40,14 @@ void PeerMailbox::empty() {
     for (const auto& call : calls) call();
 }
 
-bool PeerMailbox::is_empty() const {
+bool Mailbox::is_empty() const {
     const std::lock_guard lock(mutex_);
     return calls_.empty();
 }
 
-bool PeerMailbox::close() {
+bool Mailbox::close() {
     const std::lock_guard lock(mutex_);
     return is_closed_ = calls_.empty();
 }
 
-}  // namespace hocket::cache
+}  // namespace hocket::transport

@@ -1,5 +1,5 @@
-// Calls that other threads hand to a PeerService's thread. It outlives the service, because an answer may
-// come after the service has ended.
+// Calls that other threads hand to the thread of a service, which has a SocketLoop. It may outlive the
+// service, because a call may come after the service has ended.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 #include "runtime/net/event.hpp"
 #include "runtime/net/socket_loop.hpp"
 
-namespace hocket::cache {
+namespace hocket::transport {
 
-class PeerMailbox final : public transport::SocketLoop::Watcher {
+class Mailbox final : public SocketLoop::Watcher {
   public:
     // ---- Any thread
     // The service's thread makes the calls, in order. False: the service has ended, and nobody will make the
@@ -33,7 +33,7 @@ class PeerMailbox final : public transport::SocketLoop::Watcher {
     std::vector<std::function<void()>> calls_;
     std::thread::id attendant_;
     bool is_closed_ = false;
-    transport::Event event_;
+    Event event_;
 };
 
-}  // namespace hocket::cache
+}  // namespace hocket::transport

@@ -1,0 +1,130 @@
+#include "runtime/params/job/job.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "runtime/error.hpp"
+#include "runtime/net/frame.hpp"
+#include "runtime/net/texts.hpp"
+
+namespace hocket::params {
+namespace {
+
+using Json = nlohmann::json;
+using transport::printable;
+
+constexpr std::uint64_t least_chunk = 4 << 10, most_chunk = 64 << 20;
+constexpr std::uint64_t most_elements = std::uint64_t{1} << 40;
+constexpr Clock most_staleness = 1 << 20;
+
+[[noreturn]] void refuse(const std::string& why) {
+    throw Error(Status::invalid_argument, why);
+}
+
+DataType type_named(const std::string& name) {
+    for (const DataType type : all_types)
+        if (name_of(type) == name) return type;
+    throw transport::ProtocolError("it names an element type that does not exist: " + printable(name));
+}
+
+std::string shape_text(const Tensor& tensor) {
+    return fmt::format("{} of {} {}", printable(tensor.name), tensor.count, name_of(tensor.type));
+}
+
+std::string staleness_text(const Job& job) {
+    return job.is_unbounded ? "unbounded" : std::to_string(job.staleness);
+}
+
+}  // namespace
+
+std::string encode(const Job& job) {
+    Json tensors = Json::array();
+    for (const Tensor& tensor : job.tensors)
+        tensors.push_back({tensor.name, std::string(name_of(tensor.type)), tensor.count});
+    return Json{{"tensors", std::move(tensors)},    {"update", job.update},
+                {"cuts_tensors", job.cuts_tensors}, {"staleness", job.staleness},
+                {"is_unbounded", job.is_unbounded}, {"tree", job.tree},
+                {"chunk_bytes", job.chunk_bytes},   {"workers", job.workers}}
+        .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Job decode_job(std::string_view text) try {
+    const Json json = Json::parse(text);
+    Job job;
+    for (const Json& tensor : json.at("tensors")) {
+        const auto name = tensor.at(0).get<std::string>();
+        job.tensors.push_back(
+            {name, type_named(tensor.at(1).get<std::string>()), tensor.at(2).get<std::uint64_t>()});
+    }
+    json.at("update").get_to(job.update);
+    json.at("cuts_tensors").get_to(job.cuts_tensors);
+    json.at("staleness").get_to(job.staleness);
+    json.at("is_unbounded").get_to(job.is_unbounded);
+    json.at("tree").get_to(job.tree);
+    json.at("chunk_bytes").get_to(job.chunk_bytes);
+    json.at("workers").get_to(job.workers);
+    check(job);
+    return job;
+} catch (const Json::exception&) {
+    throw transport::ProtocolError("it describes a job in a way that is not understood");
+} catch (const Error& error) {
+    throw transport::ProtocolError(error.what());
+}
+
+void check(const Job& job) {
+    if (job.tensors.empty()) refuse("there is no tensor; a job of the parameter service has one or more");
+    std::set<std::string_view> names;
+    std::uint64_t bytes = 0;
+    for (const Tensor& tensor : job.tensors) {
+        if (!names.insert(tensor.name).second)
+            refuse(fmt::format("two tensors are called {}; each needs a name of its own",
+                               printable(tensor.name)));
+        if (tensor.count == 0 || tensor.count > most_elements)
+            refuse(fmt::format("the tensor {} has {} elements; it can have 1 to 2^40", printable(tensor.name),
+                               tensor.count));
+        bytes += tensor.count * element_size(tensor.type);
+        if (bytes > most_elements * 8) refuse("the tensors have more bytes than can be counted");
+    }
+    if (job.chunk_bytes < least_chunk || job.chunk_bytes > most_chunk)
+        refuse(fmt::format("chunks of {} bytes; they can have {} to {}", job.chunk_bytes, least_chunk,
+                           most_chunk));
+    if (bytes / job.chunk_bytes + job.tensors.size() >= UINT32_MAX)
+        refuse(fmt::format("{} bytes in chunks of {} are too many chunks; make them larger", bytes,
+                           job.chunk_bytes));
+    if (job.staleness > most_staleness)
+        refuse(fmt::format("the staleness is {}; it can be 0 to {}, or unbounded", job.staleness,
+                           most_staleness));
+    if (job.workers == 0) refuse("a job begins with 1 worker or more, not with 0");
+    const Shape shape = Shape::parse(job.tree);
+    if (job.is_unbounded && shape.kind != Shape::Kind::direct)
+        refuse(fmt::format(
+            "with unbounded staleness each update is applied by itself, so there is nothing to sum "
+            "in a tree: take the tree direct, not {}",
+            shape.text()));
+}
+
+std::string difference(const Job& theirs, const Job& ours) {
+    const auto differ = [](const char* what, const auto& a, const auto& b) {
+        return fmt::format("{} is {} there and {} here", what, a, b);
+    };
+    if (theirs.tensors.size() != ours.tensors.size())
+        return differ("the number of tensors", theirs.tensors.size(), ours.tensors.size());
+    for (std::size_t i = 0; i < ours.tensors.size(); ++i)
+        if (theirs.tensors[i] != ours.tensors[i])
+            return differ(fmt::format("tensor {}", i).c_str(), shape_text(theirs.tensors[i]),
+                          shape_text(ours.tensors[i]));
+    if (theirs.update != ours.update)
+        return differ("the update", printable(theirs.update), printable(ours.update));
+    if (staleness_text(theirs) != staleness_text(ours))
+        return differ("the staleness", staleness_text(theirs), staleness_text(ours));
+    if (theirs.tree != ours.tree) return differ("the tree", printable(theirs.tree), printable(ours.tree));
+    if (theirs.chunk_bytes != ours.chunk_bytes)
+        return differ("the size of chunks", theirs.chunk_bytes, ours.chunk_bytes);
+    if (theirs.workers != ours.workers)
+        return differ("the number of workers to begin with", theirs.workers, ours.workers);
+    return theirs == ours ? "" : "whether tensors may be cut differs";
+}
+
+}  // namespace hocket::params

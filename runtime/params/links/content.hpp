@@ -1,0 +1,53 @@
+// What the protocol's values are in a real service: the elements of one chunk.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/params/links/memory.hpp"
+#include "runtime/params/protocol/message.hpp"
+
+namespace hocket::params {
+
+// A value that is null stands for zeros.
+struct Content {
+    Block block;
+    std::uint64_t bytes = 0;
+    // The entries that are not 0: as many values of the chunk's type as sparse_entries() says, then from a
+    // multiple of 4 bytes on as many 32-bit indices, ascending.
+    bool is_sparse = false;
+    std::vector<Block> states = {};  // of weights that a server keeps: of the update; not sent to anybody
+};
+
+struct ChunkShape {
+    std::uint64_t count, element_bytes;
+    std::uint64_t bytes() const { return count * element_bytes; }
+};
+
+inline const Content* content_of(const Value& value) {
+    return static_cast<const Content*>(value.get());
+}
+
+inline Value value_of(Content content) {
+    return std::make_shared<const Content>(std::move(content));
+}
+
+constexpr std::uint64_t sparse_indices_at(std::uint64_t entries, std::uint64_t element_bytes) {
+    return (entries * element_bytes + 3) / 4 * 4;
+}
+constexpr std::uint64_t sparse_bytes(std::uint64_t entries, std::uint64_t element_bytes) {
+    return sparse_indices_at(entries, element_bytes) + entries * 4;
+}
+// 0 if no number of entries has so many bytes.
+constexpr std::uint64_t sparse_entries(std::uint64_t bytes, std::uint64_t element_bytes) {
+    const std::uint64_t entries = bytes / (element_bytes + 4);
+    return sparse_bytes(entries, element_bytes) == bytes ? entries : 0;
+}
+
+inline const std::uint32_t* sparse_indices(const Content& content, std::uint64_t element_bytes) {
+    return reinterpret_cast<const std::uint32_t*>(
+        content.block.get() + sparse_indices_at(sparse_entries(content.bytes, element_bytes), element_bytes));
+}
+
+}  // namespace hocket::params

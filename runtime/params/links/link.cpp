@@ -1,0 +1,360 @@
+#include "runtime/params/links/link.hpp"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/net/frame.hpp"
+
+namespace hocket::params {
+namespace {
+
+using Json = nlohmann::json;
+using transport::ProtocolError;
+
+enum Kind : std::uint8_t { note = 1, message, heartbeat, returned, last_kind = returned };
+enum class Elements : std::uint8_t { none, dense, sparse };
+
+constexpr std::uint64_t most_body = 64 << 20;  // of a description of a job with very many tensors
+constexpr std::uint64_t most_read_at_once = 4 << 20, most_pieces = 64;
+
+Value* value_in(Message& message) {
+    if (auto* const sum = std::get_if<Sum>(&message)) return &sum->value;
+    if (auto* const weights = std::get_if<Weights>(&message)) return &weights->value;
+    return nullptr;
+}
+
+Chunk chunk_in(const Message& message) {
+    if (const auto* const sum = std::get_if<Sum>(&message)) return sum->chunk;
+    return std::get<Weights>(message).chunk;
+}
+
+void require_indices(const Content& content, const ChunkShape& shape) {
+    const std::uint32_t* const indices = sparse_indices(content, shape.element_bytes);
+    const std::uint64_t entries = sparse_entries(content.bytes, shape.element_bytes);
+    const bool ascend =
+        std::adjacent_find(indices, indices + entries, std::greater_equal<>()) == indices + entries;
+    if (!ascend || indices[entries - 1] >= shape.count)
+        throw ProtocolError("it sends indices that are not ascending, or not of the chunk");
+}
+
+}  // namespace
+
+// As it is on the wire: processes of one job have the same byte order, as their elements have.
+struct Link::Header {
+    std::uint8_t kind;
+    Elements elements;
+    std::uint8_t is_lent;
+    std::uint8_t zero = 0;
+    std::uint32_t body_bytes;
+    std::uint64_t value_bytes;
+    std::uint64_t place;   // of what is lent, in the sender's memory
+    std::uint64_t number;  // of what is lent, or is returned
+};
+
+Link::Link(transport::SocketLoop& loop, transport::Socket socket, std::shared_ptr<Memory> memory,
+           Owner& owner)
+    : loop_(loop),
+      socket_(std::move(socket)),
+      memory_(std::move(memory)),
+      owner_(&owner),
+      heard_(transport::Clock::now()),
+      spoke_(heard_) {
+    transport::keep_alive(socket_);
+    if (transport::is_on_this_host(socket_)) offer_memory();
+    show_interest();
+}
+
+// ---- Out -------------------------------------------------------------------------------------------------
+
+void Link::send(const Json& text) {
+    put(Kind::note, text.dump(-1, ' ', false, Json::error_handler_t::replace), nullptr, false);
+}
+
+void Link::send(const Message& message) {
+    Message copy = message;
+    Value* const value = value_in(copy);
+    put(Kind::message, encode(message), value ? *value : nullptr, true);
+}
+
+void Link::send_heartbeat() {
+    put(Kind::heartbeat, "", nullptr, false);
+}
+
+void Link::offer_memory() {
+    lease_.emplace(*memory_);
+    const MemoryName& name = memory_->name();
+    send(Json{{"memory", "offered"},
+              {"process", name.process},
+              {"descriptor", name.descriptor},
+              {"bytes", name.bytes},
+              {"token", name.token},
+              {"lease_place", lease_->place()},
+              {"lease", lease_->number()}});
+}
+
+void Link::put(std::uint8_t kind, std::string_view body, Value value, bool may_lend) {
+    if (!is_open() || is_closing_) return;
+    Header header{};
+    header.kind = kind;
+    header.body_bytes = static_cast<std::uint32_t>(body.size());
+    const Content* const content = content_of(value);
+    Outgoing out;
+    if (content) {
+        header.elements = content->is_sparse ? Elements::sparse : Elements::dense;
+        header.value_bytes = content->bytes;
+        bytes_sent_ += content->bytes;
+        if (may_lend && lends_) {
+            header.is_lent = 1;
+            header.place = memory_->offset_of(content->block.get());
+            header.number = next_lent_++;
+            lent_.emplace(header.number, std::move(value));
+        } else {
+            out.value_bytes = content->bytes;
+            out.value = std::move(value);
+        }
+    }
+    out.text.assign(reinterpret_cast<const char*>(&header), sizeof header);
+    out.text += body;
+    outgoing_.push_back(std::move(out));
+    if (outgoing_.size() == 1) show_interest();
+}
+
+std::vector<iovec> Link::next_pieces() const {
+    std::vector<iovec> pieces;
+    std::uint64_t skipped = sent_of_first_;
+    const auto add = [&](const void* data, std::uint64_t bytes) {
+        const std::uint64_t skip = std::min(skipped, bytes);
+        skipped -= skip;
+        if (skip < bytes)
+            pieces.push_back({const_cast<char*>(static_cast<const char*>(data)) + skip, bytes - skip});
+    };
+    for (const Outgoing& out : outgoing_) {
+        add(out.text.data(), out.text.size());
+        if (out.value) add(content_of(out.value)->block.get(), out.value_bytes);
+        if (pieces.size() >= most_pieces) break;
+    }
+    return pieces;
+}
+
+void Link::flush() {
+    std::uint64_t budget = most_read_at_once;
+    while (!outgoing_.empty()) {
+        std::vector<iovec> pieces = next_pieces();
+        msghdr sent{};
+        sent.msg_iov = pieces.data();
+        sent.msg_iovlen = pieces.size();
+        const ssize_t bytes = sendmsg(socket_.fd(), &sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (bytes < 0) {
+            if (errno == EINTR) continue;
+            if (errno == EAGAIN || errno == EWOULDBLOCK) break;
+            return fail(transport::error_text(errno));
+        }
+        spoke_ = transport::Clock::now();
+        drop_sent(static_cast<std::uint64_t>(bytes));
+        budget -= std::min(budget, static_cast<std::uint64_t>(bytes));
+        if (budget == 0) break;
+    }
+    if (outgoing_.empty() && is_closing_) return close();
+    show_interest();
+}
+
+void Link::drop_sent(std::uint64_t bytes) {
+    sent_of_first_ += bytes;
+    while (!outgoing_.empty()) {
+        const std::uint64_t all = outgoing_.front().text.size() + outgoing_.front().value_bytes;
+        if (sent_of_first_ < all) break;
+        sent_of_first_ -= all;
+        outgoing_.pop_front();
+    }
+}
+
+// ---- In --------------------------------------------------------------------------------------------------
+
+void Link::ready(std::uint32_t events) {
+    if (events & EPOLLOUT) flush();
+    if (!is_open()) return;
+    const bool has_ended = events & (EPOLLHUP | EPOLLERR);
+    if (has_ended && (is_paused_ || is_closing_)) return fail("it was closed by the other side");
+    if (events & ~std::uint32_t{EPOLLOUT}) receive();
+}
+
+void Link::receive() try {
+    const std::uint64_t until = bytes_received_ + most_read_at_once;
+    while (is_open() && !is_paused_ && !is_closing_ && bytes_received_ < until) {
+        if (reading_ == Reading::header) {
+            incoming_.resize(sizeof(Header));
+            if (!read_some(reinterpret_cast<std::byte*>(incoming_.data()), sizeof(Header))) return;
+            header_is_complete();
+        } else if (reading_ == Reading::body) {
+            if (!read_some(reinterpret_cast<std::byte*>(incoming_.data()), incoming_.size())) return;
+            body_is_complete();
+        } else {
+            if (!read_some(content_.block.get(), content_.bytes)) return;
+            bytes_received_ += content_.bytes;
+            value_is_complete();
+        }
+    }
+} catch (const ProtocolError& error) {
+    fail(error.what());
+} catch (const Error& error) {
+    fail(error.what());
+}
+
+// Whether there are as many bytes as that now, in all.
+bool Link::read_some(std::byte* to, std::uint64_t bytes) {
+    while (have_ < bytes) {
+        const ssize_t got = recv(socket_.fd(), to + have_, bytes - have_, MSG_DONTWAIT);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+        if (got <= 0) {
+            fail(got == 0 ? "it was closed by the other side" : transport::error_text(errno));
+            return false;
+        }
+        heard_ = transport::Clock::now();
+        have_ += static_cast<std::uint64_t>(got);
+    }
+    have_ = 0;
+    return true;
+}
+
+void Link::header_is_complete() {
+    Header header;
+    std::memcpy(&header, incoming_.data(), sizeof header);
+    if (header.kind < 1 || header.kind > last_kind || header.elements > Elements::sparse || header.zero != 0)
+        throw ProtocolError("it sends what is no message of the parameter service");
+    if (header.body_bytes > most_body) throw ProtocolError("it sends a message that is too long");
+    if (header.kind == Kind::returned) {
+        lent_.erase(header.number);
+        return;
+    }
+    if (header.body_bytes == 0) {
+        if (header.kind != Kind::heartbeat) throw ProtocolError("it sends an empty message");
+        return;
+    }
+    incoming_.resize(sizeof header + header.body_bytes);
+    have_ = sizeof header;
+    reading_ = Reading::body;
+}
+
+void Link::body_is_complete() {
+    Header header;
+    std::memcpy(&header, incoming_.data(), sizeof header);
+    reading_ = Reading::header;
+    if (header.kind == Kind::note) return take_note();
+    message_ = decode(std::string_view(incoming_).substr(sizeof header), owner_->bounds(*this));
+    if (!value_in(*message_) || header.elements == Elements::none) {
+        if (header.elements != Elements::none || header.value_bytes != 0)
+            throw ProtocolError("it sends elements with a message that has none");
+        return owner_->received(*this, *std::exchange(message_, std::nullopt));
+    }
+    begin_value(chunk_in(*message_));
+}
+
+void Link::begin_value(Chunk chunk) {
+    Header header;
+    std::memcpy(&header, incoming_.data(), sizeof header);
+    const ChunkShape shape = owner_->shape_of(*this, chunk);
+    const bool is_sparse = header.elements == Elements::sparse;
+    const bool fits = is_sparse ? sparse_entries(header.value_bytes, shape.element_bytes) > 0 &&
+                                      header.value_bytes < shape.bytes()
+                                : header.value_bytes == shape.bytes();
+    if (!fits)
+        throw ProtocolError(fmt::format("it sends {} bytes of elements for a chunk of {}", header.value_bytes,
+                                        shape.bytes()));
+    content_ = {memory_->allocate(header.value_bytes), header.value_bytes, is_sparse, {}};
+    if (!header.is_lent) {
+        reading_ = Reading::value;
+        return;
+    }
+    if (!others_) throw ProtocolError("it lends memory that it did not offer");
+    if (!others_->copy(header.place, header.value_bytes, content_.block.get()))
+        return fail("it has given up this connection");
+    bytes_received_ += header.value_bytes;
+    Header back{};
+    back.kind = Kind::returned;
+    back.number = header.number;
+    outgoing_.push_back({std::string(reinterpret_cast<const char*>(&back), sizeof back), nullptr, 0});
+    show_interest();
+    value_is_complete();
+}
+
+void Link::value_is_complete() {
+    reading_ = Reading::header;
+    Message message = *std::exchange(message_, std::nullopt);
+    if (content_.is_sparse) require_indices(content_, owner_->shape_of(*this, chunk_in(message)));
+    *value_in(message) = value_of(std::exchange(content_, {}));
+    owner_->received(*this, std::move(message));
+}
+
+void Link::take_note() {
+    Json json;
+    try {
+        json = Json::parse(std::string_view(incoming_).substr(sizeof(Header)));
+        if (json.contains("memory")) return take_memory(json);
+    } catch (const Json::exception&) {
+        throw ProtocolError("it sends a note that is not understood");
+    }
+    owner_->received(*this, json);
+}
+
+void Link::take_memory(const Json& json) {
+    if (json.at("memory") == "taken") {
+        lends_ = lease_.has_value();
+        return;
+    }
+    const MemoryName name{json.at("process").get<std::int64_t>(), json.at("descriptor").get<int>(),
+                          json.at("bytes").get<std::uint64_t>(), json.at("token").get<std::uint64_t>()};
+    others_ = OthersMemory::open(name, json.at("lease_place").get<std::uint64_t>(),
+                                 json.at("lease").get<std::uint64_t>());
+    if (others_) send(Json{{"memory", "taken"}});
+}
+
+// ---- The end ---------------------------------------------------------------------------------------------
+
+void Link::close() {
+    if (!is_open()) return;
+    loop_.forget(socket_.fd());
+    socket_.close();
+    lease_.reset();  // first: then the elements may be written over
+    lends_ = false;
+    lent_.clear();
+    outgoing_.clear();
+    content_ = {};
+}
+
+void Link::close_when_sent() {
+    if (!is_open()) return;
+    if (outgoing_.empty()) return close();
+    is_closing_ = true;
+    show_interest();
+}
+
+void Link::fail(const std::string& why) {
+    if (!is_open()) return;
+    close();
+    if (!is_closing_) owner_->broke(*this, why);
+}
+
+void Link::pause(bool is_paused) {
+    if (is_paused_ && !is_paused) heard_ = transport::Clock::now();
+    is_paused_ = is_paused;
+    show_interest();
+}
+
+void Link::show_interest() {
+    if (!is_open()) return;
+    const std::uint32_t interest = (is_paused_ || is_closing_ ? 0U : std::uint32_t{EPOLLIN}) |
+                                   (outgoing_.empty() ? 0U : std::uint32_t{EPOLLOUT});
+    if (interest == interest_) return;
+    loop_.watch(socket_.fd(), interest, *this);
+    interest_ = interest;
+}
+
+}  // namespace hocket::params

@@ -1,0 +1,129 @@
+// One connection between two processes of a parameter service, which a loop serves in both directions.
+//
+// It carries the protocol's messages (protocol/message.hpp) with their elements, and notes: JSON, about all
+// that is not the protocol's. Processes of one host that can read each other's memory send where elements
+// lie, and the receiver copies them; all others write them into the connection.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/net/socket_loop.hpp"
+#include "runtime/params/links/content.hpp"
+#include "runtime/params/links/memory.hpp"
+#include "runtime/params/protocol/wire.hpp"
+
+namespace hocket::params {
+
+// Of the loop's thread.
+class Link final : private transport::SocketLoop::Watcher {
+  public:
+    // All may close() the link, and none may destroy it.
+    class Owner {
+      public:
+        virtual void received(Link& link, const nlohmann::json& note) = 0;
+        virtual void received(Link& link, Message message) = 0;
+        // The connection has ended, and is closed. Not called by close().
+        virtual void broke(Link& link, const std::string& why) = 0;
+        // What the dense elements of a chunk are, of the chunks that this link is about.
+        virtual ChunkShape shape_of(const Link& link, Chunk chunk) const = 0;
+        virtual Bounds bounds(const Link& link) const = 0;
+
+      protected:
+        ~Owner() = default;
+    };
+
+    // socket: a connection after the handshake. Throws Error(transport).
+    Link(transport::SocketLoop& loop, transport::Socket socket, std::shared_ptr<Memory> memory, Owner& owner);
+    ~Link() { close(); }
+    Link(const Link&) = delete;
+
+    bool is_open() const { return socket_.is_open(); }
+    // The new owner hears all that comes from now on. An owner may hand a link on while it is told something.
+    void hand_to(Owner& owner) { owner_ = &owner; }
+    // This process's end.
+    std::optional<transport::Endpoint> own_end() const { return transport::bound_to(socket_); }
+    void send(const nlohmann::json& note);
+    void send(const Message& message);
+    void send_heartbeat();
+
+    // Elements that were lent may be written over from now on. close_when_sent: what is to be sent is sent
+    // first, and nothing is received any more.
+    void close();
+    void close_when_sent();
+
+    // When bytes came last, or reading was resumed; and when bytes were last accepted by the kernel.
+    transport::Clock::time_point heard() const { return heard_; }
+    transport::Clock::time_point spoke() const { return spoke_; }
+
+    // Nothing is read while it is paused.
+    void pause(bool is_paused);
+
+    std::uint64_t bytes_received() const { return bytes_received_; }  // elements, also those that were lent
+    std::uint64_t bytes_sent() const { return bytes_sent_; }
+    bool lends() const { return lends_; }
+    bool has_unsent() const { return !outgoing_.empty(); }
+
+    void* user = nullptr;
+
+  private:
+    struct Header;
+    struct Outgoing {
+        std::string text;  // header and body
+        Value value;       // written after it, if it is not lent
+        std::uint64_t value_bytes = 0;
+    };
+    enum class Reading { header, body, value };
+
+    void ready(std::uint32_t events) override;
+    void put(std::uint8_t kind, std::string_view body, Value value, bool may_lend);
+    void offer_memory();
+    void flush();
+    std::vector<iovec> next_pieces() const;
+    void drop_sent(std::uint64_t bytes);
+    void receive();
+    bool read_some(std::byte* to, std::uint64_t bytes);
+    void header_is_complete();
+    void body_is_complete();
+    void value_is_complete();
+    void take_note();
+    void take_memory(const nlohmann::json& note);
+    void begin_value(Chunk chunk);
+    void fail(const std::string& why);
+    void show_interest();
+
+    transport::SocketLoop& loop_;
+    transport::Socket socket_;
+    const std::shared_ptr<Memory> memory_;
+    Owner* owner_;
+
+    std::deque<Outgoing> outgoing_;
+    std::uint64_t sent_of_first_ = 0;
+    std::unordered_map<std::uint64_t, Value> lent_;  // by number
+    std::uint64_t next_lent_ = 1;
+    std::optional<Memory::Lease> lease_;
+    bool lends_ = false;  // the other side can read our memory
+    std::unique_ptr<OthersMemory> others_;
+
+    Reading reading_ = Reading::header;
+    std::string incoming_;  // header, then body
+    std::uint64_t have_ = 0;
+    std::optional<Message> message_;
+    Content content_;
+
+    transport::Clock::time_point heard_, spoke_;
+    std::uint64_t bytes_received_ = 0, bytes_sent_ = 0;
+    std::uint32_t interest_ = 0;
+    bool is_paused_ = false, is_closing_ = false;
+};
+
+}  // namespace hocket::params

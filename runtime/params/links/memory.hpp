@@ -1,0 +1,88 @@
+// Where a process of the parameter service has weights and updates: memory that other processes of its host
+// can read. What goes to them is not written into a connection; they copy it from here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/forks.hpp"
+#include "runtime/window/heap.hpp"
+#include "runtime/window/memory.hpp"
+
+namespace hocket::params {
+
+// Elements that do not change any more, or are still being written by the only one who has them.
+using Block = std::shared_ptr<std::byte>;
+
+// Which process, and which of its descriptors. Who may open that is a process of the same user on the same
+// host; the others get the elements by the connection.
+struct MemoryName {
+    std::int64_t process;
+    int descriptor;
+    std::uint64_t bytes;
+    std::uint64_t token;  // what stands at the beginning: another host has a process of the same number, too
+};
+
+// Thread-safe. Lives as long as the last block.
+class Memory final : public std::enable_shared_from_this<Memory>, private forks::Inherited {
+  public:
+    static std::shared_ptr<Memory> make();  // throws Error(out_of_memory)
+    ~Memory() { end(); }
+
+    // Its contents are unspecified. Throws Error(out_of_memory).
+    Block allocate(std::uint64_t bytes);
+    const MemoryName& name() const { return name_; }
+    std::uint64_t offset_of(const std::byte* block) const {
+        return static_cast<std::uint64_t>(block - memory_.base());
+    }
+
+    // What is lent over a connection is lent as long as this number stands at its place; the reader looks
+    // after it has copied. Each connection has a number of its own, so a place can be used again.
+    class Lease {
+      public:
+        explicit Lease(Memory& memory);
+        ~Lease();
+        std::uint64_t place() const;
+        std::uint64_t number() const { return number_; }
+
+      private:
+        Memory& memory_;
+        Block block_;
+        std::uint64_t number_;
+    };
+
+  private:
+    Memory();
+    void in_child() noexcept override { memory_.unmap(); }
+
+    transport::WindowMemory memory_;
+    transport::WindowHeap heap_;
+    MemoryName name_;
+};
+
+// The memory of another process, to be read. One thread at a time.
+class OthersMemory final : private forks::Inherited {
+  public:
+    // Null if it cannot be opened: it is elsewhere, or of another user.
+    static std::unique_ptr<OthersMemory> open(const MemoryName& name, std::uint64_t lease_place,
+                                              std::uint64_t lease_number);
+    ~OthersMemory() { end(); }
+
+    // False: it is not lent any more, and what was copied is worth nothing. Throws transport::ProtocolError
+    // if there is no such place.
+    bool copy(std::uint64_t offset, std::uint64_t bytes, std::byte* to) const;
+
+  private:
+    OthersMemory(transport::WindowMemory memory, std::uint64_t lease_place, std::uint64_t lease_number);
+    void in_child() noexcept override { memory_.unmap(); }
+    bool is_lent() const;
+
+    transport::WindowMemory memory_;
+    const std::uint64_t lease_place_, lease_number_;
+};
+
+}  // namespace hocket::params

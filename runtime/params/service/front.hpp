@@ -1,0 +1,77 @@
+// What the first server does beside its shard: it knows all servers, takes workers in, and begins the job.
+//
+// A worker says the job's description here, and hears where the servers are. The job begins when all servers
+// and as many workers as its description says have come; those are its founders.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/params/job/job.hpp"
+#include "runtime/params/links/link.hpp"
+#include "runtime/params/service/calculator.hpp"
+
+namespace hocket::params {
+
+// Of the service's thread.
+class Front {
+  public:
+    // How a job began, as each server hears it.
+    struct Beginning {
+        Job job;
+        std::uint32_t servers = 1;  // that have chunks
+        std::vector<Worker> founders;
+        bool has_weights = false;
+    };
+    // own: where this server is reached. begin: for this server's own shard. incarnation: how often the first
+    // server was replaced.
+    Front(std::uint32_t servers, std::string own, MakeCalculator make_calculator,
+          std::function<void(const Beginning&)> begin);
+
+    // Goes on with a job that has begun.
+    void restore(Job job, std::uint32_t incarnation);
+
+    // Throws transport::ProtocolError.
+    void take_open(Link& link, const nlohmann::json& note);
+    void take_serve(Link& link, const nlohmann::json& note);
+    void lost(Link& link);
+
+    // Where the servers that have chunks are; nothing while one of them has not come.
+    std::optional<std::vector<std::string>> places() const;
+    // Called when a server has come to another place, once the job has begun.
+    std::function<void(const nlohmann::json& note)> tell_workers;
+    const std::optional<Job>& job() const { return job_; }
+    // For people, while the job has not begun.
+    std::string missing() const;
+
+  private:
+    struct Caller {
+        Link* link;
+        std::optional<Worker> wanted;
+        bool has_weights;
+    };
+
+    void try_to_begin();
+    void try_to_answer();
+    void answer(const Caller& caller, Worker number);
+    void tell_server(std::uint32_t index);
+    std::uint32_t used_servers() const;
+
+    const std::uint32_t servers_;
+    const MakeCalculator make_calculator_;
+    const std::function<void(const Beginning&)> begin_;
+    std::optional<Job> job_;
+    std::optional<Beginning> beginning_;
+    std::vector<std::string> at_;  // by server; "": it has not come
+    std::vector<Link*> links_;     // by server; null for this one
+    std::vector<Caller> callers_;  // that have not been answered
+    std::uint32_t incarnation_ = 0;
+    Worker next_ = 0;
+};
+
+}  // namespace hocket::params

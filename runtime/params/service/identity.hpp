@@ -1,0 +1,29 @@
+// How processes of a parameter service know each other at the handshake (net/handshake.hpp).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hocket::params {
+
+// The identity in a guest's hello. Its first byte is the job's priority.
+inline constexpr std::string_view version_text = "hocket-params 1";
+
+inline std::string identity(int priority) {
+    std::string text(1, static_cast<char>(priority));
+    text += version_text;
+    return text;
+}
+
+// Why a guest is refused; "": it is not.
+inline std::string refusal(std::string_view guests_identity) {
+    if (guests_identity.size() > 1 && guests_identity.substr(1) == version_text) return "";
+    return "this is a parameter service of another version of Hocket, or no parameter service is meant (this "
+           "one is " +
+           std::string(version_text) + ")";
+}
+
+inline constexpr const char* wrong_secret =
+    "wrong secret (HOCKET_SECRET must be the same in all processes of a job)";
+
+}  // namespace hocket::params

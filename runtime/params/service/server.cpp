@@ -1,0 +1,337 @@
+#include "runtime/params/service/server.hpp"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "runtime/log.hpp"
+#include "runtime/net/admission.hpp"
+#include "runtime/net/mailbox.hpp"
+#include "runtime/net/own_address.hpp"
+#include "runtime/net/texts.hpp"
+#include "runtime/params/links/dialling.hpp"
+#include "runtime/params/service/front.hpp"
+#include "runtime/params/service/identity.hpp"
+#include "runtime/thread.hpp"
+
+namespace hocket::params {
+namespace {
+
+using namespace std::chrono_literals;
+using Json = nlohmann::json;
+using Time = transport::Clock;
+using transport::ProtocolError;
+
+constexpr std::chrono::milliseconds tick_time = 50ms, dial_time = 5s;
+
+}  // namespace
+
+class Server::Service final : private Link::Owner {
+  public:
+    explicit Service(ServerOptions options);
+    ~Service();
+
+    transport::Endpoint endpoint() const { return endpoint_; }
+    bool wait(Time::time_point until);
+    std::string stats();
+
+  private:
+    void run();
+    void serve();
+    void tick();
+    void done();
+    void end(std::exception_ptr failure);
+    void admit(transport::Admitted admitted);
+    void dial_first();
+    void dialled(transport::Socket socket, const std::string& error);
+    void begin(const Front::Beginning& beginning);
+
+    void received(Link& link, const Json& note) override;
+    void received(Link& link, Message message) override;
+    void broke(Link& link, const std::string& why) override;
+    ChunkShape shape_of(const Link& link, Chunk chunk) const override;
+    Bounds bounds(const Link& link) const override;
+    void take(Link& link, const Json& note);
+    void take_from_first(const Json& note);
+    void drop(Link& link, const std::string& why);
+
+    ServerOptions options_;
+    transport::Socket listener_;
+    transport::Endpoint endpoint_;
+    transport::SocketLoop loop_{transport::SocketLoop::Way::epoll};
+    transport::Mailbox mailbox_;
+    const std::shared_ptr<Memory> memory_ = Memory::make();
+    std::unique_ptr<transport::Admission> admission_;
+    std::list<Link> links_;                      // of workers, and at the first server of other servers
+    std::vector<std::pair<Link*, Json>> early_;  // notes to a shard that has not begun
+    std::unique_ptr<Front> front_;               // of the first server
+    std::optional<Link> first_;                  // of the others: to the first one
+    std::unique_ptr<Dialling> dialling_;
+    Time::time_point first_deadline_;
+    std::uint32_t index_ = 0;
+    std::unique_ptr<Shard> shard_;
+    Time::time_point next_tick_{};
+
+    std::atomic<bool> is_leaving_ = false;
+    std::mutex mutex_;  // guards what follows
+    std::condition_variable changed_;
+    bool is_done_ = false, has_ended_ = false;
+    std::exception_ptr failure_;
+    std::thread thread_;
+};
+
+// ---- Beginning and end -----------------------------------------------------------------------------------
+
+Server::Server(ServerOptions options) : service_(std::make_unique<Service>(std::move(options))) {}
+Server::~Server() = default;
+
+transport::Endpoint Server::endpoint() const {
+    return service_->endpoint();
+}
+bool Server::wait(Time::time_point until) {
+    return service_->wait(until);
+}
+std::string Server::stats() const {
+    return service_->stats();
+}
+
+Server::Service::Service(ServerOptions options)
+    : options_(std::move(options)),
+      listener_(transport::listen_on(options_.listen, Time::now() + options_.timeout,
+                                     "choose another address or port (--listen)")),
+      endpoint_(transport::bound_to(listener_).value()),
+      first_deadline_(Time::now() + options_.timeout) {
+    if (options_.secret.empty())
+        throw Error(
+            Status::invalid_argument,
+            "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
+    if (endpoint_.is_any_address()) endpoint_.host = transport::own_address();
+    if (!options_.join)
+        front_ = std::make_unique<Front>(options_.servers, endpoint_.text(), options_.make_calculator,
+                                         [this](const Front::Beginning& beginning) { begin(beginning); });
+    if (front_)
+        front_->tell_workers = [this](const Json& note) {
+            if (shard_) shard_->tell_all(note);
+        };
+    loop_.watch(mailbox_.fd(), EPOLLIN, mailbox_);
+    transport::AdmissionTerms terms;
+    terms.host = "the parameter service";
+    terms.secret = options_.secret;
+    terms.wrong_secret = wrong_secret;
+    terms.admit = [this](transport::Admitted admitted) { admit(std::move(admitted)); };
+    terms.refuse = [](const transport::Hello& hello) { return refusal(hello.identity); };
+    admission_ = std::make_unique<transport::Admission>(loop_, listener_.fd(), std::move(terms));
+    thread_ = start_thread("hkt-params", [this] { run(); });
+}
+
+Server::Service::~Service() {
+    is_leaving_ = true;
+    mailbox_.post([] {});
+    thread_.join();
+}
+
+void Server::Service::run() {
+    mailbox_.attend();
+    std::exception_ptr failure;
+    try {
+        if (options_.join) dial_first();
+        serve();
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    end(failure);
+}
+
+void Server::Service::serve() {
+    while (!is_leaving_) {
+        mailbox_.empty();
+        const auto now = Time::now();
+        if (now >= next_tick_) tick();
+        loop_.turn(mailbox_.is_empty() ? next_tick_ : Time::time_point::min());
+        links_.remove_if([](const Link& link) { return !link.is_open(); });
+    }
+}
+
+void Server::Service::end(std::exception_ptr failure) {
+    dialling_.reset();
+    admission_.reset();
+    listener_.close();
+    shard_.reset();
+    front_.reset();
+    links_.clear();
+    first_.reset();
+    {
+        const std::lock_guard lock(mutex_);
+        has_ended_ = true;
+        failure_ = failure;
+    }
+    changed_.notify_all();
+    while (!is_leaving_ || !mailbox_.close()) {
+        mailbox_.empty();
+        if (!is_leaving_ && mailbox_.is_empty()) mailbox_.wait();
+    }
+}
+
+bool Server::Service::wait(Time::time_point until) {
+    std::unique_lock lock(mutex_);
+    const bool has_come = changed_.wait_until(lock, until, [&] { return is_done_ || has_ended_; });
+    if (failure_) std::rethrow_exception(failure_);
+    return has_come;
+}
+
+std::string Server::Service::stats() {
+    auto text = std::make_shared<std::string>();
+    std::mutex mutex;
+    std::condition_variable answered;
+    bool is_answered = false;
+    const bool is_posted = mailbox_.post([&] {
+        Json stats = shard_ ? shard_->stats()
+                            : Json{{"server", index_}, {"waits_for", front_ ? front_->missing() : ""}};
+        stats["at"] = endpoint_.text();
+        const std::lock_guard lock(mutex);
+        *text = stats.dump();
+        is_answered = true;
+        answered.notify_all();
+    });
+    if (!is_posted) return "{}";
+    std::unique_lock lock(mutex);
+    answered.wait(lock, [&] { return is_answered; });
+    return *text;
+}
+
+void Server::Service::tick() {
+    const auto now = Time::now();
+    next_tick_ = now + tick_time;
+    for (Link& link : links_)
+        if (!link.user && !link.has_unsent() && now - link.spoke() > options_.terms.silence / 4)
+            link.send_heartbeat();
+    if (first_ && first_->is_open() && now - first_->spoke() > options_.terms.silence / 4)
+        first_->send_heartbeat();
+    if (!shard_) return;
+    shard_->tick(now);
+    if (shard_->is_done()) done();
+}
+
+void Server::Service::done() {
+    const std::lock_guard lock(mutex_);
+    is_done_ = true;
+    changed_.notify_all();
+}
+
+// ---- The first server, as the others see it --------------------------------------------------------------
+
+void Server::Service::dial_first() {
+    const transport::Dial dial{.to = *options_.join, .secret = options_.secret, .identity = identity(0)};
+    dialling_ = std::make_unique<Dialling>(
+        mailbox_, dial, dial_time,
+        [this](transport::Socket socket, const std::string& error) { dialled(std::move(socket), error); });
+}
+
+void Server::Service::dialled(transport::Socket socket, const std::string& error) {
+    if (!error.empty()) {
+        if (!shard_ && Time::now() > first_deadline_)
+            throw Error(Status::bootstrap, "there is no way to the first server: " + error);
+        return dial_first();
+    }
+    dialling_.reset();
+    Link::Owner& self = *this;
+    first_.emplace(loop_, std::move(socket), memory_, self);
+    Json note{{"say", "serve"}, {"at", endpoint_.text()}, {"is_restored", shard_ != nullptr}};
+    if (shard_) note["index"] = index_;
+    first_->send(note);
+}
+
+void Server::Service::take_from_first(const Json& note) {
+    const auto say = note.at("say").get<std::string>();
+    if (say == "refused")
+        throw Error(Status::mismatch, "the first server refuses this one: " +
+                                          transport::printable(note.at("why").get<std::string>()));
+    if (say == "serving") note.at("index").get_to(index_);
+    if (say == "unused") return done();
+    if (say != "begin" || shard_) return;
+    begin({decode_job(note.at("job").get<std::string>()), note.at("servers").get<std::uint32_t>(),
+           note.at("founders").get<std::vector<Worker>>(), note.at("has_weights").get<bool>()});
+}
+
+void Server::Service::begin(const Front::Beginning& beginning) {
+    const auto job = std::make_shared<const Job>(beginning.job);
+    const auto layout = std::make_shared<const Layout>(*job, beginning.servers);
+    shard_ =
+        std::make_unique<Shard>(job, layout, index_, memory_, options_.make_calculator(*job), options_.terms);
+    shard_->begin(beginning.founders, beginning.has_weights);
+    for (auto& [link, note] : std::exchange(early_, {})) received(*link, note);
+}
+
+// ---- Workers ---------------------------------------------------------------------------------------------
+
+void Server::Service::admit(transport::Admitted admitted) {
+    Link::Owner& self = *this;
+    links_.emplace_back(loop_, std::move(admitted.socket), memory_, self);
+}
+
+void Server::Service::received(Link& link, const Json& note) try {
+    take(link, note);
+} catch (const Json::exception&) {
+    drop(link, "it sends a note that is not understood");
+} catch (const ProtocolError& error) {
+    drop(link, error.what());
+}
+
+void Server::Service::take(Link& link, const Json& note) {
+    if (first_ && &link == &*first_) return take_from_first(note);
+    const auto say = note.at("say").get<std::string>();
+    if (say == "open" || say == "serve") {
+        if (!front_) throw ProtocolError("it takes this server for the first one");
+        return say == "open" ? front_->take_open(link, note) : front_->take_serve(link, note);
+    }
+    if (!shard_) {
+        early_.emplace_back(&link, note);
+        return;
+    }
+    shard_->take(link, note);
+}
+
+void Server::Service::received(Link& link, Message message) try {
+    if (!shard_) throw ProtocolError("it pushes or pulls before the job has begun");
+    shard_->take(link, message);
+} catch (const ProtocolError& error) {
+    drop(link, error.what());
+}
+
+void Server::Service::drop(Link& link, const std::string& why) {
+    log_line("hocket params: server {} ends a connection: {}", index_, why);
+    link.close();
+    broke(link, why);
+}
+
+void Server::Service::broke(Link& link, const std::string& why) {
+    if (first_ && &link == &*first_) {
+        log_line("hocket params: server {}: the connection with the first server broke: {}", index_, why);
+        mailbox_.post([this] {
+            first_.reset();
+            if (!is_leaving_) dial_first();
+        });
+        return;
+    }
+    std::erase_if(early_, [&](const auto& early) { return early.first == &link; });
+    if (front_) front_->lost(link);
+    if (shard_) shard_->lost(link, why);
+}
+
+ChunkShape Server::Service::shape_of(const Link&, Chunk chunk) const {
+    if (!shard_) throw ProtocolError("it sends elements before the job has begun");
+    return shard_->shape_of(chunk);
+}
+
+Bounds Server::Service::bounds(const Link&) const {
+    return shard_ ? shard_->bounds() : Bounds{};
+}
+
+}  // namespace hocket::params

@@ -1,0 +1,53 @@
+// One server of a parameter service: it keeps a share of the weights, on a thread of its own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/net/socket.hpp"
+#include "runtime/params/service/calculator.hpp"
+#include "runtime/params/service/shard.hpp"
+
+namespace hocket::params {
+
+struct ServerOptions {
+    transport::Endpoint listen;  // port 0: any that is free. An address of all interfaces: see endpoint()
+    std::optional<transport::Endpoint> join;  // where the first server is; nothing: this is the first one
+    std::uint32_t servers = 1;            // to be told to the first one: how many there are, itself included
+    std::string secret;                   // that all processes of the job must know; never sent
+    std::filesystem::path checkpoints;    // the folder for this server's checkpoint; empty: it writes none
+    std::uint64_t checkpoint_every = 10;  // rounds
+    bool restore = false;                 // goes on from the checkpoint in that folder
+    std::chrono::milliseconds timeout{60000};  // for the first server to be there
+    ShardTerms terms;
+    MakeCalculator make_calculator;
+};
+
+// Thread-safe.
+class Server {
+  public:
+    // Serves from here on. Throws Error(invalid_argument | bootstrap | transport | io).
+    explicit Server(ServerOptions options);
+    // Ends all connections; workers take this server for one that has died.
+    ~Server();
+
+    // Where others reach it.
+    transport::Endpoint endpoint() const;
+
+    // Waits until workers have come and all have left (or the model is so small that this server has nothing
+    // of it), or the server has failed: then throws what has made it fail. False: not before `until`.
+    bool wait(transport::Clock::time_point until);
+
+    // As JSON, for people and tools.
+    std::string stats() const;
+
+  private:
+    class Service;
+    std::unique_ptr<Service> service_;
+};
+
+}  // namespace hocket::params

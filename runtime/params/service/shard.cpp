@@ -1,0 +1,330 @@
+#include "runtime/params/service/shard.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/log.hpp"
+#include "runtime/net/frame.hpp"
+#include "runtime/net/texts.hpp"
+
+namespace hocket::params {
+namespace {
+
+using Json = nlohmann::json;
+using transport::ProtocolError;
+
+constexpr std::size_t most_workers = 1 << 16;
+
+// A link's user is its worker's number plus 1; 0: it has not said yet.
+void* tag(Worker worker) {
+    return reinterpret_cast<void*>(std::uintptr_t{worker} + 1);
+}
+
+}  // namespace
+
+Shard::Shard(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout, std::uint32_t index,
+             std::shared_ptr<Memory> memory, std::shared_ptr<const Calculator> calculator, ShardTerms terms)
+    : job_(std::move(job)),
+      layout_(std::move(layout)),
+      index_(index),
+      terms_(terms),
+      arithmetic_(layout_, index, std::move(memory), std::move(calculator)) {}
+
+ChunkShape Shard::shape_of(Chunk chunk) const {
+    if (chunk >= layout_->chunks_of(index_)) throw ProtocolError("it names a chunk that does not exist");
+    return arithmetic_.shape(chunk);
+}
+
+Bounds Shard::bounds() const {
+    return {most_workers, layout_->chunks_of(index_)};
+}
+
+// ---- The beginning ---------------------------------------------------------------------------------------
+
+void Shard::begin(const std::vector<Worker>& founders, bool has_weights) {
+    const std::size_t chunks = layout_->chunks_of(index_);
+    first_.clocks.assign(chunks, 0);
+    for (const Worker worker : founders) {
+        first_.firsts.emplace(worker, 0);
+        workers_[worker].gone_since = transport::Clock::now();
+    }
+    first_.weights.assign(chunks, nullptr);
+    missing_weights_ = has_weights ? chunks : 0;
+    if (!has_weights) {
+        for (Chunk chunk = 0; chunk < chunks; ++chunk)
+            first_.weights[chunk] = arithmetic_.zero_weights(chunk);
+        restore(std::exchange(first_, {}));
+    }
+}
+
+void Shard::restore(Snapshot snapshot) {
+    for (const auto& [worker, first] : snapshot.firsts)
+        if (!workers_.contains(worker)) workers_[worker].gone_since = transport::Clock::now();
+    root_.emplace(std::move(snapshot), Shape::parse(job_->tree), arithmetic_);
+    for (auto& [worker, note] : std::exchange(early_, {}))
+        if (const auto found = workers_.find(worker); found != workers_.end() && found->second.link)
+            take(*found->second.link, note);
+    deliver();
+}
+
+void Shard::ask_for_weights() {
+    if (missing_weights_ == 0 || giver_) return;
+    for (const auto& [worker, standing] : workers_)
+        if (standing.link && standing.has_weights) {
+            giver_ = worker;
+            return standing.link->send(Json{{"say", "give_weights"}});
+        }
+}
+
+void Shard::take_first_weights(const Weights& weights) {
+    Value& place = first_.weights[weights.chunk];
+    if (place) return;
+    place = arithmetic_.with_states(weights.chunk, weights.value);
+    if (--missing_weights_ == 0) restore(std::exchange(first_, {}));
+}
+
+// ---- Notes -----------------------------------------------------------------------------------------------
+
+Worker Shard::worker_of(const Link& link) const {
+    if (link.user == nullptr) throw ProtocolError("it has not said which worker it is");
+    return static_cast<Worker>(reinterpret_cast<std::uintptr_t>(link.user) - 1);
+}
+
+void Shard::take(Link& link, const Json& note) {
+    const auto say = note.at("say").get<std::string>();
+    if (say == "reserve") return reserve(link, note);
+    if (say == "resume") return resume(link, note);
+    if (say == "join") return join(link, note);
+    const Worker worker = worker_of(link);
+    if (say == "goodbye") {
+        link.user = nullptr;
+        workers_.at(worker).link = nullptr;
+        link.close_when_sent();
+        return remove(worker);
+    }
+    throw ProtocolError("it says what no worker says: " + transport::printable(say));
+}
+
+void Shard::arrive(Worker worker, Link& link, const Json& note) {
+    if (worker >= the_server - 1) throw ProtocolError("it says a number that no worker has");
+    Standing& standing = workers_[worker];
+    if (standing.link && standing.link != &link) {
+        standing.link->user = nullptr;  // it has come back before its old connection was seen to have ended
+        standing.link->close_when_sent();
+    }
+    standing.link = &link;
+    standing.gone_since.reset();
+    note.at("at").get_to(standing.at);
+    note.at("rack").get_to(standing.rack);
+    link.user = tag(worker);
+    had_workers_ = true;
+}
+
+void Shard::reserve(Link& link, const Json& note) {
+    const auto worker = note.at("number").get<Worker>();
+    arrive(worker, link, note);
+    note.at("has_weights").get_to(workers_[worker].has_weights);
+    ask_for_weights();
+    if (!root_) {
+        early_.emplace_back(worker, note);
+        return;
+    }
+    const auto& firsts = root_->snapshot().firsts;
+    const auto founder = firsts.find(worker);
+    const Clock first = founder != firsts.end() ? founder->second : root_->reserve(worker, job_->staleness);
+    link.send(Json{{"say", "reserved"}, {"first", first}});
+}
+
+void Shard::join(Link& link, const Json& note) {
+    const Worker worker = worker_of(link);
+    if (!root_ || !root_->join(worker, group_of(workers_.at(worker).rack), note.at("first").get<Clock>()))
+        link.send(Json{{"say", "refused"},
+                       {"why",
+                        "rounds were applied without this worker, because a server was replaced while it "
+                        "came; it can come again"}});
+    deliver();
+}
+
+// Of a worker whose connection broke, or whose server was replaced by this one.
+void Shard::resume(Link& link, const Json& note) {
+    const auto worker = note.at("number").get<Worker>();
+    std::vector<Member> members;
+    for (const Json& member : note.at("members"))
+        members.push_back(
+            {member.at(0).get<Worker>(), member.at(1).get<Worker>(), member.at(2).get<Clock>()});
+    const auto refuse = [&](const std::string& why) { link.send(Json{{"say", "refused"}, {"why", why}}); };
+    if (!root_)
+        return refuse(
+            "this server was begun anew, and knows nothing of the job; start it with its checkpoint");
+    const auto covered = note.at("covered").get<Clock>();
+    if (clock() < covered)
+        return refuse(
+            fmt::format("this server goes on from round {}, but workers have kept no updates below round {}: "
+                        "it has another checkpoint than the last one, or servers wrote none",
+                        clock(), covered));
+    const bool is_same = note.at("incarnation").get<std::uint32_t>() == root_->epoch().incarnation;
+    if (is_same && !root_->has(worker))
+        return refuse(fmt::format(
+            "it did not answer for so long that the others went on without it (after {} ms, or {} "
+            "ms where its connection had ended)",
+            terms_.return_for.count(), terms_.death.count()));
+    arrive(worker, link, note);
+    workers_[worker].is_suspected = false;
+    const int group = group_of(workers_[worker].rack);
+    if (is_same)
+        root_->trust(worker);
+    else if (!root_->resume(worker, group, members)) {
+        workers_.erase(worker);
+        link.user = nullptr;
+        return refuse(
+            "the server was replaced, and rounds were applied without this worker, which came back too late");
+    }
+    for (const Member& member : members)
+        if (root_->has(member.worker) && !workers_.contains(member.worker))
+            workers_[member.worker].gone_since = transport::Clock::now();
+    deliver();
+}
+
+int Shard::group_of(const std::string& rack) {
+    return groups_.emplace(rack, static_cast<int>(groups_.size())).first->second;
+}
+
+// ---- Messages --------------------------------------------------------------------------------------------
+
+void Shard::take(Link& link, const Message& message) {
+    const Worker worker = worker_of(link);
+    if (const auto* const weights = std::get_if<Weights>(&message)) {
+        if (!root_ && missing_weights_ > 0) take_first_weights(*weights);
+        return;
+    }
+    if (!root_) throw ProtocolError("it pushes or pulls before the job has begun");
+    if (const auto* const sum = std::get_if<Sum>(&message))
+        if (sum->clock > root_->clock(sum->chunk) + job_->staleness + 1 && sum->epoch == root_->epoch())
+            throw ProtocolError("it pushes an update of a round that it cannot have come to");
+    root_->receive(worker, message);
+    deliver();
+}
+
+void Shard::deliver() {
+    if (!root_) return;
+    for (const Letter& letter : root_->letters()) {
+        const auto found = workers_.find(letter.to);
+        if (found == workers_.end() || !found->second.link) continue;  // it hears it all anew when it is back
+        if (std::holds_alternative<Announcement>(letter.message)) {
+            found->second.link->send(Json{{"say", "places"}, {"at", places()}});
+            ++epochs_;
+        }
+        found->second.link->send(letter.message);
+    }
+}
+
+Json Shard::places() const {
+    Json places = Json::array();
+    for (const auto& [worker, standing] : workers_) places.push_back({worker, standing.at});
+    return places;
+}
+
+void Shard::tell_all(const Json& note) {
+    for (const auto& [worker, standing] : workers_)
+        if (standing.link) standing.link->send(note);
+}
+
+void Shard::keep_from(Clock clock) {
+    root_->keep_from(clock);
+    deliver();
+}
+
+// ---- Who is there ----------------------------------------------------------------------------------------
+
+void Shard::lost(Link& link, const std::string& why) {
+    if (link.user == nullptr) return;
+    const Worker worker = worker_of(link);
+    Standing& standing = workers_.at(worker);
+    if (standing.link != &link) return;
+    standing.link = nullptr;
+    standing.gone_since = transport::Clock::now();
+    log_line("hocket params: server {}: the connection with worker {} ({}) broke: {}", index_, worker,
+             standing.at, why);
+    if (giver_ == worker) {
+        giver_.reset();
+        ask_for_weights();
+    }
+    if (!root_) return;
+    standing.is_suspected = true;
+    root_->suspect(worker);
+    deliver();
+}
+
+void Shard::remove(Worker worker) {
+    workers_.erase(worker);
+    first_.firsts.erase(worker);
+    if (giver_ == worker) giver_.reset();
+    ask_for_weights();
+    if (root_) root_->remove(worker);
+    deliver();
+}
+
+void Shard::tick(transport::Clock::time_point now) {
+    std::vector<Worker> numbers;
+    for (const auto& [worker, standing] : workers_) numbers.push_back(worker);
+    for (const Worker worker : numbers)
+        if (const auto found = workers_.find(worker); found != workers_.end())
+            tick(worker, found->second, now);
+}
+
+void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point now) {
+    const auto take_out = [&](const std::string& why) {
+        log_line("hocket params: server {} goes on without worker {} ({}): {}", index_, worker, standing.at,
+                 why);
+        if (standing.link) {
+            standing.link->user = nullptr;
+            standing.link->close_when_sent();
+        }
+        remove(worker);
+    };
+    if (!standing.link) {
+        const bool has_died = standing.is_suspected;
+        const auto patience = has_died ? terms_.death : terms_.return_for;
+        if (standing.gone_since && now - *standing.gone_since > patience)
+            take_out(has_died ? "its connection has ended"
+                              : fmt::format("it did not come within {} ms", patience.count()));
+        return;
+    }
+    Link& link = *standing.link;
+    if (now - link.spoke() > terms_.silence / 4 && !link.has_unsent()) link.send_heartbeat();
+    const auto silent_for = std::chrono::duration_cast<std::chrono::milliseconds>(now - link.heard());
+    if (silent_for > terms_.return_for)
+        return take_out(fmt::format("it has not answered for {} ms", silent_for.count()));
+    const bool is_silent = silent_for > terms_.silence;
+    if (!root_ || is_silent == standing.is_suspected) return;
+    standing.is_suspected = is_silent;
+    log_line("hocket params: server {}: worker {} ({}) {}", index_, worker, standing.at,
+             is_silent ? "does not answer" : "answers again");
+    is_silent ? root_->suspect(worker) : root_->trust(worker);
+    deliver();
+}
+
+Json Shard::stats() const {
+    Json workers = Json::array();
+    for (const auto& [worker, standing] : workers_)
+        workers.push_back(
+            {{"number", worker},
+             {"at", standing.at},
+             {"rack", standing.rack},
+             {"parent", root_ && root_->tree().contains(worker) && root_->tree().parent(worker) != the_server
+                            ? Json(root_->tree().parent(worker))
+                            : Json("server")},
+             {"answers", standing.link != nullptr && !standing.is_suspected},
+             {"received", standing.link ? standing.link->bytes_received() : 0},
+             {"sent", standing.link ? standing.link->bytes_sent() : 0},
+             {"shares_memory", standing.link && standing.link->lends()}});
+    return {{"server", index_},
+            {"clock", clock()},
+            {"epochs", root_ ? root_->epoch().number : 0},
+            {"chunks", layout_->chunks_of(index_)},
+            {"workers", workers}};
+}
+
+}  // namespace hocket::params

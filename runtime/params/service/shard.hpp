@@ -1,0 +1,97 @@
+// One server's part of the weights, and its conversations with the workers: the protocol's Root
+// (protocol/root.hpp) with connections, and with a view of who is there.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/params/job/job.hpp"
+#include "runtime/params/links/link.hpp"
+#include "runtime/params/protocol/root.hpp"
+#include "runtime/params/service/chunk_arithmetic.hpp"
+
+namespace hocket::params {
+
+struct ShardTerms {
+    std::chrono::milliseconds silence{2000};      // after which a worker is thought not to answer
+    std::chrono::milliseconds return_for{10000};  // after which a worker that does not answer is taken out
+    std::chrono::milliseconds death{300};         // after which one whose connection has ended is taken out
+};
+
+// Of the service's thread.
+class Shard {
+  public:
+    // chunks: restored ones; empty: those of the job's beginning, see begin().
+    Shard(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout, std::uint32_t index,
+          std::shared_ptr<Memory> memory, std::shared_ptr<const Calculator> calculator, ShardTerms terms);
+
+    // Founders take part from round 0 on. has_weights: one of them will give the first weights; else they are
+    // zeros.
+    void begin(const std::vector<Worker>& founders, bool has_weights);
+    void restore(Snapshot snapshot);
+
+    // A note or message of a worker's connection. Throws transport::ProtocolError.
+    void take(Link& link, const nlohmann::json& note);
+    void take(Link& link, const Message& message);
+    void lost(Link& link, const std::string& why);  // it is closed, and will be destroyed
+    void tick(transport::Clock::time_point now);
+
+    ChunkShape shape_of(Chunk chunk) const;
+    Bounds bounds() const;
+
+    bool has_begun() const { return root_.has_value() && missing_weights_ == 0; }
+    // Whether workers have come, and all have left.
+    bool is_done() const { return had_workers_ && workers_.empty(); }
+    Clock clock() const { return root_ ? root_->lowest_clock() : 0; }
+    Snapshot snapshot() const { return root_->snapshot(); }
+    void keep_from(Clock clock);
+    void tell_all(const nlohmann::json& note);
+    nlohmann::json stats() const;
+
+  private:
+    struct Standing {
+        Link* link = nullptr;  // null: there is none now
+        std::string at, rack;
+        bool has_weights = false, is_suspected = false;
+        std::optional<transport::Clock::time_point> gone_since;  // it has had no connection
+    };
+
+    Worker worker_of(const Link& link) const;
+    void reserve(Link& link, const nlohmann::json& note);
+    void join(Link& link, const nlohmann::json& note);
+    void resume(Link& link, const nlohmann::json& note);
+    void arrive(Worker worker, Link& link, const nlohmann::json& note);
+    void ask_for_weights();
+    void take_first_weights(const Weights& weights);
+    void remove(Worker worker);
+    void tick(Worker worker, Standing& standing, transport::Clock::time_point now);
+    void deliver();
+    nlohmann::json places() const;
+    int group_of(const std::string& rack);
+
+    const std::shared_ptr<const Job> job_;
+    const std::shared_ptr<const Layout> layout_;
+    const std::uint32_t index_;
+    const ShardTerms terms_;
+    ChunkArithmetic arithmetic_;
+    std::optional<Root> root_;
+    std::map<Worker, Standing> workers_;
+    std::map<std::string, int> groups_;
+    bool had_workers_ = false;
+
+    // Before all first weights are here: what they are, and what workers have said meanwhile.
+    Snapshot first_;
+    std::size_t missing_weights_ = 0;
+    std::optional<Worker> giver_;
+    std::vector<std::pair<Worker, nlohmann::json>> early_;
+    std::uint64_t epochs_ = 0, rounds_ = 0;
+};
+
+}  // namespace hocket::params

@@ -1,0 +1,135 @@
+#include "runtime/params/service/staging.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/error.hpp"
+
+namespace hocket::params {
+
+Staging::Staging(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout,
+                 std::shared_ptr<Memory> memory, std::function<void(Chunk, Value)> full)
+    : job_(std::move(job)), layout_(std::move(layout)), memory_(std::move(memory)), full_(std::move(full)) {
+    begin_round();
+}
+
+void Staging::begin_round() {
+    is_claimed_.assign(job_->tensors.size(), false);
+    filling_.resize(layout_->chunks());
+    for (Chunk chunk = 0; chunk < filling_.size(); ++chunk) {
+        const std::uint32_t pieces = layout_->place(chunk).pieces;
+        filling_[chunk].block = nullptr;
+        filling_[chunk].left = pieces;
+        filling_[chunk].is_there.assign(pieces, false);
+    }
+}
+
+void Staging::claim(std::uint32_t tensor) {
+    const std::lock_guard lock(mutex_);
+    if (is_claimed_[tensor])
+        throw Error(
+            Status::invalid_argument,
+            fmt::format("tensor {} ({}) was pushed in this round already; hkt_params_clock ends the round",
+                        tensor, job_->tensors[tensor].name));
+    is_claimed_[tensor] = true;
+}
+
+void Staging::add(std::uint32_t tensor, const std::byte* gradient) {
+    claim(tensor);
+    const std::uint64_t size = element_size(job_->tensors[tensor].type);
+    for (const Layout::Piece& piece : layout_->pieces_of_tensor(tensor)) {
+        std::memcpy(room(piece), gradient + piece.first * size, piece.count * size);
+        piece_is_there(piece);
+    }
+}
+
+void Staging::add_sparse(std::uint32_t tensor, std::span<const std::uint32_t> indices,
+                         const std::byte* values) {
+    const Tensor& of = job_->tensors[tensor];
+    const bool ascend =
+        std::adjacent_find(indices.begin(), indices.end(), std::greater_equal<>()) == indices.end();
+    if (!ascend || (!indices.empty() && indices.back() >= of.count))
+        throw Error(
+            Status::invalid_argument,
+            fmt::format("the indices of a sparse update of tensor {} ({}) must ascend, and be below {}, its "
+                        "number of elements",
+                        tensor, of.name, of.count));
+    claim(tensor);
+    for (const Layout::Piece& piece : layout_->pieces_of_tensor(tensor)) {
+        const auto begin = std::lower_bound(indices.begin(), indices.end(), piece.first);
+        const auto end = std::lower_bound(begin, indices.end(), piece.first + piece.count);
+        add_sparse_piece(piece, {begin, end}, values + (begin - indices.begin()) * element_size(of.type));
+    }
+}
+
+// A chunk that has other tensors, too, becomes a dense one.
+void Staging::add_sparse_piece(const Layout::Piece& piece, std::span<const std::uint32_t> indices,
+                               const std::byte* values) {
+    const Layout::Place& place = layout_->place(piece.chunk);
+    const std::uint64_t size = element_size(place.type);
+    Content content{nullptr, sparse_bytes(indices.size(), size), true};
+    if (place.pieces == 1 && content.bytes < place.bytes()) {
+        {
+            const std::lock_guard lock(mutex_);
+            filling_[piece.chunk].left = 0;
+        }
+        if (indices.empty()) return full_(piece.chunk, nullptr);
+        content.block = memory_->allocate(content.bytes);
+        std::memcpy(content.block.get(), values, indices.size() * size);
+        auto* const to =
+            reinterpret_cast<std::uint32_t*>(content.block.get() + sparse_indices_at(indices.size(), size));
+        std::transform(indices.begin(), indices.end(), to,
+                       [&](std::uint32_t index) { return static_cast<std::uint32_t>(index - piece.first); });
+        return full_(piece.chunk, value_of(std::move(content)));
+    }
+    std::byte* const to = room(piece);
+    std::memset(to, 0, piece.count * size);
+    for (std::size_t i = 0; i < indices.size(); ++i)
+        std::memcpy(to + (indices[i] - piece.first) * size, values + i * size, size);
+    piece_is_there(piece);
+}
+
+std::byte* Staging::room(const Layout::Piece& piece) {
+    const Layout::Place& place = layout_->place(piece.chunk);
+    const std::lock_guard lock(mutex_);
+    Filling& filling = filling_[piece.chunk];
+    if (!filling.block) filling.block = memory_->allocate(place.bytes());
+    return filling.block.get() + piece.at * element_size(place.type);
+}
+
+void Staging::piece_is_there(const Layout::Piece& piece) {
+    Block block;
+    {
+        const std::lock_guard lock(mutex_);
+        Filling& filling = filling_[piece.chunk];
+        filling.is_there[static_cast<std::size_t>(&piece - layout_->pieces_of_chunk(piece.chunk).data())] =
+            true;
+        if (--filling.left > 0) return;
+        block = std::move(filling.block);
+    }
+    full_(piece.chunk, value_of({std::move(block), layout_->place(piece.chunk).bytes()}));
+}
+
+void Staging::finish() {
+    for (Chunk chunk = 0; chunk < filling_.size(); ++chunk) {
+        Filling& filling = filling_[chunk];
+        if (filling.left == 0) continue;
+        const Layout::Place& place = layout_->place(chunk);
+        if (!filling.block) {
+            full_(chunk, nullptr);
+            continue;
+        }
+        const auto pieces = layout_->pieces_of_chunk(chunk);
+        for (std::size_t i = 0; i < pieces.size(); ++i)
+            if (!filling.is_there[i])
+                std::memset(filling.block.get() + pieces[i].at * element_size(place.type), 0,
+                            pieces[i].count * element_size(place.type));
+        full_(chunk, value_of({std::move(filling.block), place.bytes()}));
+    }
+    begin_round();
+}
+
+}  // namespace hocket::params

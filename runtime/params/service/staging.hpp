@@ -1,0 +1,54 @@
+// A worker's gradients of the round that it is in, until they fill chunks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "runtime/params/job/job.hpp"
+#include "runtime/params/links/content.hpp"
+
+namespace hocket::params {
+
+// Thread-safe, except for finish().
+class Staging {
+  public:
+    // full: is called for each chunk whose elements are all there, once a round; on the thread that brought
+    // the last of them.
+    Staging(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout,
+            std::shared_ptr<Memory> memory, std::function<void(Chunk chunk, Value gradient)> full);
+
+    // Copies them. Throws Error(invalid_argument) if the tensor has been there in this round.
+    void add(std::uint32_t tensor, const std::byte* gradient);
+    // Only the elements of these indices are not 0; they must ascend.
+    void add_sparse(std::uint32_t tensor, std::span<const std::uint32_t> indices, const std::byte* values);
+    // What was not added is zeros. A round begins.
+    void finish();
+
+  private:
+    struct Filling {
+        Block block;             // null: nothing is there yet
+        std::uint32_t left = 0;  // pieces that are not
+        std::vector<bool> is_there;
+    };
+
+    void claim(std::uint32_t tensor);
+    std::byte* room(const Layout::Piece& piece);
+    void piece_is_there(const Layout::Piece& piece);
+    void add_sparse_piece(const Layout::Piece& piece, std::span<const std::uint32_t> indices,
+                          const std::byte* values);
+    void begin_round();
+
+    const std::shared_ptr<const Job> job_;
+    const std::shared_ptr<const Layout> layout_;
+    const std::shared_ptr<Memory> memory_;
+    const std::function<void(Chunk, Value)> full_;
+    std::mutex mutex_;              // guards what follows, but not the elements
+    std::vector<Filling> filling_;  // by chunk
+    std::vector<bool> is_claimed_;  // by tensor
+};
+
+}  // namespace hocket::params

@@ -1,0 +1,318 @@
+#include "runtime/params/service/upstream.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/net/frame.hpp"
+#include "runtime/net/texts.hpp"
+#include "runtime/params/service/identity.hpp"
+
+namespace hocket::params {
+namespace {
+
+using namespace std::chrono_literals;
+using Json = nlohmann::json;
+using Time = transport::Clock;
+using transport::ProtocolError;
+
+constexpr std::chrono::milliseconds server_dial_time = 1s, parent_dial_time = 2s, pause_between_dials = 50ms;
+
+}  // namespace
+
+Upstream::Upstream(transport::SocketLoop& loop, transport::Mailbox& mailbox, std::shared_ptr<Memory> memory,
+                   std::shared_ptr<const Layout> layout, std::shared_ptr<const Calculator> calculator,
+                   std::uint32_t server, const WorkerSelf& self, Handlers handlers)
+    : loop_(loop),
+      mailbox_(mailbox),
+      memory_(memory),
+      layout_(layout),
+      server_index_(server),
+      self_(self),
+      handlers_(std::move(handlers)),
+      arithmetic_(layout, server, std::move(memory), std::move(calculator)),
+      node_(self.number, layout->chunks_of(server), arithmetic_) {}
+
+// ---- The server ------------------------------------------------------------------------------------------
+
+void Upstream::start(std::string at, std::unique_ptr<Link> link) {
+    at_ = std::move(at);
+    server_deadline_ = Time::now() + self_.timeout;
+    link ? connect_to_server(std::move(link)) : dial_server();
+}
+
+void Upstream::dial_server() {
+    const transport::Dial dial{.to = transport::Endpoint::parse(at_).value(),
+                               .secret = self_.secret,
+                               .identity = identity(self_.priority)};
+    server_dialling_ = std::make_unique<Dialling>(mailbox_, dial, server_dial_time,
+                                                  [this](transport::Socket socket, const std::string& error) {
+                                                      dialled_server(std::move(socket), error);
+                                                  });
+}
+
+void Upstream::dialled_server(transport::Socket socket, const std::string& error) {
+    server_dialling_.reset();
+    const bool is_silent = server_ && Time::now() - server_->heard() > self_.silence;
+    if (server_ && (!error.empty() || !is_silent)) return;  // it goes on, or is still waited for
+    if (error.empty()) {
+        Link::Owner& self = *this;
+        if (server_) retire(std::move(server_));
+        return connect_to_server(std::make_unique<Link>(loop_, std::move(socket), memory_, self));
+    }
+    if (Time::now() < server_deadline_) return dial_server_later();  // perhaps to another place by then
+    handlers_.failed(
+        Status::peer_lost,
+        fmt::format("server {} ({}) has been gone for {}, and no other process has taken its place: {}",
+                    server_index_, at_, transport::seconds_text(self_.timeout), error));
+}
+
+void Upstream::dial_server_later() {
+    loop_.at(Time::now() + pause_between_dials, [this] {
+        if (!server_ && !server_dialling_ && !is_leaving_) dial_server();
+    });
+}
+
+void Upstream::connect_to_server(std::unique_ptr<Link> link) {
+    server_ = std::move(link);
+    server_->hand_to(*this);
+    greet();
+}
+
+void Upstream::greet() {
+    Json note{{"number", self_.number}, {"at", self_.at}, {"rack", self_.rack}};
+    if (!has_joined()) {
+        note["say"] = "reserve";
+        note["has_weights"] = self_.has_weights;
+        is_reserved_ = false;
+    } else {
+        note["say"] = "resume";
+        note["incarnation"] = node_.epoch().incarnation;
+        note["covered"] = node_.covered();
+        note["members"] = Json::array();
+        for (const Member& member : node_.members())
+            note["members"].push_back({member.worker, member.parent, member.first});
+    }
+    server_->send(note);
+}
+
+void Upstream::join(Clock first) {
+    server_->send(Json{{"say", "join"}, {"first", first}});
+}
+
+void Upstream::server_has_moved(const std::string& at) {
+    if (at == std::exchange(at_, at) || is_leaving_) return;
+    if (server_ && server_->is_open()) lost_server("another process has taken its place");
+}
+
+void Upstream::lost_server(const std::string&) {
+    if (is_leaving_) return;
+    ++reconnections_;
+    if (server_) retire(std::move(server_));
+    server_deadline_ = Time::now() + self_.timeout;
+    dial_server_later();
+}
+
+void Upstream::leave() {
+    is_leaving_ = true;
+    server_dialling_.reset();
+    parent_dialling_.reset();
+    if (parent_link_) parent_link_->close();
+    if (!server_) return;
+    server_->send(Json{{"say", "goodbye"}});
+    server_->close_when_sent();
+}
+
+void Upstream::take_note(const Json& note) {
+    const auto say = note.at("say").get<std::string>();
+    if (say == "reserved") {
+        first_ = std::max(first_, note.at("first").get<Clock>());
+        if (!std::exchange(is_reserved_, true)) handlers_.reserved();
+    } else if (say == "give_weights")
+        give_weights();
+    else if (say == "places") {
+        places_.clear();
+        for (const Json& place : note.at("at"))
+            places_[place.at(0).get<Worker>()] = place.at(1).get<std::string>();
+    } else if (say == "refused")
+        handlers_.failed(Status::peer_lost,
+                         fmt::format("server {} ({}) refuses this worker: {}", server_index_, at_,
+                                     transport::printable(note.at("why").get<std::string>())));
+    else
+        handlers_.note(note);
+}
+
+void Upstream::give_weights() {
+    for (Chunk chunk = 0; chunk < layout_->chunks_of(server_index_); ++chunk)
+        server_->send(
+            Weights{{}, chunk, 0, handlers_.first_weights(layout_->first_of(server_index_) + chunk)});
+}
+
+// ---- The tree --------------------------------------------------------------------------------------------
+
+void Upstream::deliver() {
+    for (Letter& letter : node_.letters()) {
+        if (Link* const link = link_to(letter.to))
+            link->send(letter.message);
+        else if (letter.to == parent_ && parent_ != the_server)
+            for_parent_.push_back(std::move(letter.message));
+    }
+    handlers_.news();
+}
+
+Link* Upstream::link_to(Worker to) {
+    if (to == the_server) return server_.get();
+    if (to == node_.parent()) {
+        follow_parent();
+        return parent_link_.get();
+    }
+    for (const Child& child : children_)
+        if (child.worker == to) return child.link.get();
+    return nullptr;
+}
+
+// In each epoch the parent gets another chance, if there is no connection.
+void Upstream::follow_parent() {
+    const bool is_another = std::exchange(parent_, node_.parent()) != node_.parent();
+    if (is_another) {
+        for_parent_.clear();
+        parent_dialling_.reset();
+        if (parent_link_) retire(std::move(parent_link_));
+    }
+    const bool is_news = std::exchange(followed_, node_.epoch()) != node_.epoch();
+    if (parent_ != the_server && is_news && !parent_link_ && !parent_dialling_) dial_parent();
+}
+
+void Upstream::dial_parent() {
+    const auto place = places_.find(parent_);
+    const auto at = place == places_.end() ? std::nullopt : transport::Endpoint::parse(place->second);
+    if (!at) return lost_parent();
+    const transport::Dial dial{
+        .to = *at, .secret = self_.secret, .identity = identity(self_.priority), .gone_for = 200ms};
+    parent_dialling_ = std::make_unique<Dialling>(mailbox_, dial, parent_dial_time,
+                                                  [this](transport::Socket socket, const std::string& error) {
+                                                      dialled_parent(std::move(socket), error);
+                                                  });
+}
+
+void Upstream::dialled_parent(transport::Socket socket, const std::string& error) {
+    parent_dialling_.reset();
+    if (!error.empty()) return lost_parent();
+    Link::Owner& self = *this;
+    parent_link_ = std::make_unique<Link>(loop_, std::move(socket), memory_, self);
+    parent_link_->send(Json{{"say", "child"}, {"number", self_.number}, {"server", server_index_}});
+    for (const Message& message : std::exchange(for_parent_, {})) parent_link_->send(message);
+}
+
+// The server is asked for another parent. Until it answers this one is not dialled again.
+void Upstream::lost_parent() {
+    for_parent_.clear();
+    if (parent_link_) retire(std::move(parent_link_));
+    node_.parent_lost();
+    mailbox_.post([this] { deliver(); });
+}
+
+void Upstream::adopt(Worker child, std::unique_ptr<Link> link) {
+    for (Child& known : children_)
+        if (known.worker == child) retire(std::move(known.link));
+    std::erase_if(children_, [](const Child& known) { return !known.link; });
+    link->hand_to(*this);
+    children_.push_back({child, std::move(link)});
+}
+
+// Called from a link's own functions, too.
+void Upstream::retire(std::unique_ptr<Link> link) {
+    sent_before_ += link->bytes_sent();
+    received_before_ += link->bytes_received();
+    link->close();
+    retired_.push_back(std::move(link));
+}
+
+std::uint64_t Upstream::bytes_sent() const {
+    return count(&Link::bytes_sent, sent_before_);
+}
+
+std::uint64_t Upstream::bytes_received() const {
+    return count(&Link::bytes_received, received_before_);
+}
+
+std::uint64_t Upstream::count(std::uint64_t (Link::*of_link)() const, std::uint64_t before) const {
+    std::uint64_t all = before;
+    if (server_) all += ((*server_).*of_link)();
+    if (parent_link_) all += ((*parent_link_).*of_link)();
+    for (const Child& child : children_) all += ((*child.link).*of_link)();
+    return all;
+}
+
+void Upstream::tick(Time::time_point now) {
+    retired_.clear();
+    const auto speak = [&](Link* link) {
+        if (link && link->is_open() && !link->has_unsent() && now - link->spoke() > self_.silence / 4)
+            link->send_heartbeat();
+    };
+    speak(server_.get());
+    speak(parent_link_.get());
+    for (const Child& child : children_) speak(child.link.get());
+    const auto is_silent = [&](Link* link) {
+        return link && link->is_open() && now - link->heard() > self_.silence;
+    };
+    if (is_silent(parent_link_.get())) lost_parent();
+    if (!is_silent(server_.get())) return;
+    if (now - server_->heard() > self_.timeout)
+        return handlers_.failed(Status::peer_lost,
+                                fmt::format("server {} ({}) has not answered for {}", server_index_, at_,
+                                            transport::seconds_text(self_.timeout)));
+    // Another process may listen in its place, where the old connection does not end: its host is gone.
+    if (!server_dialling_) dial_server();
+}
+
+// ---- What links have to say ------------------------------------------------------------------------------
+
+void Upstream::received(Link& link, const Json& note) try {
+    if (&link != server_.get()) throw ProtocolError("it is no server, and sends a note");
+    take_note(note);
+} catch (const Json::exception&) {
+    drop(link, "it sends a note that is not understood");
+} catch (const ProtocolError& error) {
+    drop(link, error.what());
+}
+
+void Upstream::received(Link& link, Message message) {
+    Worker from = the_server;
+    if (&link == parent_link_.get())
+        from = parent_;
+    else if (&link != server_.get())
+        for (const Child& child : children_)
+            if (child.link.get() == &link) from = child.worker;
+    const bool was_member = has_joined();
+    node_.receive(from, message);
+    if (has_joined()) follow_parent();
+    if (!was_member && has_joined()) handlers_.joined();
+    deliver();
+}
+
+void Upstream::broke(Link& link, const std::string& why) {
+    if (&link == server_.get()) return lost_server(why);
+    if (&link == parent_link_.get()) return lost_parent();
+    for (Child& child : children_)
+        if (child.link.get() == &link) retire(std::move(child.link));
+    std::erase_if(children_, [](const Child& child) { return !child.link; });
+}
+
+void Upstream::drop(Link& link, const std::string& why) {
+    link.close();
+    broke(link, why);
+}
+
+ChunkShape Upstream::shape_of(const Link&, Chunk chunk) const {
+    if (chunk >= layout_->chunks_of(server_index_))
+        throw ProtocolError("it names a chunk that does not exist");
+    return arithmetic_.shape(chunk);
+}
+
+Bounds Upstream::bounds(const Link&) const {
+    return {1 << 16, layout_->chunks_of(server_index_)};
+}
+
+}  // namespace hocket::params

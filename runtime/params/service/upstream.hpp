@@ -1,0 +1,127 @@
+// A worker's side of one server's shard: the protocol's Node (protocol/node.hpp) with its connections: to the
+// server, to its parent in the tree, and from its children.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/params/job/job.hpp"
+#include "runtime/params/links/dialling.hpp"
+#include "runtime/params/links/link.hpp"
+#include "runtime/params/protocol/node.hpp"
+#include "runtime/params/service/chunk_arithmetic.hpp"
+
+namespace hocket::params {
+
+// What all shards of a worker share.
+struct WorkerSelf {
+    Worker number = 0;
+    std::string at, rack;
+    bool has_weights = false;
+    std::string secret;
+    int priority = 0;
+    std::chrono::milliseconds silence{2000}, timeout{60000};
+};
+
+// Of the service's thread.
+class Upstream final : private Link::Owner {
+  public:
+    struct Handlers {
+        std::function<void()> reserved;  // first() is known
+        std::function<void()> joined;    // it takes part
+        std::function<void()> news;      // pulled(), covered() or epoch() may have changed
+        std::function<void(Status status, const std::string& why)> failed;  // for good
+        std::function<Value(Chunk chunk)> first_weights;
+        std::function<void(const nlohmann::json& note)> note;  // that is not about this shard
+    };
+    Upstream(transport::SocketLoop& loop, transport::Mailbox& mailbox, std::shared_ptr<Memory> memory,
+             std::shared_ptr<const Layout> layout, std::shared_ptr<const Calculator> calculator,
+             std::uint32_t server, const WorkerSelf& self, Handlers handlers);
+
+    // link: a connection with the server that is there already, or null.
+    void start(std::string at, std::unique_ptr<Link> link);
+    void join(Clock first);
+    void server_has_moved(const std::string& at);
+    void leave();
+    bool has_left() const { return !server_ || !server_->is_open(); }
+    void tick(transport::Clock::time_point now);
+
+    Node& node() { return node_; }
+    void deliver();  // after the node was told something
+    Clock first() const { return first_; }
+    bool has_joined() const { return node_.epoch().number > 0; }
+    const std::string& at() const { return at_; }
+    // The connection of a worker that says that it is a child of this one for this shard.
+    void adopt(Worker child, std::unique_ptr<Link> link);
+
+    std::uint64_t bytes_sent() const;
+    std::uint64_t bytes_received() const;
+    std::uint64_t reconnections() const { return reconnections_; }
+    std::size_t children() const { return children_.size(); }
+
+  private:
+    struct Child {
+        Worker worker;
+        std::unique_ptr<Link> link;
+    };
+
+    void dial_server();
+    void dialled_server(transport::Socket socket, const std::string& error);
+    void greet();
+    void lost_server(const std::string& why);
+    void take_note(const nlohmann::json& note);
+    void give_weights();
+    void connect_to_server(std::unique_ptr<Link> link);
+    void dial_server_later();
+    void follow_parent();
+    void dial_parent();
+    void dialled_parent(transport::Socket socket, const std::string& error);
+    void lost_parent();
+    Link* link_to(Worker to);
+    void retire(std::unique_ptr<Link> link);
+    std::uint64_t count(std::uint64_t (Link::*of_link)() const, std::uint64_t before) const;
+
+    void received(Link& link, const nlohmann::json& note) override;
+    void received(Link& link, Message message) override;
+    void broke(Link& link, const std::string& why) override;
+    ChunkShape shape_of(const Link& link, Chunk chunk) const override;
+    Bounds bounds(const Link& link) const override;
+    void drop(Link& link, const std::string& why);
+
+    transport::SocketLoop& loop_;
+    transport::Mailbox& mailbox_;
+    const std::shared_ptr<Memory> memory_;
+    const std::shared_ptr<const Layout> layout_;
+    const std::uint32_t server_index_;
+    const WorkerSelf& self_;
+    const Handlers handlers_;
+    ChunkArithmetic arithmetic_;
+    Node node_;
+
+    std::string at_;  // the server
+    std::unique_ptr<Link> server_;
+    std::unique_ptr<Dialling> server_dialling_;
+    transport::Clock::time_point server_deadline_{};  // while there is no connection
+    bool is_reserved_ = false, is_leaving_ = false;
+    Clock first_ = 0;
+
+    std::map<Worker, std::string> places_;  // where workers are reached
+    Worker parent_ = the_server;            // whom parent_link_ is for
+    Epoch followed_;                        // the epoch in which it was looked at
+    std::unique_ptr<Link> parent_link_;
+    std::unique_ptr<Dialling> parent_dialling_;
+    std::vector<Message> for_parent_;  // until the connection is there
+    std::vector<Child> children_;
+    std::list<std::unique_ptr<Link>> retired_;  // closed, to be destroyed when none of their functions runs
+    std::uint64_t sent_before_ = 0, received_before_ = 0, reconnections_ = 0;
+};
+
+}  // namespace hocket::params

@@ -1,0 +1,611 @@
+#include "runtime/params/service/worker.hpp"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <list>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "runtime/net/admission.hpp"
+#include "runtime/net/dial.hpp"
+#include "runtime/net/mailbox.hpp"
+#include "runtime/net/own_address.hpp"
+#include "runtime/net/texts.hpp"
+#include "runtime/params/service/identity.hpp"
+#include "runtime/params/service/staging.hpp"
+#include "runtime/params/service/upstream.hpp"
+#include "runtime/thread.hpp"
+
+namespace hocket::params {
+
+using namespace std::chrono_literals;
+using Json = nlohmann::json;
+using Time = transport::Clock;
+using transport::ProtocolError;
+
+namespace {
+
+constexpr std::chrono::milliseconds tick_time = 50ms, farewell_time = 2s;
+
+}  // namespace
+
+struct ParameterRequest final : Request {
+    ParameterRequest() : Request(Type::parameters) {}
+
+    Time::time_point deadline;
+    std::string text;        // what it is, for the text about a deadline
+    std::uint64_t left = 0;  // chunks that have not come; for a push 1: there is no room yet
+    Clock room_at = 0;       // a push: the round that must be covered
+    bool has_ended = false;
+    Status status = Status::success;
+    std::string why;
+};
+
+class Client::Service final : private Link::Owner {
+  public:
+    explicit Service(WorkerOptions options);
+    ~Service();
+
+    Worker number() const { return self_.number; }
+    Clock clock() const { return clock_; }
+    const Layout& layout() const { return *layout_; }
+
+    ParameterRequest* push(std::uint32_t first, std::span<const std::byte* const> gradients);
+    ParameterRequest* push(std::uint32_t tensor, const SparseUpdate& gradient);
+    ParameterRequest* pull(std::uint32_t first, std::span<std::byte* const> weights, Clock staleness);
+    Clock tick();
+    bool wait(ParameterRequest* request, Time::time_point until);
+    WorkerStats stats();
+
+  private:
+    struct Waiting {  // for weights of a chunk
+        ParameterRequest* request;
+        Clock clock;
+        std::vector<std::pair<Layout::Piece, std::byte*>> places;  // and where the tensor begins
+    };
+
+    void run(transport::Socket front);
+    void serve();
+    void look_at_time();
+    void wait_until_joined();
+    void leave();
+
+    void opened(const Json& note);
+    void reserved();
+    void joined();
+    void first_server_says(const Json& note);
+    Value first_weights(Chunk chunk);
+
+    void full(Chunk chunk, Value gradient);
+    void take_pull(const std::shared_ptr<std::map<Chunk, Waiting>>& wanted);
+    void news(std::uint32_t server);
+    void hand_out(Chunk chunk, const Node::Pulled& pulled);
+    void end(ParameterRequest& request, Status status, const std::string& why);
+    void fail(Status status, const std::string& why);
+    ParameterRequest* make_request(std::string text);
+    ParameterRequest* room_request(std::uint32_t first, std::size_t count);
+    void require_tensors(std::uint32_t first, std::size_t count) const;
+    void require_alive() const;
+    Clock covered() const;
+
+    void received(Link& link, const Json& note) override;
+    void received(Link& link, Message message) override;
+    void broke(Link& link, const std::string& why) override;
+    ChunkShape shape_of(const Link&, Chunk) const override {
+        throw ProtocolError("it sends elements too early");
+    }
+    Bounds bounds(const Link&) const override { return {}; }
+
+    const WorkerOptions options_;
+    const std::shared_ptr<const Job> job_;
+    const std::shared_ptr<const Calculator> calculator_;
+    const std::shared_ptr<Memory> memory_ = Memory::make();
+    WorkerSelf self_;
+    std::shared_ptr<const Layout> layout_;
+    std::unique_ptr<Staging> staging_;
+    std::atomic<Clock> clock_ = 0;
+
+    transport::Socket listener_;
+    transport::SocketLoop loop_{transport::SocketLoop::Way::epoll};
+    transport::Mailbox mailbox_;
+    std::unique_ptr<transport::Admission> admission_;
+    std::unique_ptr<Link> front_;               // to the first server, until it becomes a shard's
+    std::list<std::unique_ptr<Link>> unknown_;  // of workers that have not said whose children they are
+    std::vector<std::unique_ptr<Upstream>> upstreams_;  // by server
+    std::size_t reserved_ = 0, joined_count_ = 0;
+    std::map<Chunk, std::list<Waiting>> waiting_;
+    Time::time_point next_look_{};
+
+    mutable std::mutex mutex_;  // guards what follows
+    std::condition_variable changed_;
+    std::list<ParameterRequest> requests_;
+    bool has_joined_ = false, has_left_ = false;
+    Status failure_ = Status::success;
+    std::string why_;
+
+    std::atomic<bool> is_leaving_ = false;
+    std::thread thread_;
+};
+
+// ---- The public face -------------------------------------------------------------------------------------
+
+Client::Client(WorkerOptions options) : service_(std::make_unique<Service>(std::move(options))) {}
+Client::~Client() = default;
+Worker Client::number() const {
+    return service_->number();
+}
+Clock Client::clock() const {
+    return service_->clock();
+}
+const Layout& Client::layout() const {
+    return service_->layout();
+}
+ParameterRequest* Client::push(std::uint32_t first, std::span<const std::byte* const> gradients) {
+    return service_->push(first, gradients);
+}
+ParameterRequest* Client::push(std::uint32_t tensor, const SparseUpdate& gradient) {
+    return service_->push(tensor, gradient);
+}
+ParameterRequest* Client::pull(std::uint32_t first, std::span<std::byte* const> weights, Clock staleness) {
+    return service_->pull(first, weights, staleness);
+}
+Clock Client::tick() {
+    return service_->tick();
+}
+bool Client::wait(ParameterRequest* request, Time::time_point until) {
+    return service_->wait(request, until);
+}
+WorkerStats Client::stats() const {
+    return service_->stats();
+}
+
+// ---- Beginning -------------------------------------------------------------------------------------------
+
+Client::Service::Service(WorkerOptions options)
+    : options_(std::move(options)),
+      job_(std::make_shared<const Job>(options_.job)),
+      calculator_(options_.make_calculator(*job_)) {
+    check(*job_);
+    if (options_.secret.empty())
+        throw Error(
+            Status::invalid_argument,
+            "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
+    transport::Socket front;
+    try {
+        front = transport::dial(
+            {.to = options_.server, .secret = options_.secret, .identity = identity(options_.priority)},
+            {Time::now() + options_.timeout});
+    } catch (const transport::DialError& error) {
+        const bool is_mismatch = error.kind == transport::DialError::Kind::refused;
+        throw Error(is_mismatch ? Status::mismatch : Status::bootstrap,
+                    fmt::format("there is no way to the parameter server {}: {}", options_.server.text(),
+                                error.what()));
+    }
+    // Where the server can be reached from, the other workers can be, too.
+    transport::Endpoint at = transport::bound_to(front).value();
+    at.port = 0;
+    listener_ = transport::listen_on(at, Time::now() + options_.timeout, "");
+    self_.at = transport::bound_to(listener_).value().text();
+    self_.rack = options_.rack.empty() ? at.host : options_.rack;
+    self_.has_weights = !options_.first_weights.empty();
+    self_.secret = options_.secret;
+    self_.priority = options_.priority;
+    self_.silence = options_.silence;
+    self_.timeout = options_.timeout;
+    loop_.watch(mailbox_.fd(), EPOLLIN, mailbox_);
+    transport::AdmissionTerms terms;
+    terms.host = "a worker of the parameter service";
+    terms.secret = options_.secret;
+    terms.wrong_secret = wrong_secret;
+    terms.refuse = [](const transport::Hello& hello) { return refusal(hello.identity); };
+    terms.admit = [this](transport::Admitted admitted) {
+        Link::Owner& self = *this;
+        unknown_.push_back(std::make_unique<Link>(loop_, std::move(admitted.socket), memory_, self));
+    };
+    admission_ = std::make_unique<transport::Admission>(loop_, listener_.fd(), std::move(terms));
+    auto shared = std::make_shared<transport::Socket>(std::move(front));
+    thread_ = start_thread("hkt-params", [this, shared] { run(std::move(*shared)); });
+    try {
+        wait_until_joined();
+    } catch (...) {
+        leave();
+        throw;
+    }
+}
+
+void Client::Service::wait_until_joined() {
+    std::unique_lock lock(mutex_);
+    const bool has_come = changed_.wait_until(lock, Time::now() + options_.timeout,
+                                              [&] { return has_joined_ || failure_ != Status::success; });
+    if (failure_ != Status::success) throw Error(failure_, why_);
+    if (!has_come)
+        throw Error(
+            Status::timeout,
+            fmt::format(
+                "the parameter service at {} has not begun within {}: it waits for all of its servers, "
+                "and for {} workers",
+                options_.server.text(), transport::seconds_text(options_.timeout), job_->workers));
+}
+
+void Client::Service::run(transport::Socket socket) {
+    mailbox_.attend();
+    try {
+        Link::Owner& self = *this;
+        front_ = std::make_unique<Link>(loop_, std::move(socket), memory_, self);
+        Json note{{"say", "open"}, {"job", encode(*job_)}, {"has_weights", self_.has_weights}};
+        if (options_.number) note["number"] = *options_.number;
+        front_->send(note);
+        serve();
+    } catch (const Error& error) {
+        fail(error.status(), error.what());
+    } catch (const std::exception& error) {
+        fail(Status::internal, error.what());
+    }
+    {
+        const std::lock_guard lock(mutex_);
+        has_left_ = true;
+    }
+    changed_.notify_all();
+    admission_.reset();
+    upstreams_.clear();
+    unknown_.clear();
+    front_.reset();
+    while (!is_leaving_ || !mailbox_.close()) {
+        mailbox_.empty();
+        if (!is_leaving_ && mailbox_.is_empty()) mailbox_.wait();
+    }
+}
+
+void Client::Service::serve() {
+    Time::time_point last = Time::time_point::max();
+    const auto has_said_goodbye = [&] {
+        return std::all_of(upstreams_.begin(), upstreams_.end(),
+                           [](const auto& up) { return up->has_left(); });
+    };
+    for (;;) {
+        if (is_leaving_ && last == Time::time_point::max()) {
+            last = Time::now() + farewell_time;
+            for (const auto& upstream : upstreams_) upstream->leave();
+        }
+        if (is_leaving_ && (has_said_goodbye() || Time::now() > last)) return;
+        mailbox_.empty();
+        if (Time::now() >= next_look_) look_at_time();
+        loop_.turn(mailbox_.is_empty() ? next_look_ : Time::time_point::min());
+    }
+}
+
+Client::Service::~Service() {
+    leave();
+}
+
+void Client::Service::leave() {
+    if (!thread_.joinable()) return;
+    is_leaving_ = true;
+    mailbox_.post([] {});
+    thread_.join();
+}
+
+// ---- Joining ---------------------------------------------------------------------------------------------
+
+void Client::Service::received(Link& link, const Json& note) try {
+    const auto say = note.at("say").get<std::string>();
+    if (&link == front_.get()) {
+        if (say == "opened") return opened(note);
+        if (say == "refused")
+            return fail(Status::mismatch, "the parameter service refuses this worker: " +
+                                              transport::printable(note.at("why").get<std::string>()));
+    }
+    if (say != "child") throw ProtocolError("it says what no worker says");
+    const auto server = note.at("server").get<std::size_t>();
+    if (server >= upstreams_.size()) throw ProtocolError("it names a server that does not exist");
+    const auto found =
+        std::find_if(unknown_.begin(), unknown_.end(), [&](const auto& one) { return one.get() == &link; });
+    std::unique_ptr<Link> child = std::move(*found);
+    unknown_.erase(found);
+    upstreams_[server]->adopt(note.at("number").get<Worker>(), std::move(child));
+} catch (const Json::exception&) {
+    link.close();
+} catch (const ProtocolError&) {
+    link.close();
+}
+
+void Client::Service::received(Link& link, Message) {
+    link.close();  // it has not said who it is
+}
+
+void Client::Service::broke(Link& link, const std::string& why) {
+    if (&link == front_.get())
+        fail(Status::peer_lost,
+             fmt::format("the connection with the parameter server {} broke before the job began: {}",
+                         options_.server.text(), why));
+}
+
+void Client::Service::opened(const Json& note) {
+    note.at("number").get_to(self_.number);
+    const auto servers = note.at("servers").get<std::vector<std::string>>();
+    layout_ = std::make_shared<const Layout>(*job_, static_cast<std::uint32_t>(servers.size()));
+    staging_ = std::make_unique<Staging>(
+        job_, layout_, memory_, [this](Chunk chunk, Value gradient) { full(chunk, std::move(gradient)); });
+    for (std::uint32_t server = 0; server < servers.size(); ++server) {
+        Upstream::Handlers handlers;
+        handlers.reserved = [this] { reserved(); };
+        handlers.joined = [this] { joined(); };
+        handlers.news = [this, server] { news(server); };
+        handlers.failed = [this](Status status, const std::string& why) { fail(status, why); };
+        handlers.first_weights = [this](Chunk chunk) { return first_weights(chunk); };
+        handlers.note = [this](const Json& note) { first_server_says(note); };
+        upstreams_.push_back(std::make_unique<Upstream>(loop_, mailbox_, memory_, layout_, calculator_,
+                                                        server, self_, std::move(handlers)));
+    }
+    for (std::uint32_t server = 0; server < servers.size(); ++server)
+        upstreams_[server]->start(servers[server], server == 0 ? std::move(front_) : nullptr);
+}
+
+// All servers hear the latest of the rounds that they say.
+void Client::Service::reserved() {
+    if (++reserved_ < upstreams_.size()) return;
+    Clock first = 0;
+    for (const auto& upstream : upstreams_) first = std::max(first, upstream->first());
+    clock_ = first;
+    for (const auto& upstream : upstreams_) upstream->join(first);
+}
+
+void Client::Service::joined() {
+    if (++joined_count_ < upstreams_.size()) return;
+    const std::lock_guard lock(mutex_);
+    has_joined_ = true;
+    changed_.notify_all();
+}
+
+void Client::Service::first_server_says(const Json& note) {
+    if (note.at("say") != "servers") throw ProtocolError("it says what no server says");
+    const auto at = note.at("at").get<std::vector<std::string>>();
+    for (std::size_t i = 0; i < std::min(at.size(), upstreams_.size()); ++i)
+        upstreams_[i]->server_has_moved(at[i]);
+}
+
+Value Client::Service::first_weights(Chunk chunk) {
+    const Layout::Place& place = layout_->place(chunk);
+    const std::uint64_t size = element_size(place.type);
+    Content content{memory_->allocate(place.bytes()), place.bytes()};
+    for (const Layout::Piece& piece : layout_->pieces_of_chunk(chunk))
+        std::memcpy(content.block.get() + piece.at * size,
+                    options_.first_weights[piece.tensor] + piece.first * size, piece.count * size);
+    return value_of(std::move(content));
+}
+
+// ---- Pushing ---------------------------------------------------------------------------------------------
+
+ParameterRequest* Client::Service::push(std::uint32_t first, std::span<const std::byte* const> gradients) {
+    require_tensors(first, gradients.size());
+    for (std::uint32_t i = 0; i < gradients.size(); ++i) staging_->add(first + i, gradients[i]);
+    return room_request(first, gradients.size());
+}
+
+ParameterRequest* Client::Service::push(std::uint32_t tensor, const SparseUpdate& gradient) {
+    require_tensors(tensor, 1);
+    staging_->add_sparse(tensor, gradient.indices, gradient.values);
+    return room_request(tensor, 1);
+}
+
+void Client::Service::full(Chunk chunk, Value gradient) {
+    mailbox_.post([this, chunk, round = clock_.load(), gradient = std::move(gradient)] {
+        if (upstreams_.empty()) return;
+        const std::uint32_t server = layout_->server_of(chunk);
+        upstreams_[server]->node().push(chunk - layout_->first_of(server), round, gradient);
+        upstreams_[server]->deliver();
+    });
+}
+
+Clock Client::Service::tick() {
+    require_alive();
+    staging_->finish();
+    return ++clock_;
+}
+
+Clock Client::Service::covered() const {
+    Clock lowest = UINT64_MAX;
+    for (const auto& upstream : upstreams_) lowest = std::min(lowest, upstream->node().covered());
+    return lowest;
+}
+
+// ---- Pulling ---------------------------------------------------------------------------------------------
+
+ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte* const> weights,
+                                        Clock staleness) {
+    require_tensors(first, weights.size());
+    if (staleness > job_->staleness)
+        throw Error(Status::invalid_argument,
+                    fmt::format("a pull with staleness {}, where the service was opened for {} at most",
+                                staleness, job_->staleness));
+    const Clock clock = clock_;
+    const Clock least = clock > staleness ? clock - staleness : 0;
+    ParameterRequest* const request = make_request(
+        fmt::format("weights of round {} or later of {} tensors from {} on", least, weights.size(), first));
+    const auto wanted = std::make_shared<std::map<Chunk, Waiting>>();
+    for (std::uint32_t i = 0; i < weights.size(); ++i)
+        for (const Layout::Piece& piece : layout_->pieces_of_tensor(first + i)) {
+            Waiting& waiting = (*wanted)[piece.chunk];
+            waiting.request = request;
+            waiting.clock = least;
+            waiting.places.emplace_back(piece, weights[i]);
+        }
+    request->left = wanted->size();
+    mailbox_.post([this, wanted] { take_pull(wanted); });
+    return request;
+}
+
+void Client::Service::take_pull(const std::shared_ptr<std::map<Chunk, Waiting>>& wanted) {
+    {
+        const std::lock_guard lock(mutex_);
+        ParameterRequest* const request = wanted->begin()->second.request;
+        const auto is_it = [&](const ParameterRequest& one) { return &one == request; };
+        const auto found = std::find_if(requests_.begin(), requests_.end(), is_it);
+        if (found == requests_.end() || found->has_ended) return;  // and its memory must not be written
+    }
+    for (auto& [chunk, waiting] : *wanted) {
+        const Clock clock = waiting.clock;
+        waiting_[chunk].push_back(std::move(waiting));
+        const std::uint32_t server = layout_->server_of(chunk);
+        upstreams_[server]->node().pull(chunk - layout_->first_of(server), clock);
+    }
+    for (const auto& upstream : upstreams_) upstream->deliver();
+}
+
+void Client::Service::news(std::uint32_t server) {
+    for (const Node::Pulled& pulled : upstreams_[server]->node().pulled())
+        hand_out(layout_->first_of(server) + pulled.chunk, pulled);
+    const Clock now_covered = covered();
+    const std::lock_guard lock(mutex_);
+    for (ParameterRequest& request : requests_)
+        if (!request.has_ended && request.room_at > 0 && request.room_at <= now_covered)
+            end(request, Status::success, "");
+}
+
+void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
+    const auto found = waiting_.find(chunk);
+    if (found == waiting_.end()) return;
+    const std::uint64_t size = element_size(layout_->place(chunk).type);
+    const std::byte* const from = content_of(pulled.weights)->block.get();
+    for (auto waiting = found->second.begin(); waiting != found->second.end();) {
+        if (waiting->clock > pulled.clock) {
+            ++waiting;
+            continue;
+        }
+        for (const auto& [piece, tensor] : waiting->places)
+            std::memcpy(tensor + piece.first * size, from + piece.at * size, piece.count * size);
+        const std::lock_guard lock(mutex_);
+        if (--waiting->request->left == 0) end(*waiting->request, Status::success, "");
+        waiting = found->second.erase(waiting);
+    }
+    if (found->second.empty()) waiting_.erase(found);
+}
+
+// ---- Requests --------------------------------------------------------------------------------------------
+
+void Client::Service::require_tensors(std::uint32_t first, std::size_t count) const {
+    require_alive();
+    if (first > job_->tensors.size() || count > job_->tensors.size() - first || count == 0)
+        throw Error(Status::invalid_argument,
+                    fmt::format("{} tensors from {} on: the job has {}, numbered from 0", count, first,
+                                job_->tensors.size()));
+}
+
+void Client::Service::require_alive() const {
+    const std::lock_guard lock(mutex_);
+    if (failure_ != Status::success) throw Error(failure_, why_);
+}
+
+ParameterRequest* Client::Service::make_request(std::string text) {
+    const std::lock_guard lock(mutex_);
+    ParameterRequest& request = requests_.emplace_back();
+    request.text = std::move(text);
+    request.deadline = Time::now() + options_.timeout;
+    if (failure_ != Status::success) end(request, failure_, why_);
+    return &request;
+}
+
+// How far a worker may be ahead of what servers have covered: it keeps its updates until then.
+ParameterRequest* Client::Service::room_request(std::uint32_t first, std::size_t count) {
+    ParameterRequest* const request =
+        make_request(fmt::format("room for the updates of {} tensors from {} on", count, first));
+    const Clock window = job_->staleness + 2, round = clock_;
+    const std::lock_guard lock(mutex_);
+    if (request->has_ended) return request;
+    if (round < window) {
+        end(*request, Status::success, "");
+        return request;
+    }
+    request->room_at = round - window + 1;
+    mailbox_.post([this] {
+        if (!upstreams_.empty()) news(0);
+    });
+    return request;
+}
+
+// The caller has the lock.
+void Client::Service::end(ParameterRequest& request, Status status, const std::string& why) {
+    if (request.has_ended) return;
+    request.has_ended = true;
+    request.status = status;
+    request.why = why;
+    changed_.notify_all();
+}
+
+bool Client::Service::wait(ParameterRequest* request, Time::time_point until) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_until(lock, until, [&] { return request->has_ended; })) return false;
+    const Status status = request->status;
+    const std::string why = std::move(request->why);
+    requests_.remove_if([&](const ParameterRequest& one) { return &one == request; });
+    if (status != Status::success) throw Error(status, why);
+    return true;
+}
+
+void Client::Service::fail(Status status, const std::string& why) {
+    waiting_.clear();
+    const std::lock_guard lock(mutex_);
+    if (failure_ != Status::success) return;
+    failure_ = status;
+    why_ = why;
+    for (ParameterRequest& request : requests_) end(request, status, why);
+    changed_.notify_all();
+}
+
+void Client::Service::look_at_time() {
+    const auto now = Time::now();
+    next_look_ = now + tick_time;
+    for (const auto& upstream : upstreams_) upstream->tick(now);
+    unknown_.remove_if([](const auto& link) { return !link->is_open(); });
+    if (front_ && now - front_->spoke() > options_.silence / 4) front_->send_heartbeat();
+    std::vector<ParameterRequest*> late;
+    {
+        const std::lock_guard lock(mutex_);
+        for (ParameterRequest& request : requests_)
+            if (!request.has_ended && request.deadline < now) late.push_back(&request);
+    }
+    for (ParameterRequest* const request : late) {
+        for (auto& [chunk, waiting] : waiting_)
+            waiting.remove_if([&](const Waiting& one) { return one.request == request; });
+        const std::lock_guard lock(mutex_);
+        end(*request, Status::timeout,
+            fmt::format("{} have not come within {}: another worker has not pushed its update of a round "
+                        "that must be "
+                        "in them, or is slow",
+                        request->text, transport::seconds_text(options_.timeout)));
+    }
+}
+
+WorkerStats Client::Service::stats() {
+    WorkerStats stats{};
+    stats.clock = clock_;
+    std::mutex mutex;
+    std::condition_variable answered;
+    bool is_answered = false;
+    const bool is_posted = mailbox_.post([&] {
+        for (const auto& upstream : upstreams_) {
+            stats.bytes_sent += upstream->bytes_sent();
+            stats.bytes_received += upstream->bytes_received();
+            stats.kept_bytes += upstream->node().kept();
+            stats.epochs = std::max<std::uint64_t>(stats.epochs, upstream->node().epoch().number);
+            stats.reconnections += upstream->reconnections();
+            stats.children += upstream->children();
+        }
+        const std::lock_guard lock(mutex);
+        is_answered = true;
+        answered.notify_all();
+    });
+    if (!is_posted) return stats;
+    std::unique_lock lock(mutex);
+    answered.wait(lock, [&] { return is_answered; });
+    return stats;
+}
+
+}  // namespace hocket::params
