@@ -48,7 +48,8 @@ Example example(std::uint32_t number, const std::vector<std::vector<std::size_t>
         CheckpointChunk chunk{random(), {}};
         for (const std::size_t bytes : buffers) {
             auto& buffer = made.memory.emplace_back(bytes);
-            for (std::byte& byte : buffer) byte = static_cast<std::byte>(random());
+            const std::uint64_t eight = random();
+            for (std::size_t i = 0; i < bytes; ++i) buffer[i] = static_cast<std::byte>(eight >> 8 * (i % 8));
             chunk.buffers.emplace_back(buffer);
         }
         made.checkpoint.chunks.push_back(std::move(chunk));
@@ -272,7 +273,9 @@ TEST_CASE("a writer that is killed leaves the checkpoint from before, or the new
             }
         }
         close(told[1]);
-        std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+        // It writes without a pause from here on.
+        REQUIRE(::read(told[0], &number, sizeof number) == sizeof number);
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 10'000));
         kill(writer, SIGKILL);
         waitpid(writer, nullptr, 0);
         for (std::uint32_t written; ::read(told[0], &written, sizeof written) == sizeof written;)
