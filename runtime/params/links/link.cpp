@@ -22,6 +22,7 @@ enum Kind : std::uint8_t { note = 1, message, heartbeat, returned, last_kind = r
 enum class Elements : std::uint8_t { none, dense, sparse };
 
 constexpr std::uint64_t most_body = 64 << 20;  // of a description of a job with very many tensors
+constexpr std::chrono::seconds farewell_time{2};
 constexpr std::uint64_t most_read_at_once = 4 << 20, most_pieces = 64;
 
 Value* value_in(Message& message) {
@@ -161,7 +162,7 @@ void Link::flush() {
         budget -= std::min(budget, static_cast<std::uint64_t>(bytes));
         if (budget == 0) break;
     }
-    if (outgoing_.empty() && is_closing_) return close();
+    if (outgoing_.empty() && is_closing_) end_sending();
     show_interest();
 }
 
@@ -181,7 +182,8 @@ void Link::ready(std::uint32_t events) {
     if (events & EPOLLOUT) flush();
     if (!is_open()) return;
     const bool has_ended = events & (EPOLLHUP | EPOLLERR);
-    if (has_ended && (is_paused_ || is_closing_)) return fail("it was closed by the other side");
+    if (is_closing_) return discard();
+    if (has_ended && is_paused_) return fail("it was closed by the other side");
     if (events & ~std::uint32_t{EPOLLOUT}) receive();
 }
 
@@ -330,10 +332,30 @@ void Link::close() {
 }
 
 void Link::close_when_sent() {
-    if (!is_open()) return;
-    if (outgoing_.empty()) return close();
+    if (!is_open() || is_closing_) return;
     is_closing_ = true;
+    is_paused_ = false;
+    closing_until_ = transport::Clock::now() + farewell_time;
+    if (outgoing_.empty()) end_sending();
     show_interest();
+}
+
+void Link::end_sending() {
+    shutdown(socket_.fd(), SHUT_WR);
+}
+
+void Link::discard() {
+    char scratch[16384];
+    for (;;) {
+        const ssize_t got = recv(socket_.fd(), scratch, sizeof scratch, MSG_DONTWAIT);
+        if (got > 0 || (got < 0 && errno == EINTR)) continue;
+        if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) close();
+        return;
+    }
+}
+
+void Link::tick(transport::Clock::time_point now) {
+    if (is_closing_ && now > closing_until_) close();
 }
 
 void Link::fail(const std::string& why) {
@@ -350,8 +372,8 @@ void Link::pause(bool is_paused) {
 
 void Link::show_interest() {
     if (!is_open()) return;
-    const std::uint32_t interest = (is_paused_ || is_closing_ ? 0U : std::uint32_t{EPOLLIN}) |
-                                   (outgoing_.empty() ? 0U : std::uint32_t{EPOLLOUT});
+    const std::uint32_t interest =
+        (is_paused_ ? 0U : std::uint32_t{EPOLLIN}) | (outgoing_.empty() ? 0U : std::uint32_t{EPOLLOUT});
     if (interest == interest_) return;
     loop_.watch(socket_.fd(), interest, *this);
     interest_ = interest;

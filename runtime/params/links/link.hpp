@@ -56,10 +56,13 @@ class Link final : private transport::SocketLoop::Watcher {
     void send(const Message& message);
     void send_heartbeat();
 
-    // Elements that were lent may be written over from now on. close_when_sent: what is to be sent is sent
-    // first, and nothing is received any more.
+    // Elements that were lent may be written over from now on.
     void close();
+    // Sends what is to be sent, and closes when the other side has closed its end. What that says until then
+    // is not heard: a kernel that has data for a socket that is closed takes back what was sent, too. Closes
+    // after 2 s in any case, if tick() is called.
     void close_when_sent();
+    void tick(transport::Clock::time_point now);
 
     // When bytes came last, or reading was resumed; and when bytes were last accepted by the kernel.
     transport::Clock::time_point heard() const { return heard_; }
@@ -98,6 +101,8 @@ class Link final : private transport::SocketLoop::Watcher {
     void take_note();
     void take_memory(const nlohmann::json& note);
     void begin_value(Chunk chunk);
+    void discard();
+    void end_sending();
     void fail(const std::string& why);
     void show_interest();
 
@@ -124,6 +129,7 @@ class Link final : private transport::SocketLoop::Watcher {
     std::uint64_t bytes_received_ = 0, bytes_sent_ = 0;
     std::uint32_t interest_ = 0;
     bool is_paused_ = false, is_closing_ = false;
+    transport::Clock::time_point closing_until_{};
 };
 
 }  // namespace hocket::params

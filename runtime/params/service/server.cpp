@@ -209,6 +209,7 @@ std::string Server::Service::stats() {
 void Server::Service::tick() {
     const auto now = Time::now();
     next_tick_ = now + tick_time;
+    for (Link& link : links_) link.tick(now);
     for (Link& link : links_)
         if (!link.user && !link.has_unsent() && now - link.spoke() > options_.terms.silence / 4)
             link.send_heartbeat();
@@ -313,6 +314,7 @@ void Server::Service::drop(Link& link, const std::string& why) {
 
 void Server::Service::broke(Link& link, const std::string& why) {
     if (first_ && &link == &*first_) {
+        if (is_done_) return;
         log_line("hocket params: server {}: the connection with the first server broke: {}", index_, why);
         mailbox_.post([this] {
             first_.reset();

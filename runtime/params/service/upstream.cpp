@@ -247,6 +247,7 @@ std::uint64_t Upstream::count(std::uint64_t (Link::*of_link)() const, std::uint6
 
 void Upstream::tick(Time::time_point now) {
     retired_.clear();
+    if (server_) server_->tick(now);
     const auto speak = [&](Link* link) {
         if (link && link->is_open() && !link->has_unsent() && now - link->spoke() > self_.silence / 4)
             link->send_heartbeat();

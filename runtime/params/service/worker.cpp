@@ -202,6 +202,7 @@ Client::Service::Service(WorkerOptions options)
     loop_.watch(mailbox_.fd(), EPOLLIN, mailbox_);
     transport::AdmissionTerms terms;
     terms.host = "a worker of the parameter service";
+    terms.is_quiet = true;  // children come and go with each epoch
     terms.secret = options_.secret;
     terms.wrong_secret = wrong_secret;
     terms.refuse = [](const transport::Hello& hello) { return refusal(hello.identity); };

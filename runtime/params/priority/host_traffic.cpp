@@ -1,0 +1,130 @@
+#include "runtime/params/priority/host_traffic.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+
+#include "runtime/log.hpp"
+#include "runtime/xxh3.hpp"
+
+namespace hocket::params {
+namespace {
+
+using transport::Clock;
+using Descriptor = transport::Socket;
+
+constexpr std::uint64_t magic = 0x6f697270'74636b68;  // "hkctprio"
+constexpr int layout_version = 1;                     // in the name: other versions have other files
+
+// The clock counts from the start of the host, unless a process is in another namespace for time.
+std::string file_name(const std::string& links) {
+    std::error_code none;
+    const std::string text = links + " " + std::filesystem::read_symlink("/proc/self/ns/time", none).string();
+    return fmt::format("hocket-params-priority-{}-{}-{:016x}", layout_version, geteuid(),
+                       XXH3_64bits(text.data(), text.size()));
+}
+
+std::int64_t ns_of(Clock::time_point time) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+Clock::time_point time_of(std::int64_t ns) {
+    return Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::nanoseconds(ns)));
+}
+
+// Empty, or what is wrong with the file.
+std::string complaint_about(int fd, std::size_t bytes) {
+    struct stat facts {};
+    if (fstat(fd, &facts) < 0) return transport::error_text(errno);
+    if (!S_ISREG(facts.st_mode)) return "it is not a file";
+    if (facts.st_uid != geteuid() || (facts.st_mode & 022) != 0) return "other users may write to it";
+    const auto size = static_cast<std::uint64_t>(facts.st_size);
+    if (size != 0 && size != bytes) return "it is something else";
+    return "";
+}
+
+}  // namespace
+
+// A file of zeros is one: whoever comes first has nothing to prepare that another could find half done.
+struct HostTraffic::Slots {
+    std::atomic<std::uint64_t> magic;
+    std::array<std::atomic<std::uint64_t>, 7> zero;
+    std::array<std::atomic<std::int64_t>, highest_priority + 1> until;  // ns of the monotonic clock
+};
+static_assert(std::atomic<std::int64_t>::is_always_lock_free &&
+              std::atomic<std::uint64_t>::is_always_lock_free);
+
+std::string name_of_links(const Environment& environment) {
+    if (const auto name = EnvironmentReader(environment).text("HOCKET_PARAMS_HOST")) return *name;
+    std::error_code none;
+    return std::filesystem::read_symlink("/proc/self/ns/net", none).string();
+}
+
+HostTraffic::HostTraffic(const std::string& folder, const std::string& links) {
+    const std::string path = folder + "/" + file_name(links);
+    std::string why;
+    slots_ = map(path, why);
+    if (slots_) return;
+    is_shared_ = false;
+    slots_ = std::make_shared<Slots>();
+    log_line(
+        "hocket: warning: this job takes no part in priorities between jobs on this host: {}: {}; a file "
+        "that is not Hocket's must be removed",
+        path, why);
+}
+
+// Null, and why.
+std::shared_ptr<HostTraffic::Slots> HostTraffic::map(const std::string& path, std::string& why) {
+    const Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+    if (!file.is_open()) {
+        why = transport::error_text(errno);
+        return nullptr;
+    }
+    why = complaint_about(file.fd(), sizeof(Slots));
+    if (!why.empty()) return nullptr;
+    // Pages that exist: where a file system is full, a store to one that does not would end the process.
+    int error;
+    while ((error = posix_fallocate(file.fd(), 0, sizeof(Slots))) == EINTR) continue;
+    if (error != 0) {
+        why = transport::error_text(error);
+        return nullptr;
+    }
+    void* const memory = mmap(nullptr, sizeof(Slots), PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
+    if (memory == MAP_FAILED) {
+        why = transport::error_text(errno);
+        return nullptr;
+    }
+    const std::shared_ptr<Slots> slots(static_cast<Slots*>(memory),
+                                       [](Slots* mapped) { munmap(mapped, sizeof(Slots)); });
+    std::uint64_t found = 0;
+    if (slots->magic.compare_exchange_strong(found, magic) || found == magic) return slots;
+    why = "it is something else";
+    return nullptr;
+}
+
+void HostTraffic::mark(int priority, Clock::time_point until) {
+    auto& slot = slots_->until[static_cast<std::size_t>(priority)];
+    const std::int64_t known = slot.load(std::memory_order_relaxed);
+    // Another process of this priority may look further ahead. What is out of reach is not of such a process.
+    if (known >= ns_of(until) && known <= ns_of(until + longest_window)) return;
+    slot.store(ns_of(until), std::memory_order_relaxed);
+}
+
+Clock::time_point HostTraffic::busy_above(int priority, Clock::time_point now) const {
+    const std::int64_t last = ns_of(now + longest_window);  // what says more is damaged
+    std::int64_t busy = 0;
+    for (auto level = static_cast<std::size_t>(priority) + 1; level < slots_->until.size(); ++level) {
+        const std::int64_t until = slots_->until[level].load(std::memory_order_relaxed);
+        if (until <= last) busy = std::max(busy, until);
+    }
+    return time_of(busy);
+}
+
+}  // namespace hocket::params
