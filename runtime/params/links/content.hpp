@@ -17,7 +17,9 @@ struct Content {
     // The entries that are not 0: as many values of the chunk's type as sparse_entries() says, then from a
     // multiple of 4 bytes on as many 32-bit indices, ascending.
     bool is_sparse = false;
-    std::vector<Block> states = {};  // of weights that a server keeps: of the update; not sent to anybody
+    // Of weights that a server keeps: what the update keeps beside them. Not sent to anybody.
+    std::vector<Block> states = {};
+    std::uint64_t state_bytes = 0;  // of each
 };
 
 struct ChunkShape {

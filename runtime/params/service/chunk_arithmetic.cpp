@@ -18,10 +18,6 @@ ChunkShape ChunkArithmetic::shape(Chunk chunk) const {
     return {place(chunk).count, element_size(place(chunk).type)};
 }
 
-std::uint64_t ChunkArithmetic::state_bytes(Chunk chunk) const {
-    return place(chunk).count * calculator_->state_bytes(place(chunk).type);
-}
-
 // ---- Sums ------------------------------------------------------------------------------------------------
 
 Value ChunkArithmetic::sum(Chunk chunk, const std::vector<Value>& parts) {
@@ -103,11 +99,12 @@ Value ChunkArithmetic::updated(Chunk chunk, Clock clock, const Value& weights,
     const Block gradient = dense(chunk, content_of(total));
     const Content& old = *content_of(weights);
     Content result{memory_->allocate(old.bytes), old.bytes};
+    result.state_bytes = old.state_bytes;
     std::vector<const std::byte*> before{old.block.get()};
     std::vector<std::byte*> after{result.block.get()};
     for (const Block& state : old.states) {
         before.push_back(state.get());
-        result.states.push_back(memory_->allocate(state_bytes(chunk)));
+        result.states.push_back(memory_->allocate(old.state_bytes));
         after.push_back(result.states.back().get());
     }
     std::vector<std::uint64_t> tensors;
@@ -126,7 +123,7 @@ Value ChunkArithmetic::zero_weights(Chunk chunk) {
 Value ChunkArithmetic::with_states(Chunk chunk, const Value& weights) {
     Content result{dense(chunk, content_of(weights)), place(chunk).bytes()};
     for (std::size_t i = 0; i < calculator_->states(); ++i)
-        result.states.push_back(zeros(state_bytes(chunk)));
+        result.states.push_back(zeros(result.state_bytes));
     return value_of(std::move(result));
 }
 

@@ -24,8 +24,6 @@ class ChunkArithmetic final : public Arithmetic {
     Value zero_weights(Chunk chunk);  // with their states
     // Weights as somebody else has made them, with states of zeros.
     Value with_states(Chunk chunk, const Value& weights);
-    std::size_t states() const { return calculator_->states(); }
-    std::uint64_t state_bytes(Chunk chunk) const;
     ChunkShape shape(Chunk chunk) const;
 
   private:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
@@ -17,6 +18,7 @@
 #include "runtime/net/own_address.hpp"
 #include "runtime/net/texts.hpp"
 #include "runtime/params/links/dialling.hpp"
+#include "runtime/params/service/checkpoints.hpp"
 #include "runtime/params/service/front.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/thread.hpp"
@@ -40,6 +42,9 @@ class Server::Service final : private Link::Owner {
 
     transport::Endpoint endpoint() const { return endpoint_; }
     bool wait(Time::time_point until);
+    void checkpoint() {
+        mailbox_.post([this] { write_checkpoint(); });
+    }
     std::string stats();
 
   private:
@@ -52,6 +57,9 @@ class Server::Service final : private Link::Owner {
     void dial_first();
     void dialled(transport::Socket socket, const std::string& error);
     void begin(const Front::Beginning& beginning);
+    void restore();
+    void have_shard(ShardName name);
+    void write_checkpoint();
 
     void received(Link& link, const Json& note) override;
     void received(Link& link, Message message) override;
@@ -76,7 +84,9 @@ class Server::Service final : private Link::Owner {
     std::unique_ptr<Dialling> dialling_;
     Time::time_point first_deadline_;
     std::uint32_t index_ = 0;
+    std::optional<std::pair<Job, std::uint32_t>> restored_;  // at the first server: the job, the incarnation
     std::unique_ptr<Shard> shard_;
+    std::unique_ptr<Checkpoints> checkpoints_;
     Time::time_point next_tick_{};
 
     std::atomic<bool> is_leaving_ = false;
@@ -98,6 +108,9 @@ transport::Endpoint Server::endpoint() const {
 bool Server::wait(Time::time_point until) {
     return service_->wait(until);
 }
+void Server::checkpoint() {
+    service_->checkpoint();
+}
 std::string Server::stats() const {
     return service_->stats();
 }
@@ -113,9 +126,11 @@ Server::Service::Service(ServerOptions options)
             Status::invalid_argument,
             "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
     if (endpoint_.is_any_address()) endpoint_.host = transport::own_address();
+    if (options_.restore) restore();
     if (!options_.join)
         front_ = std::make_unique<Front>(options_.servers, endpoint_.text(), options_.make_calculator,
                                          [this](const Front::Beginning& beginning) { begin(beginning); });
+    if (restored_) front_->restore(restored_->first, restored_->second);
     if (front_)
         front_->tell_workers = [this](const Json& note) {
             if (shard_) shard_->tell_all(note);
@@ -163,6 +178,7 @@ void Server::Service::end(std::exception_ptr failure) {
     dialling_.reset();
     admission_.reset();
     listener_.close();
+    checkpoints_.reset();
     shard_.reset();
     front_.reset();
     links_.clear();
@@ -217,6 +233,7 @@ void Server::Service::tick() {
         first_->send_heartbeat();
     if (!shard_) return;
     shard_->tick(now);
+    if (checkpoints_ && shard_->has_begun() && checkpoints_->is_due(shard_->clock())) write_checkpoint();
     if (shard_->is_done()) done();
 }
 
@@ -262,12 +279,47 @@ void Server::Service::take_from_first(const Json& note) {
 }
 
 void Server::Service::begin(const Front::Beginning& beginning) {
-    const auto job = std::make_shared<const Job>(beginning.job);
-    const auto layout = std::make_shared<const Layout>(*job, beginning.servers);
-    shard_ =
-        std::make_unique<Shard>(job, layout, index_, memory_, options_.make_calculator(*job), options_.terms);
+    have_shard({beginning.job, index_, beginning.servers, options_.servers});
     shard_->begin(beginning.founders, beginning.has_weights);
     for (auto& [link, note] : std::exchange(early_, {})) received(*link, note);
+}
+
+void Server::Service::have_shard(ShardName name) {
+    const auto job = std::make_shared<const Job>(name.job);
+    const auto layout = std::make_shared<const Layout>(*job, name.servers);
+    shard_ =
+        std::make_unique<Shard>(job, layout, index_, memory_, options_.make_calculator(*job), options_.terms,
+                                options_.checkpoints.empty() ? 0 : options_.checkpoint_every);
+    if (options_.checkpoints.empty()) return;
+    checkpoints_ = std::make_unique<Checkpoints>(
+        options_.checkpoints, options_.checkpoint_every, std::move(name), 0, mailbox_,
+        [this](Clock clock, const std::string& error) {
+            if (error.empty()) return shard_->keep_from(clock);
+            log_line("hocket params: server {} has no new checkpoint: {}", index_, error);
+        });
+}
+
+// In the constructor, so that it throws what is wrong.
+void Server::Service::restore() {
+    RestoredShard restored = restore_shard(options_.checkpoints, options_.index, *memory_);
+    index_ = restored.name.index;
+    options_.servers = restored.name.all_servers;
+    if ((index_ == 0) == options_.join.has_value())
+        throw Error(
+            Status::invalid_argument,
+            index_ == 0
+                ? "this is the checkpoint of the first server; it takes that one's address, and joins none"
+                : fmt::format("this is the checkpoint of server {}; it needs the address of the first one",
+                              index_));
+    have_shard(restored.name);
+    const auto clock = *std::min_element(restored.snapshot.clocks.begin(), restored.snapshot.clocks.end());
+    if (index_ == 0) restored_ = std::make_pair(restored.name.job, restored.snapshot.incarnation);
+    shard_->restore(std::move(restored.snapshot));
+    shard_->keep_from(clock);
+}
+
+void Server::Service::write_checkpoint() {
+    if (checkpoints_ && shard_->has_begun()) checkpoints_->write(shard_->snapshot());
 }
 
 // ---- Workers ---------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ struct ServerOptions {
     std::filesystem::path checkpoints;    // the folder for this server's checkpoint; empty: it writes none
     std::uint64_t checkpoint_every = 10;  // rounds
     bool restore = false;                 // goes on from the checkpoint in that folder
+    std::optional<std::uint32_t> index;   // whose, if the folder has those of several servers
     std::chrono::milliseconds timeout{60000};  // for the first server to be there
     ShardTerms terms;
     MakeCalculator make_calculator;
@@ -41,6 +42,9 @@ class Server {
     // Waits until workers have come and all have left (or the model is so small that this server has nothing
     // of it), or the server has failed: then throws what has made it fail. False: not before `until`.
     bool wait(transport::Clock::time_point until);
+
+    // Begins to write a checkpoint, of what the weights are now.
+    void checkpoint();
 
     // As JSON, for people and tools.
     std::string stats() const;

@@ -25,11 +25,13 @@ void* tag(Worker worker) {
 }  // namespace
 
 Shard::Shard(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout, std::uint32_t index,
-             std::shared_ptr<Memory> memory, std::shared_ptr<const Calculator> calculator, ShardTerms terms)
+             std::shared_ptr<Memory> memory, std::shared_ptr<const Calculator> calculator, ShardTerms terms,
+             std::uint64_t kept_rounds)
     : job_(std::move(job)),
       layout_(std::move(layout)),
       index_(index),
       terms_(terms),
+      kept_rounds_(kept_rounds),
       arithmetic_(layout_, index, std::move(memory), std::move(calculator)) {}
 
 ChunkShape Shard::shape_of(Chunk chunk) const {
@@ -63,6 +65,7 @@ void Shard::restore(Snapshot snapshot) {
     for (const auto& [worker, first] : snapshot.firsts)
         if (!workers_.contains(worker)) workers_[worker].gone_since = transport::Clock::now();
     root_.emplace(std::move(snapshot), Shape::parse(job_->tree), arithmetic_);
+    if (kept_rounds_ > 0) root_->keep_from(root_->lowest_clock());
     for (auto& [worker, note] : std::exchange(early_, {}))
         if (const auto found = workers_.find(worker); found != workers_.end() && found->second.link)
             take(*found->second.link, note);
@@ -134,7 +137,7 @@ void Shard::reserve(Link& link, const Json& note) {
     const auto& firsts = root_->snapshot().firsts;
     const auto founder = firsts.find(worker);
     const Clock first = founder != firsts.end() ? founder->second : root_->reserve(worker, job_->staleness);
-    link.send(Json{{"say", "reserved"}, {"first", first}});
+    link.send(Json{{"say", "reserved"}, {"first", first}, {"kept_rounds", kept_rounds_}});
 }
 
 void Shard::join(Link& link, const Json& note) {

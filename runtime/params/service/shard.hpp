@@ -28,9 +28,11 @@ struct ShardTerms {
 // Of the service's thread.
 class Shard {
   public:
-    // chunks: restored ones; empty: those of the job's beginning, see begin().
+    // kept_rounds: how many rounds may be in no checkpoint, so that workers must keep them; 0: none is
+    // written.
     Shard(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout, std::uint32_t index,
-          std::shared_ptr<Memory> memory, std::shared_ptr<const Calculator> calculator, ShardTerms terms);
+          std::shared_ptr<Memory> memory, std::shared_ptr<const Calculator> calculator, ShardTerms terms,
+          std::uint64_t kept_rounds);
 
     // Founders take part from round 0 on. has_weights: one of them will give the first weights; else they are
     // zeros.
@@ -80,6 +82,7 @@ class Shard {
     const std::shared_ptr<const Layout> layout_;
     const std::uint32_t index_;
     const ShardTerms terms_;
+    const std::uint64_t kept_rounds_;
     ChunkArithmetic arithmetic_;
     std::optional<Root> root_;
     std::map<Worker, Standing> workers_;

@@ -128,6 +128,7 @@ void Upstream::take_note(const Json& note) {
     const auto say = note.at("say").get<std::string>();
     if (say == "reserved") {
         first_ = std::max(first_, note.at("first").get<Clock>());
+        note.at("kept_rounds").get_to(kept_rounds_);
         if (!std::exchange(is_reserved_, true)) handlers_.reserved();
     } else if (say == "give_weights")
         give_weights();

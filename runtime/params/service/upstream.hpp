@@ -57,6 +57,8 @@ class Upstream final : private Link::Owner {
     Node& node() { return node_; }
     void deliver();  // after the node was told something
     Clock first() const { return first_; }
+    // How many rounds more the server wants to be kept, because they are in no checkpoint.
+    Clock kept_rounds() const { return kept_rounds_; }
     bool has_joined() const { return node_.epoch().number > 0; }
     const std::string& at() const { return at_; }
     // The connection of a worker that says that it is a child of this one for this shard.
@@ -111,7 +113,7 @@ class Upstream final : private Link::Owner {
     std::unique_ptr<Dialling> server_dialling_;
     transport::Clock::time_point server_deadline_{};  // while there is no connection
     bool is_reserved_ = false, is_leaving_ = false;
-    Clock first_ = 0;
+    Clock first_ = 0, kept_rounds_ = 0;
 
     std::map<Worker, std::string> places_;  // where workers are reached
     Worker parent_ = the_server;            // whom parent_link_ is for

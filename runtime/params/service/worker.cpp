@@ -111,6 +111,7 @@ class Client::Service final : private Link::Owner {
     std::shared_ptr<const Layout> layout_;
     std::unique_ptr<Staging> staging_;
     std::atomic<Clock> clock_ = 0;
+    std::atomic<Clock> window_ = 2;  // how many rounds may be kept
 
     transport::Socket listener_;
     transport::SocketLoop loop_{transport::SocketLoop::Way::epoll};
@@ -353,7 +354,10 @@ void Client::Service::opened(const Json& note) {
 void Client::Service::reserved() {
     if (++reserved_ < upstreams_.size()) return;
     Clock first = 0;
-    for (const auto& upstream : upstreams_) first = std::max(first, upstream->first());
+    for (const auto& upstream : upstreams_) {
+        first = std::max(first, upstream->first());
+        window_ = std::max(window_.load(), job_->staleness + 2 + 2 * upstream->kept_rounds());
+    }
     clock_ = first;
     for (const auto& upstream : upstreams_) upstream->join(first);
 }
@@ -517,7 +521,7 @@ ParameterRequest* Client::Service::make_request(std::string text) {
 ParameterRequest* Client::Service::room_request(std::uint32_t first, std::size_t count) {
     ParameterRequest* const request =
         make_request(fmt::format("room for the updates of {} tensors from {} on", count, first));
-    const Clock window = job_->staleness + 2, round = clock_;
+    const Clock window = window_, round = clock_;
     const std::lock_guard lock(mutex_);
     if (request->has_ended) return request;
     if (round < window) {

@@ -1,0 +1,141 @@
+#include "runtime/params/service/checkpoints.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "runtime/error.hpp"
+#include "runtime/log.hpp"
+#include "runtime/net/frame.hpp"
+#include "runtime/params/checkpoint/checkpoint_file.hpp"
+#include "runtime/params/links/content.hpp"
+#include "runtime/thread.hpp"
+
+namespace hocket::params {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "server-", suffix = ".checkpoint";
+
+fs::path file_of(const fs::path& folder, std::uint32_t index) {
+    return folder / fmt::format("{}{}{}", prefix, index, suffix);
+}
+
+fs::path the_only_file(const fs::path& folder) {
+    std::vector<fs::path> found;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+        const std::string name = entry.path().filename();
+        if (name.starts_with(prefix) && name.ends_with(suffix)) found.push_back(entry.path());
+    }
+    if (found.size() == 1) return found[0];
+    if (found.empty())
+        throw Error(Status::not_found, fmt::format("{} has no checkpoint of a server{}", folder.string(),
+                                                   error ? ": " + error.message() : ""));
+    throw Error(
+        Status::invalid_argument,
+        fmt::format("{} has the checkpoints of {} servers; say which one this server takes the place of",
+                    folder.string(), found.size()));
+}
+
+Clock lowest(const Snapshot& snapshot) {
+    return *std::min_element(snapshot.clocks.begin(), snapshot.clocks.end());
+}
+
+Checkpoint described(const Snapshot& snapshot, const ShardName& name) {
+    Checkpoint checkpoint;
+    checkpoint.job = Json{{"job", encode(name.job)},
+                          {"index", name.index},
+                          {"servers", name.servers},
+                          {"all_servers", name.all_servers}}
+                         .dump();
+    checkpoint.incarnation = snapshot.incarnation;
+    checkpoint.firsts = snapshot.firsts;
+    for (Chunk chunk = 0; chunk < snapshot.clocks.size(); ++chunk) {
+        const Content& content = *content_of(snapshot.weights[chunk]);
+        CheckpointChunk described{snapshot.clocks[chunk], {{content.block.get(), content.bytes}}};
+        for (const Block& state : content.states)
+            described.buffers.emplace_back(state.get(), content.state_bytes);
+        checkpoint.chunks.push_back(std::move(described));
+    }
+    return checkpoint;
+}
+
+}  // namespace
+
+RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t> index, Memory& memory) {
+    const fs::path file = index ? file_of(folder, *index) : the_only_file(folder);
+    std::vector<Block> blocks;  // in the order of the file
+    const Checkpoint checkpoint = read_checkpoint(file, [&](std::size_t bytes) {
+        return blocks.emplace_back(memory.allocate(std::max<std::size_t>(bytes, 1))).get();
+    });
+    RestoredShard restored;
+    try {
+        const Json name = Json::parse(checkpoint.job);
+        restored.name.job = decode_job(name.at("job").get<std::string>());
+        name.at("index").get_to(restored.name.index);
+        name.at("servers").get_to(restored.name.servers);
+        name.at("all_servers").get_to(restored.name.all_servers);
+    } catch (const std::exception& error) {
+        throw Error(Status::io, fmt::format("{} is a checkpoint, but of something else: {}", file.string(),
+                                            error.what()));
+    }
+    restored.snapshot.incarnation = checkpoint.incarnation + 1;
+    restored.snapshot.firsts = checkpoint.firsts;
+    std::size_t next = 0;
+    for (const CheckpointChunk& chunk : checkpoint.chunks) {
+        Content content{blocks[next], chunk.buffers.at(0).size()};
+        content.states.assign(blocks.begin() + static_cast<std::ptrdiff_t>(next) + 1,
+                              blocks.begin() + static_cast<std::ptrdiff_t>(next + chunk.buffers.size()));
+        if (!content.states.empty()) content.state_bytes = chunk.buffers[1].size();
+        next += chunk.buffers.size();
+        restored.snapshot.clocks.push_back(chunk.clock);
+        restored.snapshot.weights.push_back(value_of(std::move(content)));
+    }
+    return restored;
+}
+
+Checkpoints::Checkpoints(fs::path folder, std::uint64_t every, ShardName name, Clock clock,
+                         transport::Mailbox& mailbox, Written written)
+    : file_(file_of(folder, name.index)),
+      every_(std::max<std::uint64_t>(every, 1)),
+      name_(std::move(name)),
+      last_(clock),
+      mailbox_(mailbox),
+      written_(std::move(written)) {}
+
+Checkpoints::~Checkpoints() {
+    *is_alive_ = false;
+    if (writer_.joinable()) writer_.join();
+}
+
+void Checkpoints::write(Snapshot snapshot) {
+    next_ = std::move(snapshot);
+    if (!is_writing()) begin();
+}
+
+void Checkpoints::begin() {
+    auto snapshot = std::make_shared<const Snapshot>(std::move(*std::exchange(next_, std::nullopt)));
+    const Clock clock = last_ = lowest(*snapshot);
+    writer_ = start_thread("hkt-params-disk", [this, snapshot, clock, is_alive = is_alive_] {
+        std::string error;
+        try {
+            write_checkpoint(file_, described(*snapshot, name_));
+        } catch (const std::exception& failed) {
+            error = failed.what();
+        }
+        mailbox_.post([this, clock, error, is_alive] {
+            if (!*is_alive) return;
+            writer_.join();
+            written_(clock, error);
+            if (next_) begin();
+        });
+    });
+}
+
+}  // namespace hocket::params

@@ -1,0 +1,67 @@
+// A server's checkpoints: when they are written, and what is in them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "runtime/net/mailbox.hpp"
+#include "runtime/params/job/job.hpp"
+#include "runtime/params/links/memory.hpp"
+#include "runtime/params/protocol/root.hpp"
+
+namespace hocket::params {
+
+// Which shard of which job it is.
+struct ShardName {
+    Job job;
+    std::uint32_t index = 0, servers = 1;  // servers: that have chunks
+    std::uint32_t all_servers = 1;         // that the first one was started for
+};
+
+// What a checkpoint holds. Its incarnation is already that of the server that goes on.
+struct RestoredShard {
+    ShardName name;
+    Snapshot snapshot;
+};
+
+// index: needed where the folder has the checkpoints of several servers. Throws Error(not_found | io |
+// invalid_argument).
+RestoredShard restore_shard(const std::filesystem::path& folder, std::optional<std::uint32_t> index,
+                            Memory& memory);
+
+// Of the service's thread. Files are written on a thread of their own, one at a time.
+class Checkpoints {
+  public:
+    // Called on the mailbox's thread when a checkpoint is on the disk: updates of rounds below `clock` are in
+    // it. Or why it could not be written.
+    using Written = std::function<void(Clock clock, const std::string& error)>;
+
+    Checkpoints(std::filesystem::path folder, std::uint64_t every, ShardName name, Clock clock,
+                transport::Mailbox& mailbox, Written written);
+    ~Checkpoints();  // waits for the one that is being written
+
+    bool is_writing() const { return writer_.joinable(); }
+    bool is_due(Clock clock) const { return !is_writing() && clock >= last_ + every_; }
+    // Begins to write. If one is being written, another one follows it, of what is then.
+    void write(Snapshot snapshot);
+
+  private:
+    void begin();
+
+    const std::filesystem::path file_;
+    const std::uint64_t every_;
+    const ShardName name_;
+    Clock last_;
+    transport::Mailbox& mailbox_;
+    const Written written_;
+    std::optional<Snapshot> next_;
+    std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
+    std::thread writer_;
+};
+
+}  // namespace hocket::params
