@@ -102,10 +102,10 @@ void check(const Job& job) {
     if (job.workers == 0) refuse("a job begins with 1 worker or more, not with 0");
     if (job.priority > 255) refuse(fmt::format("the priority is {}; it can be 0 to 255", job.priority));
     const Shape shape = Shape::parse(job.tree);
-    if (job.is_unbounded && shape.kind != Shape::Kind::direct)
+    if (job.is_unbounded && shape.kind != Shape::Kind::direct && shape.kind != Shape::Kind::chosen)
         refuse(fmt::format(
             "with unbounded staleness each update is applied by itself, so there is nothing to sum "
-            "in a tree: take the tree direct, not {}",
+            "in a tree: take the tree direct or auto, not {}",
             shape.text()));
 }
 

@@ -292,7 +292,8 @@ void Server::Service::have_shard(ShardName name) {
     const auto layout = std::make_shared<const Layout>(*job, name.servers);
     shard_ =
         std::make_unique<Shard>(job, layout, index_, memory_, options_.make_calculator(*job), options_.terms,
-                                options_.checkpoints.empty() ? 0 : options_.checkpoint_every);
+                                options_.checkpoints.empty() ? 0 : options_.checkpoint_every,
+                                options_.rack.empty() ? endpoint_.host : options_.rack);
     gate_ = gate_of(*job);
     if (options_.checkpoints.empty()) return;
     checkpoints_ = std::make_unique<Checkpoints>(
