@@ -25,7 +25,7 @@ namespace hocket::params {
 struct WorkerSelf {
     Worker number = 0;
     std::string at, rack;
-    bool has_weights = false;
+    bool has_weights = false, is_unbounded = false;
     std::string secret;
     int priority = 0;
     PriorityGate* gate = nullptr;  // that all of the worker's connections are read through
