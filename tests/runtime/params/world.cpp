@@ -337,6 +337,7 @@ void World::replace(int server) {
     Snapshot snapshot = snapshots_[static_cast<std::size_t>(server)];
     snapshot.incarnation = root(server).epoch().incarnation + 1;
     roots_[static_cast<std::size_t>(server)].emplace(snapshot, setup_.shape, counting, setup_.kind);
+    root(server).keep_what_lacks(snapshot);
     for (const auto& [number, worker] : workers_)
         if (!worker.is_dead && worker.joined > static_cast<std::size_t>(server)) cut_.emplace(server, number);
 }
