@@ -5,8 +5,13 @@
 
 namespace hocket::params {
 
-Node::Node(Worker self, std::size_t chunks, Arithmetic& arithmetic)
-    : self_(self), arithmetic_(arithmetic), applied_(chunks), cache_(chunks), wants_(chunks) {}
+Node::Node(Worker self, std::size_t chunks, Arithmetic& arithmetic, Clock staleness)
+    : self_(self),
+      arithmetic_(arithmetic),
+      staleness_(staleness),
+      applied_(chunks),
+      cache_(chunks),
+      wants_(chunks) {}
 
 // ---- Of its worker ---------------------------------------------------------------------------------------
 
@@ -133,6 +138,7 @@ void Node::take(const Weights& weights) {
     auto& asked = wants_[weights.chunk].asked;
     asked.erase(asked.begin(), asked.upper_bound(weights.clock));
     serve(weights.chunk);
+    if (staleness_ == 0 && below_.empty()) cached = {};
 }
 
 void Node::serve(Chunk chunk) {

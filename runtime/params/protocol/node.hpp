@@ -16,7 +16,9 @@ namespace hocket::params {
 // One thread at a time.
 class Node {
   public:
-    Node(Worker self, std::size_t chunks, Arithmetic& arithmetic);
+    // staleness: of the job. Without any, nobody asks a node with nobody below it twice for the same weights:
+    // it keeps none.
+    Node(Worker self, std::size_t chunks, Arithmetic& arithmetic, Clock staleness);
 
     // The worker's update of one chunk, of the round of its clock. Once each. It must not change before it is
     // covered().
@@ -72,6 +74,7 @@ class Node {
 
     const Worker self_;
     Arithmetic& arithmetic_;
+    const Clock staleness_;
 
     std::vector<Letter> letters_;
     std::vector<Pulled> pulled_;

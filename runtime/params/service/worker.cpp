@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <cstring>
 #include <list>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "runtime/copy.hpp"
 #include "runtime/net/admission.hpp"
 #include "runtime/net/dial.hpp"
 #include "runtime/net/mailbox.hpp"
@@ -203,6 +203,7 @@ Client::Service::Service(WorkerOptions options)
     self_.rack = options_.rack.empty() ? at.host : options_.rack;
     self_.has_weights = !options_.first_weights.empty();
     self_.secret = options_.secret;
+    self_.staleness = job_->staleness;
     self_.priority = static_cast<int>(job_->priority);
     self_.silence = options_.silence;
     self_.timeout = options_.timeout;
@@ -387,8 +388,8 @@ Value Client::Service::first_weights(Chunk chunk) {
     const std::uint64_t size = element_size(place.type);
     Content content{memory_->allocate(place.bytes()), place.bytes()};
     for (const Layout::Piece& piece : layout_->pieces_of_chunk(chunk))
-        std::memcpy(content.block.get() + piece.at * size,
-                    options_.first_weights[piece.tensor] + piece.first * size, piece.count * size);
+        copy_bytes(content.block.get() + piece.at * size,
+                   options_.first_weights[piece.tensor] + piece.first * size, piece.count * size);
     return value_of(std::move(content));
 }
 
@@ -491,7 +492,7 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
             continue;
         }
         for (const auto& [piece, tensor] : waiting->places)
-            std::memcpy(tensor + piece.first * size, from + piece.at * size, piece.count * size);
+            copy_bytes(tensor + piece.first * size, from + piece.at * size, piece.count * size);
         const std::lock_guard lock(mutex_);
         if (--waiting->request->left == 0) end(*waiting->request, Status::success, "");
         waiting = found->second.erase(waiting);

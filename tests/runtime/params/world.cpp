@@ -165,7 +165,7 @@ World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
 void World::add_worker(Worker number) {
     Place& worker = workers_[number];
     for (int server = 0; server < setup_.servers; ++server)
-        worker.nodes.emplace_back(number, setup_.chunks, counting);
+        worker.nodes.emplace_back(number, setup_.chunks, counting, setup_.staleness);
 }
 
 // ---- What can happen
