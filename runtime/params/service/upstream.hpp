@@ -25,8 +25,9 @@ namespace hocket::params {
 struct WorkerSelf {
     Worker number = 0;
     std::string at, rack;
-    bool has_weights = false, is_unbounded = false;
+    bool has_weights = false;
     std::string secret;
+    Staleness staleness = 0;  // of the job
     int priority = 0;
     PriorityGate* gate = nullptr;  // that all of the worker's connections are read through
     std::chrono::milliseconds silence{2000}, timeout{60000};

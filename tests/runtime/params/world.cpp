@@ -142,7 +142,7 @@ World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
     Snapshot first{
         1, std::vector<Value>(setup.chunks, value_of({})), std::vector<Clock>(setup.chunks, 0), {}};
     for (int server = 0; server < setup.servers; ++server) {
-        roots_.emplace_back(std::in_place, first, setup.shape, counting, setup.kind);
+        roots_.emplace_back(std::in_place, first, setup.shape, counting, setup.staleness);
         if (left_.server_crashes > 0) root(server).keep_what_lacks(first);
     }
     for (int worker = 0; worker < setup.workers; ++worker) {
@@ -166,7 +166,7 @@ World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
 void World::add_worker(Worker number) {
     Place& worker = workers_[number];
     for (int server = 0; server < setup_.servers; ++server)
-        worker.nodes.emplace_back(number, setup_.chunks, counting, setup_.kind);
+        worker.nodes.emplace_back(number, setup_.chunks, counting, setup_.staleness);
 }
 
 // ---- What can happen
@@ -234,8 +234,7 @@ void World::happen(const Event& event) {
             add_worker(workers_.rbegin()->first + 1);
             break;
         case Kind::reserve:
-            workers_.at(event.from)
-                .reserved.push_back(root(event.server).reserve(event.from, setup_.staleness));
+            workers_.at(event.from).reserved.push_back(root(event.server).reserve(event.from));
             break;
         case Kind::join:
             join(event);
@@ -336,7 +335,7 @@ void World::replace(int server) {
             messages.clear();
     Snapshot snapshot = snapshots_[static_cast<std::size_t>(server)];
     snapshot.incarnation = root(server).epoch().incarnation + 1;
-    roots_[static_cast<std::size_t>(server)].emplace(snapshot, setup_.shape, counting, setup_.kind);
+    roots_[static_cast<std::size_t>(server)].emplace(snapshot, setup_.shape, counting, setup_.staleness);
     root(server).keep_what_lacks(snapshot);
     for (const auto& [number, worker] : workers_)
         if (!worker.is_dead && worker.joined > static_cast<std::size_t>(server)) cut_.emplace(server, number);
@@ -390,8 +389,9 @@ bool World::go_on(Worker number, Place& worker) {
                 node(server, number).push(chunk, worker.clock, value_of({{number, worker.clock}}));
             } else {
                 worker.awaited.emplace(server, chunk);
-                const Clock least =
-                    is_last ? setup_.rounds : worker.clock - std::min(worker.clock, setup_.staleness);
+                const Clock least = is_last
+                                        ? setup_.rounds
+                                        : worker.clock - std::min(worker.clock, setup_.staleness.value_or(0));
                 node(server, number).pull(chunk, least);
             }
     if (has_pulled) ++worker.clock;
@@ -401,8 +401,8 @@ bool World::go_on(Worker number, Place& worker) {
 void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled) {
     const auto where = fmt::format("worker {} at clock {} pulled chunk {} of server {} at clock {}: {}: ", by,
                                    clock, pulled.chunk, server, pulled.clock, text_of(pulled.weights));
-    if (setup_.kind == Staleness::unbounded) return check_unbounded(by, clock, pulled, where);
-    const Clock least = clock >= setup_.rounds ? setup_.rounds : clock - std::min(clock, setup_.staleness);
+    if (!setup_.staleness) return check_unbounded(by, clock, pulled, where);
+    const Clock least = clock >= setup_.rounds ? setup_.rounds : clock - std::min(clock, *setup_.staleness);
     if (pulled.clock < least) complain(where + "too old");
     std::map<Worker, std::set<Clock>> rounds;
     for (const auto& [worker, round] : counted_in(pulled.weights)) {
