@@ -99,6 +99,8 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
         restored.snapshot.clocks.push_back(chunk.clock);
         restored.snapshot.weights.push_back(value_of(std::move(content)));
     }
+    // Before anybody hears of this incarnation: who takes this server's place in turn must be a later one.
+    write_checkpoint(file, described(restored.snapshot, restored.name));
     return restored;
 }
 

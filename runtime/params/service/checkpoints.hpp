@@ -23,7 +23,7 @@ struct ShardName {
     std::uint32_t all_servers = 1;         // that the first one was started for
 };
 
-// What a checkpoint holds. Its incarnation is already that of the server that goes on.
+// What a checkpoint holds. Its incarnation is that of the server that goes on, in the file, too.
 struct RestoredShard {
     ShardName name;
     Snapshot snapshot;

@@ -143,6 +143,7 @@ void Shard::reserve(Link& link, const Json& note) {
 
 void Shard::join(Link& link, const Json& note) {
     const Worker worker = worker_of(link);
+    window_ = std::max(window_, note.at("window").get<Clock>());
     if (!root_ || !root_->join(worker, group_of(workers_.at(worker).rack), note.at("first").get<Clock>()))
         link.send(Json{{"say", "refused"},
                        {"why",
@@ -163,6 +164,7 @@ void Shard::resume(Link& link, const Json& note) {
         return refuse(
             "this server was begun anew, and knows nothing of the job; start it with its checkpoint");
     const auto covered = note.at("covered").get<Clock>();
+    window_ = std::max(window_, note.at("window").get<Clock>());
     if (clock() < covered)
         return refuse(
             fmt::format("this server goes on from round {}, but workers have kept no updates below round {}: "
@@ -213,12 +215,17 @@ void Shard::take(Link& link, const Message& message) {
         return;
     }
     if (!root_) throw ProtocolError("it pushes or pulls before the job has begun");
-    if (const auto* const sum = std::get_if<Sum>(&message))
-        if (job_->staleness && sum->clock > root_->clock(sum->chunk) + *job_->staleness + 1 &&
-            sum->epoch == root_->epoch())
-            throw ProtocolError("it pushes an update of a round that it cannot have come to");
+    if (const auto* const sum = std::get_if<Sum>(&message)) require_possible(*sum);
     root_->receive(worker, message);
     deliver();
+}
+
+// Sums of later rounds wait here, and take memory. A worker pushes no round that is further from one that is
+// covered; it begins no further from another server's rounds, and these no further from this one's.
+void Shard::require_possible(const Sum& sum) const {
+    if (job_->staleness && sum.epoch == root_->epoch() &&
+        sum.clock > root_->clock(sum.chunk) + 2 * window_ + *job_->staleness + 1)
+        throw ProtocolError("it pushes an update of a round that it cannot have come to");
 }
 
 void Shard::deliver() {

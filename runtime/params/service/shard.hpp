@@ -78,6 +78,7 @@ class Shard {
     void deliver();
     nlohmann::json places() const;
     int group_of(const std::string& rack);
+    void require_possible(const Sum& sum) const;
     Shape shape() const;
 
     const std::shared_ptr<const Job> job_;
@@ -91,6 +92,7 @@ class Shard {
     std::map<std::string, int> groups_;
     const int own_group_;
     bool had_workers_ = false;
+    Clock window_ = 0;  // how many rounds workers keep
 
     // Before all first weights are here: what they are, and what workers have said meanwhile.
     Snapshot first_;

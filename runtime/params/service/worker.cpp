@@ -94,6 +94,7 @@ class Client::Service final : private Link::Owner {
     ParameterRequest* room_request(std::uint32_t first, std::size_t count);
     void require_tensors(std::uint32_t first, std::size_t count) const;
     void require_alive() const;
+    std::string likely_cause() const;  // why something is late
     Clock covered() const;
 
     void received(Link& link, const Json& note) override;
@@ -114,7 +115,7 @@ class Client::Service final : private Link::Owner {
     std::shared_ptr<const Layout> layout_;
     std::unique_ptr<Staging> staging_;
     std::atomic<Clock> clock_ = 0;
-    std::atomic<Clock> window_ = 2;  // how many rounds may be kept
+    Clock first_ = 0;  // of its rounds
 
     transport::Socket listener_;
     transport::SocketLoop loop_{transport::SocketLoop::Way::epoll};
@@ -123,7 +124,7 @@ class Client::Service final : private Link::Owner {
     std::unique_ptr<Link> front_;               // to the first server, until it becomes a shard's
     std::list<std::unique_ptr<Link>> unknown_;  // of workers that have not said whose children they are
     std::vector<std::unique_ptr<Upstream>> upstreams_;  // by server
-    std::size_t reserved_ = 0, joined_count_ = 0;
+    std::size_t joined_count_ = 0;
     std::map<Chunk, std::list<Waiting>> waiting_;
     Time::time_point next_look_{};
 
@@ -359,13 +360,15 @@ void Client::Service::opened(const Json& note) {
 
 // All servers hear the latest of the rounds that they say.
 void Client::Service::reserved() {
-    if (++reserved_ < upstreams_.size()) return;
+    for (const auto& upstream : upstreams_)
+        if (!upstream->is_reserved()) return;
     Clock first = 0;
     for (const auto& upstream : upstreams_) {
         first = std::max(first, upstream->first());
-        window_ = std::max(window_.load(), job_->staleness.value_or(0) + 2 + 2 * upstream->kept_rounds());
+        self_.window =
+            std::max(self_.window, job_->staleness.value_or(0) + 2 + 2 * upstream->kept_rounds());
     }
-    clock_ = first;
+    clock_ = first_ = first;
     for (const auto& upstream : upstreams_) upstream->join(first);
 }
 
@@ -422,10 +425,11 @@ Clock Client::Service::tick() {
     return ++clock_;
 }
 
+// Of rounds before its first one it has no updates; servers may say nothing of them for long.
 Clock Client::Service::covered() const {
     Clock lowest = UINT64_MAX;
     for (const auto& upstream : upstreams_) lowest = std::min(lowest, upstream->node().covered());
-    return lowest;
+    return std::max(lowest, first_);
 }
 
 // ---- Pulling ---------------------------------------------------------------------------------------------
@@ -529,10 +533,10 @@ ParameterRequest* Client::Service::make_request(std::string text) {
 ParameterRequest* Client::Service::room_request(std::uint32_t first, std::size_t count) {
     ParameterRequest* const request =
         make_request(fmt::format("room for the updates of {} tensors from {} on", count, first));
-    const Clock window = window_, round = clock_;
+    const Clock window = self_.window, round = clock_;
     const std::lock_guard lock(mutex_);
     if (request->has_ended) return request;
-    if (round < window) {
+    if (round < first_ + window) {
         end(*request, Status::success, "");
         return request;
     }
@@ -562,8 +566,10 @@ bool Client::Service::wait(ParameterRequest* request, Time::time_point until) {
     return true;
 }
 
+// The other servers must not wait for a worker that has failed.
 void Client::Service::fail(Status status, const std::string& why) {
     waiting_.clear();
+    for (const auto& upstream : upstreams_) upstream->leave();
     const std::lock_guard lock(mutex_);
     if (failure_ != Status::success) return;
     failure_ = status;
@@ -589,11 +595,19 @@ void Client::Service::look_at_time() {
             waiting.remove_if([&](const Waiting& one) { return one.request == request; });
         const std::lock_guard lock(mutex_);
         end(*request, Status::timeout,
-            fmt::format("{} have not come within {}: another worker has not pushed its update of a round "
-                        "that must be "
-                        "in them, or is slow",
-                        request->text, transport::seconds_text(options_.timeout)));
+            fmt::format("{} have not come within {}: {}", request->text,
+                        transport::seconds_text(options_.timeout), likely_cause()));
     }
+}
+
+std::string Client::Service::likely_cause() const {
+    std::string cause;
+    for (const auto& upstream : upstreams_)
+        if (const std::string trouble = upstream->trouble(); !trouble.empty())
+            cause += (cause.empty() ? "" : ", and ") + trouble;
+    return cause.empty()
+               ? "another worker has not pushed its update of a round that must be in them, or is slow"
+               : cause;
 }
 
 WorkerStats Client::Service::stats() {
