@@ -327,6 +327,10 @@ Json Shard::stats() const {
             {"clock", clock()},
             {"epochs", root_ ? root_->epoch().number : 0},
             {"chunks", layout_->chunks_of(index_)},
+            {"bytes", layout_->bytes()},
+            {"update", job_->update},
+            {"staleness", job_->is_unbounded ? Json("unbounded") : Json(job_->staleness)},
+            {"tree", job_->tree},
             {"workers", workers}};
 }
 
