@@ -46,7 +46,8 @@ std::string encode(const Job& job) {
     return Json{{"tensors", std::move(tensors)},    {"update", job.update},
                 {"cuts_tensors", job.cuts_tensors}, {"staleness", job.staleness},
                 {"is_unbounded", job.is_unbounded}, {"tree", job.tree},
-                {"chunk_bytes", job.chunk_bytes},   {"workers", job.workers}}
+                {"chunk_bytes", job.chunk_bytes},   {"workers", job.workers},
+                {"priority", job.priority},         {"longest_wait_ms", job.longest_wait_ms}}
         .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -65,6 +66,8 @@ Job decode_job(std::string_view text) try {
     json.at("tree").get_to(job.tree);
     json.at("chunk_bytes").get_to(job.chunk_bytes);
     json.at("workers").get_to(job.workers);
+    json.at("priority").get_to(job.priority);
+    json.at("longest_wait_ms").get_to(job.longest_wait_ms);
     check(job);
     return job;
 } catch (const Json::exception&) {
@@ -97,11 +100,12 @@ void check(const Job& job) {
         refuse(fmt::format("the staleness is {}; it can be 0 to {}, or unbounded", job.staleness,
                            most_staleness));
     if (job.workers == 0) refuse("a job begins with 1 worker or more, not with 0");
+    if (job.priority > 255) refuse(fmt::format("the priority is {}; it can be 0 to 255", job.priority));
     const Shape shape = Shape::parse(job.tree);
-    if (job.is_unbounded && shape.kind != Shape::Kind::direct)
+    if (job.is_unbounded && shape.kind != Shape::Kind::direct && shape.kind != Shape::Kind::chosen)
         refuse(fmt::format(
             "with unbounded staleness each update is applied by itself, so there is nothing to sum "
-            "in a tree: take the tree direct, not {}",
+            "in a tree: take the tree direct or auto, not {}",
             shape.text()));
 }
 
@@ -124,6 +128,10 @@ std::string difference(const Job& theirs, const Job& ours) {
         return differ("the size of chunks", theirs.chunk_bytes, ours.chunk_bytes);
     if (theirs.workers != ours.workers)
         return differ("the number of workers to begin with", theirs.workers, ours.workers);
+    if (theirs.priority != ours.priority) return differ("the priority", theirs.priority, ours.priority);
+    if (theirs.longest_wait_ms != ours.longest_wait_ms)
+        return differ("the longest wait for jobs with a higher priority", theirs.longest_wait_ms,
+                      ours.longest_wait_ms);
     return theirs == ours ? "" : "whether tensors may be cut differs";
 }
 

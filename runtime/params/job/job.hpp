@@ -28,9 +28,13 @@ struct Job {
     bool cuts_tensors = true;   // false: the update needs all of a tensor at once
     Clock staleness = 0;        // no pull may ask for more
     bool is_unbounded = false;  // updates are applied as they come, and no pull waits
-    std::string tree = "direct";
+    std::string tree = "auto";
     std::uint64_t chunk_bytes = 256 << 10;
     std::uint32_t workers = 1;  // the job begins when so many have come
+    // Among jobs that share hosts (priority/priority_gate.hpp): 0 to 255, the higher ones go first. Who has
+    // waited for longest_wait reads a little even so; 0: it may wait for ever.
+    std::uint32_t priority = 0;
+    std::uint32_t longest_wait_ms = 500;
     bool operator==(const Job&) const = default;
 };
 

@@ -23,6 +23,7 @@ enum class Elements : std::uint8_t { none, dense, sparse };
 
 constexpr std::uint64_t most_body = 64 << 20;  // of a description of a job with very many tensors
 constexpr std::chrono::seconds farewell_time{2};
+constexpr int small_buffer = 128 << 10;
 constexpr std::uint64_t most_read_at_once = 4 << 20, most_pieces = 64;
 
 Value* value_in(Message& message) {
@@ -183,13 +184,13 @@ void Link::ready(std::uint32_t events) {
     if (!is_open()) return;
     const bool has_ended = events & (EPOLLHUP | EPOLLERR);
     if (is_closing_) return discard();
-    if (has_ended && is_paused_) return fail("it was closed by the other side");
+    if (has_ended && held_) return fail("it was closed by the other side");
     if (events & ~std::uint32_t{EPOLLOUT}) receive();
 }
 
 void Link::receive() try {
     const std::uint64_t until = bytes_received_ + most_read_at_once;
-    while (is_open() && !is_paused_ && !is_closing_ && bytes_received_ < until) {
+    while (is_open() && !held_ && !is_closing_ && bytes_received_ < until) {
         if (reading_ == Reading::header) {
             incoming_.resize(sizeof(Header));
             if (!read_some(reinterpret_cast<std::byte*>(incoming_.data()), sizeof(Header))) return;
@@ -211,7 +212,12 @@ void Link::receive() try {
 
 // Whether there are as many bytes as that now, in all.
 bool Link::read_some(std::byte* to, std::uint64_t bytes) {
+    PriorityGate* const gate = owner_->gate();
     while (have_ < bytes) {
+        if (gate && !gate->may_receive()) {
+            hold(gate->look_again());
+            return false;
+        }
         const ssize_t got = recv(socket_.fd(), to + have_, bytes - have_, MSG_DONTWAIT);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
@@ -220,6 +226,7 @@ bool Link::read_some(std::byte* to, std::uint64_t bytes) {
             return false;
         }
         heard_ = transport::Clock::now();
+        if (gate) gate->received(static_cast<std::size_t>(got));
         have_ += static_cast<std::uint64_t>(got);
     }
     have_ = 0;
@@ -324,6 +331,8 @@ void Link::close() {
     if (!is_open()) return;
     loop_.forget(socket_.fd());
     socket_.close();
+    if (held_) loop_.cancel(*held_);
+    held_.reset();
     lease_.reset();  // first: then the elements may be written over
     lends_ = false;
     lent_.clear();
@@ -334,7 +343,6 @@ void Link::close() {
 void Link::close_when_sent() {
     if (!is_open() || is_closing_) return;
     is_closing_ = true;
-    is_paused_ = false;
     closing_until_ = transport::Clock::now() + farewell_time;
     if (outgoing_.empty()) end_sending();
     show_interest();
@@ -364,16 +372,22 @@ void Link::fail(const std::string& why) {
     if (!is_closing_) owner_->broke(*this, why);
 }
 
-void Link::pause(bool is_paused) {
-    if (is_paused_ && !is_paused) heard_ = transport::Clock::now();
-    is_paused_ = is_paused;
+// What the kernel has taken in already still comes; so from now on it takes in little.
+void Link::hold(transport::Clock::time_point until) {
+    if (!std::exchange(has_small_buffer_, true))
+        setsockopt(socket_.fd(), SOL_SOCKET, SO_RCVBUF, &small_buffer, sizeof small_buffer);
+    held_ = loop_.at(until, [this] {
+        held_.reset();
+        heard_ = transport::Clock::now();
+        show_interest();
+    });
     show_interest();
 }
 
 void Link::show_interest() {
     if (!is_open()) return;
-    const std::uint32_t interest =
-        (is_paused_ ? 0U : std::uint32_t{EPOLLIN}) | (outgoing_.empty() ? 0U : std::uint32_t{EPOLLOUT});
+    const std::uint32_t interest = (held_ && !is_closing_ ? 0U : std::uint32_t{EPOLLIN}) |
+                                   (outgoing_.empty() ? 0U : std::uint32_t{EPOLLOUT});
     if (interest == interest_) return;
     loop_.watch(socket_.fd(), interest, *this);
     interest_ = interest;

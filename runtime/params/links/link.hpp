@@ -20,6 +20,7 @@
 #include "runtime/net/socket_loop.hpp"
 #include "runtime/params/links/content.hpp"
 #include "runtime/params/links/memory.hpp"
+#include "runtime/params/priority/priority_gate.hpp"
 #include "runtime/params/protocol/wire.hpp"
 
 namespace hocket::params {
@@ -37,6 +38,8 @@ class Link final : private transport::SocketLoop::Watcher {
         // What the dense elements of a chunk are, of the chunks that this link is about.
         virtual ChunkShape shape_of(const Link& link, Chunk chunk) const = 0;
         virtual Bounds bounds(const Link& link) const = 0;
+        // Asked before each read; null: there is none.
+        virtual PriorityGate* gate() const = 0;
 
       protected:
         ~Owner() = default;
@@ -64,12 +67,9 @@ class Link final : private transport::SocketLoop::Watcher {
     void close_when_sent();
     void tick(transport::Clock::time_point now);
 
-    // When bytes came last, or reading was resumed; and when bytes were last accepted by the kernel.
-    transport::Clock::time_point heard() const { return heard_; }
+    // When bytes came last, or now while the gate is closed; and when bytes were last accepted by the kernel.
+    transport::Clock::time_point heard() const { return held_ ? transport::Clock::now() : heard_; }
     transport::Clock::time_point spoke() const { return spoke_; }
-
-    // Nothing is read while it is paused.
-    void pause(bool is_paused);
 
     std::uint64_t bytes_received() const { return bytes_received_; }  // elements, also those that were lent
     std::uint64_t bytes_sent() const { return bytes_sent_; }
@@ -101,6 +101,7 @@ class Link final : private transport::SocketLoop::Watcher {
     void take_note();
     void take_memory(const nlohmann::json& note);
     void begin_value(Chunk chunk);
+    void hold(transport::Clock::time_point until);
     void discard();
     void end_sending();
     void fail(const std::string& why);
@@ -128,7 +129,8 @@ class Link final : private transport::SocketLoop::Watcher {
     transport::Clock::time_point heard_, spoke_;
     std::uint64_t bytes_received_ = 0, bytes_sent_ = 0;
     std::uint32_t interest_ = 0;
-    bool is_paused_ = false, is_closing_ = false;
+    std::optional<transport::SocketLoop::Timer> held_;  // by the gate: until then
+    bool has_small_buffer_ = false, is_closing_ = false;
     transport::Clock::time_point closing_until_{};
 };
 

@@ -14,25 +14,36 @@ struct Shape {
         direct,  // all workers below the server
         degree,  // no node has more than `degree` children
         rack,    // of each group the first worker below the server, the others below it
+        chosen,  // one of these: that with the lowest load()
     };
     Kind kind = Kind::direct;
     int degree = 2;
+    // For `chosen`: what a level more costs, or a child more of the node that has most, in times that a link
+    // is busy with all weights of the server; and the group that the server belongs to.
+    double step_cost = 0;
+    int servers_group = -1;
 
-    // "direct", "binary", "degree 4", "rack". Throws Error(invalid_argument).
+    // "direct", "binary", "degree 4", "rack", "auto". Throws Error(invalid_argument).
     static Shape parse(const std::string& text);
     std::string text() const;
 };
 
+// Workers and the server of one group are near each other (a host, a rack). Each group has one link to all
+// others, alike in both directions.
 class Tree {
   public:
     Tree() = default;
-    // groups: of each worker, for racks: those with the same number are near each other.
+    // groups: of each worker.
     Tree(const Shape& shape, const std::map<Worker, int>& groups);
 
     bool contains(Worker worker) const { return parents_.contains(worker); }
     std::size_t size() const { return parents_.size(); }
     Worker parent(Worker worker) const { return parents_.at(worker); }
     std::vector<Worker> children(Worker of) const;  // ascending; of: or the_server
+    int depth() const;                              // levels of workers
+    int most_children() const;                      // of one node
+    // How often all weights go over the link that is used most, in one direction.
+    int load(const std::map<Worker, int>& groups, int servers_group) const;
 
     void add_leaf(Worker worker) { parents_.emplace(worker, the_server); }
     // Its children go to its parent.

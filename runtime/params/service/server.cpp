@@ -20,6 +20,7 @@
 #include "runtime/params/links/dialling.hpp"
 #include "runtime/params/service/checkpoints.hpp"
 #include "runtime/params/service/front.hpp"
+#include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/thread.hpp"
 
@@ -67,6 +68,7 @@ class Server::Service final : private Link::Owner {
     void broke(Link& link, const std::string& why) override;
     ChunkShape shape_of(const Link& link, Chunk chunk) const override;
     Bounds bounds(const Link& link) const override;
+    PriorityGate* gate() const override { return gate_.get(); }
     void take(Link& link, const Json& note);
     void take_from_first(const Json& note);
     void drop(Link& link, const std::string& why);
@@ -86,6 +88,7 @@ class Server::Service final : private Link::Owner {
     Time::time_point first_deadline_;
     std::uint32_t index_ = 0;
     std::optional<std::pair<Job, std::uint32_t>> restored_;  // at the first server: the job, the incarnation
+    std::unique_ptr<PriorityGate> gate_;                     // once there is a job
     std::unique_ptr<Shard> shard_;
     std::unique_ptr<Checkpoints> checkpoints_;
     Time::time_point next_tick_{};
@@ -297,7 +300,9 @@ void Server::Service::have_shard(ShardName name) {
     const auto layout = std::make_shared<const Layout>(*job, name.servers);
     shard_ =
         std::make_unique<Shard>(job, layout, index_, memory_, options_.make_calculator(*job), options_.terms,
-                                options_.checkpoints.empty() ? 0 : options_.checkpoint_every);
+                                options_.checkpoints.empty() ? 0 : options_.checkpoint_every,
+                                options_.rack.empty() ? endpoint_.host : options_.rack);
+    gate_ = gate_of(*job);
     if (options_.checkpoints.empty()) return;
     checkpoints_ = std::make_unique<Checkpoints>(
         options_.checkpoints, options_.checkpoint_every, std::move(name), 0, mailbox_,

@@ -17,8 +17,9 @@ namespace hocket::params {
 struct ServerOptions {
     transport::Endpoint listen;  // port 0: any that is free. An address of all interfaces: see endpoint()
     std::optional<transport::Endpoint> join;  // where the first server is; nothing: this is the first one
-    std::uint32_t servers = 1;            // to be told to the first one: how many there are, itself included
-    std::string secret;                   // that all processes of the job must know; never sent
+    std::uint32_t servers = 1;  // to be told to the first one: how many there are, itself included
+    std::string rack;           // of workers that are near it (WorkerOptions::rack); "": its host's address
+    std::string secret;         // that all processes of the job must know; never sent
     std::filesystem::path checkpoints;    // the folder for this server's checkpoint; empty: it writes none
     std::uint64_t checkpoint_every = 10;  // rounds
     bool restore = false;                 // goes on from the checkpoint in that folder

@@ -26,13 +26,14 @@ void* tag(Worker worker) {
 
 Shard::Shard(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout, std::uint32_t index,
              std::shared_ptr<Memory> memory, std::shared_ptr<const Calculator> calculator, ShardTerms terms,
-             std::uint64_t kept_rounds)
+             std::uint64_t kept_rounds, const std::string& rack)
     : job_(std::move(job)),
       layout_(std::move(layout)),
       index_(index),
       terms_(terms),
       kept_rounds_(kept_rounds),
-      arithmetic_(layout_, index, std::move(memory), std::move(calculator)) {}
+      arithmetic_(layout_, index, std::move(memory), std::move(calculator)),
+      own_group_(group_of(rack)) {}
 
 ChunkShape Shard::shape_of(Chunk chunk) const {
     if (chunk >= layout_->chunks_of(index_)) throw ProtocolError("it names a chunk that does not exist");
@@ -64,7 +65,7 @@ void Shard::begin(const std::vector<Worker>& founders, bool has_weights) {
 void Shard::restore(Snapshot snapshot) {
     for (const auto& [worker, first] : snapshot.firsts)
         if (!workers_.contains(worker)) workers_[worker].gone_since = transport::Clock::now();
-    root_.emplace(std::move(snapshot), Shape::parse(job_->tree), arithmetic_);
+    root_.emplace(std::move(snapshot), shape(), arithmetic_);
     if (kept_rounds_ > 0) root_->keep_from(root_->lowest_clock());
     for (auto& [worker, note] : std::exchange(early_, {}))
         if (const auto found = workers_.find(worker); found != workers_.end() && found->second.link)
@@ -188,6 +189,15 @@ void Shard::resume(Link& link, const Json& note) {
         if (root_->has(member.worker) && !workers_.contains(member.worker))
             workers_[member.worker].gone_since = transport::Clock::now();
     deliver();
+}
+
+// A chunk must have come whole before it goes on: so much longer does a level take, up and down; and a child
+// more is a chunk more to wait for.
+Shape Shard::shape() const {
+    Shape shape = Shape::parse(job_->tree);
+    shape.step_cost = 2.0 / static_cast<double>(std::max<std::size_t>(layout_->chunks_of(index_), 1));
+    shape.servers_group = own_group_;
+    return shape;
 }
 
 int Shard::group_of(const std::string& rack) {

@@ -28,11 +28,12 @@ struct ShardTerms {
 // Of the service's thread.
 class Shard {
   public:
+    // rack: this server's; workers of the same one are near it.
     // kept_rounds: how many rounds may be in no checkpoint, so that workers must keep them; 0: none is
     // written.
     Shard(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout, std::uint32_t index,
           std::shared_ptr<Memory> memory, std::shared_ptr<const Calculator> calculator, ShardTerms terms,
-          std::uint64_t kept_rounds);
+          std::uint64_t kept_rounds, const std::string& rack);
 
     // Founders take part from round 0 on. has_weights: one of them will give the first weights; else they are
     // zeros.
@@ -77,6 +78,7 @@ class Shard {
     void deliver();
     nlohmann::json places() const;
     int group_of(const std::string& rack);
+    Shape shape() const;
 
     const std::shared_ptr<const Job> job_;
     const std::shared_ptr<const Layout> layout_;
@@ -87,6 +89,7 @@ class Shard {
     std::optional<Root> root_;
     std::map<Worker, Standing> workers_;
     std::map<std::string, int> groups_;
+    const int own_group_;
     bool had_workers_ = false;
 
     // Before all first weights are here: what they are, and what workers have said meanwhile.

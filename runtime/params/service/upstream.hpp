@@ -28,6 +28,7 @@ struct WorkerSelf {
     bool has_weights = false;
     std::string secret;
     int priority = 0;
+    PriorityGate* gate = nullptr;  // that all of the worker's connections are read through
     std::chrono::milliseconds silence{2000}, timeout{60000};
 };
 
@@ -96,6 +97,7 @@ class Upstream final : private Link::Owner {
     void broke(Link& link, const std::string& why) override;
     ChunkShape shape_of(const Link& link, Chunk chunk) const override;
     Bounds bounds(const Link& link) const override;
+    PriorityGate* gate() const override { return self_.gate; }
     void drop(Link& link, const std::string& why);
 
     transport::SocketLoop& loop_;

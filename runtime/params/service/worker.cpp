@@ -18,6 +18,7 @@
 #include "runtime/net/mailbox.hpp"
 #include "runtime/net/own_address.hpp"
 #include "runtime/net/texts.hpp"
+#include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/params/service/staging.hpp"
 #include "runtime/params/service/upstream.hpp"
@@ -90,11 +91,13 @@ class Client::Service final : private Link::Owner {
         throw ProtocolError("it sends elements too early");
     }
     Bounds bounds(const Link&) const override { return {}; }
+    PriorityGate* gate() const override { return gate_.get(); }
 
     const WorkerOptions options_;
     const std::shared_ptr<const Job> job_;
     const std::shared_ptr<const Calculator> calculator_;
     const std::shared_ptr<Memory> memory_ = Memory::make();
+    const std::unique_ptr<PriorityGate> gate_;
     WorkerSelf self_;
     std::shared_ptr<const Layout> layout_;
     std::unique_ptr<Staging> staging_;
@@ -160,17 +163,20 @@ WorkerStats Client::stats() const {
 Client::Service::Service(WorkerOptions options)
     : options_(std::move(options)),
       job_(std::make_shared<const Job>(options_.job)),
-      calculator_(options_.make_calculator(*job_)) {
+      calculator_(options_.make_calculator(*job_)),
+      gate_(gate_of(*job_)) {
     check(*job_);
+    self_.gate = gate_.get();
     if (options_.secret.empty())
         throw Error(
             Status::invalid_argument,
             "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
     transport::Socket front;
     try {
-        front = transport::dial(
-            {.to = options_.server, .secret = options_.secret, .identity = identity(options_.priority)},
-            {Time::now() + options_.timeout});
+        front = transport::dial({.to = options_.server,
+                                 .secret = options_.secret,
+                                 .identity = identity(static_cast<int>(job_->priority))},
+                                {Time::now() + options_.timeout});
     } catch (const transport::DialError& error) {
         const bool is_mismatch = error.kind == transport::DialError::Kind::refused;
         throw Error(is_mismatch ? Status::mismatch : Status::bootstrap,
@@ -185,7 +191,7 @@ Client::Service::Service(WorkerOptions options)
     self_.rack = options_.rack.empty() ? at.host : options_.rack;
     self_.has_weights = !options_.first_weights.empty();
     self_.secret = options_.secret;
-    self_.priority = options_.priority;
+    self_.priority = static_cast<int>(job_->priority);
     self_.silence = options_.silence;
     self_.timeout = options_.timeout;
     loop_.watch(mailbox_.fd(), EPOLLIN, mailbox_);

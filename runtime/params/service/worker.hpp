@@ -26,7 +26,6 @@ struct WorkerOptions {
     std::vector<const std::byte*> first_weights;
     std::chrono::milliseconds timeout{60000};  // of each wait
     std::chrono::milliseconds silence{2000};   // after which a parent is thought not to answer
-    int priority = 0;
     MakeCalculator make_calculator;
 };
 

@@ -18,7 +18,7 @@ std::map<Worker, int> in_groups_of(int size, Worker workers) {
 }  // namespace
 
 TEST_CASE("trees by their names") {
-    for (const char* name : {"direct", "binary", "degree 1", "degree 12", "rack"})
+    for (const char* name : {"direct", "binary", "degree 1", "degree 12", "rack", "auto"})
         CHECK(Shape::parse(name).text() == name);
     CHECK(Shape::parse("degree 2").text() == "binary");
     for (const char* name :
@@ -48,6 +48,43 @@ TEST_CASE("who is below whom") {
     CHECK(gaps.parent(20) == 7);
     CHECK(gaps.parent(7) == 3);
     CHECK(gaps.parent(3) == the_server);
+}
+
+TEST_CASE("how much goes over the link that is used most") {
+    const auto loads = [](const char* shape, const std::map<Worker, int>& groups, int servers_group) {
+        return Tree(Shape::parse(shape), groups).load(groups, servers_group);
+    };
+    const auto apart = in_groups_of(1, 8), racks = in_groups_of(4, 8);
+    CHECK(loads("direct", apart, -1) == 8);
+    CHECK(loads("binary", apart, -1) == 2);
+    CHECK(loads("degree 1", apart, -1) == 1);
+    CHECK(loads("rack", racks, -1) == 2);
+    CHECK(loads("direct", racks, -1) == 8);
+    CHECK(loads("degree 1", racks, -1) == 1);
+    CHECK(loads("direct", in_groups_of(8, 8), 0) == 0);  // all on one host
+    CHECK(Tree(Shape::parse("binary"), apart).depth() == 3);
+    CHECK(Tree(Shape::parse("rack"), racks).most_children() == 3);
+}
+
+TEST_CASE("a tree is chosen by what it costs") {
+    const auto chosen = [](const std::map<Worker, int>& groups, int servers_group, double step_cost) {
+        Shape shape = Shape::parse("auto");
+        shape.servers_group = servers_group;
+        shape.step_cost = step_cost;
+        return Tree(shape, groups);
+    };
+    const Tree one_host = chosen(in_groups_of(2, 2), 0, 1.0 / 32);
+    CHECK(one_host.children(the_server).size() == 2);
+    // Of many chunks each link carries all weights once, at the price of many levels; one chunk alone would
+    // take too long on its way.
+    const Tree many_chunks = chosen(in_groups_of(1, 8), -1, 1.0 / 100);
+    CHECK(many_chunks.depth() == 8);
+    const Tree one_chunk = chosen(in_groups_of(1, 8), -1, 2);
+    CHECK(one_chunk.children(the_server).size() == 2);
+    // The server is in the other rack: one of the first takes all of its rack's across.
+    std::map<Worker, int> groups = in_groups_of(4, 8);
+    const Tree racks = chosen(groups, 1, 1.0 / 8);
+    CHECK(racks.load(groups, 1) == 1);
 }
 
 TEST_CASE("what becomes of those that are below") {
