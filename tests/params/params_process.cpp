@@ -207,6 +207,7 @@ int main(int count, char** words) {
     auto* const worker = app.add_subcommand("worker");
     app.require_subcommand(1);
     for (CLI::App* const role : {server, worker}) {
+        role->option_defaults()->take_last();
         role->add_option("--log", options.log)->required();
         role->add_option("--first", options.first, "where the first server is");
         role->add_option("--secret", options.secret);
