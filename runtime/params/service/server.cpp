@@ -301,8 +301,8 @@ void Server::Service::have_shard(ShardName name, Clock clock) {
     if (options_.checkpoints.empty()) return;
     checkpoints_ = std::make_unique<Checkpoints>(
         options_.checkpoints, options_.checkpoint_every, std::move(name), clock, mailbox_,
-        [this](Clock clock, const std::string& error) {
-            if (error.empty()) return shard_->keep_from(clock);
+        [this](const Snapshot& snapshot, const std::string& error) {
+            if (error.empty()) return shard_->keep_what_lacks(snapshot);
             log_line("hocket params: server {} has no new checkpoint: {}", index_, error);
         });
 }
@@ -323,7 +323,6 @@ void Server::Service::restore() {
     have_shard(restored.name, clock);
     if (index_ == 0) restored_ = std::make_pair(restored.name.job, restored.snapshot.incarnation);
     shard_->restore(std::move(restored.snapshot));
-    shard_->keep_from(clock);
 }
 
 void Server::Service::write_checkpoint() {

@@ -65,8 +65,8 @@ void Shard::begin(const std::vector<Worker>& founders, bool has_weights) {
 void Shard::restore(Snapshot snapshot) {
     for (const auto& [worker, first] : snapshot.firsts)
         if (!workers_.contains(worker)) workers_[worker].gone_since = transport::Clock::now();
-    root_.emplace(std::move(snapshot), shape(), arithmetic_);
-    if (kept_rounds_ > 0) root_->keep_from(root_->lowest_clock());
+    root_.emplace(std::move(snapshot), shape(), arithmetic_, job_->staleness);
+    if (kept_rounds_ > 0) root_->keep_what_lacks(root_->snapshot());
     for (auto& [worker, note] : std::exchange(early_, {}))
         if (const auto found = workers_.find(worker); found != workers_.end() && found->second.link)
             take(*found->second.link, note);
@@ -137,7 +137,7 @@ void Shard::reserve(Link& link, const Json& note) {
     }
     const auto& firsts = root_->snapshot().firsts;
     const auto founder = firsts.find(worker);
-    const Clock first = founder != firsts.end() ? founder->second : root_->reserve(worker, job_->staleness);
+    const Clock first = founder != firsts.end() ? founder->second : root_->reserve(worker);
     link.send(Json{{"say", "reserved"}, {"first", first}, {"kept_rounds", kept_rounds_}});
 }
 
@@ -196,7 +196,7 @@ void Shard::resume(Link& link, const Json& note) {
 // A chunk must have come whole before it goes on: so much longer does a level take, up and down; and a child
 // more is a chunk more to wait for.
 Shape Shard::shape() const {
-    Shape shape = Shape::parse(job_->tree);
+    Shape shape = !job_->staleness ? Shape{} : Shape::parse(job_->tree);
     shape.step_cost = 2.0 / static_cast<double>(std::max<std::size_t>(layout_->chunks_of(index_), 1));
     shape.servers_group = own_group_;
     return shape;
@@ -223,8 +223,8 @@ void Shard::take(Link& link, const Message& message) {
 // Sums of later rounds wait here, and take memory. A worker pushes no round that is further from one that is
 // covered; it begins no further from another server's rounds, and these no further from this one's.
 void Shard::require_possible(const Sum& sum) const {
-    if (sum.epoch == root_->epoch() &&
-        sum.clock > root_->clock(sum.chunk) + 2 * window_ + job_->staleness + 1)
+    if (!job_->staleness || sum.epoch != root_->epoch()) return;
+    if (sum.clock > root_->clock(sum.chunk) + 2 * window_ + *job_->staleness + 1)
         throw ProtocolError("it pushes an update of a round that it cannot have come to");
 }
 
@@ -252,8 +252,8 @@ void Shard::tell_all(const Json& note) {
         if (standing.link) standing.link->send(note);
 }
 
-void Shard::keep_from(Clock clock) {
-    root_->keep_from(clock);
+void Shard::keep_what_lacks(const Snapshot& snapshot) {
+    root_->keep_what_lacks(snapshot);
     deliver();
 }
 

@@ -32,7 +32,7 @@ Upstream::Upstream(transport::SocketLoop& loop, transport::Mailbox& mailbox, std
       self_(self),
       handlers_(std::move(handlers)),
       arithmetic_(layout, server, std::move(memory), std::move(calculator)),
-      node_(self.number, layout->chunks_of(server), arithmetic_) {}
+      node_(self.number, layout->chunks_of(server), arithmetic_, self.staleness) {}
 
 // ---- The server ------------------------------------------------------------------------------------------
 

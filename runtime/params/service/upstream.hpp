@@ -28,6 +28,7 @@ struct WorkerSelf {
     bool has_weights = false;
     Clock window = 2;  // how many rounds' updates it may keep until they are covered
     std::string secret;
+    Staleness staleness = 0;  // of the job
     int priority = 0;
     PriorityGate* gate = nullptr;  // that all of the worker's connections are read through
     std::chrono::milliseconds silence{2000}, timeout{60000};

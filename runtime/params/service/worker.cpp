@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <cstring>
 #include <list>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "runtime/copy.hpp"
 #include "runtime/net/admission.hpp"
 #include "runtime/net/dial.hpp"
 #include "runtime/net/mailbox.hpp"
@@ -204,6 +204,7 @@ Client::Service::Service(WorkerOptions options)
     self_.rack = options_.rack.empty() ? at.host : options_.rack;
     self_.has_weights = !options_.first_weights.empty();
     self_.secret = options_.secret;
+    self_.staleness = job_->staleness;
     self_.priority = static_cast<int>(job_->priority);
     self_.silence = options_.silence;
     self_.timeout = options_.timeout;
@@ -364,7 +365,7 @@ void Client::Service::reserved() {
     Clock first = 0;
     for (const auto& upstream : upstreams_) {
         first = std::max(first, upstream->first());
-        self_.window = std::max(self_.window, job_->staleness + 2 + 2 * upstream->kept_rounds());
+        self_.window = std::max(self_.window, job_->staleness.value_or(0) + 2 + 2 * upstream->kept_rounds());
     }
     clock_ = first_ = first;
     for (const auto& upstream : upstreams_) upstream->join(first);
@@ -389,8 +390,8 @@ Value Client::Service::first_weights(Chunk chunk) {
     const std::uint64_t size = element_size(place.type);
     Content content{memory_->allocate(place.bytes()), place.bytes()};
     for (const Layout::Piece& piece : layout_->pieces_of_chunk(chunk))
-        std::memcpy(content.block.get() + piece.at * size,
-                    options_.first_weights[piece.tensor] + piece.first * size, piece.count * size);
+        copy_bytes(content.block.get() + piece.at * size,
+                   options_.first_weights[piece.tensor] + piece.first * size, piece.count * size);
     return value_of(std::move(content));
 }
 
@@ -435,12 +436,12 @@ Clock Client::Service::covered() const {
 ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte* const> weights,
                                         Clock staleness) {
     require_tensors(first, weights.size());
-    if (staleness > job_->staleness)
+    if (job_->staleness && staleness > *job_->staleness)
         throw Error(Status::invalid_argument,
                     fmt::format("a pull with staleness {}, where the service was opened for {} at most",
-                                staleness, job_->staleness));
+                                staleness, *job_->staleness));
     const Clock clock = clock_;
-    const Clock least = clock > staleness ? clock - staleness : 0;
+    const Clock least = job_->staleness && clock > staleness ? clock - staleness : 0;
     ParameterRequest* const request = make_request(
         fmt::format("weights of round {} or later of {} tensors from {} on", least, weights.size(), first));
     const auto wanted = std::make_shared<std::map<Chunk, Waiting>>();
@@ -494,10 +495,11 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
             continue;
         }
         for (const auto& [piece, tensor] : waiting->places)
-            std::memcpy(tensor + piece.first * size, from + piece.at * size, piece.count * size);
+            copy_bytes(tensor + piece.first * size, from + piece.at * size, piece.count * size);
         const std::lock_guard lock(mutex_);
         if (--waiting->request->left == 0) end(*waiting->request, Status::success, "");
         waiting = found->second.erase(waiting);
+        if (!job_->staleness) break;  // each pull has an answer of its own
     }
     if (found->second.empty()) waiting_.erase(found);
 }
