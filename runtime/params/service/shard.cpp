@@ -223,8 +223,8 @@ void Shard::take(Link& link, const Message& message) {
 // Sums of later rounds wait here, and take memory. A worker pushes no round that is further from one that is
 // covered; it begins no further from another server's rounds, and these no further from this one's.
 void Shard::require_possible(const Sum& sum) const {
-    if (!job_->staleness || sum.epoch != root_->epoch()) return;
-    if (sum.clock > root_->clock(sum.chunk) + 2 * window_ + *job_->staleness + 1)
+    if (job_->staleness && sum.epoch == root_->epoch() &&
+        sum.clock > root_->clock(sum.chunk) + 2 * window_ + *job_->staleness + 1)
         throw ProtocolError("it pushes an update of a round that it cannot have come to");
 }
 
