@@ -21,37 +21,6 @@ using namespace std::chrono_literals;
 constexpr int checkpoint_every = 5;
 constexpr Milliseconds patience = 40s;
 
-struct Round {
-    double time;
-    std::uint64_t clock, least, most;
-    struct Behind {
-        int slot;
-        std::uint64_t first, least, most;
-    };
-    std::vector<Behind> behind;
-};
-
-// "clock 5 weights 5-5 behind 1:0-3-4"
-std::optional<Round> round_of(const Log::Line& line) {
-    if (!line.text.starts_with("clock ")) return std::nullopt;
-    Round round{line.time, 0, 0, 0, {}};
-    std::istringstream text(line.text);
-    std::string word;
-    char sign;
-    text >> word >> round.clock >> word >> round.least >> sign >> round.most >> word;
-    for (Round::Behind behind;
-         text >> behind.slot >> sign >> behind.first >> sign >> behind.least >> sign >> behind.most;)
-        round.behind.push_back(behind);
-    return round;
-}
-
-std::vector<Round> rounds_of(const Log& log) {
-    std::vector<Round> rounds;
-    for (const Log::Line& line : log.lines())
-        if (const auto round = round_of(line)) rounds.push_back(*round);
-    return rounds;
-}
-
 }  // namespace
 
 double seconds_now() {
@@ -69,8 +38,22 @@ void Log::read() {
         char* end = nullptr;
         const double time = std::strtod(line.c_str(), &end);
         const bool has_time = space != std::string::npos && end == line.c_str() + space;
-        lines_.push_back(has_time ? Line{time, line.substr(space + 1)} : Line{0, line});
+        take(has_time ? Line{time, line.substr(space + 1)} : Line{0, line});
     }
+}
+
+// "clock 5 weights 5-5 behind 1:0-3-4"
+void Log::take(const Line& line) {
+    if (!line.text.starts_with("clock ")) return lines_.push_back(line);
+    Round& round = rounds_.emplace_back(Round{line.time, 0, 0, 0});
+    std::istringstream text(line.text);
+    std::string word;
+    char sign;
+    text >> word >> round.clock >> word >> round.least >> sign >> round.most;
+    if (!(text >> word)) return;
+    auto& behind = behind_.emplace_back(line.time, std::vector<Behind>()).second;
+    for (Behind one; text >> one.slot >> sign >> one.first >> sign >> one.least >> sign >> one.most;)
+        behind.push_back(one);
 }
 
 std::optional<std::string> Log::after(const std::string& prefix) const {
@@ -82,9 +65,10 @@ std::optional<std::string> Log::after(const std::string& prefix) const {
 // Of the rounds only the last ones.
 std::string Log::text() const {
     std::string text = file_ + ":\n";
-    for (std::size_t i = 0; i < lines_.size(); ++i)
-        if (!lines_[i].text.starts_with("clock ") || i + 4 >= lines_.size())
-            text += fmt::format("    {:.4f} {}\n", lines_[i].time, lines_[i].text);
+    for (const Line& line : lines_) text += fmt::format("    {:.4f} {}\n", line.time, line.text);
+    for (std::size_t i = rounds_.size() - std::min<std::size_t>(rounds_.size(), 4); i < rounds_.size(); ++i)
+        text += fmt::format("    {:.4f} clock {} weights {}-{}\n", rounds_[i].time, rounds_[i].clock,
+                            rounds_[i].least, rounds_[i].most);
     return text;
 }
 
@@ -173,7 +157,7 @@ int Cluster::add_worker(const std::vector<std::string>& more_options) {
 void Cluster::await_worker(int slot) {
     const auto has_come = [&] {
         read_logs();
-        return rounds_of(*workers_.at(slot).log).size() >= 3;
+        return workers_.at(slot).log->rounds().size() >= 3;
     };
     if (!eventually(has_come, patience))
         throw std::runtime_error(fmt::format("worker {} does not come:\n{}", slot, logs()));
@@ -248,7 +232,7 @@ void Cluster::await_end(int slot) {
 std::uint64_t Cluster::clock_of(int slot) {
     const Worker& worker = workers_.at(slot);
     worker.log->read();
-    const auto rounds = rounds_of(*worker.log);
+    const auto& rounds = worker.log->rounds();
     return rounds.empty() ? 0 : rounds.back().clock;
 }
 
@@ -307,7 +291,7 @@ double Cluster::seconds_to_go_on(double since) {
         return std::all_of(alive.begin(), alive.end(), [&](int slot) {
             double before = since;
             std::size_t count = 0;
-            for (const Round& round : rounds_of(*workers_.at(slot).log)) {
+            for (const Log::Round& round : workers_.at(slot).log->rounds()) {
                 if (round.time <= since) continue;
                 longest[slot] = std::max(longest[slot], round.time - before);
                 before = round.time;
@@ -326,7 +310,7 @@ void Cluster::finish() {
     std::uint64_t clock = 0;
     for (const int slot : living()) clock = std::max(clock, clock_of(slot));
     // So late that nobody has come there before the file is seen.
-    const std::uint64_t end = clock + 60 + 2 * options_.staleness;
+    const std::uint64_t end = clock + 150 + 2 * options_.staleness;
     std::ofstream(folder_.path() + "/until.new") << end;
     std::filesystem::rename(folder_.path() + "/until.new", folder_.path() + "/until");
     const auto have_ended = [&] {
@@ -357,15 +341,13 @@ void Cluster::require_right(int slot, std::uint64_t end) {
     std::string faults;
     if (log.after("end ") != same || !same.starts_with(fmt::format("clock {} ", end)))
         faults += fmt::format("it ends with {}, another one with {}\n", *log.after("end "), same);
-    const auto rounds = rounds_of(log);
-    for (const Round& round : rounds)
-        for (const auto& behind : round.behind) {
-            const double gone_at = workers_.at(behind.slot).gone_at;
-            if (gone_at == 0 || round.time < gone_at)
-                faults += fmt::format("at clock {} the updates of worker {}, which lives, are not in\n",
-                                      round.clock, behind.slot);
-        }
-    for (const auto& behind : rounds.back().behind) {
+    for (const auto& [time, behind] : log.behind())
+        for (const Log::Behind& one : behind)
+            if (workers_.at(one.slot).gone_at == 0 || time < workers_.at(one.slot).gone_at)
+                faults += fmt::format("at {:.4f} the updates of worker {}, which lives, are not in\n", time,
+                                      one.slot);
+    const auto last = log.behind().empty() ? std::vector<Log::Behind>() : log.behind().back().second;
+    for (const Log::Behind& behind : last) {
         const std::uint64_t pulled = clock_of(behind.slot), staleness = options_.staleness;
         const std::uint64_t least = has_lost_servers_ || pulled < staleness ? 0 : pulled - staleness;
         if (behind.least < std::min(least, end) || behind.most > pulled + 1)

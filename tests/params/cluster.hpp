@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/multi/process.hpp"
@@ -30,15 +31,33 @@ class Log {
         double time;  // seconds, monotonic
         std::string text;
     };
-    const std::vector<Line>& lines() const { return lines_; }
+    const std::vector<Line>& lines() const { return lines_; }  // without those of rounds
+
+    // The end of a worker's round.
+    struct Round {
+        double time;
+        std::uint64_t clock, least, most;
+    };
+    const std::vector<Round>& rounds() const { return rounds_; }
+    // Whose updates are not all in the weights, whenever that has changed.
+    struct Behind {
+        int slot;
+        std::uint64_t first, least, most;
+    };
+    const std::vector<std::pair<double, std::vector<Behind>>>& behind() const { return behind_; }
+
     // The first line that begins so, without that; nothing: there is none yet.
     std::optional<std::string> after(const std::string& prefix) const;
     std::string text() const;
 
   private:
+    void take(const Line& line);
+
     const std::string file_;
     std::size_t offset_ = 0;
     std::vector<Line> lines_;
+    std::vector<Round> rounds_;
+    std::vector<std::pair<double, std::vector<Behind>>> behind_;
 };
 
 struct ClusterOptions {
