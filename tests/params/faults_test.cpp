@@ -248,6 +248,24 @@ TEST_CASE("without a replacement everybody gets an error that names the server")
         CHECK_THAT(cluster.error_of(slot, 8s), Contains(fmt::format("server {} ({})", server, place)));
 }
 
+TEST_CASE("who is stopped for too long is told so; a server that was does not blame its workers") {
+    ClusterOptions options = impatient("binary", 0);
+    options.return_for = 1500ms;
+    Cluster cluster(options);
+    cluster.expect_no_more_of(0);
+    cluster.signal_worker(0, SIGSTOP);
+    CHECK_NOTHROW(cluster.seconds_to_go_on(seconds_now()));
+    cluster.signal_worker(0, SIGCONT);
+    CHECK_THAT(cluster.error_of(0, 5s), Contains("it did not answer for so long"));
+    for (const int server : {0, 1}) {
+        cluster.signal_server(server, SIGSTOP);
+        std::this_thread::sleep_for(options.return_for + 500ms);
+        cluster.signal_server(server, SIGCONT);
+        CHECK_NOTHROW(cluster.seconds_to_go_on(seconds_now()));
+    }
+    CHECK_NOTHROW(cluster.finish());
+}
+
 TEST_CASE("who does not belong to a job is told so, and changes nothing") {
     ClusterOptions options;
     Cluster cluster(options);
