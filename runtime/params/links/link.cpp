@@ -24,6 +24,8 @@ enum class Elements : std::uint8_t { none, dense, sparse };
 constexpr std::uint64_t most_body = 64 << 20;  // of a description of a job with very many tensors
 constexpr std::chrono::seconds farewell_time{2};
 constexpr int small_buffer = 128 << 10;
+// More time than that between two ticks this process has not listened: it was stopped, or was busy.
+constexpr std::chrono::milliseconds longest_between_ticks{200};
 constexpr std::uint64_t most_read_at_once = 4 << 20, most_pieces = 64;
 
 Value* value_in(Message& message) {
@@ -67,7 +69,8 @@ Link::Link(transport::SocketLoop& loop, transport::Socket socket, std::shared_pt
       memory_(std::move(memory)),
       owner_(&owner),
       heard_(transport::Clock::now()),
-      spoke_(heard_) {
+      spoke_(heard_),
+      ticked_(heard_) {
     transport::keep_alive(socket_);
     if (transport::is_on_this_host(socket_)) offer_memory();
     show_interest();
@@ -363,6 +366,8 @@ void Link::discard() {
 }
 
 void Link::tick(transport::Clock::time_point now) {
+    const auto away = now - std::exchange(ticked_, now) - longest_between_ticks;
+    if (away > away.zero()) heard_ = std::min(now, heard_ + away);
     if (is_closing_ && now > closing_until_) close();
 }
 

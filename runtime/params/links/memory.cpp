@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/copy.hpp"
 #include "runtime/error.hpp"
 #include "runtime/net/frame.hpp"
 #include "runtime/random.hpp"
@@ -31,8 +32,9 @@ std::uint64_t random_number() {
     return number;
 }
 
+// Its place may have elements later, and those are no such number.
 std::uint64_t next_lease() {
-    static std::atomic<std::uint64_t> last{0};
+    static std::atomic<std::uint64_t> last{random_number()};
     return ++last;
 }
 
@@ -109,7 +111,7 @@ bool OthersMemory::is_lent() const {
 bool OthersMemory::copy(std::uint64_t offset, std::uint64_t bytes, std::byte* to) const {
     if (offset > memory_.bytes() || bytes > memory_.bytes() - offset)
         throw transport::ProtocolError("it names memory that it does not have");
-    std::memcpy(to, memory_.base() + offset, bytes);
+    copy_bytes(to, memory_.base() + offset, bytes);
     std::atomic_thread_fence(std::memory_order_acquire);
     return is_lent();
 }

@@ -12,11 +12,16 @@
 // rounds that the announcement does not say to be applied. So nothing has to be known of where a failure has
 // caught a sum, and none can count twice or get lost. Workers keep what they pushed until they hear that it
 // is covered.
+//
+// Where staleness is unbounded there are no rounds: the server applies each update when it comes, and answers
+// each want at once. Then the clock of a chunk is only the number of updates in it, an announcement has for
+// each member the rounds of its own that are applied, and nobody sums: all workers are below the server.
 #pragma once
 
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -25,6 +30,9 @@ namespace hocket::params {
 using Worker = std::uint32_t;  // its number; none is used twice in a job
 using Clock = std::uint64_t;   // of a worker: how often it has called clock(). Of a chunk: see above
 using Chunk = std::uint32_t;
+
+// How many rounds older than its own a worker takes weights. Nothing: unbounded.
+using Staleness = std::optional<Clock>;
 
 inline constexpr Worker the_server = UINT32_MAX;  // as the parent of a worker
 
@@ -50,7 +58,7 @@ struct Member {
 struct Announcement {
     Epoch epoch;
     std::vector<Member> members;  // ascending by worker
-    std::vector<Clock> clocks;    // by chunk
+    std::vector<Clock> clocks;    // by chunk. Unbounded: the receiver's rounds below this are applied
 };
 
 // To the parent: the updates of a round, of the sender and all that are below it.

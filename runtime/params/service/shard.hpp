@@ -54,7 +54,7 @@ class Shard {
     bool is_done() const { return had_workers_ && workers_.empty(); }
     Clock clock() const { return root_ ? root_->lowest_clock() : 0; }
     Snapshot snapshot() const { return root_->snapshot(); }
-    void keep_from(Clock clock);
+    void keep_what_lacks(const Snapshot& snapshot);
     void tell_all(const nlohmann::json& note);
     nlohmann::json stats() const;
 
@@ -78,6 +78,7 @@ class Shard {
     void deliver();
     nlohmann::json places() const;
     int group_of(const std::string& rack);
+    void require_possible(const Sum& sum) const;
     Shape shape() const;
 
     const std::shared_ptr<const Job> job_;
@@ -91,6 +92,7 @@ class Shard {
     std::map<std::string, int> groups_;
     const int own_group_;
     bool had_workers_ = false;
+    Clock window_ = 0;  // how many rounds workers keep
 
     // Before all first weights are here: what they are, and what workers have said meanwhile.
     Snapshot first_;

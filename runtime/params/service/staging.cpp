@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/copy.hpp"
 #include "runtime/error.hpp"
 
 namespace hocket::params {
@@ -41,7 +42,7 @@ void Staging::add(std::uint32_t tensor, const std::byte* gradient) {
     claim(tensor);
     const std::uint64_t size = element_size(job_->tensors[tensor].type);
     for (const Layout::Piece& piece : layout_->pieces_of_tensor(tensor)) {
-        std::memcpy(room(piece), gradient + piece.first * size, piece.count * size);
+        copy_bytes(room(piece), gradient + piece.first * size, piece.count * size);
         piece_is_there(piece);
     }
 }

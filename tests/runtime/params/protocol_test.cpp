@@ -111,7 +111,8 @@ const std::vector<std::string> shapes = {"direct", "binary", "degree 1", "rack"}
 // All states if they are few enough, and ways through the rest.
 void check(Setup setup) {
     INFO(setup.workers << " workers, " << setup.servers << " servers, " << setup.chunks << " chunks, "
-                       << setup.rounds << " rounds, staleness " << setup.staleness << ", tree "
+                       << setup.rounds << " rounds, staleness "
+                       << (setup.staleness ? std::to_string(*setup.staleness) : "unbounded") << ", tree "
                        << setup.shape.text());
     const Found found = Explorer().run(setup);
     CHECK(found.fault == "");
@@ -176,4 +177,25 @@ TEST_CASE("anything may happen") {
                               .faults = {2, 2, 2, 2, 1}};
             CHECK(walk(setup, most_walks()).fault == "");
         }
+}
+
+TEST_CASE("with unbounded staleness each update counts once, and nobody waits for anybody") {
+    const auto check_unbounded = [](Setup setup) {
+        setup.staleness = std::nullopt;
+        setup.shape = Shape::parse("direct");
+        check(setup);
+    };
+    check_unbounded({.servers = 1, .chunks = 2, .rounds = 2});
+    check_unbounded({.servers = 2, .rounds = 2, .faults = {.crashes = 1}});
+    check_unbounded({.workers = 2, .servers = 1, .rounds = 2, .faults = {.joins = 1}});
+    check_unbounded({.workers = 2, .servers = 1, .rounds = 2, .faults = {.cuts = 2}});
+    check_unbounded({.workers = 2, .servers = 1, .rounds = 2, .faults = {.crashes = 1, .server_crashes = 1}});
+    const Setup any{.workers = 4,
+                    .servers = 2,
+                    .chunks = 2,
+                    .rounds = 4,
+                    .staleness = std::nullopt,
+                    .shape = Shape::parse("direct"),
+                    .faults = {2, 2, 0, 2, 2}};
+    CHECK(walk(any, most_walks()).fault == "");
 }

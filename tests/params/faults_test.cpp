@@ -1,0 +1,246 @@
+// Processes of a parameter service are killed, stopped and cut off, again and again. Updates are integers
+// that say which they are (updates.hpp), so that every sum that anybody pulls is looked at: no update is lost
+// or counted twice, and no weights are older than was asked for. HOCKET_PARAMS_FAULTS: how many faults, in
+// all, with the service's usual patience; without it there are a few, and less patience.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <random>
+#include <thread>
+
+#include "tests/multi/soak/chance.hpp"
+#include "tests/params/cluster.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/test.hpp"
+
+using namespace std::chrono_literals;
+using namespace hocket::test;
+using Catch::Matchers::Contains;
+using hocket::soak::Chance;
+
+namespace {
+
+enum class Fault {
+    inner_killed,
+    leaf_killed,
+    two_killed,
+    killed_while_one_comes,
+    server_replaced,
+    first_server_replaced,
+    server_and_worker_killed,
+    worker_stopped,
+    server_stopped,
+    connections_reset,
+};
+constexpr Fault all_faults[] = {Fault::inner_killed,
+                                Fault::leaf_killed,
+                                Fault::two_killed,
+                                Fault::killed_while_one_comes,
+                                Fault::server_replaced,
+                                Fault::first_server_replaced,
+                                Fault::server_and_worker_killed,
+                                Fault::worker_stopped,
+                                Fault::server_stopped,
+                                Fault::connections_reset};
+
+const char* name_of(Fault fault) {
+    switch (fault) {
+        case Fault::inner_killed:
+            return "an inner node killed";
+        case Fault::leaf_killed:
+            return "a leaf killed";
+        case Fault::two_killed:
+            return "two workers killed";
+        case Fault::killed_while_one_comes:
+            return "one killed while another comes";
+        case Fault::server_replaced:
+            return "a server replaced";
+        case Fault::first_server_replaced:
+            return "the first server replaced";
+        case Fault::server_and_worker_killed:
+            return "a server replaced, a worker killed";
+        case Fault::worker_stopped:
+            return "a worker stopped";
+        case Fault::server_stopped:
+            return "a server stopped";
+        case Fault::connections_reset:
+            return "connections reset";
+    }
+    return "";
+}
+
+// Resets all connections of the port.
+bool reset_connections(const std::string& place) {
+    const std::string port = place.substr(place.rfind(':') + 1);
+    const std::string command =
+        fmt::format("PATH=$PATH:/usr/sbin:/sbin ss -K -tn 'sport = :{}' >/dev/null 2>&1", port);
+    return std::system(command.c_str()) == 0;
+}
+
+// Brings the fault about. Returns when it was over: from then on the time to go on counts.
+double bring_about(Cluster& cluster, Fault fault, Chance& chance, std::chrono::milliseconds stop) {
+    std::vector<int> alive = cluster.living();
+    const int inner = alive.front(), leaf = alive.back();
+    const auto pause = std::chrono::milliseconds(chance.below(300));
+    const double now = seconds_now();
+    switch (fault) {
+        case Fault::inner_killed:
+            cluster.kill_worker(inner);
+            return now;
+        case Fault::leaf_killed:
+            cluster.kill_worker(leaf);
+            return now;
+        case Fault::two_killed:
+            cluster.kill_worker(inner);
+            cluster.kill_worker(alive[chance.between(1, alive.size() - 1)]);
+            return now;
+        case Fault::killed_while_one_comes:
+            cluster.add_worker();
+            std::this_thread::sleep_for(std::chrono::milliseconds(chance.below(30)));
+            cluster.kill_worker(inner);
+            return now;
+        case Fault::server_replaced:
+        case Fault::first_server_replaced:
+        case Fault::server_and_worker_killed: {
+            const int server = fault == Fault::first_server_replaced ? 0 : 1;
+            cluster.await_checkpoints();
+            cluster.kill_server(server);
+            if (fault == Fault::server_and_worker_killed) cluster.kill_worker(inner);
+            std::this_thread::sleep_for(pause);
+            cluster.replace_server(server);
+            return seconds_now();
+        }
+        case Fault::worker_stopped:
+            cluster.signal_worker(inner, SIGSTOP);
+            std::this_thread::sleep_for(stop);
+            cluster.signal_worker(inner, SIGCONT);
+            return seconds_now();
+        case Fault::server_stopped: {
+            const int server = static_cast<int>(chance.below(2));
+            cluster.signal_server(server, SIGSTOP);
+            std::this_thread::sleep_for(stop);
+            cluster.signal_server(server, SIGCONT);
+            return seconds_now();
+        }
+        case Fault::connections_reset:
+            reset_connections(cluster.place_of(static_cast<int>(chance.below(2))));
+            return now;
+    }
+    return now;
+}
+
+class Times {
+  public:
+    void add(Fault fault, double seconds) { seconds_[fault].push_back(seconds); }
+    void print() {
+        for (auto& [fault, seconds] : seconds_) {
+            std::sort(seconds.begin(), seconds.end());
+            std::cout << fmt::format("{:<36} {:>4} times, to go on: p50 {:.3f} s, max {:.3f} s\n",
+                                     name_of(fault), seconds.size(), seconds[seconds.size() / 2],
+                                     seconds.back());
+        }
+        std::cout << std::flush;
+    }
+
+  private:
+    std::map<Fault, std::vector<double>> seconds_;
+};
+
+void keep_six(Cluster& cluster) {
+    std::vector<int> coming;
+    while (cluster.living().size() < 6) coming.push_back(cluster.add_worker());
+    for (const int slot : cluster.living()) cluster.await_worker(slot);
+}
+
+void go_through(const ClusterOptions& options, const std::vector<Fault>& faults, Chance& chance,
+                std::chrono::milliseconds stop, Times& times) {
+    Cluster cluster(options);
+    for (const Fault fault : faults) {
+        INFO("tree " << options.tree << ", staleness " << options.staleness << ", " << name_of(fault));
+        try {
+            const double over = bring_about(cluster, fault, chance, stop);
+            times.add(fault, cluster.seconds_to_go_on(over));
+            keep_six(cluster);
+        } catch (const std::exception& error) {
+            FAIL(error.what());
+        }
+    }
+    INFO("tree " << options.tree << ", staleness " << options.staleness);
+    cluster.finish();
+}
+
+ClusterOptions impatient(const std::string& tree, std::uint64_t staleness) {
+    ClusterOptions options;
+    options.tree = tree;
+    options.staleness = staleness;
+    options.silence = 500ms;
+    options.return_for = 5s;
+    return options;
+}
+
+bool is_long() {
+    return std::getenv("HOCKET_PARAMS_FAULTS") != nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("faults of processes leave every sum right") {
+    if (is_long()) return;
+    Chance chance{1};
+    Times times;
+    using enum Fault;
+    go_through(impatient("binary", 0), {inner_killed, leaf_killed, server_replaced, worker_stopped}, chance,
+               1s, times);
+    go_through(impatient("degree 1", 2), {two_killed, first_server_replaced, server_stopped}, chance, 1s,
+               times);
+    go_through(impatient("rack", 0), {killed_while_one_comes, server_and_worker_killed, connections_reset},
+               chance, 1s, times);
+    go_through(impatient("direct", 2), {inner_killed, server_replaced, first_server_replaced}, chance, 1s,
+               times);
+    times.print();
+}
+
+TEST_CASE("many faults of processes leave every sum right") {
+    const char* const asked = std::getenv("HOCKET_PARAMS_FAULTS");
+    if (!asked) HOCKET_SKIP("it takes long: HOCKET_PARAMS_FAULTS says how many");
+    const char* const given = std::getenv("HOCKET_PARAMS_SEED");
+    const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    std::cout << "HOCKET_PARAMS_SEED=" << seed << std::endl;
+    Chance chance{seed};
+    Times times;
+    constexpr std::size_t faults_of_a_job = 8;
+    const auto all = std::strtoul(asked, nullptr, 10);
+    std::vector<Fault> faults;  // each kind as often as each other
+    while (faults.size() < all) faults.push_back(all_faults[faults.size() % std::size(all_faults)]);
+    chance.shuffle(faults);
+    for (std::size_t done = 0, job = 0; done < faults.size(); ++job) {
+        ClusterOptions options;
+        options.tree = std::vector<std::string>{"direct", "binary", "rack", "degree 1"}[job % 4];
+        options.staleness = job / 4 % 2 * 2;
+        options.deadline_s = 300;
+        const std::size_t end = std::min(done + faults_of_a_job, faults.size());
+        go_through(options,
+                   {faults.begin() + static_cast<std::ptrdiff_t>(done),
+                    faults.begin() + static_cast<std::ptrdiff_t>(end)},
+                   chance, 5s, times);
+        done = end;
+        times.print();
+    }
+}
+
+TEST_CASE("without a replacement everybody gets an error that names the server") {
+    ClusterOptions options;
+    options.timeout = 3s;
+    options.silence = 500ms;
+    options.writes_checkpoints = GENERATE(true, false);
+    Cluster cluster(options);
+    const int server = GENERATE(0, 1);
+    const std::string place = cluster.place_of(server);
+    for (const int slot : cluster.living()) cluster.expect_no_more_of(slot);
+    cluster.kill_server(server);
+    for (int slot = 0; slot < options.workers; ++slot)
+        CHECK_THAT(cluster.error_of(slot, 8s), Contains(fmt::format("server {} ({})", server, place)));
+}
