@@ -347,7 +347,7 @@ Json Shard::stats() const {
             {"chunks", layout_->chunks_of(index_)},
             {"bytes", layout_->bytes()},
             {"update", job_->update},
-            {"staleness", job_->is_unbounded ? Json("unbounded") : Json(job_->staleness)},
+            {"staleness", job_->staleness ? Json(*job_->staleness) : Json("unbounded")},
             {"tree", job_->tree},
             {"workers", workers}};
 }
