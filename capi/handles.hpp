@@ -91,6 +91,7 @@ struct hkt_cache : hocket::capi::Handle {
 struct hkt_params : hocket::capi::Handle {
     std::unique_ptr<hocket::params::Client> client;
     hocket::capi::Interruption interruption;
+    bool is_unbounded;
 };
 
 namespace hocket::capi {

@@ -1305,7 +1305,7 @@ typedef struct hkt_params_options {
     int64_t staleness;  /* the most that pulls will ask for; HKT_UNBOUNDED. 0: bulk-synchronous */
     const char* tree;   /* over the workers, on which gradients are added on their way up: "direct", "binary",
                            "degree N", "rack" (one worker of each rack is below the server, and the others of
-                           the rack below it); "direct" */
+                           the rack below it); "auto": one of these, by an estimate */
     const char* rack; /* of workers that are near each other; this host. With ranks: the innermost level of a
                          topology that is a grid */
     uint64_t chunk_bytes; /* 256 KiB: the pieces in which weights are dealt to servers and sent */

@@ -6,6 +6,7 @@
 
 #include "capi/errors.hpp"
 #include "capi/vocabulary.hpp"
+#include "runtime/engine/job/own_options.hpp"
 #include "runtime/environment.hpp"
 
 namespace hocket::capi {
@@ -68,6 +69,14 @@ params::Job job_of(const char* function, const GivenModel& model, const hkt_para
     if (given.workers != 0)
         job.workers = static_cast<std::uint32_t>(
             check_range("hkt_params_options.workers", given.workers, 1, INT32_MAX));
+    job.priority =
+        static_cast<std::uint32_t>(check_range("hkt_params_options.priority", given.priority, 0, 255));
+    if (given.longest_wait_ms < -1)
+        refuse(fmt::format("hkt_params_options.longest_wait_ms is {}; it is a time, or -1 for ever",
+                           given.longest_wait_ms));
+    if (given.longest_wait_ms != 0)
+        job.longest_wait_ms =
+            given.longest_wait_ms == -1 ? 0 : static_cast<std::uint32_t>(given.longest_wait_ms);
     return job;
 }
 
@@ -77,11 +86,9 @@ params::WorkerOptions options_among_ranks(const char* function, const GivenModel
                                           const hkt_params_options& given) {
     params::WorkerOptions options;
     options.job = job_of(function, model, given);
-    params::check(options.job);
     options.first_weights = weights_of(function, model);
     options.rack = text_of(given.rack);
     options.timeout = timeout_of("hkt_params_options.timeout_ms", given.timeout_ms);
-    options.priority = static_cast<int>(check_range("hkt_params_options.priority", given.priority, 0, 255));
     return options;
 }
 
@@ -138,9 +145,7 @@ std::string secret_of(const char* given) {
 
 milliseconds timeout_of(const char* name, std::int64_t given) {
     if (given != 0) return milliseconds(check_range(name, given, 1, longest_timeout_ms));
-    const Environment environment = process_environment();
-    return milliseconds(
-        EnvironmentReader(environment).number("HOCKET_TIMEOUT_MS", 1, longest_timeout_ms).value_or(60000));
+    return engine::own_options().timeout;
 }
 
 transport::Endpoint endpoint_of(const std::string& name, const std::string& text) {

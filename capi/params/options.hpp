@@ -23,7 +23,7 @@ struct GivenModel {
 // All throw Error(invalid_argument).
 
 // Of a worker among ranks: where the server is, the secret, the number and the number of workers are left
-// out. The job is as it was given, see engine::settle_update().
+// out. The job is as it was given: see params::check() and engine::settle_update().
 params::WorkerOptions options_among_ranks(const char* function, const GivenModel& model,
                                           const hkt_params_options& given);
 params::WorkerOptions options_of_worker(const char* function, const GivenModel& model,
@@ -32,7 +32,7 @@ params::ServerOptions options_of_server(const hkt_params_server_options& given);
 
 // given null: HOCKET_SECRET, or none.
 std::string secret_of(const char* given);
-// given 0: HOCKET_TIMEOUT_MS, or 60 s.
+// given 0: HOCKET_TIMEOUT_MS, or its default.
 std::chrono::milliseconds timeout_of(const char* name, std::int64_t given);
 // name: of what was given.
 transport::Endpoint endpoint_of(const std::string& name, const std::string& text);

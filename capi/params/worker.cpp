@@ -58,6 +58,7 @@ hkt_params* handle_of(std::unique_ptr<params::Client> client, const hkt_params_o
     auto made = std::make_unique<hkt_params>();
     made->client = std::move(client);
     made->interruption = {given.is_interrupted, given.interrupt_user, "hkt_params_options.is_interrupted"};
+    made->is_unbounded = given.staleness == HKT_UNBOUNDED;
     return made.release();
 }
 
@@ -81,6 +82,8 @@ hkt_status hkt_params_open(const hkt_params_tensor* tensors, size_t count, const
         *params = nullptr;
         const hkt_params_options given = capi::read_options(options);
         auto wanted = capi::options_of_worker(function, {tensors, count, first_weights}, given);
+        params::check(wanted.job);
+        engine::settle_update(wanted.job);
         wanted.make_calculator = engine::make_calculator;
         *params = handle_of(std::make_unique<params::Client>(std::move(wanted)), given);
         return HKT_SUCCESS;
@@ -163,6 +166,11 @@ hkt_status hkt_params_pull(hkt_params* params, size_t first, size_t count, void*
         if (staleness < HKT_UNBOUNDED)
             capi::refuse(fmt::format("{}: the staleness is {}; it is a number of rounds, or HKT_UNBOUNDED",
                                      function, staleness));
+        if (staleness == HKT_UNBOUNDED && !params->is_unbounded)
+            capi::refuse(
+                fmt::format("{}: the staleness is HKT_UNBOUNDED, where the service was opened for a "
+                            "number of rounds",
+                            function));
         // As unsigned, HKT_UNBOUNDED is more than any number of rounds.
         const auto most = static_cast<params::Clock>(staleness);
         return finish(params, from.pull(number_of(function, first), pointers, most), request);

@@ -100,6 +100,7 @@ ParameterRole take_roles(Communicator& communicator, int servers,
         options = make();
         options.job.workers = static_cast<std::uint32_t>(workers);
         params::check(options.job);
+        settle_update(options.job);
         Json said = description_of(options.job);
         if (rank == workers) {
             role.server = serve(communicator, std::nullopt, servers, options.timeout);

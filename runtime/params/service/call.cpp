@@ -33,6 +33,7 @@ class Listener final : public Link::Owner {
         throw transport::ProtocolError("it sends elements to somebody who asks");
     }
     Bounds bounds(const Link&) const override { return {}; }
+    PriorityGate* gate() const override { return nullptr; }
 };
 
 }  // namespace
@@ -46,7 +47,9 @@ transport::Socket call_server(const transport::Endpoint& server, const std::stri
     return transport::dial({.to = server, .secret = secret, .identity = identity(priority)},
                            {transport::Clock::now() + timeout});
 } catch (const transport::DialError& error) {
-    const bool is_mismatch = error.kind == transport::DialError::Kind::refused;
+    // It is refused for its secret, or for its version.
+    const bool is_mismatch =
+        error.kind == transport::DialError::Kind::refused && error.what() != std::string(wrong_secret);
     throw Error(is_mismatch ? Status::mismatch : Status::bootstrap,
                 fmt::format("there is no way to the parameter server {}: {}", server.text(), error.what()));
 }

@@ -13,11 +13,11 @@
 #include <utility>
 
 #include "runtime/net/admission.hpp"
-#include "runtime/net/dial.hpp"
 #include "runtime/net/mailbox.hpp"
 #include "runtime/net/own_address.hpp"
 #include "runtime/net/texts.hpp"
 #include "runtime/params/links/copy.hpp"
+#include "runtime/params/service/call.hpp"
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/params/service/staging.hpp"
@@ -168,22 +168,8 @@ Client::Service::Service(WorkerOptions options)
       gate_(gate_of(*job_)) {
     check(*job_);
     self_.gate = gate_.get();
-    if (options_.secret.empty())
-        throw Error(
-            Status::invalid_argument,
-            "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
-    transport::Socket front;
-    try {
-        front = transport::dial({.to = options_.server,
-                                 .secret = options_.secret,
-                                 .identity = identity(static_cast<int>(job_->priority))},
-                                {Time::now() + options_.timeout});
-    } catch (const transport::DialError& error) {
-        const bool is_mismatch = error.kind == transport::DialError::Kind::refused;
-        throw Error(is_mismatch ? Status::mismatch : Status::bootstrap,
-                    fmt::format("there is no way to the parameter server {}: {}", options_.server.text(),
-                                error.what()));
-    }
+    transport::Socket front =
+        call_server(options_.server, options_.secret, static_cast<int>(job_->priority), options_.timeout);
     // Where the server can be reached from, the other workers can be, too.
     transport::Endpoint at = transport::bound_to(front).value();
     at.port = 0;
