@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <random>
 #include <thread>
@@ -263,6 +264,22 @@ TEST_CASE("who is stopped for too long is told so; a server that was does not bl
         cluster.signal_server(server, SIGCONT);
         CHECK_NOTHROW(cluster.seconds_to_go_on(seconds_now()));
     }
+    CHECK_NOTHROW(cluster.finish());
+}
+
+TEST_CASE("a worker's child does not keep its connections; a full disk is waited for") {
+    Cluster cluster({});
+    const int forks = cluster.add_worker({"--forks"});
+    cluster.await_worker(forks);
+    cluster.expect_no_more_of(forks);
+    cluster.signal_worker(forks, SIGKILL);                 // without its child
+    CHECK(cluster.seconds_to_go_on(seconds_now()) < 1.5);  // not after the silence of a worker
+    const std::string folder = cluster.folder() + "/checkpoints";
+    std::filesystem::rename(folder, folder + "-gone");  // no file can be made
+    std::this_thread::sleep_for(1500ms);
+    std::filesystem::rename(folder + "-gone", folder);
+    CHECK_NOTHROW(cluster.seconds_to_go_on(seconds_now()));
+    CHECK_THAT(cluster.log_of_server(0).text(), Contains("has no new checkpoint"));
     CHECK_NOTHROW(cluster.finish());
 }
 
