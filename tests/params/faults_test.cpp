@@ -303,6 +303,22 @@ TEST_CASE("who is stopped for too long is told so; a server that was does not bl
     CHECK_NOTHROW(cluster.finish());
 }
 
+TEST_CASE("a replaced server does not wait for long for whom the one before had taken out") {
+    ClusterOptions options = impatient("binary", 0);
+    options.return_for = 20s;
+    Cluster cluster(options);
+    cluster.await_checkpoints();
+    const std::string folder = cluster.folder() + "/checkpoints";
+    std::filesystem::rename(folder, folder + "-kept");  // that has the worker
+    cluster.kill_worker(5);
+    std::this_thread::sleep_for(700ms);
+    cluster.kill_server(1);
+    std::filesystem::rename(folder + "-kept", folder);
+    cluster.replace_server(1);
+    CHECK(cluster.seconds_to_go_on(seconds_now()) < 3);
+    CHECK_NOTHROW(cluster.finish());
+}
+
 TEST_CASE("a worker's child does not keep its connections; a full disk is waited for") {
     Cluster cluster({});
     const int forks = cluster.add_worker({"--forks"});
