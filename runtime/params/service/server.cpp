@@ -53,6 +53,7 @@ class Server::Service final : private Link::Owner {
     void serve();
     void tick();
     void done();
+    Json state() const;
     void end(std::exception_ptr failure);
     void admit(transport::Admitted admitted);
     void dial_first();
@@ -214,9 +215,7 @@ std::string Server::Service::stats() {
     std::condition_variable answered;
     bool is_answered = false;
     const bool is_posted = mailbox_.post([&] {
-        Json stats = shard_ ? shard_->stats()
-                            : Json{{"server", index_}, {"waits_for", front_ ? front_->missing() : ""}};
-        stats["at"] = endpoint_.text();
+        const Json stats = state();
         const std::lock_guard lock(mutex);
         *text = stats.dump();
         is_answered = true;
@@ -226,6 +225,15 @@ std::string Server::Service::stats() {
     std::unique_lock lock(mutex);
     answered.wait(lock, [&] { return is_answered; });
     return *text;
+}
+
+Json Server::Service::state() const {
+    Json state =
+        shard_ ? shard_->stats() : Json{{"server", index_}, {"waits_for", front_ ? front_->missing() : ""}};
+    state["at"] = endpoint_.text();
+    const auto places = front_ ? front_->places() : std::nullopt;
+    if (places) state["servers"] = *places;
+    return state;
 }
 
 void Server::Service::tick() {
@@ -351,6 +359,12 @@ void Server::Service::received(Link& link, const Json& note) try {
 
 void Server::Service::take(Link& link, const Json& note) {
     const auto say = note.at("say").get<std::string>();
+    if (say == "stats") {
+        Json answer = state();
+        answer["say"] = "stats";
+        link.send(answer);
+        return link.close_when_sent();
+    }
     if (say == "open" || say == "serve") {
         if (!front_) throw ProtocolError("it takes this server for the first one");
         return say == "open" ? front_->take_open(link, note) : front_->take_serve(link, note);

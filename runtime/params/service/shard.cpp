@@ -351,6 +351,10 @@ Json Shard::stats() const {
             {"clock", clock()},
             {"epochs", root_ ? root_->epoch().number : 0},
             {"chunks", layout_->chunks_of(index_)},
+            {"bytes", layout_->bytes()},
+            {"update", job_->update},
+            {"staleness", job_->staleness ? Json(*job_->staleness) : Json("unbounded")},
+            {"tree", job_->tree},
             {"workers", workers}};
 }
 

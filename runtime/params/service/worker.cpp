@@ -12,12 +12,12 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/copy.hpp"
 #include "runtime/net/admission.hpp"
 #include "runtime/net/dial.hpp"
 #include "runtime/net/mailbox.hpp"
 #include "runtime/net/own_address.hpp"
 #include "runtime/net/texts.hpp"
+#include "runtime/params/links/copy.hpp"
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/params/service/staging.hpp"
@@ -36,18 +36,6 @@ namespace {
 constexpr std::chrono::milliseconds tick_time = 50ms, farewell_time = 2s;
 
 }  // namespace
-
-struct ParameterRequest final : Request {
-    ParameterRequest() : Request(Type::parameters) {}
-
-    Time::time_point deadline;
-    std::string text;        // what it is, for the text about a deadline
-    std::uint64_t left = 0;  // chunks that have not come; for a push 1: there is no room yet
-    Clock room_at = 0;       // a push: the round that must be covered
-    bool has_ended = false;
-    Status status = Status::success;
-    std::string why;
-};
 
 class Client::Service final : private Link::Owner {
   public:
