@@ -33,6 +33,7 @@ class Listener final : public Link::Owner {
         throw transport::ProtocolError("it sends elements to somebody who asks");
     }
     Bounds bounds(const Link&) const override { return {}; }
+    PriorityGate* gate() const override { return nullptr; }
 };
 
 }  // namespace

@@ -176,7 +176,8 @@ Client::Service::Service(WorkerOptions options)
     try {
         front = transport::dial({.to = options_.server,
                                  .secret = options_.secret,
-                                 .identity = identity(static_cast<int>(job_->priority))},
+                                 .identity = identity(static_cast<int>(job_->priority)),
+                                 .gone_for = options_.timeout},  // it may come later, or be replaced
                                 {Time::now() + options_.timeout});
     } catch (const transport::DialError& error) {
         const bool is_mismatch = error.kind == transport::DialError::Kind::refused;
