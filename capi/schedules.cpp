@@ -8,7 +8,7 @@
 #include "capi/vocabulary.hpp"
 #include "dsl/planning/check_files.hpp"
 #include "dsl/planning/compile.hpp"
-#include "runtime/engine/dsl_errors.hpp"
+#include "runtime/engine/job/dsl_errors.hpp"
 #include "runtime/engine/job/options.hpp"
 #include "runtime/error.hpp"
 

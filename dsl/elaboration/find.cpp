@@ -10,6 +10,8 @@
 #include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/build_topology.hpp"
 #include "dsl/elaboration/operators.hpp"
+#include "dsl/elaboration/updates.hpp"
+#include "dsl/syntax/parse.hpp"
 
 namespace hocket::dsl {
 namespace {
@@ -52,6 +54,38 @@ Runnable schedule_runnable(const ast::Schedule& schedule, const ast::Expression&
 // Topologies that are in no file: "2x3", or "" for one level of all ranks. No levels for any other text.
 Topology short_topology(const std::string& text, Rank ranks) {
     return grid_topology(text.empty() ? std::to_string(ranks) : text);
+}
+
+// What an operator's or update's reference names. found: of all files; names: theirs.
+template <typename Definition>
+const Definition& definition_of(const Library::Reference& reference, const Library& library,
+                                const Definition* found, const std::vector<std::string>& names,
+                                std::vector<Definition> ast::File::*member, const char* kind) {
+    const std::string& name = reference.call.text;
+    if (!reference.file) {
+        if (found) return *found;
+        throw NotFoundError(fmt::format(
+            "there is no {} '{}'; {}; {}", kind, name,
+            names.empty() ? "no file defines one" : fmt::format("there are: {}", fmt::join(names, ", ")),
+            library.where_looked()));
+    }
+    const std::vector<Definition>& defined = reference.file->*member;
+    if (name.empty() && defined.size() != 1)
+        throw NotFoundError(fmt::format("{} has {} {}s: name one, as {}:NAME", reference.path, defined.size(),
+                                        kind, reference.path));
+    for (const Definition& definition : defined)
+        if (name.empty() || definition.name.text == name) return definition;
+    throw NotFoundError(fmt::format("{} defines no {} '{}'", reference.path, kind, name));
+}
+
+// Whether a text for an update is its statements, and not its name: these assign, outside of parentheses.
+bool is_statements(const std::string& text) {
+    int depth = 0;
+    for (const char c : text) {
+        depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+        if (c == '=' && depth == 0) return text.find(".sched") == std::string::npos;
+    }
+    return false;
 }
 
 void check_ranks(const Topology& topology, Rank ranks) {
@@ -146,23 +180,20 @@ Operator find_operator(Library& library, const std::string& text) {
     if (!reference.call.args.empty())
         throw DiagnosticError(reference.call.span, "an operator takes no arguments",
                               fmt::format("write {}", reference.call.text));
-    const std::string& name = reference.call.text;
-    if (!reference.file) {
-        if (const ast::OperatorDefinition* definition = library.find_operator(name))
-            return build_operator(*definition);
-        const std::vector<std::string> names = library.operator_names();
-        throw NotFoundError(fmt::format(
-            "there is no operator '{}'; {}; {}", name,
-            names.empty() ? "no file defines one" : fmt::format("there are: {}", fmt::join(names, ", ")),
-            library.where_looked()));
+    return build_operator(definition_of(reference, library, library.find_operator(reference.call.text),
+                                        library.operator_names(), &ast::File::operators, "operator"));
+}
+
+Update find_update(Library& library, const std::string& text) {
+    if (is_statements(text)) {
+        const SourceFile file{"<update>", text};
+        return build_update(parse_update(file), {});
     }
-    const std::vector<ast::OperatorDefinition>& defined = reference.file->operators;
-    if (name.empty() && defined.size() != 1)
-        throw NotFoundError(fmt::format("{} has {} operators: name one, as {}:NAME", reference.path,
-                                        defined.size(), reference.path));
-    for (const ast::OperatorDefinition& definition : defined)
-        if (name.empty() || definition.name.text == name) return build_operator(definition);
-    throw NotFoundError(fmt::format("{} defines no operator '{}'", reference.path, name));
+    const Library::Reference reference = library.resolve(text);
+    const ast::UpdateDefinition& definition =
+        definition_of(reference, library, library.find_update(reference.call.text), library.update_names(),
+                      &ast::File::updates, "update");
+    return build_update(definition, update_arguments(definition, reference.call));
 }
 
 void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks) {

@@ -1,5 +1,5 @@
-// What a text names: a topology, an operator, or a schedule or algorithm of a collective. (PlanRequest lists
-// the forms.)
+// What a text names: a topology, an operator, an update, or a schedule or algorithm of a collective.
+// (PlanRequest lists the forms.)
 #pragma once
 
 #include <string>
@@ -9,6 +9,7 @@
 #include "dsl/elaboration/library.hpp"
 #include "dsl/graph/operator.hpp"
 #include "dsl/graph/topology.hpp"
+#include "dsl/graph/update.hpp"
 
 namespace hocket::dsl {
 
@@ -20,6 +21,9 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
 Collective first_collective_of(const std::string& text, const std::vector<std::string>& search_path);
 // text: "absmax", "my.sched:absmax", or "my.sched" if that file has one operator.
 Operator find_operator(Library& library, const std::string& text);
+// text: "momentum(0.1)", "my.sched:momentum(0.1)", "my.sched" if that file has one update, or the statements
+// themselves: "w = w - 0.1 * g / workers".
+Update find_update(Library& library, const std::string& text);
 
 // Throws like find_topology unless the topology is right for `ranks`. Reads the folders only if it has a
 // name.

@@ -85,6 +85,24 @@ std::vector<const Definition*> distinct(const Files& files, std::vector<Definiti
     return result;
 }
 
+// The first definition of the name, or null.
+template <typename Definition, typename Files>
+const Definition* first_of(const Files& files, std::vector<Definition> ast::File::*member,
+                           const std::string& name) {
+    for (const auto& file : files)
+        for (const Definition& definition : file->tree.*member)
+            if (definition.name.text == name) return &definition;
+    return nullptr;
+}
+
+template <typename Definition, typename Files>
+std::vector<std::string> names_of(const Files& files, std::vector<Definition> ast::File::*member) {
+    std::set<std::string> names;
+    for (const auto& file : files)
+        for (const Definition& definition : file->tree.*member) names.insert(definition.name.text);
+    return {names.begin(), names.end()};
+}
+
 // A file may define a name once for each collective.
 void reject_duplicates(const ast::File& tree) {
     std::map<std::string, Span> seen;
@@ -102,6 +120,7 @@ void reject_duplicates(const ast::File& tree) {
         check(fmt::format("s{} {}", int(s.collective), s.name.text), s.name);
     for (const ast::TopologyDefinition& t : tree.topologies) check("t " + t.name.text, t.name);
     for (const ast::OperatorDefinition& o : tree.operators) check("o " + o.name.text, o.name);
+    for (const ast::UpdateDefinition& u : tree.updates) check("u " + u.name.text, u.name);
 }
 
 }  // namespace
@@ -157,25 +176,23 @@ const ast::Algorithm* Library::find_algorithm(const std::string& name, Collectiv
 }
 
 const ast::TopologyDefinition* Library::find_topology(const std::string& name) const {
-    for (const auto& file : files_)
-        for (const ast::TopologyDefinition& topology : file->tree.topologies)
-            if (topology.name.text == name) return &topology;
-    return nullptr;
+    return first_of(files_, &ast::File::topologies, name);
 }
 
 const ast::OperatorDefinition* Library::find_operator(const std::string& name) const {
-    for (const auto& file : files_)
-        for (const ast::OperatorDefinition& definition : file->tree.operators)
-            if (definition.name.text == name) return &definition;
-    return nullptr;
+    return first_of(files_, &ast::File::operators, name);
+}
+
+const ast::UpdateDefinition* Library::find_update(const std::string& name) const {
+    return first_of(files_, &ast::File::updates, name);
 }
 
 std::vector<std::string> Library::operator_names() const {
-    std::set<std::string> names;
-    for (const auto& file : files_)
-        for (const ast::OperatorDefinition& definition : file->tree.operators)
-            names.insert(definition.name.text);
-    return {names.begin(), names.end()};
+    return names_of(files_, &ast::File::operators);
+}
+
+std::vector<std::string> Library::update_names() const {
+    return names_of(files_, &ast::File::updates);
 }
 
 std::vector<const ast::Algorithm*> Library::algorithms(Collective collective) const {

@@ -37,9 +37,11 @@ class Library {
     const ast::Algorithm* find_algorithm(const std::string& name, Collective collective) const;
     const ast::TopologyDefinition* find_topology(const std::string& name) const;
     const ast::OperatorDefinition* find_operator(const std::string& name) const;
+    const ast::UpdateDefinition* find_update(const std::string& name) const;
 
     // Sorted, each once.
     std::vector<std::string> operator_names() const;
+    std::vector<std::string> update_names() const;
 
     // Each name once, with what `find` gives for it. Sorted by name.
     std::vector<const ast::Algorithm*> algorithms(Collective collective) const;

@@ -11,6 +11,7 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/operators.hpp"
+#include "dsl/elaboration/updates.hpp"
 #include "dsl/planning/compile.hpp"
 
 namespace hocket::dsl {
@@ -83,13 +84,14 @@ class Checker {
     static const ast::File& load(const std::string& path, Library& library) {
         const ast::File& file = library.load(path);
         if (file.algorithms.empty() && file.schedules.empty() && file.topologies.empty() &&
-            file.operators.empty())
+            file.operators.empty() && file.updates.empty())
             throw NotFoundError(path + ": error: the file defines nothing");
         return file;
     }
 
     void check_file(const std::string& path, const ast::File& file, Library& library) {
         for (const ast::OperatorDefinition& definition : file.operators) check(path, definition);
+        for (const ast::UpdateDefinition& definition : file.updates) check(path, definition);
         for (const ast::Algorithm& algorithm : file.algorithms) check(path, algorithm, library);
         std::vector<std::string> topologies = options_.topologies;
         if (topologies.empty())
@@ -192,6 +194,14 @@ class Checker {
         judge(path, [&]() -> Finding {
             const Operator op = build_operator(definition);
             return {"operator " + op.name, "= " + text_of(op.formula, {"a", "b"}, {}, {})};
+        });
+    }
+
+    // With 1 for a parameter that has no default.
+    void check(const std::string& path, const ast::UpdateDefinition& definition) {
+        judge(path, [&]() -> Finding {
+            const Update update = build_update(definition, sample_arguments(definition));
+            return {"update " + update.name, text_of(update)};
         });
     }
 

@@ -207,8 +207,17 @@ struct OperatorDefinition {
     Expression value;
 };
 
+// `update sgd(rate) { w = w - rate * g / workers }`
+struct UpdateDefinition {
+    Span span;  // of the header
+    Name name;
+    std::vector<Parameter> parameters;  // one without a default must be given
+    std::vector<Statement> body;        // State, Let and Assign
+};
+
 struct File {
     std::vector<OperatorDefinition> operators;
+    std::vector<UpdateDefinition> updates;
     std::vector<Algorithm> algorithms;
     std::vector<Schedule> schedules;
     std::vector<TopologyDefinition> topologies;

@@ -145,6 +145,10 @@ std::string print(const File& file) {
                      fmt::format("operator {}({}, {}){}{} = {}", o.name.text, o.first.text, o.second.text,
                                  o.commutative ? " commutative" : "", o.associative ? " associative" : "",
                                  text_of(o.value)));
+    for (const UpdateDefinition& u : file.updates) {
+        printer.line(0, u.span, fmt::format("update {}({})", u.name.text, text_of(u.parameters)));
+        printer.statements(1, u.body);
+    }
     for (const Algorithm& a : file.algorithms) {
         printer.line(
             0, a.span,

@@ -431,7 +431,12 @@ const x3::rule<struct CommutativeId, bool> commutative = "commutative";
 const x3::rule<struct AssociativeId, bool> associative = "associative";
 const x3::rule<struct OperatorHeadId, ast::OperatorDefinition> operator_head = "an operator";
 const x3::rule<struct OperatorDefinitionId, ast::OperatorDefinition> operator_definition = "an operator";
-const x3::rule<struct FileId, ast::File> source_file = "algorithm, operator, schedule or topology";
+const x3::rule<struct UpdateStatementId, ast::Statement> update_statement = "state, let or an assignment";
+const x3::rule<struct UpdateStatementsId, std::vector<ast::Statement>> update_statements = "statements";
+const x3::rule<struct UpdateEndId> update_end = "'state', 'let', an assignment or '}'";
+const x3::rule<struct UpdateHeadId, ast::UpdateDefinition> update_head = "an update";
+const x3::rule<struct UpdateId, ast::UpdateDefinition> update = "an update";
+const x3::rule<struct FileId, ast::File> source_file = "algorithm, operator, schedule, topology or update";
 
 template <ast::Property::Kind kind>
 const auto set_property = [](auto& context) {
@@ -499,13 +504,23 @@ const auto operator_head_def =
                     (associative[set_associative] >> -commutative[set_commutative])));
 const auto operator_definition_def =
     operator_head[set] > '=' > expression[to(&ast::OperatorDefinition::value)];
+const auto update_statement_def = located(let[set_node] | state[set_node] | assign[set_node]);
+const auto update_statements_def = *update_statement[push];
+const auto update_end_def = x3::lit('}');
+const auto update_head_def =
+    located(keyword("update") > name[to(&ast::UpdateDefinition::name)] >
+            -('(' > (schedule_parameter[append_to(&ast::UpdateDefinition::parameters)] % ',') > ')'));
+const auto update_def =
+    update_head[set] > '{' > update_statements[to(&ast::UpdateDefinition::body)] > update_end;
 const auto source_file_def =
     *(algorithm[append_to(&ast::File::algorithms)] | schedule[append_to(&ast::File::schedules)] |
-      topology[append_to(&ast::File::topologies)] | operator_definition[append_to(&ast::File::operators)]);
+      topology[append_to(&ast::File::topologies)] | operator_definition[append_to(&ast::File::operators)] |
+      update[append_to(&ast::File::updates)]);
 
 BOOST_SPIRIT_DEFINE(parameter, schedule_parameter, approximate, algorithm_head, algorithm, schedule_head,
                     schedule, property, time_value, rate_value, level, topology_for, topology_statement,
                     topology_body, topology_head, topology, commutative, associative, operator_head,
-                    operator_definition, source_file)
+                    operator_definition, update_statement, update_statements, update_end, update_head, update,
+                    source_file)
 
 }  // namespace hocket::dsl::grammar

@@ -9,9 +9,9 @@
 namespace hocket::dsl {
 namespace {
 
-constexpr std::string_view own_names[] = {"levels", "world", "ranks"};
+constexpr std::string_view language_names[] = {"levels", "world", "ranks"};
 
-void refuse_own_name(const ast::Name& name) {
+void refuse_own_name(const ast::Name& name, std::span<const std::string_view> own_names = language_names) {
     for (const std::string_view own : own_names)
         if (name.text == own)
             throw DiagnosticError(name.span,
@@ -22,8 +22,11 @@ void refuse_own_name(const ast::Name& name) {
 // The names of one definition that are known at one place, as a stack of blocks.
 class KnownNames {
   public:
+    explicit KnownNames(std::span<const std::string_view> own_names = language_names)
+        : own_names_(own_names) {}
+
     void add(const ast::Name& name) {
-        refuse_own_name(name);
+        refuse_own_name(name, own_names_);
         for (const ast::Name* other : names_)
             if (other->text == name.text)
                 throw DiagnosticError(Diagnostic{name.span,
@@ -74,10 +77,17 @@ class KnownNames {
     void visit(const ast::State& state) { add(state.name); }
     void visit(const ast::Assign&) {}
 
+    std::span<const std::string_view> own_names_;
     std::vector<const ast::Name*> names_;
 };
 
 }  // namespace
+
+void check_names(const ast::UpdateDefinition& update) {
+    KnownNames known(update_names);
+    known.add(update.parameters);
+    known.block(update.body);
+}
 
 void check_names(const ast::File& file) {
     for (const ast::OperatorDefinition& definition : file.operators) {
@@ -85,6 +95,7 @@ void check_names(const ast::File& file) {
         known.add(definition.first);
         known.add(definition.second);
     }
+    for (const ast::UpdateDefinition& update : file.updates) check_names(update);
     for (const ast::Algorithm& algorithm : file.algorithms) {
         KnownNames known;
         known.add(algorithm.buffer);

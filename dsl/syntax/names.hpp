@@ -1,6 +1,8 @@
 // Checks that every name has one meaning where it stands.
 #pragma once
 
+#include <string_view>
+
 #include "dsl/syntax/ast.hpp"
 
 namespace hocket::dsl {
@@ -9,5 +11,9 @@ namespace hocket::dsl {
 // the language's own (`levels`, `world`, `ranks`). The names of levels belong to the topology: a schedule
 // need not know them, and may use them for something else.
 void check_names(const ast::File& file);
+void check_names(const ast::UpdateDefinition& update);
+
+// What the statements of an update know beside its parameters and what they make themselves.
+inline constexpr std::string_view update_names[] = {"w", "g", "workers", "round"};
 
 }  // namespace hocket::dsl

@@ -81,7 +81,15 @@ void run(const SourceFile& file, const Rule& rule, Attribute& result, const char
 
 ast::File parse(const SourceFile& file) {
     ast::File result;
-    run(file, source_file, result, "algorithm, operator, schedule or topology");
+    run(file, source_file, result, "algorithm, operator, schedule, topology or update");
+    check_names(result);
+    return result;
+}
+
+ast::UpdateDefinition parse_update(const SourceFile& text) {
+    const Span whole{&text, 0, static_cast<std::uint32_t>(text.text.size())};
+    ast::UpdateDefinition result{whole, {whole, text.text}, {}, {}};
+    run(text, update_statements, result.body, "'state', 'let' or an assignment");
     check_names(result);
     return result;
 }

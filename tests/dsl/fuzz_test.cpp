@@ -9,7 +9,7 @@
 #include "tests/support/test.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-extern int parsed_inputs, right_definitions, right_computations;
+extern int parsed_inputs, right_definitions, right_computations, right_updates;
 
 namespace {
 
@@ -100,6 +100,11 @@ const std::vector<std::string> words = {"for",
                                         "1e-3",
                                         "2.5",
                                         "w",
+                                        "update",
+                                        "workers",
+                                        "round",
+                                        "0.9 ** round",
+                                        "w = w - 0.1 * g",
                                         "="};
 
 // Bytes flipped, pieces cut out, doubled, swapped between files, words of the language put in.
@@ -184,7 +189,8 @@ TEST_CASE("mutated schedules that compute are accepted or refused, and never cra
     const std::vector<std::string> all = corpus();
     std::vector<std::string> texts;
     for (const std::string& text : all)
-        if (text.find("state ") != std::string::npos) texts.push_back(text);
+        if (text.find("state ") != std::string::npos && text.find("schedule ") != std::string::npos)
+            texts.push_back(text);
     REQUIRE(texts.size() >= 3);
     std::mt19937 random(21);
     parsed_inputs = right_computations = 0;
@@ -195,4 +201,22 @@ TEST_CASE("mutated schedules that compute are accepted or refused, and never cra
     }
     CHECK(parsed_inputs > 1000);
     CHECK(right_computations > 2000);
+}
+
+TEST_CASE("mutated updates are accepted or refused, and never crash the compiler") {
+    const std::vector<std::string> all = corpus();
+    std::vector<std::string> texts;
+    for (const std::string& text : all)
+        if (text.find("update ") != std::string::npos) texts.push_back(text);
+    REQUIRE(!texts.empty());
+    std::mt19937 random(22);
+    parsed_inputs = right_updates = 0;
+    for (int round = 0; round < 4000; ++round) {
+        const std::string& whole = texts[random() % texts.size()];
+        const std::string text =
+            round % 4 == 0 ? mutate(whole, texts, random) : mutate_lines(whole, texts, random);
+        CHECK(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()) == 0);
+    }
+    CHECK(parsed_inputs > 1000);
+    CHECK(right_updates > 4000);
 }

@@ -9,6 +9,7 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/build_topology.hpp"
+#include "dsl/elaboration/updates.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/projection/project.hpp"
 #include "dsl/proof/verify.hpp"
@@ -16,7 +17,7 @@
 
 using namespace hocket::dsl;
 
-extern int parsed_inputs, right_definitions, right_computations;
+extern int parsed_inputs, right_definitions, right_computations, right_updates;
 
 namespace {
 
@@ -65,6 +66,13 @@ void check_everything(const ast::File& tree, const Library& library) {
         } catch (const DiagnosticError&) {
         }
     }
+    for (const ast::UpdateDefinition& definition : tree.updates) {
+        try {
+            text_of(build_update(definition, sample_arguments(definition)));
+            ++right_updates;
+        } catch (const DiagnosticError&) {
+        }
+    }
     const Topology topology = grid_topology("2x2");
     for (const ast::Schedule& schedule : tree.schedules) {
         try {
@@ -97,9 +105,9 @@ void check_everything(const ast::File& tree, const Library& library) {
 
 }  // namespace
 
-// How many inputs parsed, how many of their definitions were right, and how many of these compute: a fuzzer
-// that never gets so far tests nothing.
-int parsed_inputs = 0, right_definitions = 0, right_computations = 0;
+// How many inputs parsed, how many of their definitions were right, how many of these compute, and how many
+// updates were right: a fuzzer that never gets so far tests nothing.
+int parsed_inputs = 0, right_definitions = 0, right_computations = 0, right_updates = 0;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const SourceFile file{"fuzz.sched", std::string(reinterpret_cast<const char*>(data), size)};

@@ -86,6 +86,19 @@ TEST_CASE("check says what operators calculate, and refuses those that cannot") 
     CHECK_THAT(wrong.err, Contains(":2:28: error:") && Contains("1 of 2 definitions refused"));
 }
 
+TEST_CASE("check says what updates calculate, and refuses those that cannot") {
+    const std::string path = std::string(HOCKET_TEST_FOLDER) + "/updates.sched";
+    std::ofstream(path) << "update half(rate, part = 0.5) { w = w - rate * part * g }\n";
+    const Finished right = schedc({"check", path});
+    CHECK(right.exit_code == 0);
+    CHECK_THAT(right.out, Contains("update half(1, 0.5)") && Contains("w = w - ((1 * 0.5) * g)") &&
+                              Contains("1 definitions are right"));
+    std::ofstream(path, std::ios::app) << "update wrong(rate) { w = w - u }\n";
+    const Finished wrong = schedc({"check", path});
+    CHECK(wrong.exit_code == 1);
+    CHECK_THAT(wrong.err, Contains(":2:30: error:") && Contains("1 of 2 definitions refused"));
+}
+
 TEST_CASE("check tries the groups that a condition asks for, however few the small ones are") {
     const std::string path = std::string(HOCKET_TEST_FOLDER) + "/radix3.sched";
     const auto condition = [](const std::string& size) {

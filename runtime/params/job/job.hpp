@@ -38,6 +38,11 @@ struct Job {
     bool operator==(const Job&) const = default;
 };
 
+inline Staleness kind_of_staleness(const Job& job) {
+    if (job.is_unbounded) return Staleness::unbounded;
+    return job.staleness > 0 ? Staleness::bounded : Staleness::none;
+}
+
 // As JSON. decode: throws transport::ProtocolError; what it returns has passed check().
 std::string encode(const Job& job);
 Job decode_job(std::string_view text);

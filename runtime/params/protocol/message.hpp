@@ -12,6 +12,10 @@
 // rounds that the announcement does not say to be applied. So nothing has to be known of where a failure has
 // caught a sum, and none can count twice or get lost. Workers keep what they pushed until they hear that it
 // is covered.
+//
+// Where staleness is unbounded there are no rounds: the server applies each update when it comes, and answers
+// each want at once. Then the clock of a chunk is only the number of updates in it, an announcement has for
+// each member the rounds of its own that are applied, and nobody sums: all workers are below the server.
 #pragma once
 
 #include <compare>
@@ -25,6 +29,10 @@ namespace hocket::params {
 using Worker = std::uint32_t;  // its number; none is used twice in a job
 using Clock = std::uint64_t;   // of a worker: how often it has called clock(). Of a chunk: see above
 using Chunk = std::uint32_t;
+
+// How old the weights may be that a pull gets. none: each is for the round that follows what was pushed; so
+// nobody asks twice for the same ones, and a node with nobody below it keeps none.
+enum class Staleness : std::uint8_t { none, bounded, unbounded };
 
 inline constexpr Worker the_server = UINT32_MAX;  // as the parent of a worker
 
@@ -50,7 +58,7 @@ struct Member {
 struct Announcement {
     Epoch epoch;
     std::vector<Member> members;  // ascending by worker
-    std::vector<Clock> clocks;    // by chunk
+    std::vector<Clock> clocks;    // by chunk. Unbounded: the receiver's rounds below this are applied
 };
 
 // To the parent: the updates of a round, of the sender and all that are below it.

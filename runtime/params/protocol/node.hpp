@@ -16,14 +16,13 @@ namespace hocket::params {
 // One thread at a time.
 class Node {
   public:
-    // staleness: of the job. Without any, nobody asks a node with nobody below it twice for the same weights:
-    // it keeps none.
-    Node(Worker self, std::size_t chunks, Arithmetic& arithmetic, Clock staleness);
+    Node(Worker self, std::size_t chunks, Arithmetic& arithmetic, Staleness staleness = Staleness::bounded);
 
     // The worker's update of one chunk, of the round of its clock. Once each. It must not change before it is
     // covered().
     void push(Chunk chunk, Clock round, Value update);
-    // Asks for weights of this clock or a later one. pulled() has them, at once if they are here.
+    // Asks for weights of this clock or a later one. pulled() has them, at once if they are here. Unbounded:
+    // for those that the server has now; clock is 0.
     void pull(Chunk chunk, Clock clock);
 
     // from: a worker, or the_server.
@@ -59,6 +58,7 @@ class Node {
     struct Wants {                   // for weights of one chunk
         std::set<Clock> own, asked;  // asked: of the parent
         std::map<Worker, std::set<Clock>> children;
+        Clock pulls = 0;  // unbounded: `own` and `asked` have their numbers instead of clocks
     };
 
     void send(Worker to, Message message) { letters_.push_back({to, std::move(message)}); }
@@ -66,6 +66,7 @@ class Node {
     void take(Worker from, const Sum& sum);
     void take(Worker from, const Want& want);
     void take(const Weights& weights);
+    void take_unbounded(const Weights& weights);
     bool is_for_later(Worker from, const Message& message, const Epoch& epoch);
     void pass_on_if_complete(Place place);
     void ask(Chunk chunk);
@@ -73,8 +74,8 @@ class Node {
     void forget_below(Clock clock);
 
     const Worker self_;
+    const bool is_bounded_, is_synchronous_;
     Arithmetic& arithmetic_;
-    const Clock staleness_;
 
     std::vector<Letter> letters_;
     std::vector<Pulled> pulled_;

@@ -5,19 +5,35 @@
 
 namespace hocket::params {
 
-Root::Root(Snapshot from, Shape shape, Arithmetic& arithmetic)
+namespace {
+
+Clock lowest(const std::vector<Clock>& clocks) {
+    return *std::min_element(clocks.begin(), clocks.end());
+}
+
+}  // namespace
+
+Root::Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness staleness)
     : shape_(shape),
       arithmetic_(arithmetic),
       epoch_{from.incarnation, 0},
       weights_(std::move(from.weights)),
       clocks_(std::move(from.clocks)),
-      waiting_(clocks_.size()) {
+      waiting_(clocks_.size()),
+      is_bounded_(staleness != Staleness::unbounded),
+      applied_(std::move(from.applied)) {
     for (const auto& [worker, first] : from.firsts) members_[worker].first = first;
+    know_members();
 }
 
 // ---- Who takes part --------------------------------------------------------------------------------------
 
 Clock Root::reserve(Worker worker, Clock staleness) {
+    if (!is_bounded_) {
+        members_[worker].first = 0;
+        know_members();
+        return 0;
+    }
     // Who is at clock c has pulled weights of clock c - staleness or later.
     const Clock first = *std::max_element(clocks_.begin(), clocks_.end()) + staleness + 1;
     members_[worker].first = first;
@@ -26,7 +42,8 @@ Clock Root::reserve(Worker worker, Clock staleness) {
 
 // Whether a round that it would take part in has been applied without it.
 bool Root::goes_without(Worker worker, Clock first) const {
-    return !members_.contains(worker) && first < *std::max_element(clocks_.begin(), clocks_.end());
+    return is_bounded_ && !members_.contains(worker) &&
+           first < *std::max_element(clocks_.begin(), clocks_.end());
 }
 
 bool Root::join(Worker worker, int group, Clock first) {
@@ -39,6 +56,7 @@ bool Root::join(Worker worker, int group, Clock first) {
 bool Root::resume(Worker worker, int group, const std::vector<Member>& announced) {
     for (const Member& member : announced)
         if (!goes_without(member.worker, member.first)) members_[member.worker].first = member.first;
+    know_members();
     const auto found = members_.find(worker);
     return found != members_.end() && join(worker, group, found->second.first);
 }
@@ -47,6 +65,8 @@ void Root::remove(Worker worker) {
     const auto member = members_.find(worker);
     if (member == members_.end()) return;
     members_.erase(member);
+    covered_.erase(worker);
+    applied_.erase(worker);
     Tree tree = tree_;
     if (tree.contains(worker)) tree.remove(worker);
     begin_epoch(std::move(tree));
@@ -81,21 +101,31 @@ Tree Root::grown_tree() const {
 
 // The first worker that comes, or that comes when all others have gone, begins with a later round.
 void Root::skip_rounds_without_workers() {
-    if (members_.empty()) return;
+    if (members_.empty() || !is_bounded_) return;
     const auto earliest =
         std::min_element(members_.begin(), members_.end(),
                          [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
     for (Clock& clock : clocks_) clock = std::max(clock, earliest->second.first);
 }
 
+void Root::know_members() {
+    if (is_bounded_) return;
+    for (const auto& [worker, standing] : members_)
+        applied_.try_emplace(worker, std::vector<Clock>(clocks_.size()));
+}
+
 void Root::begin_epoch(Tree tree) {
+    know_members();
     skip_rounds_without_workers();
     tree_ = std::move(tree);
     ++epoch_.number;
     Announcement announcement{epoch_, {}, clocks_};
     for (const auto& [worker, standing] : members_)
         if (standing.is_here) announcement.members.push_back({worker, tree_.parent(worker), standing.first});
-    for (const Member& member : announcement.members) send(member.worker, announcement);
+    for (const Member& member : announcement.members) {
+        if (!is_bounded_) announcement.clocks = applied_.at(member.worker);
+        send(member.worker, announcement);
+    }
     for (Chunks& chunk : waiting_) chunk = {};
 }
 
@@ -110,6 +140,7 @@ void Root::receive(Worker from, const Message& message) {
 
 void Root::take(Worker from, const Sum& sum) {
     if (sum.epoch != epoch_ || sum.chunk >= clocks_.size() || !is_child(from)) return;
+    if (!is_bounded_) return apply_at_once(sum);
     waiting_[sum.chunk].sums[sum.clock].emplace(from, sum);
     apply_what_is_complete(sum.chunk);
 }
@@ -146,6 +177,22 @@ std::optional<std::vector<Sum>> Root::complete(Chunk chunk) const {
     return sums;
 }
 
+void Root::apply(Chunk chunk, const std::vector<Value>& parts, const std::vector<Worker>& workers) {
+    weights_[chunk] = arithmetic_.updated(chunk, clocks_[chunk], weights_[chunk], parts, workers);
+    ++clocks_[chunk];
+}
+
+// A worker's updates come in the order of its rounds, none left out. What it sends again after an epoch began
+// may have been applied.
+void Root::apply_at_once(const Sum& sum) {
+    const Worker worker = sum.workers.front();
+    const auto found = applied_.find(worker);
+    if (sum.workers.size() != 1 || found == applied_.end() || sum.clock != found->second[sum.chunk]) return;
+    apply(sum.chunk, {sum.value}, sum.workers);
+    ++found->second[sum.chunk];
+    tell_what_is_covered(worker, lowest(found->second));
+}
+
 void Root::apply_what_is_complete(Chunk chunk) {
     bool has_moved = false;
     while (const auto sums = complete(chunk)) {
@@ -156,10 +203,8 @@ void Root::apply_what_is_complete(Chunk chunk) {
             workers.insert(workers.end(), sum.workers.begin(), sum.workers.end());
         }
         std::sort(workers.begin(), workers.end());
-        Clock& clock = clocks_[chunk];
-        weights_[chunk] = arithmetic_.updated(chunk, clock, weights_[chunk], parts, workers);
-        waiting_[chunk].sums.erase(clock);
-        ++clock;
+        waiting_[chunk].sums.erase(clocks_[chunk]);
+        apply(chunk, parts, workers);
         has_moved = true;
     }
     if (!has_moved) return;
@@ -179,26 +224,37 @@ void Root::answer(Chunk chunk) {
 // ---- How far it is ---------------------------------------------------------------------------------------
 
 Clock Root::lowest_clock() const {
-    return *std::min_element(clocks_.begin(), clocks_.end());
+    return lowest(clocks_);
 }
 
 Snapshot Root::snapshot() const {
-    Snapshot result{epoch_.incarnation, weights_, clocks_, {}};
+    Snapshot result{epoch_.incarnation, weights_, clocks_, {}, applied_};
     for (const auto& [worker, standing] : members_) result.firsts.emplace(worker, standing.first);
     return result;
 }
 
-void Root::keep_from(Clock clock) {
-    kept_from_ = clock;
+void Root::keep_what_lacks(const Snapshot& snapshot) {
+    kept_from_.emplace();
+    for (const auto& [worker, first] : snapshot.firsts)
+        kept_from_->emplace(worker, lowest(is_bounded_ ? snapshot.clocks : snapshot.applied.at(worker)));
     tell_what_is_covered();
 }
 
 void Root::tell_what_is_covered() {
-    const Clock covered = std::min(lowest_clock(), kept_from_.value_or(lowest_clock()));
-    if (covered <= covered_) return;
-    covered_ = covered;
+    const Clock all = lowest(clocks_);
     for (const auto& [worker, standing] : members_)
-        if (standing.is_here) send(worker, Covered{epoch_, covered});
+        if (standing.is_here) tell_what_is_covered(worker, is_bounded_ ? all : lowest(applied_.at(worker)));
+}
+
+void Root::tell_what_is_covered(Worker worker, Clock applied) {
+    if (kept_from_) {
+        const auto found = kept_from_->find(worker);
+        applied = std::min(applied, found == kept_from_->end() ? 0 : found->second);
+    }
+    Clock& told = covered_[worker];
+    if (applied <= told) return;
+    told = applied;
+    send(worker, Covered{epoch_, applied});
 }
 
 }  // namespace hocket::params

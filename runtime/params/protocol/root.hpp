@@ -19,13 +19,15 @@ struct Snapshot {
     std::vector<Value> weights;      // by chunk
     std::vector<Clock> clocks;       // by chunk
     std::map<Worker, Clock> firsts;  // of the members: the first round that each takes part in
+    // Unbounded: of each member, by chunk: its rounds below this are applied.
+    std::map<Worker, std::vector<Clock>> applied = {};
 };
 
 // One thread at a time.
 class Root {
   public:
     // members: of the snapshot; they are expected to come back.
-    Root(Snapshot from, Shape shape, Arithmetic& arithmetic);
+    Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness staleness = Staleness::bounded);
 
     // ---- Who takes part
 
@@ -62,9 +64,9 @@ class Root {
     const Value& weights(Chunk chunk) const { return weights_[chunk]; }
     Clock lowest_clock() const;
     Snapshot snapshot() const;
-    // Workers keep updates from this round on, for a server that takes this one's place. Without it they keep
+    // Workers keep updates that are not in it, for a server that takes this one's place. Without it they keep
     // what is not applied.
-    void keep_from(Clock clock);
+    void keep_what_lacks(const Snapshot& snapshot);
 
   private:
     struct Standing {
@@ -77,6 +79,7 @@ class Root {
         std::map<Clock, std::map<Worker, Sum>> sums;  // by round, and by who sent it
         std::map<Worker, std::set<Clock>> wants;      // by child
     };
+    using Covers = std::map<Worker, Clock>;
 
     friend struct Inspection;  // tests look at all that there is
 
@@ -87,14 +90,18 @@ class Root {
     bool goes_without(Worker worker, Clock first) const;
     Tree grown_tree() const;
     void skip_rounds_without_workers();
+    void know_members();
     void begin_epoch(Tree tree);
     void take(Worker from, const Sum& sum);
     void take(Worker from, const Want& want);
     void take_lost_parent(Worker from, Epoch epoch);
+    void apply(Chunk chunk, const std::vector<Value>& parts, const std::vector<Worker>& workers);
+    void apply_at_once(const Sum& sum);
     void apply_what_is_complete(Chunk chunk);
     std::optional<std::vector<Sum>> complete(Chunk chunk) const;
     void answer(Chunk chunk);
     void tell_what_is_covered();
+    void tell_what_is_covered(Worker worker, Clock applied);
 
     const Shape shape_;
     Arithmetic& arithmetic_;
@@ -105,8 +112,10 @@ class Root {
     std::vector<Clock> clocks_;
     std::vector<Chunks> waiting_;
     std::vector<Letter> letters_;
-    std::optional<Clock> kept_from_;
-    Clock covered_ = 0;
+    const bool is_bounded_;
+    std::map<Worker, std::vector<Clock>> applied_;  // unbounded: as in Snapshot
+    std::optional<Covers> kept_from_;               // by worker: what a snapshot has; 0 if it is not there
+    Covers covered_;                                // by worker: what it was told
 };
 
 }  // namespace hocket::params

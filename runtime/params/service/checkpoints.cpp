@@ -52,7 +52,8 @@ Checkpoint described(const Snapshot& snapshot, const ShardName& name) {
     checkpoint.job = Json{{"job", encode(name.job)},
                           {"index", name.index},
                           {"servers", name.servers},
-                          {"all_servers", name.all_servers}}
+                          {"all_servers", name.all_servers},
+                          {"applied", Json(snapshot.applied)}}
                          .dump();
     checkpoint.incarnation = snapshot.incarnation;
     checkpoint.firsts = snapshot.firsts;
@@ -81,6 +82,7 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
         name.at("index").get_to(restored.name.index);
         name.at("servers").get_to(restored.name.servers);
         name.at("all_servers").get_to(restored.name.all_servers);
+        name.at("applied").get_to(restored.snapshot.applied);
     } catch (const std::exception& error) {
         throw Error(Status::io, fmt::format("{} is a checkpoint, but of something else: {}", file.string(),
                                             error.what()));
@@ -121,18 +123,18 @@ void Checkpoints::write(Snapshot snapshot) {
 
 void Checkpoints::begin() {
     auto snapshot = std::make_shared<const Snapshot>(std::move(*std::exchange(next_, std::nullopt)));
-    const Clock clock = last_ = lowest(*snapshot);
-    writer_ = start_thread("hkt-params-disk", [this, snapshot, clock, is_alive = is_alive_] {
+    last_ = lowest(*snapshot);
+    writer_ = start_thread("hkt-params-disk", [this, snapshot, is_alive = is_alive_] {
         std::string error;
         try {
             write_checkpoint(file_, described(*snapshot, name_));
         } catch (const std::exception& failed) {
             error = failed.what();
         }
-        mailbox_.post([this, clock, error, is_alive] {
+        mailbox_.post([this, snapshot, error, is_alive] {
             if (!*is_alive) return;
             writer_.join();
-            written_(clock, error);
+            written_(*snapshot, error);
             if (next_) begin();
         });
     });

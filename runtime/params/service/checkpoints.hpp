@@ -37,9 +37,8 @@ RestoredShard restore_shard(const std::filesystem::path& folder, std::optional<s
 // Of the service's thread. Files are written on a thread of their own, one at a time.
 class Checkpoints {
   public:
-    // Called on the mailbox's thread when a checkpoint is on the disk: updates of rounds below `clock` are in
-    // it. Or why it could not be written.
-    using Written = std::function<void(Clock clock, const std::string& error)>;
+    // Called on the mailbox's thread when this is on the disk; or why it could not be written.
+    using Written = std::function<void(const Snapshot& snapshot, const std::string& error)>;
 
     Checkpoints(std::filesystem::path folder, std::uint64_t every, ShardName name, Clock clock,
                 transport::Mailbox& mailbox, Written written);

@@ -298,8 +298,8 @@ void Server::Service::have_shard(ShardName name) {
     if (options_.checkpoints.empty()) return;
     checkpoints_ = std::make_unique<Checkpoints>(
         options_.checkpoints, options_.checkpoint_every, std::move(name), 0, mailbox_,
-        [this](Clock clock, const std::string& error) {
-            if (error.empty()) return shard_->keep_from(clock);
+        [this](const Snapshot& snapshot, const std::string& error) {
+            if (error.empty()) return shard_->keep_what_lacks(snapshot);
             log_line("hocket params: server {} has no new checkpoint: {}", index_, error);
         });
 }
@@ -317,10 +317,8 @@ void Server::Service::restore() {
                 : fmt::format("this is the checkpoint of server {}; it needs the address of the first one",
                               index_));
     have_shard(restored.name);
-    const auto clock = *std::min_element(restored.snapshot.clocks.begin(), restored.snapshot.clocks.end());
     if (index_ == 0) restored_ = std::make_pair(restored.name.job, restored.snapshot.incarnation);
     shard_->restore(std::move(restored.snapshot));
-    shard_->keep_from(clock);
 }
 
 void Server::Service::write_checkpoint() {

@@ -65,8 +65,8 @@ void Shard::begin(const std::vector<Worker>& founders, bool has_weights) {
 void Shard::restore(Snapshot snapshot) {
     for (const auto& [worker, first] : snapshot.firsts)
         if (!workers_.contains(worker)) workers_[worker].gone_since = transport::Clock::now();
-    root_.emplace(std::move(snapshot), shape(), arithmetic_);
-    if (kept_rounds_ > 0) root_->keep_from(root_->lowest_clock());
+    root_.emplace(std::move(snapshot), shape(), arithmetic_, kind_of_staleness(*job_));
+    if (kept_rounds_ > 0) root_->keep_what_lacks(root_->snapshot());
     for (auto& [worker, note] : std::exchange(early_, {}))
         if (const auto found = workers_.find(worker); found != workers_.end() && found->second.link)
             take(*found->second.link, note);
@@ -194,7 +194,7 @@ void Shard::resume(Link& link, const Json& note) {
 // A chunk must have come whole before it goes on: so much longer does a level take, up and down; and a child
 // more is a chunk more to wait for.
 Shape Shard::shape() const {
-    Shape shape = Shape::parse(job_->tree);
+    Shape shape = job_->is_unbounded ? Shape{} : Shape::parse(job_->tree);
     shape.step_cost = 2.0 / static_cast<double>(std::max<std::size_t>(layout_->chunks_of(index_), 1));
     shape.servers_group = own_group_;
     return shape;
@@ -214,7 +214,8 @@ void Shard::take(Link& link, const Message& message) {
     }
     if (!root_) throw ProtocolError("it pushes or pulls before the job has begun");
     if (const auto* const sum = std::get_if<Sum>(&message))
-        if (sum->clock > root_->clock(sum->chunk) + job_->staleness + 1 && sum->epoch == root_->epoch())
+        if (!job_->is_unbounded && sum->clock > root_->clock(sum->chunk) + job_->staleness + 1 &&
+            sum->epoch == root_->epoch())
             throw ProtocolError("it pushes an update of a round that it cannot have come to");
     root_->receive(worker, message);
     deliver();
@@ -244,8 +245,8 @@ void Shard::tell_all(const Json& note) {
         if (standing.link) standing.link->send(note);
 }
 
-void Shard::keep_from(Clock clock) {
-    root_->keep_from(clock);
+void Shard::keep_what_lacks(const Snapshot& snapshot) {
+    root_->keep_what_lacks(snapshot);
     deliver();
 }
 

@@ -54,7 +54,7 @@ class Shard {
     bool is_done() const { return had_workers_ && workers_.empty(); }
     Clock clock() const { return root_ ? root_->lowest_clock() : 0; }
     Snapshot snapshot() const { return root_->snapshot(); }
-    void keep_from(Clock clock);
+    void keep_what_lacks(const Snapshot& snapshot);
     void tell_all(const nlohmann::json& note);
     nlohmann::json stats() const;
 

@@ -27,7 +27,7 @@ struct WorkerSelf {
     std::string at, rack;
     bool has_weights = false;
     std::string secret;
-    Clock staleness = 0;  // of the job
+    Staleness staleness = Staleness::none;
     int priority = 0;
     PriorityGate* gate = nullptr;  // that all of the worker's connections are read through
     std::chrono::milliseconds silence{2000}, timeout{60000};

@@ -203,7 +203,7 @@ Client::Service::Service(WorkerOptions options)
     self_.rack = options_.rack.empty() ? at.host : options_.rack;
     self_.has_weights = !options_.first_weights.empty();
     self_.secret = options_.secret;
-    self_.staleness = job_->staleness;
+    self_.staleness = kind_of_staleness(*job_);
     self_.priority = static_cast<int>(job_->priority);
     self_.silence = options_.silence;
     self_.timeout = options_.timeout;
@@ -433,12 +433,12 @@ Clock Client::Service::covered() const {
 ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte* const> weights,
                                         Clock staleness) {
     require_tensors(first, weights.size());
-    if (staleness > job_->staleness)
+    if (staleness > job_->staleness && !job_->is_unbounded)
         throw Error(Status::invalid_argument,
                     fmt::format("a pull with staleness {}, where the service was opened for {} at most",
                                 staleness, job_->staleness));
     const Clock clock = clock_;
-    const Clock least = clock > staleness ? clock - staleness : 0;
+    const Clock least = clock > staleness && !job_->is_unbounded ? clock - staleness : 0;
     ParameterRequest* const request = make_request(
         fmt::format("weights of round {} or later of {} tensors from {} on", least, weights.size(), first));
     const auto wanted = std::make_shared<std::map<Chunk, Waiting>>();
@@ -496,6 +496,7 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
         const std::lock_guard lock(mutex_);
         if (--waiting->request->left == 0) end(*waiting->request, Status::success, "");
         waiting = found->second.erase(waiting);
+        if (job_->is_unbounded) break;  // each pull has an answer of its own
     }
     if (found->second.empty()) waiting_.erase(found);
 }

@@ -45,7 +45,7 @@ std::vector<Kind> sent(std::vector<Letter> letters, Worker to) {
 
 TEST_CASE("a node passes a round on when all below it have pushed, summed in the order of their numbers") {
     Adding adding;
-    Node node(1, 1, adding, 1);
+    Node node(1, 1, adding);
     node.receive(the_server, Announcement{first_epoch, {{1, the_server, 0}, {2, 1, 0}, {3, 2, 0}}, {0}});
     node.receive(2, Sum{first_epoch, 0, 0, {2, 3}, value(5)});
     CHECK(sent<Sum>(node.letters(), the_server).empty());
@@ -64,7 +64,7 @@ TEST_CASE("a node passes a round on when all below it have pushed, summed in the
 
 TEST_CASE("in a new epoch a node sends again what is not applied, and nothing else") {
     Adding adding;
-    Node node(1, 2, adding, 1);
+    Node node(1, 2, adding);
     node.receive(the_server, Announcement{first_epoch, {{1, the_server, 0}}, {0, 0}});
     for (const Clock round : {0, 1})
         for (const Chunk chunk : {0, 1}) node.push(chunk, round, value(static_cast<int>(10 * round + chunk)));
@@ -83,7 +83,7 @@ TEST_CASE("in a new epoch a node sends again what is not applied, and nothing el
 
 TEST_CASE("weights that are fresh enough are served from where they are") {
     Adding adding;
-    Node node(1, 1, adding, 1);
+    Node node(1, 1, adding);
     node.receive(the_server, Announcement{first_epoch, {{1, the_server, 0}, {2, 1, 0}}, {0}});
     node.pull(0, 2);
     CHECK(sent<Want>(node.letters(), the_server).size() == 1);
@@ -106,12 +106,12 @@ TEST_CASE("weights that are fresh enough are served from where they are") {
 
 TEST_CASE("a node keeps weights only for those who may ask for them") {
     Adding adding;
-    for (const Clock staleness : {0, 1}) {
+    for (const Staleness staleness : {Staleness::none, Staleness::bounded}) {
         Node node(1, 1, adding, staleness);
         node.receive(the_server, Announcement{first_epoch, {{1, the_server, 0}}, {0}});
         for (const bool is_first : {true, false}) {
             node.pull(0, 3);
-            const bool asks = is_first || staleness == 0;
+            const bool asks = is_first || staleness == Staleness::none;
             CHECK(sent<Want>(node.letters(), the_server).size() == (asks ? 1 : 0));
             if (asks) node.receive(the_server, Weights{first_epoch, 0, 3, value(8)});
             CHECK(node.pulled().size() == 1);

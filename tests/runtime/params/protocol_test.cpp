@@ -177,3 +177,24 @@ TEST_CASE("anything may happen") {
             CHECK(walk(setup, most_walks()).fault == "");
         }
 }
+
+TEST_CASE("with unbounded staleness each update counts once, and nobody waits for anybody") {
+    const auto check_unbounded = [](Setup setup) {
+        setup.kind = Staleness::unbounded;
+        setup.shape = Shape::parse("direct");
+        check(setup);
+    };
+    check_unbounded({.servers = 1, .chunks = 2, .rounds = 2});
+    check_unbounded({.servers = 2, .rounds = 2, .faults = {.crashes = 1}});
+    check_unbounded({.workers = 2, .servers = 1, .rounds = 2, .faults = {.joins = 1}});
+    check_unbounded({.workers = 2, .servers = 1, .rounds = 2, .faults = {.cuts = 2}});
+    check_unbounded({.workers = 2, .servers = 1, .rounds = 2, .faults = {.crashes = 1, .server_crashes = 1}});
+    const Setup any{.workers = 4,
+                    .servers = 2,
+                    .chunks = 2,
+                    .rounds = 4,
+                    .kind = Staleness::unbounded,
+                    .shape = Shape::parse("direct"),
+                    .faults = {2, 2, 0, 2, 2}};
+    CHECK(walk(any, most_walks()).fault == "");
+}

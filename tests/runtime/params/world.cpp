@@ -96,8 +96,9 @@ Message by_wire(const Message& message, Chunk chunks) {
 // All that is in the two state machines.
 struct Inspection {
     static std::string of(const Root& root) {
-        std::string text = fmt::format("{} {} kept {} covered {}", text_of(root.epoch_), root.clocks_,
-                                       root.kept_from_.value_or(999), root.covered_);
+        std::string text = fmt::format("{} {} {} covered {}", text_of(root.epoch_), root.clocks_,
+                                       root.applied_, root.covered_);
+        if (root.kept_from_) text += fmt::format(" kept {}", *root.kept_from_);
         for (const auto& [worker, standing] : root.members_)
             text += fmt::format(" {}@{}{}{}", worker, standing.first, standing.is_here ? "h" : "",
                                 standing.is_suspected ? "s" : "");
@@ -122,7 +123,7 @@ struct Inspection {
         for (const auto& cached : node.cache_)
             text += fmt::format(" {}{}", cached.clock, text_of(cached.value));
         for (const auto& wants : node.wants_)
-            text += fmt::format(" {}{}{}", wants.own, wants.asked, wants.children);
+            text += fmt::format(" {}{}{}{}", wants.own, wants.asked, wants.children, wants.pulls);
         for (const auto& [from, message] : node.early_)
             text += fmt::format(" {}:{}", name_of(from), text_of(message));
         return text;
@@ -141,8 +142,8 @@ World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
     Snapshot first{
         1, std::vector<Value>(setup.chunks, value_of({})), std::vector<Clock>(setup.chunks, 0), {}};
     for (int server = 0; server < setup.servers; ++server) {
-        roots_.emplace_back(std::in_place, first, setup.shape, counting);
-        if (left_.server_crashes > 0) root(server).keep_from(0);
+        roots_.emplace_back(std::in_place, first, setup.shape, counting, setup.kind);
+        if (left_.server_crashes > 0) root(server).keep_what_lacks(first);
     }
     for (int worker = 0; worker < setup.workers; ++worker) {
         const auto number = static_cast<Worker>(worker);
@@ -164,8 +165,10 @@ World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
 
 void World::add_worker(Worker number) {
     Place& worker = workers_[number];
+    const bool is_synchronous = setup_.kind == Staleness::bounded && setup_.staleness == 0;
     for (int server = 0; server < setup_.servers; ++server)
-        worker.nodes.emplace_back(number, setup_.chunks, counting, setup_.staleness);
+        worker.nodes.emplace_back(number, setup_.chunks, counting,
+                                  is_synchronous ? Staleness::none : setup_.kind);
 }
 
 // ---- What can happen
@@ -253,7 +256,7 @@ void World::happen(const Event& event) {
             break;
         case Kind::snapshot:
             snapshots_[static_cast<std::size_t>(event.server)] = root(event.server).snapshot();
-            root(event.server).keep_from(root(event.server).lowest_clock());
+            root(event.server).keep_what_lacks(snapshots_[static_cast<std::size_t>(event.server)]);
             break;
         case Kind::replace:
             replace(event.server);
@@ -335,7 +338,8 @@ void World::replace(int server) {
             messages.clear();
     Snapshot snapshot = snapshots_[static_cast<std::size_t>(server)];
     snapshot.incarnation = root(server).epoch().incarnation + 1;
-    roots_[static_cast<std::size_t>(server)].emplace(snapshot, setup_.shape, counting);
+    roots_[static_cast<std::size_t>(server)].emplace(snapshot, setup_.shape, counting, setup_.kind);
+    root(server).keep_what_lacks(snapshot);
     for (const auto& [number, worker] : workers_)
         if (!worker.is_dead && worker.joined > static_cast<std::size_t>(server)) cut_.emplace(server, number);
 }
@@ -399,6 +403,7 @@ bool World::go_on(Worker number, Place& worker) {
 void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled) {
     const auto where = fmt::format("worker {} at clock {} pulled chunk {} of server {} at clock {}: {}: ", by,
                                    clock, pulled.chunk, server, pulled.clock, text_of(pulled.weights));
+    if (setup_.kind == Staleness::unbounded) return check_unbounded(by, clock, pulled, where);
     const Clock least = clock >= setup_.rounds ? setup_.rounds : clock - std::min(clock, setup_.staleness);
     if (pulled.clock < least) complain(where + "too old");
     std::map<Worker, std::set<Clock>> rounds;
@@ -409,6 +414,15 @@ void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled
     for (const auto& [number, worker] : workers_)
         for (Clock round = worker.first; !worker.is_dead && worker.has_begun && round < pulled.clock; ++round)
             if (!rounds[number].contains(round)) complain(where + "an update is lost");
+}
+
+// Each worker's updates are there from its first round on without a gap, and all of one's own.
+void World::check_unbounded(Worker by, Clock clock, const Node::Pulled& pulled, const std::string& where) {
+    std::map<Worker, Clock> next;
+    for (const auto& [worker, round] : counted_in(pulled.weights))
+        if (round != next[worker]++) complain(where + "an update counts twice, or one is left out");
+    if (next[by] != clock) complain(where + "an own update is not there");
+    if (counted_in(pulled.weights).size() != pulled.clock) complain(where + "its clock is not its updates");
 }
 
 void World::complain(const std::string& text) {
@@ -429,7 +443,7 @@ std::string World::text() const {
     for (const auto& root : roots_) text += "\n" + Inspection::of(*root);
     for (const auto& snapshot : snapshots_)
         if (left_.server_crashes > 0) {
-            text += fmt::format("\n{} {}", snapshot.clocks, snapshot.firsts);
+            text += fmt::format("\n{} {} {}", snapshot.clocks, snapshot.firsts, snapshot.applied);
             for (const Value& weights : snapshot.weights) text += text_of(weights);
         }
     for (const auto& [number, worker] : workers_) {

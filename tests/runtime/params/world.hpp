@@ -30,6 +30,7 @@ struct Setup {
     Chunk chunks = 1;  // of each server
     Clock rounds = 1;  // each worker pulls and pushes in each, and pulls once more
     Clock staleness = 0;
+    Staleness kind = Staleness::bounded;
     Shape shape = {Shape::Kind::degree, 2};
     Faults faults = {};
 };
@@ -92,6 +93,7 @@ class World {
     void post(int server, Worker from, std::vector<Letter> letters);
     bool go_on(Worker number, Place& worker);
     void check(Worker by, Clock clock, int server, const Node::Pulled& pulled);
+    void check_unbounded(Worker by, Clock clock, const Node::Pulled& pulled, const std::string& where);
     void complain(const std::string& text);
     Root& root(int server) { return *roots_[static_cast<std::size_t>(server)]; }
     const Root& root(int server) const { return *roots_[static_cast<std::size_t>(server)]; }

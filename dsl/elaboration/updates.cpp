@@ -1,0 +1,290 @@
+#include "dsl/elaboration/updates.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <deque>
+#include <string_view>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/formulas.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+using Expression = ast::Expression;
+using Step = Update::Step;
+
+// A kernel is compiled for each statement: more would take seconds.
+constexpr std::size_t most_items = 256, most_statements = 64;
+
+double number_of(const Expression& expression) {
+    if (expression.kind == Expression::Kind::integer) return static_cast<double>(expression.number);
+    if (expression.kind == Expression::Kind::real) return expression.real;
+    if (expression.kind == Expression::Kind::operation && expression.op == ast::Operator::negate)
+        return -number_of(expression.args[0]);
+    throw DiagnosticError(expression.span, "an update's parameters are numbers", "such as 0.1, 2 or 1e-8");
+}
+
+bool mentions(const Expression& expression, std::string_view name) {
+    return (expression.kind == Expression::Kind::name && expression.text == name) ||
+           std::any_of(expression.args.begin(), expression.args.end(),
+                       [&](const Expression& arg) { return mentions(arg, name); });
+}
+
+bool mentions(const ast::Statement& statement, std::string_view name) {
+    if (const auto* let = std::get_if<ast::Let>(&statement.node)) return mentions(let->value, name);
+    if (const auto* assign = std::get_if<ast::Assign>(&statement.node)) return mentions(assign->value, name);
+    return false;
+}
+
+class Builder {
+  public:
+    Builder(const ast::UpdateDefinition& definition, std::span<const double> arguments)
+        : definition_(definition) {
+        scope_.add("w", ViewRef{views_.add(View())});
+        add_buffer(ExtraBuffer::Kind::given, "g", Update::gradients);
+        scope_.add("workers", StartParameter{Update::workers});
+        scope_.add("round", StartParameter{Update::round});
+        for (std::size_t i = 0; i < arguments.size(); ++i)
+            scope_.add(definition.parameters[i].name.text, arguments[i]);
+    }
+
+    Update build() {
+        if (definition_.body.size() > most_statements)
+            throw DiagnosticError(definition_.span,
+                                  fmt::format("this update has {} statements", definition_.body.size()),
+                                  fmt::format("the limit is {}", most_statements));
+        for (const ast::Statement& statement : definition_.body) {
+            if (const auto* state = std::get_if<ast::State>(&statement.node)) add_state(*state);
+            if (const auto* let = std::get_if<ast::Let>(&statement.node)) add_let(*let);
+            if (const auto* assign = std::get_if<ast::Assign>(&statement.node)) add_assignment(*assign);
+        }
+        check_use();
+        return std::move(update_);
+    }
+
+  private:
+    void add_buffer(ExtraBuffer::Kind kind, std::string_view name, std::uint32_t number) {
+        ExtraBuffer buffer;
+        buffer.kind = kind;
+        buffer.begin = first_extra + extra_stride * static_cast<std::int64_t>(graph_.extras.size());
+        scope_.add(name, ViewRef{views_.add(View().in(buffer.begin))});
+        graph_.extras.push_back(std::move(buffer));
+        numbers_.push_back(number);
+    }
+    // The number in the update of a buffer or sum.
+    std::uint32_t number_of_buffer(std::int64_t buffer) const {
+        return buffer == 0 ? Update::weights
+                           : numbers_[static_cast<std::size_t>((buffer - first_extra) / extra_stride)];
+    }
+
+    // ---- Expressions ---------------------------------------------------------------------------
+
+    // Whether it is the same for all elements and tensors.
+    bool is_uniform(const Expression& expression) const {
+        switch (expression.kind) {
+            case Expression::Kind::integer:
+            case Expression::Kind::real:
+                return true;
+            case Expression::Kind::name:
+                return !std::holds_alternative<ViewRef>(evaluator_.evaluate(expression));
+            case Expression::Kind::operation:
+            case Expression::Kind::call:
+                return std::all_of(expression.args.begin(), expression.args.end(),
+                                   [this](const Expression& arg) { return is_uniform(arg); });
+            default:
+                return false;
+        }
+    }
+
+    static bool is_power(const Expression& expression) {
+        return expression.kind == Expression::Kind::operation && expression.op == ast::Operator::power;
+    }
+    static bool has_parts(const Expression& expression) {
+        return expression.kind == Expression::Kind::operation || expression.kind == Expression::Kind::call;
+    }
+
+    Terms terms(const Expression& expression) const {
+        Terms terms = terms_of(expression, false, scope_, evaluator_, graph_, views_);
+        if (const std::size_t items = terms.formula.items.size(); items > most_items)
+            throw DiagnosticError(expression.span,
+                                  fmt::format("this expression has {} names, numbers and operations", items),
+                                  fmt::format("the limit is {}", most_items));
+        return terms;
+    }
+
+    // A number of the update, with the expression's value.
+    StartParameter add_number(const Expression& uniform) {
+        Update::Number number;
+        if (is_power(uniform)) {
+            number.value = terms(without_powers(uniform.args[0])).formula;
+            number.exponent = terms(without_powers(uniform.args[1])).formula;
+        } else {
+            number.value = terms(without_powers(uniform)).formula;
+        }
+        update_.numbers.push_back(std::move(number));
+        return {static_cast<std::uint32_t>(Update::first_number + update_.numbers.size() - 1)};
+    }
+
+    // A name that stands for it. No text can hold it: it begins with a mark of comments.
+    Expression named(const Expression& uniform) {
+        const StartParameter number = add_number(uniform);
+        hidden_names_.push_back(fmt::format("#{}", number.index));
+        scope_.add(hidden_names_.back(), number);
+        Expression name;
+        name.kind = Expression::Kind::name;
+        name.span = uniform.span;
+        name.text = hidden_names_.back();
+        return name;
+    }
+
+    Expression without_powers(const Expression& uniform) {
+        if (is_power(uniform)) return named(uniform);
+        Expression result = uniform;
+        for (Expression& arg : result.args) arg = without_powers(arg);
+        return result;
+    }
+
+    // Numbers of the update in place of all that is the same for all elements.
+    Expression with_numbers(const Expression& expression) {
+        if (has_parts(expression) && is_uniform(expression)) return named(expression);
+        if (is_power(expression))
+            throw DiagnosticError(expression.span, "this power is not the same for all elements",
+                                  "** is for numbers, parameters, workers and round; of others write x * x");
+        Expression result = expression;
+        if (has_parts(expression))
+            for (Expression& arg : result.args) arg = with_numbers(arg);
+        return result;
+    }
+
+    Step step_of(Step::Kind kind, std::uint32_t target, const Expression& value) {
+        Terms found = terms(with_numbers(value));
+        Step step{kind, target, std::move(found.formula), {}};
+        for (const Operand& element : found.elements)
+            step.elements.push_back(number_of_buffer(element.buffer));
+        for (Formula::Item& item : step.formula.items)
+            if (item.op == Formula::Op::scalar)
+                item.index = number_of_buffer(found.scalars[item.index].buffer);
+        return step;
+    }
+
+    // ---- Statements ----------------------------------------------------------------------------
+
+    void add_state(const ast::State& state) {
+        buffer_of(state.like, evaluator_, graph_, views_);
+        update_.states.push_back(state.name.text);
+        const auto number = static_cast<std::uint32_t>(Update::first_state + update_.states.size() - 1);
+        add_buffer(ExtraBuffer::Kind::state, state.name.text, number);
+        states_.push_back(&state.name);
+    }
+
+    void add_let(const ast::Let& let) {
+        if (let.value.kind == Expression::Kind::call && let.value.text == "total") return add_total(let);
+        if (!is_uniform(let.value))
+            throw DiagnosticError(let.value.span, "let names no values of elements here",
+                                  "it names sums, as in let n = total(w * w), and numbers, as in let left = "
+                                  "1 - 0.9 ** round; what elements have is kept in states");
+        const StartParameter number = add_number(let.value);
+        scope_.add(let.name.text, number);
+    }
+
+    void add_total(const ast::Let& let) {
+        if (let.value.args.size() != 1)
+            throw DiagnosticError(let.value.span, "total takes 1 argument: what is added up",
+                                  "let n = total(w * w) adds up the squares of each tensor's elements");
+        const auto number = static_cast<std::uint32_t>(update_.totals.size());
+        Step step = step_of(Step::Kind::total, number, let.value.args[0]);
+        if (step.elements.empty())
+            throw DiagnosticError(let.value.span, "this adds up nothing: no buffer is named");
+        update_.steps.push_back(std::move(step));
+        update_.totals.push_back(let.name.text);
+        add_buffer(ExtraBuffer::Kind::sums, let.name.text, number);
+    }
+
+    void add_assignment(const ast::Assign& assign) {
+        const Operand target = buffer_of(assign.target, evaluator_, graph_, views_);
+        const std::uint32_t number = number_of_buffer(target.buffer);
+        if (number == Update::gradients)
+            throw DiagnosticError(assign.target.span, "g is what the workers gave, and can only be read",
+                                  "w and states can be assigned to");
+        update_.steps.push_back(step_of(Step::Kind::assign, number, assign.value));
+    }
+
+    bool is_assigned(std::uint32_t buffer) const {
+        return std::any_of(update_.steps.begin(), update_.steps.end(), [&](const Step& step) {
+            return step.kind == Step::Kind::assign && step.target == buffer;
+        });
+    }
+
+    void check_use() const {
+        if (!is_assigned(Update::weights))
+            throw DiagnosticError(definition_.span, "this update does not assign to w, the weights",
+                                  "such as w = w - 0.1 * g / workers");
+        for (std::uint32_t i = 0; i < states_.size(); ++i)
+            if (!is_assigned(Update::first_state + i))
+                throw DiagnosticError(states_[i]->span,
+                                      fmt::format("{} is never assigned to: it stays 0", states_[i]->text),
+                                      "assign to it, or leave it out");
+        for (const ast::Parameter& parameter : definition_.parameters)
+            if (std::none_of(definition_.body.begin(), definition_.body.end(),
+                             [&](const ast::Statement& of) { return mentions(of, parameter.name.text); }))
+                throw DiagnosticError(parameter.name.span,
+                                      fmt::format("{} is never used", parameter.name.text),
+                                      "use it, or leave it out");
+    }
+
+    const ast::UpdateDefinition& definition_;
+    Update update_;
+    StepGraph graph_;  // of a schedule that has the same buffers
+    Views views_;
+    Scope scope_;
+    Evaluator evaluator_{scope_, nullptr};
+    std::vector<std::uint32_t> numbers_;  // of graph_.extras, in the update
+    std::vector<const ast::Name*> states_;
+    std::deque<std::string> hidden_names_;
+};
+
+}  // namespace
+
+std::vector<double> update_arguments(const ast::UpdateDefinition& definition, const ast::Expression& call) {
+    const std::vector<ast::Parameter>& parameters = definition.parameters;
+    if (call.args.size() > parameters.size())
+        throw DiagnosticError(
+            call.span, fmt::format("{} takes at most {} argument{}, not {}", definition.name.text,
+                                   parameters.size(), parameters.size() == 1 ? "" : "s", call.args.size()));
+    std::vector<double> values;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const ast::Parameter& parameter = parameters[i];
+        if (i >= call.args.size() && !parameter.value)
+            throw DiagnosticError(
+                Diagnostic{call.span,
+                           fmt::format("{} needs a value for {}", definition.name.text, parameter.name.text),
+                           {{parameter.name.span, "this parameter has no default"}},
+                           fmt::format("arguments go by position, as in {}(0.1)", definition.name.text)});
+        values.push_back(number_of(i < call.args.size() ? call.args[i] : *parameter.value));
+    }
+    return values;
+}
+
+std::vector<double> sample_arguments(const ast::UpdateDefinition& definition) {
+    std::vector<double> values;
+    for (const ast::Parameter& parameter : definition.parameters)
+        values.push_back(parameter.value ? number_of(*parameter.value) : 1);
+    return values;
+}
+
+Update build_update(const ast::UpdateDefinition& definition, std::span<const double> arguments) {
+    Update update = Builder(definition, arguments).build();
+    update.name = definition.name.text;
+    if (!arguments.empty()) update.name += fmt::format("({})", fmt::join(arguments, ", "));
+    update.definition = definition.span;
+    if (definition.span.file) {
+        update.source = std::make_shared<const SourceFile>(*definition.span.file);
+        update.definition.file = update.source.get();
+    }
+    return update;
+}
+
+}  // namespace hocket::dsl
