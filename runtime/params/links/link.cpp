@@ -1,6 +1,8 @@
 #include "runtime/params/links/link.hpp"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -24,6 +26,7 @@ enum class Elements : std::uint8_t { none, dense, sparse };
 constexpr std::uint64_t most_body = 64 << 20;  // of a description of a job with very many tensors
 constexpr std::chrono::seconds farewell_time{2};
 constexpr int small_buffer = 128 << 10;
+constexpr int most_unsent = 256 << 10;  // that the kernel has: nothing can overtake it
 constexpr std::uint64_t most_read_at_once = 4 << 20, most_pieces = 64;
 
 Value* value_in(Message& message) {
@@ -35,6 +38,13 @@ Value* value_in(Message& message) {
 Chunk chunk_in(const Message& message) {
     if (const auto* const sum = std::get_if<Sum>(&message)) return sum->chunk;
     return std::get<Weights>(message).chunk;
+}
+
+// What is asked for comes the sooner. But a want of clock 0 is answered at once, and with unbounded staleness
+// the answer must have the update that was sent before it.
+bool may_overtake(const Message& message) {
+    const auto* const want = std::get_if<Want>(&message);
+    return want && want->clock > 0;
 }
 
 void require_indices(const Content& content, const ChunkShape& shape) {
@@ -69,6 +79,7 @@ Link::Link(transport::SocketLoop& loop, transport::Socket socket, std::shared_pt
       heard_(transport::Clock::now()),
       spoke_(heard_) {
     transport::keep_alive(socket_);
+    setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most_unsent, sizeof most_unsent);
     if (transport::is_on_this_host(socket_)) offer_memory();
     show_interest();
 }
@@ -82,7 +93,7 @@ void Link::send(const Json& text) {
 void Link::send(const Message& message) {
     Message copy = message;
     Value* const value = value_in(copy);
-    put(Kind::message, encode(message), value ? *value : nullptr, true);
+    put(Kind::message, encode(message), value ? *value : nullptr, true, may_overtake(message));
 }
 
 void Link::send_heartbeat() {
@@ -101,7 +112,7 @@ void Link::offer_memory() {
               {"lease", lease_->number()}});
 }
 
-void Link::put(std::uint8_t kind, std::string_view body, Value value, bool may_lend) {
+void Link::put(std::uint8_t kind, std::string_view body, Value value, bool may_lend, bool may_overtake) {
     if (!is_open() || is_closing_) return;
     Header header{};
     header.kind = kind;
@@ -124,8 +135,16 @@ void Link::put(std::uint8_t kind, std::string_view body, Value value, bool may_l
     }
     out.text.assign(reinterpret_cast<const char*>(&header), sizeof header);
     out.text += body;
-    outgoing_.push_back(std::move(out));
+    (may_overtake && !outgoing_.empty() ? overtaking_ : outgoing_).push_back(std::move(out));
     if (outgoing_.size() == 1) show_interest();
+}
+
+// Before the first elements that are not on their way yet.
+void Link::let_overtake() {
+    const auto waits = [](const Outgoing& out) { return out.value != nullptr; };
+    const auto place = std::find_if(outgoing_.begin() + (sent_of_first_ > 0), outgoing_.end(), waits);
+    outgoing_.insert(place, std::move_iterator(overtaking_.begin()), std::move_iterator(overtaking_.end()));
+    overtaking_.clear();
 }
 
 std::vector<iovec> Link::next_pieces() const {
@@ -146,6 +165,7 @@ std::vector<iovec> Link::next_pieces() const {
 }
 
 void Link::flush() {
+    if (!overtaking_.empty()) let_overtake();
     std::uint64_t budget = most_read_at_once;
     while (!outgoing_.empty()) {
         std::vector<iovec> pieces = next_pieces();
@@ -337,6 +357,7 @@ void Link::close() {
     lends_ = false;
     lent_.clear();
     outgoing_.clear();
+    overtaking_.clear();
     content_ = {};
 }
 
