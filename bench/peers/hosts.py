@@ -14,6 +14,7 @@ LINK = "hkt-cmp"
 # The largest packet that the stack may hand to a link, and how much passes at once after the link was idle.
 PACKET_BYTES = 32 << 10
 BURST_BYTES = 40 << 10
+QUEUE_MS = 50  # how long a packet may wait for a link
 
 
 class HostsError(Exception):
@@ -30,8 +31,8 @@ def call(*command):
 class Hosts:
     """with Hosts(2, 1e9, folder) as hosts: ..."""
 
-    def __init__(self, count, bits_per_second, folder):
-        self.count, self.bits_per_second, self.folder = count, bits_per_second, folder
+    def __init__(self, count, bits_per_second, folder, queue_ms=QUEUE_MS):
+        self.count, self.bits_per_second, self.folder, self.queue_ms = count, bits_per_second, folder, queue_ms
         self.holders = []
         self.agent = os.path.join(folder, "enter-host")
 
@@ -79,17 +80,20 @@ class Hosts:
     def _link_all(self):
         self._in(self.switch, f"ip link add {LINK} type bridge")
         self._in(self.switch, f"ip link set {LINK} up")
-        for host, pid in enumerate(self.pids):
-            port = f"{LINK}-{host}"
-            self._in(self.switch, f"ip link add {port} type veth peer name {LINK} netns {pid}")
-            self._in(self.switch, f"ip link set {port} master {LINK} up")
-            self._in(pid, f"ip address add {self.address(host)}/24 dev {LINK}")
-            self._in(pid, f"ip link set {LINK} up")
-            self._hold_to_rate(self.switch, port)
-            self._hold_to_rate(pid, LINK)
+        for host in range(self.count):
+            self._link(host, LINK)
 
-    def _hold_to_rate(self, pid, interface):
-        bucket = f"rate {self.bits_per_second:.0f}bit burst {BURST_BYTES} latency 50ms"
+    def _link(self, host, bridge):
+        pid, port = self.pids[host], f"{LINK}-{host}"
+        self._in(self.switch, f"ip link add {port} type veth peer name {LINK} netns {pid}")
+        self._in(self.switch, f"ip link set {port} master {bridge} up")
+        self._in(pid, f"ip address add {self.address(host)}/24 dev {LINK}")
+        self._in(pid, f"ip link set {LINK} up")
+        self._hold_to_rate(self.switch, port)
+        self._hold_to_rate(pid, LINK)
+
+    def _hold_to_rate(self, pid, interface, bits_per_second=None):
+        bucket = f"rate {bits_per_second or self.bits_per_second:.0f}bit burst {BURST_BYTES} latency {self.queue_ms}ms"
         self._in(pid, f"ip link set {interface} gso_max_size {PACKET_BYTES}")
         self._in(pid, f"tc qdisc add dev {interface} root tbf {bucket}")
 

@@ -1,6 +1,8 @@
 #include "runtime/params/links/link.hpp"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -26,6 +28,7 @@ constexpr std::chrono::seconds farewell_time{2};
 constexpr int small_buffer = 128 << 10;
 // More time than that between two ticks this process has not listened: it was stopped, or was busy.
 constexpr std::chrono::milliseconds longest_between_ticks{200};
+constexpr int most_unsent = 256 << 10;  // that the kernel has: nothing can overtake it
 constexpr std::uint64_t most_read_at_once = 4 << 20, most_pieces = 64;
 
 Value* value_in(Message& message) {
@@ -37,6 +40,13 @@ Value* value_in(Message& message) {
 Chunk chunk_in(const Message& message) {
     if (const auto* const sum = std::get_if<Sum>(&message)) return sum->chunk;
     return std::get<Weights>(message).chunk;
+}
+
+// What is asked for comes the sooner. But a want of clock 0 is answered at once, and with unbounded staleness
+// the answer must have the update that was sent before it.
+bool may_overtake(const Message& message) {
+    const auto* const want = std::get_if<Want>(&message);
+    return want && want->clock > 0;
 }
 
 void require_indices(const Content& content, const ChunkShape& shape) {
@@ -72,6 +82,7 @@ Link::Link(transport::SocketLoop& loop, transport::Socket socket, std::shared_pt
       spoke_(heard_),
       ticked_(heard_) {
     transport::keep_alive(socket_);
+    setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most_unsent, sizeof most_unsent);
     if (transport::is_on_this_host(socket_)) offer_memory();
     show_interest();
 }
@@ -85,7 +96,7 @@ void Link::send(const Json& text) {
 void Link::send(const Message& message) {
     Message copy = message;
     Value* const value = value_in(copy);
-    put(Kind::message, encode(message), value ? *value : nullptr, true);
+    put(Kind::message, encode(message), value ? *value : nullptr, true, may_overtake(message));
 }
 
 void Link::send_heartbeat() {
@@ -104,7 +115,7 @@ void Link::offer_memory() {
               {"lease", lease_->number()}});
 }
 
-void Link::put(std::uint8_t kind, std::string_view body, Value value, bool may_lend) {
+void Link::put(std::uint8_t kind, std::string_view body, Value value, bool may_lend, bool may_overtake) {
     if (!is_open() || is_closing_) return;
     Header header{};
     header.kind = kind;
@@ -127,8 +138,16 @@ void Link::put(std::uint8_t kind, std::string_view body, Value value, bool may_l
     }
     out.text.assign(reinterpret_cast<const char*>(&header), sizeof header);
     out.text += body;
-    outgoing_.push_back(std::move(out));
+    (may_overtake && !outgoing_.empty() ? overtaking_ : outgoing_).push_back(std::move(out));
     if (outgoing_.size() == 1) show_interest();
+}
+
+// Before the first elements that are not on their way yet.
+void Link::let_overtake() {
+    const auto waits = [](const Outgoing& out) { return out.value != nullptr; };
+    const auto place = std::find_if(outgoing_.begin() + (sent_of_first_ > 0), outgoing_.end(), waits);
+    outgoing_.insert(place, std::move_iterator(overtaking_.begin()), std::move_iterator(overtaking_.end()));
+    overtaking_.clear();
 }
 
 std::vector<iovec> Link::next_pieces() const {
@@ -149,6 +168,7 @@ std::vector<iovec> Link::next_pieces() const {
 }
 
 void Link::flush() {
+    if (!overtaking_.empty()) let_overtake();
     std::uint64_t budget = most_read_at_once;
     while (!outgoing_.empty()) {
         std::vector<iovec> pieces = next_pieces();
@@ -340,6 +360,7 @@ void Link::close() {
     lends_ = false;
     lent_.clear();
     outgoing_.clear();
+    overtaking_.clear();
     content_ = {};
 }
 

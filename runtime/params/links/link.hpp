@@ -56,6 +56,7 @@ class Link final : private transport::SocketLoop::Watcher {
     // This process's end.
     std::optional<transport::Endpoint> own_end() const { return transport::bound_to(socket_); }
     void send(const nlohmann::json& note);
+    // A Want comes before Sums that were sent before it, if they are not on their way yet.
     void send(const Message& message);
     void send_heartbeat();
 
@@ -89,7 +90,8 @@ class Link final : private transport::SocketLoop::Watcher {
     enum class Reading { header, body, value };
 
     void ready(std::uint32_t events) override;
-    void put(std::uint8_t kind, std::string_view body, Value value, bool may_lend);
+    void put(std::uint8_t kind, std::string_view body, Value value, bool may_lend, bool may_overtake = false);
+    void let_overtake();
     void offer_memory();
     void flush();
     std::vector<iovec> next_pieces() const;
@@ -114,6 +116,7 @@ class Link final : private transport::SocketLoop::Watcher {
     Owner* owner_;
 
     std::deque<Outgoing> outgoing_;
+    std::deque<Outgoing> overtaking_;  // to be put into it; empty if that is
     std::uint64_t sent_of_first_ = 0;
     std::unordered_map<std::uint64_t, Value> lent_;  // by number
     std::uint64_t next_lent_ = 1;

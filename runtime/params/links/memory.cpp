@@ -48,8 +48,9 @@ std::shared_ptr<Memory> Memory::make() {
 
 Memory::Memory()
     : memory_(transport::WindowMemory::make(expected_neighbours, header_bytes)),
-      heap_(header_bytes, memory_.bytes(),
-            [this](std::uint64_t offset, std::uint64_t bytes) { memory_.discard(offset, bytes); }),
+      // What is free in one round is needed in the next: to give its pages back would take longer than to
+      // copy.
+      heap_(header_bytes, memory_.bytes(), [](std::uint64_t, std::uint64_t) {}),
       name_{getpid(), memory_.file().fd(), memory_.bytes(), random_number()} {
     word_at(memory_.base(), 0) = name_.token;
     begin();

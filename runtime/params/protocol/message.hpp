@@ -99,7 +99,7 @@ struct Covered {
 using Message = std::variant<Announcement, Sum, Want, Weights, ParentLost, Covered>;
 
 // What a state machine has to say. Messages of one process to another arrive in the order in which they were
-// sent, or the connection ends.
+// sent, or the connection ends; but a Want of a clock above 0 may overtake Sums.
 struct Letter {
     Worker to;  // or the_server
     Message message;

@@ -44,8 +44,9 @@ transport::Socket call_server(const transport::Endpoint& server, const std::stri
         throw Error(
             Status::invalid_argument,
             "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
-    return transport::dial({.to = server, .secret = secret, .identity = identity(priority), .gone_for = gone_for},
-                           {transport::Clock::now() + timeout});
+    return transport::dial(
+        {.to = server, .secret = secret, .identity = identity(priority), .gone_for = gone_for},
+        {transport::Clock::now() + timeout});
 } catch (const transport::DialError& error) {
     // It is refused for its secret, or for its version.
     const bool is_mismatch =

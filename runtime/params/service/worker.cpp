@@ -169,8 +169,8 @@ Client::Service::Service(WorkerOptions options)
     check(*job_);
     self_.gate = gate_.get();
     // It may come later than its workers, or be replaced just now.
-    transport::Socket front = call_server(options_.server, options_.secret,
-                                          static_cast<int>(job_->priority), options_.timeout, options_.timeout);
+    transport::Socket front = call_server(options_.server, options_.secret, static_cast<int>(job_->priority),
+                                          options_.timeout, options_.timeout);
     // Where the server can be reached from, the other workers can be, too.
     transport::Endpoint at = transport::bound_to(front).value();
     at.port = 0;

@@ -96,7 +96,7 @@ Found walk(const Setup& setup, int walks) {
             // Mostly messages: else the faults would all come at the beginning.
             std::vector<Event> likely;
             for (const Event& event : events)
-                if (event.kind == Event::Kind::deliver) likely.push_back(event);
+                if (event.kind <= Event::Kind::overtake) likely.push_back(event);
             const auto& among = likely.empty() || random() % 8 == 0 ? events : likely;
             path.push_back(among[random() % among.size()]);
             world.happen(path.back());
@@ -138,6 +138,12 @@ TEST_CASE("each update counts once, and nobody waits for ever") {
     check_all_shapes({.servers = 1, .chunks = 2, .rounds = 2});
 }
 
+TEST_CASE("wants overtake sums") {
+    check_all_shapes({.servers = 1, .chunks = 2, .rounds = 2, .wants_overtake = true});
+    check_all_shapes({.servers = 1, .rounds = 2, .faults = {.crashes = 1}, .wants_overtake = true});
+    check_all_shapes({.servers = 1, .rounds = 2, .faults = {.cuts = 1}, .wants_overtake = true});
+}
+
 TEST_CASE("a worker is killed") {
     check_all_shapes({.servers = 1, .rounds = 2, .faults = {.crashes = 1}});
     check_all_shapes({.servers = 2, .rounds = 1, .faults = {.crashes = 1}});
@@ -174,7 +180,8 @@ TEST_CASE("anything may happen") {
                               .rounds = 4,
                               .staleness = staleness,
                               .shape = Shape::parse(shape),
-                              .faults = {2, 2, 2, 2, 1}};
+                              .faults = {2, 2, 2, 2, 1},
+                              .wants_overtake = true};
             CHECK(walk(setup, most_walks()).fault == "");
         }
 }

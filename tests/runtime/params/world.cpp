@@ -140,9 +140,9 @@ struct Inspection {
 };
 
 std::string Event::text() const {
-    static const std::vector<std::string> names = {"deliver", "crash",    "crash_and_lose", "come",
-                                                   "reserve", "join",     "break_link",     "cut",
-                                                   "mend",    "snapshot", "replace",        "give_up"};
+    static const std::vector<std::string> names = {
+        "deliver",    "overtake", "crash", "crash_and_lose", "come",    "reserve", "join",
+        "break_link", "cut",      "mend",  "snapshot",       "replace", "give_up"};
     return fmt::format("{} (server {}) {} -> {}", names[static_cast<std::size_t>(kind)], server,
                        name_of(from), name_of(to));
 }
@@ -181,12 +181,30 @@ void World::add_worker(Worker number) {
 // ---- What can happen
 // ---------------------------------------------------------------------------------------
 
+namespace {
+
+// The first that has only sums before it, if it may overtake those.
+auto overtaking_want(const std::deque<std::optional<Message>>& messages) {
+    const auto is_sum = [](const auto& message) { return message && std::holds_alternative<Sum>(*message); };
+    const auto first = std::find_if_not(messages.begin(), messages.end(), is_sum);
+    if (first == messages.end() || !*first) return messages.end();
+    const auto* const want = std::get_if<Want>(&**first);
+    return want && want->clock > 0 ? first : messages.end();
+}
+
+}  // namespace
+
 std::vector<Event> World::events() const {
     using Kind = Event::Kind;
     std::vector<Event> events;
-    for (const auto& [link, messages] : links_)
-        if (!messages.empty())
-            events.push_back({Kind::deliver, std::get<0>(link), std::get<1>(link), std::get<2>(link)});
+    for (const auto& [link, messages] : links_) {
+        const auto add = [&, of = link](Kind kind) {
+            events.push_back({kind, std::get<0>(of), std::get<1>(of), std::get<2>(of)});
+        };
+        if (!messages.empty()) add(Kind::deliver);
+        const auto want = overtaking_want(messages);
+        if (setup_.wants_overtake && want != messages.begin() && want != messages.end()) add(Kind::overtake);
+    }
     for (const auto& [number, worker] : workers_) {
         if (worker.is_dead) {
             for (int server = 0; server < setup_.servers; ++server)
@@ -231,6 +249,14 @@ std::vector<Event> World::events() const {
 void World::happen(const Event& event) {
     using Kind = Event::Kind;
     switch (event.kind) {
+        case Kind::overtake: {
+            auto& messages = links_.at({event.server, event.from, event.to});
+            const auto want = overtaking_want(messages);
+            std::rotate(messages.begin(), messages.begin() + (want - messages.cbegin()),
+                        messages.begin() + (want - messages.cbegin()) + 1);
+            deliver(event);
+            break;
+        }
         case Kind::deliver:
             deliver(event);
             break;

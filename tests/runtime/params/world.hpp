@@ -32,11 +32,13 @@ struct Setup {
     Staleness staleness = 0;
     Shape shape = {Shape::Kind::degree, 2};
     Faults faults = {};
+    bool wants_overtake = false;  // sums
 };
 
 struct Event {
     enum class Kind {
         deliver,
+        overtake,
         crash,
         crash_and_lose,
         come,

@@ -1,0 +1,99 @@
+"""A parameter service for one measurement: a server, and workers that obey commands (params_bench.cpp)."""
+
+import json
+import os
+import secrets
+import statistics
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "peers"))
+import libraries  # noqa: E402
+from jobs import Job, JobError, die_with_parent  # noqa: E402
+
+PATIENCE_SECONDS = 5
+
+
+class Service:
+    """with Service(program, folder, workers, count, ...) as service: ...
+
+    count: of elements of each tensor. server, worker: where they run, as commands to put before theirs; worker: by rank."""
+
+    def __init__(self, program, folder, workers, count, *, options=(), server_options=(), address="127.0.0.1",
+                 server=(), worker=libraries.here, rack=None):
+        self.server = self.job = None
+        secret = {"HOCKET_SECRET": secrets.token_hex(16)}
+        os.makedirs(folder)
+        with open(os.path.join(folder, "log"), "ab") as log:
+            self.server = subprocess.Popen(
+                [*server, program, "serve", "--listen", f"{address}:0", *server_options],
+                env={**os.environ, **secret},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                process_group=0,
+                preexec_fn=die_with_parent,
+            )
+        try:
+            at = self.server.stdout.readline().strip()
+            if not at:
+                raise JobError("the server did not start")
+
+            def launch(ranks, _folder, arguments):
+                own = ["--server", at, "--count", str(count), *options]
+                return [
+                    (
+                        [*worker(rank), program, "work", *arguments, *own, *(["--rack", rack(rank)] if rack else [])],
+                        {**secret, **libraries.rank_variables(rank, ranks)},
+                    )
+                    for rank in range(ranks)
+                ]
+
+            self.job = Job(libraries.Library("parameter service", launch), workers, os.path.join(folder, "job"))
+        except BaseException:
+            self.stop()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        if self.job:
+            self.job.stop()
+        if self.server:
+            try:
+                self.server.communicate("", PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.server.kill()
+                self.server.wait()
+
+    def seconds(self, command):
+        """From the first worker's start to the last one's end."""
+        self.job.tell(command)
+        return self.job.spans(1)[0] * 1e-9
+
+    def stats(self):
+        """Of the server."""
+        self.server.stdin.write("\n")
+        self.server.stdin.flush()
+        return json.loads(self.server.stdout.readline())
+
+    def require_right_weights(self):
+        wrong = sum(self.job.tell("wrong").values())
+        if wrong:
+            raise JobError(f"{wrong} weights are wrong")
+
+
+def middle(values):
+    """Median, and where the middle half of the values lies."""
+    low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
+    return median, low, high
+
+
+def spread_text(values, factor=1.0, digits=1):
+    median, low, high = (factor * value for value in middle(values))
+    return f"{median:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
