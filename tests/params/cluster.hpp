@@ -6,10 +6,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/multi/process.hpp"
@@ -29,15 +31,33 @@ class Log {
         double time;  // seconds, monotonic
         std::string text;
     };
-    const std::vector<Line>& lines() const { return lines_; }
+    const std::vector<Line>& lines() const { return lines_; }  // without those of rounds
+
+    // The end of a worker's round.
+    struct Round {
+        double time;
+        std::uint64_t clock, least, most;
+    };
+    const std::vector<Round>& rounds() const { return rounds_; }
+    // Whose updates are not all in the weights, whenever that has changed.
+    struct Behind {
+        int slot;
+        std::uint64_t first, least, most;
+    };
+    const std::vector<std::pair<double, std::vector<Behind>>>& behind() const { return behind_; }
+
     // The first line that begins so, without that; nothing: there is none yet.
     std::optional<std::string> after(const std::string& prefix) const;
     std::string text() const;
 
   private:
+    void take(const Line& line);
+
     const std::string file_;
     std::size_t offset_ = 0;
     std::vector<Line> lines_;
+    std::vector<Round> rounds_;
+    std::vector<std::pair<double, std::vector<Behind>>> behind_;
 };
 
 struct ClusterOptions {
@@ -47,8 +67,11 @@ struct ClusterOptions {
     Milliseconds silence{2000}, return_for{10000}, timeout{20000};
     bool writes_checkpoints = true;
     int sleep_ms = 3;  // of each round
-    int usage_ms = 0;
+    int usage_ms = 0;  // how often servers and worker 0 look at their memory, descriptors and threads
     unsigned deadline_s = 120;  // of each process
+    // Where processes run: each server, and then each worker, on a host of its own, if there is something.
+    std::function<std::string(int host)> address;
+    std::function<std::vector<std::string>(int host)> enter;  // the command that runs another one there
 };
 
 class Cluster {
@@ -56,7 +79,7 @@ class Cluster {
     explicit Cluster(ClusterOptions options);  // all take part when it returns
 
     // ---- Workers, by slot (updates.hpp): 0, 1, ... in the order in which they come
-    int add_worker();  // begins to come
+    int add_worker(const std::vector<std::string>& more_options = {});  // begins to come
     void await_worker(int slot);
     std::vector<int> living() const;  // ascending
     void kill_worker(int slot);
@@ -66,6 +89,7 @@ class Cluster {
     // It must end with an error; which one.
     std::string error_of(int slot, Milliseconds deadline);
     void expect_no_more_of(int slot);  // from now on others may go on without it
+    void await_end(int slot);          // of one that leaves by itself
 
     // ---- Servers
     void kill_server(int index);
@@ -79,7 +103,7 @@ class Cluster {
     // Waits until everybody has done some rounds after that time. Returns the longest time that any of them
     // was without the end of a round since then: seconds.
     double seconds_to_go_on(double since);
-    // Lets everybody end at one clock, and looks at what they have seen. Checks, by Catch.
+    // Lets everybody end at one clock, and looks at what they have seen.
     void finish();
     std::string logs() const;
     std::string folder() const { return folder_.path(); }
@@ -99,7 +123,8 @@ class Cluster {
     void start_server(int index, bool is_restored);
     void start_worker(int slot);
     void read_logs();
-    void check_worker(int slot, std::uint64_t end);
+    void require_right(int slot, std::uint64_t end);
+    std::vector<std::string> command(int host, const std::string& role, const std::string& log) const;
 
     const ClusterOptions options_;
     const TemporaryFolder folder_;

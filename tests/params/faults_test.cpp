@@ -3,6 +3,7 @@
 // or counted twice, and no weights are older than was asked for. HOCKET_PARAMS_FAULTS: how many faults, in
 // all, with the service's usual patience; without it there are a few, and less patience.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -11,9 +12,10 @@
 #include <random>
 #include <thread>
 
+#include "runtime/net/dial.hpp"
 #include "tests/multi/soak/chance.hpp"
 #include "tests/params/cluster.hpp"
-#include "tests/support/eventually.hpp"
+#include "tests/support/networks.hpp"
 #include "tests/support/test.hpp"
 
 using namespace std::chrono_literals;
@@ -158,8 +160,9 @@ void keep_six(Cluster& cluster) {
 void go_through(const ClusterOptions& options, const std::vector<Fault>& faults, Chance& chance,
                 std::chrono::milliseconds stop, Times& times) {
     Cluster cluster(options);
+    const std::string kind = fmt::format("tree {}, staleness {}", options.tree, options.staleness);
     for (const Fault fault : faults) {
-        INFO("tree " << options.tree << ", staleness " << options.staleness << ", " << name_of(fault));
+        INFO(kind << ", " << name_of(fault));
         try {
             const double over = bring_about(cluster, fault, chance, stop);
             times.add(fault, cluster.seconds_to_go_on(over));
@@ -168,8 +171,8 @@ void go_through(const ClusterOptions& options, const std::vector<Fault>& faults,
             FAIL(error.what());
         }
     }
-    INFO("tree " << options.tree << ", staleness " << options.staleness);
-    cluster.finish();
+    INFO(kind);
+    CHECK_NOTHROW(cluster.finish());
 }
 
 ClusterOptions impatient(const std::string& tree, std::uint64_t staleness) {
@@ -177,7 +180,7 @@ ClusterOptions impatient(const std::string& tree, std::uint64_t staleness) {
     options.tree = tree;
     options.staleness = staleness;
     options.silence = 500ms;
-    options.return_for = 5s;
+    options.return_for = 3s;
     return options;
 }
 
@@ -233,14 +236,117 @@ TEST_CASE("many faults of processes leave every sum right") {
 
 TEST_CASE("without a replacement everybody gets an error that names the server") {
     ClusterOptions options;
-    options.timeout = 3s;
+    options.timeout = 2s;
     options.silence = 500ms;
-    options.writes_checkpoints = GENERATE(true, false);
-    Cluster cluster(options);
     const int server = GENERATE(0, 1);
+    options.writes_checkpoints = server == 1;
+    Cluster cluster(options);
     const std::string place = cluster.place_of(server);
     for (const int slot : cluster.living()) cluster.expect_no_more_of(slot);
     cluster.kill_server(server);
     for (int slot = 0; slot < options.workers; ++slot)
         CHECK_THAT(cluster.error_of(slot, 8s), Contains(fmt::format("server {} ({})", server, place)));
+}
+
+TEST_CASE("who is stopped for too long is told so; a server that was does not blame its workers") {
+    ClusterOptions options = impatient("binary", 0);
+    options.return_for = 1500ms;
+    Cluster cluster(options);
+    cluster.expect_no_more_of(0);
+    cluster.signal_worker(0, SIGSTOP);
+    CHECK_NOTHROW(cluster.seconds_to_go_on(seconds_now()));
+    cluster.signal_worker(0, SIGCONT);
+    CHECK_THAT(cluster.error_of(0, 5s), Contains("it did not answer for so long"));
+    for (const int server : {0, 1}) {
+        cluster.signal_server(server, SIGSTOP);
+        std::this_thread::sleep_for(options.return_for + 500ms);
+        cluster.signal_server(server, SIGCONT);
+        CHECK_NOTHROW(cluster.seconds_to_go_on(seconds_now()));
+    }
+    CHECK_NOTHROW(cluster.finish());
+}
+
+TEST_CASE("who does not belong to a job is told so, and changes nothing") {
+    ClusterOptions options;
+    Cluster cluster(options);
+    const auto refused = [&](const std::vector<std::string>& more) {
+        return cluster.error_of(cluster.add_worker(more), 10s);
+    };
+    CHECK_THAT(refused({"--secret", "another"}), Contains("HOCKET_SECRET"));
+    CHECK_THAT(refused({"--staleness", "1"}), Contains("the staleness is 0 there and 1 here"));
+    CHECK_THAT(refused({"--tree", "rack"}), Contains("the tree is direct there and rack here"));
+    const auto place = hocket::transport::Endpoint::parse(cluster.place_of(0)).value();
+    try {
+        hocket::transport::dial(
+            {.to = place, .secret = "a secret", .identity = std::string("\0hocket-params 0", 16)},
+            {hocket::transport::Clock::now() + 5s});
+        FAIL("another version is let in");
+    } catch (const hocket::transport::DialError& error) {
+        CHECK_THAT(error.what(), Contains("another version of Hocket"));
+    }
+    CHECK_NOTHROW(cluster.finish());
+}
+
+TEST_CASE("a link that is down for a while") {
+    const bool is_short = !is_long();
+    in_own_network([&]() -> std::string {
+        ClusterOptions options;
+        if (is_short) options = impatient("direct", 0);
+        options.tree = "binary";
+        options.workers = 4;
+        const Tally arrived;
+        const auto be_there = [&](int) -> std::string {
+            arrived.add();
+            return std::to_string(pause());
+        };
+        const int hosts = options.servers + options.workers;
+        const Lan lan(hosts, be_there, 58);
+        arrived.await(hosts);
+        options.address = Lan::address;
+        options.enter = [&](int host) {
+            return std::vector<std::string>{"nsenter", "-t", std::to_string(lan.hosts().pid(host)), "-n"};
+        };
+        Cluster cluster(options);
+        for (const int host : {2, 1, 0}) {  // an inner node, a server, the first server
+            lan.cut_off(host);
+            std::this_thread::sleep_for(is_short ? 1200ms : 5000ms);
+            lan.restore(host);
+            std::cout << fmt::format("the link of host {} down, and up: {:.3f} s to go on\n", host,
+                                     cluster.seconds_to_go_on(seconds_now()))
+                      << std::flush;
+        }
+        cluster.finish();
+        return "";
+    });
+}
+
+// HOCKET_PARAMS_SOAK: for how many seconds.
+TEST_CASE("memory, descriptors and threads do not grow while workers come and go") {
+    const char* const asked = std::getenv("HOCKET_PARAMS_SOAK");
+    const double seconds = asked ? std::atof(asked) : 12;
+    const double end = seconds_now() + seconds;
+    ClusterOptions options;
+    options.tree = "binary";
+    options.usage_ms = static_cast<int>(seconds * 1000 / 40);
+    options.deadline_s = static_cast<unsigned>(seconds) + 60;
+    Cluster cluster(options);
+    int come = 0;
+    while (seconds_now() < end) {
+        const int killed = cluster.add_worker(), leaving = cluster.add_worker({"--rounds", "5"});
+        come += 2;
+        cluster.await_worker(killed);
+        cluster.kill_worker(killed);
+        cluster.await_end(leaving);
+        // No more of them than there are slots.
+        std::this_thread::sleep_for(std::chrono::milliseconds(static_cast<int>(seconds * 1000 / 115)));
+    }
+    CHECK_NOTHROW(cluster.finish());
+    std::cout << come << " workers have come and gone\n";
+    for (const Log* const log : {&cluster.log_of(0), &cluster.log_of_server(0), &cluster.log_of_server(1)}) {
+        for (const char* const when : {"first", "last"})
+            std::cout << when << *log->after(fmt::format("usage {}", when)) << "\n";
+        CHECK(log->after("usage was") == std::nullopt);
+        CHECK(log->after("usage grew: ") == std::nullopt);
+    }
+    std::cout << std::flush;
 }

@@ -183,12 +183,14 @@ class Training {
         // Weights of rounds before its own first one do not show their clock by it.
         const Clock all = own.least > own.first ? own.least : std::min(least, own.first);
         const Clock some = own.most > own.first ? own.most : all;
-        // Who is behind has ended: whether that is so the test knows.
+        // Who is behind has ended: whether that is so the test knows. Said when it changes.
         std::string behind;
         for (const auto& [slot, one] : seen)
             if (one.least < std::max(all, one.first) || one.most < some)
                 behind += fmt::format(" {}:{}-{}-{}", slot, one.first, one.least, one.most);
-        say("clock {} weights {}-{} behind{}", clock, own.least, own.most, behind);
+        say("clock {} weights {}-{}{}", clock, own.least, own.most,
+            behind == behind_ ? "" : " behind" + behind);
+        behind_ = behind;
     }
 
     const Options& asked_;
@@ -196,6 +198,7 @@ class Training {
     Weights weights_;
     Client client_;
     std::map<std::uint64_t, Clock> firsts_;
+    std::string behind_;  // as it was said last
 };
 
 }  // namespace
@@ -207,6 +210,7 @@ int main(int count, char** words) {
     auto* const worker = app.add_subcommand("worker");
     app.require_subcommand(1);
     for (CLI::App* const role : {server, worker}) {
+        role->option_defaults()->take_last();
         role->add_option("--log", options.log)->required();
         role->add_option("--first", options.first, "where the first server is");
         role->add_option("--secret", options.secret);

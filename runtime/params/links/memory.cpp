@@ -8,9 +8,9 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/copy.hpp"
 #include "runtime/error.hpp"
 #include "runtime/net/frame.hpp"
+#include "runtime/params/links/copy.hpp"
 #include "runtime/random.hpp"
 
 namespace hocket::params {

@@ -125,6 +125,9 @@ void Root::begin_epoch(Tree tree) {
     for (const Member& member : announcement.members) {
         if (!staleness_) announcement.clocks = applied_.at(member.worker);
         send(member.worker, announcement);
+        // It may have been told on a connection that broke, or by the server whose place this one took.
+        const Clock covered = covered_[member.worker];
+        if (covered > 0) send(member.worker, Covered{epoch_, covered});
     }
     for (Chunks& chunk : waiting_) chunk = {};
 }

@@ -12,11 +12,11 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/copy.hpp"
 #include "runtime/net/admission.hpp"
 #include "runtime/net/mailbox.hpp"
 #include "runtime/net/own_address.hpp"
 #include "runtime/net/texts.hpp"
+#include "runtime/params/links/copy.hpp"
 #include "runtime/params/service/call.hpp"
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"

@@ -95,6 +95,10 @@ Message by_wire(const Message& message, Chunk chunks) {
 
 // All that is in the two state machines.
 struct Inspection {
+    static Clock covered(const Root& root, Worker worker) {
+        const auto found = root.covered_.find(worker);
+        return found == root.covered_.end() ? 0 : found->second;
+    }
     static std::string of(const Root& root) {
         std::string text = fmt::format("{} {} {} covered {}", text_of(root.epoch_), root.clocks_,
                                        root.applied_, root.covered_);
@@ -432,6 +436,11 @@ std::string World::unfinished() const {
     for (const auto& [number, worker] : workers_)
         if (!worker.is_dead && !worker.is_done)
             text += fmt::format("worker {} waits at clock {}\n", number, worker.clock);
+    for (const auto& [number, worker] : workers_)
+        for (int server = 0; !worker.is_dead && server < setup_.servers; ++server)
+            if (worker.nodes[static_cast<std::size_t>(server)].covered() <
+                Inspection::covered(root(server), number))
+                text += fmt::format("worker {} has not heard what server {} covers\n", number, server);
     return text;
 }
 
