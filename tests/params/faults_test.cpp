@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <random>
 #include <thread>
@@ -32,6 +33,9 @@ enum class Fault {
     killed_while_one_comes,
     server_replaced,
     first_server_replaced,
+    server_replaced_twice,
+    both_servers_replaced,
+    one_comes_while_a_server_is_replaced,
     server_and_worker_killed,
     worker_stopped,
     server_stopped,
@@ -46,7 +50,10 @@ constexpr Fault all_faults[] = {Fault::inner_killed,
                                 Fault::server_and_worker_killed,
                                 Fault::worker_stopped,
                                 Fault::server_stopped,
-                                Fault::connections_reset};
+                                Fault::connections_reset,
+                                Fault::server_replaced_twice,
+                                Fault::both_servers_replaced,
+                                Fault::one_comes_while_a_server_is_replaced};
 
 const char* name_of(Fault fault) {
     switch (fault) {
@@ -62,6 +69,12 @@ const char* name_of(Fault fault) {
             return "a server replaced";
         case Fault::first_server_replaced:
             return "the first server replaced";
+        case Fault::server_replaced_twice:
+            return "a server replaced twice";
+        case Fault::both_servers_replaced:
+            return "both servers replaced";
+        case Fault::one_comes_while_a_server_is_replaced:
+            return "one comes while a server is replaced";
         case Fault::server_and_worker_killed:
             return "a server replaced, a worker killed";
         case Fault::worker_stopped:
@@ -111,6 +124,28 @@ double bring_about(Cluster& cluster, Fault fault, Chance& chance, std::chrono::m
             cluster.await_checkpoints();
             cluster.kill_server(server);
             if (fault == Fault::server_and_worker_killed) cluster.kill_worker(inner);
+            std::this_thread::sleep_for(pause);
+            cluster.replace_server(server);
+            return seconds_now();
+        }
+        case Fault::server_replaced_twice:
+            cluster.await_checkpoints();
+            for (int i = 0; i < 2; ++i) {  // from the same checkpoint, perhaps
+                cluster.kill_server(1);
+                cluster.replace_server(1);
+            }
+            return seconds_now();
+        case Fault::both_servers_replaced:
+            cluster.await_checkpoints();
+            for (const int server : {0, 1}) cluster.kill_server(server);
+            std::this_thread::sleep_for(pause);
+            for (const int server : {1, 0}) cluster.replace_server(server);
+            return seconds_now();
+        case Fault::one_comes_while_a_server_is_replaced: {
+            const int server = static_cast<int>(chance.below(2));
+            cluster.await_checkpoints();
+            cluster.kill_server(server);
+            cluster.add_worker();
             std::this_thread::sleep_for(pause);
             cluster.replace_server(server);
             return seconds_now();
@@ -201,8 +236,10 @@ TEST_CASE("faults of processes leave every sum right") {
                times);
     go_through(impatient("rack", 0), {killed_while_one_comes, server_and_worker_killed, connections_reset},
                chance, 1s, times);
-    go_through(impatient("direct", 2), {inner_killed, server_replaced, first_server_replaced}, chance, 1s,
-               times);
+    go_through(
+        impatient("direct", 2),
+        {inner_killed, server_replaced_twice, both_servers_replaced, one_comes_while_a_server_is_replaced},
+        chance, 1s, times);
     times.print();
 }
 
@@ -263,6 +300,38 @@ TEST_CASE("who is stopped for too long is told so; a server that was does not bl
         cluster.signal_server(server, SIGCONT);
         CHECK_NOTHROW(cluster.seconds_to_go_on(seconds_now()));
     }
+    CHECK_NOTHROW(cluster.finish());
+}
+
+TEST_CASE("a replaced server does not wait for long for whom the one before had taken out") {
+    ClusterOptions options = impatient("binary", 0);
+    options.return_for = 20s;
+    Cluster cluster(options);
+    cluster.await_checkpoints();
+    const std::string folder = cluster.folder() + "/checkpoints";
+    std::filesystem::rename(folder, folder + "-kept");  // that has the worker
+    cluster.kill_worker(5);
+    std::this_thread::sleep_for(700ms);
+    cluster.kill_server(1);
+    std::filesystem::rename(folder + "-kept", folder);
+    cluster.replace_server(1);
+    CHECK(cluster.seconds_to_go_on(seconds_now()) < 3);
+    CHECK_NOTHROW(cluster.finish());
+}
+
+TEST_CASE("a worker's child does not keep its connections; a full disk is waited for") {
+    Cluster cluster({});
+    const int forks = cluster.add_worker({"--forks"});
+    cluster.await_worker(forks);
+    cluster.expect_no_more_of(forks);
+    cluster.signal_worker(forks, SIGKILL);                 // without its child
+    CHECK(cluster.seconds_to_go_on(seconds_now()) < 1.5);  // not after the silence of a worker
+    const std::string folder = cluster.folder() + "/checkpoints";
+    std::filesystem::rename(folder, folder + "-gone");  // no file can be made
+    std::this_thread::sleep_for(1500ms);
+    std::filesystem::rename(folder + "-gone", folder);
+    CHECK_NOTHROW(cluster.seconds_to_go_on(seconds_now()));
+    CHECK_THAT(cluster.log_of_server(0).text(), Contains("has no new checkpoint"));
     CHECK_NOTHROW(cluster.finish());
 }
 

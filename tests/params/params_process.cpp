@@ -30,7 +30,7 @@ struct Options {
     Clock staleness = 0, rounds = 0;
     unsigned sleep_ms = 0, deadline_s = 120;
     int timeout_ms = 20000, silence_ms = 2000, return_ms = 10000, death_ms = 300, usage_ms = 0;
-    bool restore = false;
+    bool restore = false, forks = false;
 };
 
 // w = w + g
@@ -128,6 +128,7 @@ class Training {
           client_(client_options()) {
         firsts_.emplace(asked_.slot, client_.clock());
         say("joined number {} first {}", client_.number(), client_.clock());
+        if (asked_.forks && fork() == 0) _exit(static_cast<int>(sleep(20)));
     }
 
     void run() {
@@ -235,6 +236,7 @@ int main(int count, char** words) {
     worker->add_option("--rack", options.rack);
     worker->add_option("--rounds", options.rounds, "of its own");
     worker->add_option("--until", options.until, "a file that will have the clock to end at");
+    worker->add_flag("--forks", options.forks, "has a child, which goes on for long");
     worker->add_option("--sleep-ms", options.sleep_ms, "in each round");
     CLI11_PARSE(app, count, words);
 

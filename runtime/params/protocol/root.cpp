@@ -125,10 +125,10 @@ void Root::begin_epoch(Tree tree) {
     for (const Member& member : announcement.members) {
         if (!staleness_) announcement.clocks = applied_.at(member.worker);
         send(member.worker, announcement);
-        // It may have been told on a connection that broke, or by the server whose place this one took.
-        const Clock covered = covered_[member.worker];
-        if (covered > 0) send(member.worker, Covered{epoch_, covered});
     }
+    // What was told was perhaps told on a connection that broke, and not yet by the server before this one.
+    covered_.clear();
+    tell_what_is_covered();
     for (Chunks& chunk : waiting_) chunk = {};
 }
 

@@ -39,12 +39,12 @@ class Listener final : public Link::Owner {
 }  // namespace
 
 transport::Socket call_server(const transport::Endpoint& server, const std::string& secret, int priority,
-                              std::chrono::milliseconds timeout) try {
+                              std::chrono::milliseconds timeout, std::chrono::milliseconds gone_for) try {
     if (secret.empty())
         throw Error(
             Status::invalid_argument,
             "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
-    return transport::dial({.to = server, .secret = secret, .identity = identity(priority)},
+    return transport::dial({.to = server, .secret = secret, .identity = identity(priority), .gone_for = gone_for},
                            {transport::Clock::now() + timeout});
 } catch (const transport::DialError& error) {
     // It is refused for its secret, or for its version.
@@ -59,7 +59,7 @@ std::string ask_for_stats(const transport::Endpoint& server, const std::string& 
     const auto until = transport::Clock::now() + timeout;
     transport::SocketLoop loop(transport::SocketLoop::Way::poll);
     Listener listener;
-    Link link(loop, call_server(server, secret, 0, timeout), Memory::make(), listener);
+    Link link(loop, call_server(server, secret, 0, timeout, {}), Memory::make(), listener);
     link.send(Json{{"say", "stats"}});
     while (!listener.heard && link.is_open() && transport::Clock::now() < until) loop.turn(until);
     if (listener.heard && listener.heard->value("say", "") == "stats") {

@@ -8,9 +8,10 @@
 
 namespace hocket::params {
 
-// A connection after the handshake. Throws Error(bootstrap | mismatch).
+// A connection after the handshake. gone_for: how long to try again where nobody listens. Throws
+// Error(bootstrap | mismatch).
 transport::Socket call_server(const transport::Endpoint& server, const std::string& secret, int priority,
-                              std::chrono::milliseconds timeout);
+                              std::chrono::milliseconds timeout, std::chrono::milliseconds gone_for);
 
 // What Server::stats() says there. Throws Error(bootstrap | mismatch | timeout | peer_lost).
 std::string ask_for_stats(const transport::Endpoint& server, const std::string& secret,

@@ -20,6 +20,7 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
+constexpr std::chrono::seconds retry_time{1};
 constexpr std::string_view prefix = "server-", suffix = ".checkpoint";
 
 fs::path file_of(const fs::path& folder, std::uint32_t index) {
@@ -118,6 +119,11 @@ Checkpoints::~Checkpoints() {
     if (writer_.joinable()) writer_.join();
 }
 
+bool Checkpoints::is_due(Clock clock) const {
+    if (is_writing()) return false;
+    return try_again_ ? transport::Clock::now() >= *try_again_ : clock >= last_ + every_;
+}
+
 void Checkpoints::write(Snapshot snapshot) {
     next_ = std::move(snapshot);
     if (!is_writing()) begin();
@@ -136,6 +142,8 @@ void Checkpoints::begin() {
         mailbox_.post([this, snapshot, error, is_alive] {
             if (!*is_alive) return;
             writer_.join();
+            try_again_.reset();
+            if (!error.empty()) try_again_ = transport::Clock::now() + retry_time;
             written_(*snapshot, error);
             if (next_) begin();
         });

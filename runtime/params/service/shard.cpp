@@ -187,9 +187,13 @@ void Shard::resume(Link& link, const Json& note) {
         return refuse(
             "the server was replaced, and rounds were applied without this worker, which came back too late");
     }
-    for (const Member& member : members)
-        if (root_->has(member.worker) && !workers_.contains(member.worker))
-            workers_[member.worker].gone_since = transport::Clock::now();
+    has_resumed_ |= !is_same;
+    for (const Member& member : members) {
+        if (!root_->has(member.worker)) continue;
+        const auto [known, is_new] = workers_.try_emplace(member.worker);
+        if (is_new) known->second.gone_since = transport::Clock::now();
+        known->second.is_named = true;
+    }
     deliver();
 }
 
@@ -307,7 +311,9 @@ void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point
     };
     if (!standing.link) {
         const bool has_died = standing.is_suspected;
-        const auto patience = has_died ? terms_.death : terms_.return_for;
+        // The checkpoint has it, and the server that wrote it went on without it later.
+        const bool was_taken_out = has_resumed_ && !standing.is_named;
+        const auto patience = has_died ? terms_.death : was_taken_out ? terms_.silence : terms_.return_for;
         if (standing.gone_since && now - *standing.gone_since > patience)
             take_out(has_died ? "its connection has ended"
                               : fmt::format("it did not come within {} ms", patience.count()));

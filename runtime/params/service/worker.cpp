@@ -168,8 +168,9 @@ Client::Service::Service(WorkerOptions options)
       gate_(gate_of(*job_)) {
     check(*job_);
     self_.gate = gate_.get();
-    transport::Socket front =
-        call_server(options_.server, options_.secret, static_cast<int>(job_->priority), options_.timeout);
+    // It may come later than its workers, or be replaced just now.
+    transport::Socket front = call_server(options_.server, options_.secret,
+                                          static_cast<int>(job_->priority), options_.timeout, options_.timeout);
     // Where the server can be reached from, the other workers can be, too.
     transport::Endpoint at = transport::bound_to(front).value();
     at.port = 0;
