@@ -86,7 +86,7 @@ HKT_ENDS_WITH(hkt_cache_stats, damage);
 HKT_ENDS_WITH(hkt_cache_verification, findings);
 HKT_ENDS_WITH(hkt_params_options, interrupt_user);
 HKT_ENDS_WITH(hkt_params_stats, children);
-HKT_ENDS_WITH(hkt_params_server_options, return_ms);
+HKT_ENDS_WITH(hkt_params_server_options, index);
 
 template <>
 struct Published<hkt_comm_options> {
@@ -185,7 +185,7 @@ template <>
 struct Published<hkt_params_server_options> {
     static constexpr const char* name = "hkt_params_server_options.size";
     static constexpr const char* cure = "start from HKT_PARAMS_SERVER_OPTIONS_INIT";
-    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_params_server_options, return_ms);
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_params_server_options, index);
     static constexpr hkt_params_server_options defaults = HKT_PARAMS_SERVER_OPTIONS_INIT;
 };
 

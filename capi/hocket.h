@@ -1395,22 +1395,23 @@ HKT_API hkt_status hkt_params_get_stats(hkt_params* params, hkt_params_stats* st
 
 /* Start from HKT_PARAMS_SERVER_OPTIONS_INIT. */
 typedef struct hkt_params_server_options {
-    size_t size;        /* sizeof(hkt_params_server_options) */
-    const char* listen; /* "host:port" or ":port" (all addresses); port 0: any that is free. Required */
-    const char*
-        join; /* HOCKET_PARAMS_ADDRESS is not read: "host:port" of the first server. Null: this is it */
-    const char* secret;        /* HOCKET_SECRET */
-    const char* checkpoints;   /* the folder for this server's checkpoint; null: it writes none */
+    size_t size;             /* sizeof(hkt_params_server_options) */
+    const char* listen;      /* "host:port" or ":port" (all addresses); port 0: any that is free. Required */
+    const char* join;        /* "host:port" of the first server; null: this is the first one */
+    const char* secret;      /* HOCKET_SECRET */
+    const char* checkpoints; /* the folder for this server's checkpoint; null: it writes none */
     uint64_t checkpoint_every; /* rounds between two checkpoints; 10 */
-    int32_t restore;           /* 1: goes on from the checkpoint in the folder */
+    int32_t restore;           /* 1: goes on from a checkpoint in the folder */
     int32_t servers;           /* of the first server: how many there are, itself included; 1 */
     int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: for the first server to be there */
     int64_t silence_ms;        /* after which a worker is thought not to answer; 2000 */
     int64_t return_ms;         /* after which one that does not answer is taken out of the job; 10000 */
+    int64_t index; /* with restore: whose checkpoint, if the folder has those of several servers; -1: that of
+                      the only one */
 } hkt_params_server_options;
 
 #define HKT_PARAMS_SERVER_OPTIONS_INIT \
-    { sizeof(hkt_params_server_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0 }
+    { sizeof(hkt_params_server_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, -1 }
 
 /* Begins to serve, on a thread of Hocket's. What is kept, and for whom, is said by the first worker that
  * comes. On success *server is the caller's, to be given to hkt_params_server_stop. Errors: INVALID_ARGUMENT,

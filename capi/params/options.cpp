@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "capi/errors.hpp"
 #include "capi/vocabulary.hpp"
 #include "runtime/engine/job/own_options.hpp"
@@ -127,6 +125,9 @@ params::ServerOptions options_of_server(const hkt_params_server_options& given) 
     if (options.restore && options.checkpoints.empty())
         refuse(
             "hkt_params_server_options.restore is set, but checkpoints is not: the folder to restore from");
+    if (given.index != -1)
+        options.index =
+            static_cast<std::uint32_t>(check_range("hkt_params_server_options.index", given.index, 0, 65535));
     if (given.servers != 0)
         options.servers = static_cast<std::uint32_t>(
             check_range("hkt_params_server_options.servers", given.servers, 1, 65536));

@@ -14,7 +14,7 @@ constexpr const char* about = "Serves the weights of a model to training jobs, a
 constexpr const char* examples = R"(Examples:
   export HOCKET_SECRET=$(head -c 24 /dev/urandom | base64)
   hocket-params serve --listen :7000 --servers 2
-  hocket-params serve --listen :0 --join first-host:7000
+  hocket-params serve --join first-host:7000
       two servers, for workers with HOCKET_PARAMS_ADDRESS=first-host:7000 and the same HOCKET_SECRET
   hocket-params serve --listen :7000 --checkpoints /data/model --every 100 --restore --once
   hocket-params status first-host:7000
@@ -38,7 +38,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     serve
         ->add_option("--listen", options.listen,
                      "HOST:PORT, [IPV6]:PORT or :PORT (all addresses); port 0: any that is free")
-        ->required();
+        ->capture_default_str();
     auto* servers =
         serve->add_option("--servers", options.servers, "how many servers there are, this first one included")
             ->check(CLI::Range(1, 65536))
@@ -51,8 +51,13 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
         ->check(CLI::PositiveNumber)
         ->needs(checkpoints)
         ->capture_default_str();
-    serve->add_flag("--restore", options.restore, "goes on from the checkpoint in that folder")
-        ->needs(checkpoints);
+    auto* restore =
+        serve->add_flag("--restore", options.restore, "goes on from the checkpoint in that folder")
+            ->needs(checkpoints);
+    serve
+        ->add_option("--index", options.index, "whose checkpoint, if the folder has those of several servers")
+        ->check(CLI::Range(0, 65535))
+        ->needs(restore);
     serve->add_option("--silence-ms", options.silence_ms, "after which a worker is thought not to answer")
         ->check(CLI::Range(std::int64_t{1}, a_day_ms))
         ->capture_default_str();

@@ -11,10 +11,12 @@ enum class Command { serve, status };
 
 struct Options {
     Command command{};
-    std::string listen, join, checkpoints;  // "": none given
+    std::string listen = ":0";
+    std::string join, checkpoints;  // "": none given
     int servers = 1;
     std::uint64_t every = 10;  // rounds
     bool restore = false, once = false;
+    std::int64_t index = -1;  // whose checkpoint; -1: that of the only one
     std::int64_t silence_ms = 2000, return_ms = 10000;
     std::string address;  // to ask
     std::int64_t timeout_ms = 10000;

@@ -26,6 +26,7 @@ int serve(const Options& options) {
     wanted.checkpoints = text(options.checkpoints);
     wanted.checkpoint_every = options.every;
     wanted.restore = options.restore;
+    wanted.index = options.index;
     wanted.silence_ms = options.silence_ms;
     wanted.return_ms = options.return_ms;
     hkt_params_server* started = nullptr;
