@@ -84,6 +84,9 @@ HKT_ENDS_WITH(hkt_lamb_options, workspace_bytes);
 HKT_ENDS_WITH(hkt_cache_options, timeout_ms);
 HKT_ENDS_WITH(hkt_cache_stats, damage);
 HKT_ENDS_WITH(hkt_cache_verification, findings);
+HKT_ENDS_WITH(hkt_params_options, interrupt_user);
+HKT_ENDS_WITH(hkt_params_stats, children);
+HKT_ENDS_WITH(hkt_params_server_options, return_ms);
 
 template <>
 struct Published<hkt_comm_options> {
@@ -161,6 +164,29 @@ struct Published<hkt_cache_verification> {
     static constexpr const char* name = "the size of the hkt_cache_verification";
     static constexpr const char* cure = "pass sizeof(hkt_cache_verification)";
     static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_cache_verification, findings);
+};
+
+template <>
+struct Published<hkt_params_options> {
+    static constexpr const char* name = "hkt_params_options.size";
+    static constexpr const char* cure = "start from HKT_PARAMS_OPTIONS_INIT";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_params_options, interrupt_user);
+    static constexpr hkt_params_options defaults = HKT_PARAMS_OPTIONS_INIT;
+};
+
+template <>
+struct Published<hkt_params_stats> {
+    static constexpr const char* name = "the size of the hkt_params_stats";
+    static constexpr const char* cure = "pass sizeof(hkt_params_stats)";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_params_stats, children);
+};
+
+template <>
+struct Published<hkt_params_server_options> {
+    static constexpr const char* name = "hkt_params_server_options.size";
+    static constexpr const char* cure = "start from HKT_PARAMS_SERVER_OPTIONS_INIT";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_params_server_options, return_ms);
+    static constexpr hkt_params_server_options defaults = HKT_PARAMS_SERVER_OPTIONS_INIT;
 };
 
 #undef HKT_ENDS_WITH

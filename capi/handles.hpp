@@ -1,5 +1,5 @@
 // What the opaque handles of hocket.h are. An hkt_request is a Request by another name (an engine::Execution
-// or MessageRequest, a cache::Batch), so a start allocates nothing.
+// or MessageRequest, a cache::Batch, a params::ParameterRequest), so a start allocates nothing.
 #pragma once
 
 #include <atomic>
@@ -18,6 +18,7 @@
 #include "runtime/cache/cache.hpp"
 #include "runtime/engine/communicator.hpp"
 #include "runtime/forks.hpp"
+#include "runtime/params/service/worker.hpp"
 #include "runtime/request.hpp"
 
 namespace hocket::capi {
@@ -50,12 +51,13 @@ void give_up(std::shared_ptr<Held>& held) {
     [[maybe_unused]] const auto* const kept = new std::shared_ptr<Held>(std::move(held));
 }
 
-// What a program says of its waits: hkt_comm_options.is_interrupted.
+// What a program says of its waits: hkt_comm_options.is_interrupted, and that of others.
 struct Interruption {
     static constexpr std::chrono::milliseconds asked_every{50};
 
     int (*is_interrupted)(void* user) = nullptr;  // null: never
     void* user = nullptr;
+    const char* name = "hkt_comm_options.is_interrupted";
 };
 
 }  // namespace hocket::capi
@@ -84,6 +86,12 @@ struct hkt_plan : hocket::capi::Handle {
 
 struct hkt_cache : hocket::capi::Handle {
     std::unique_ptr<hocket::cache::Cache> cache;
+};
+
+struct hkt_params : hocket::capi::Handle {
+    std::unique_ptr<hocket::params::Client> client;
+    hocket::capi::Interruption interruption;
+    bool is_unbounded;
 };
 
 namespace hocket::capi {

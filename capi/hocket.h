@@ -176,6 +176,8 @@ typedef struct hkt_plan hkt_plan;
 typedef struct hkt_request hkt_request;
 typedef struct hkt_cache hkt_cache;
 typedef struct hkt_cache_value hkt_cache_value;
+typedef struct hkt_params hkt_params;
+typedef struct hkt_params_server hkt_params_server;
 
 /* ---- Errors ----------------------------------------------------------------------------------- */
 
@@ -713,7 +715,7 @@ HKT_API hkt_status hkt_request_join(hkt_request* const* requests, size_t count, 
  * has ended already. The request stays the program's, and hkt_test of it tells how it ended. Nothing is told
  * of a request that is still in flight when its communicator is destroyed. Being told moves no operation: use
  * options.progress = HKT_PROGRESS_THREAD, or have a thread that waits. A request may have several of both.
- * For collectives and messages; a batch of a cache is INVALID_ARGUMENT. Thread-safe. */
+ * For collectives and messages; a batch of a cache, a push or a pull is INVALID_ARGUMENT. Thread-safe. */
 
 /* Adds 1 to the eventfd (eventfd(2)), so that poll, epoll or an event loop wakes up. One descriptor may serve
  * many requests: reading it gives the number of those that have ended. Hocket makes a descriptor of its own
@@ -1265,6 +1267,182 @@ HKT_API hkt_status hkt_cache_verify(hkt_cache* cache,
  * set to it. Errors: BOOTSTRAP (the address), INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_cache_serve(hkt_cache* cache, const char* host, int32_t port, const char* secret,
                                    int32_t* bound);
+
+/* ---- Parameter service ------------------------------------------------------------------------ */
+/* Servers keep the weights of a model, workers push gradients and pull weights (MLNET, HotCloud 2015; bounded
+ * staleness: Ho et al. 2013). A worker counts its rounds: what it pushes after it has called hkt_params_clock
+ * c times belongs to round c. A server applies a round when it has the gradients of all workers, which are
+ * added in the order of their numbers: weights are always those of whole rounds, and the same bits from run
+ * to run. A pull with staleness s by a worker at round c waits for weights of all rounds below c - s. Workers
+ * come and go while the job runs. docs/params.md has what is promised when processes die.
+ *
+ * A worker has an hkt_params, a server an hkt_params_server; processes of their own open them with an address
+ * and a secret (also: hocket-params serve), or ranks of a communicator take the roles. All functions except
+ * those that close are thread-safe, but hkt_params_clock must not be called while the same handle pushes.
+ * They leave their error text in hkt_last_error().
+ */
+
+/* A tensor of the model. Never grows. */
+typedef struct hkt_params_tensor {
+    const char* name; /* no two have the same */
+    size_t count;     /* elements; 1 or more */
+    hkt_type type;
+} hkt_params_tensor;
+
+/* As staleness: pulls never wait, and an update is applied as soon as it has come, in any order. */
+#define HKT_UNBOUNDED (-1)
+
+/* Start from HKT_PARAMS_OPTIONS_INIT. The update, the staleness, the tree, the size of chunks and the number
+ * of workers belong to the job: all workers give the same. */
+typedef struct hkt_params_options {
+    size_t size;         /* sizeof(hkt_params_options) */
+    const char* address; /* HOCKET_PARAMS_ADDRESS: "host:port" of the first server */
+    const char*
+        secret;         /* HOCKET_SECRET: that of all processes of the job; never sent. Not with ranks, no
+                           more  than address, workers and number are: they have these from the communicator */
+    const char* update; /* What servers do with a round's gradients g; "sum", w = w + g. Spelling: see "The
+                           update" in docs/params.md */
+    int64_t staleness;  /* the most that pulls will ask for; HKT_UNBOUNDED. 0: bulk-synchronous */
+    const char* tree;   /* over the workers, on which gradients are added on their way up: "direct", "binary",
+                           "degree N", "rack" (one worker of each rack is below the server, and the others of
+                           the rack below it); "auto": one of these, by an estimate */
+    const char* rack; /* of workers that are near each other; this host. With ranks: the innermost level of a
+                         topology that is a grid */
+    uint64_t chunk_bytes; /* 256 KiB: the pieces in which weights are dealt to servers and sent */
+    int32_t workers;      /* 1: the job begins when so many have come */
+    int32_t number;       /* this worker's number, if it is one of those; -1: any */
+    int32_t priority;     /* among jobs that share hosts: 0 to 255; higher goes first */
+    int32_t
+        longest_wait_ms; /* 500: a job that has waited so long for others reads a little even so; -1: never */
+    int64_t timeout_ms;  /* HOCKET_TIMEOUT_MS; 60000: the longest wait for the job's beginning, and for what a
+                            request has started */
+    /* As in hkt_comm_options, for hkt_wait and hkt_wait_for of this worker's requests */
+    int (*is_interrupted)(void* user);
+    void* interrupt_user;
+} hkt_params_options;
+
+#define HKT_PARAMS_OPTIONS_INIT \
+    { sizeof(hkt_params_options), NULL, NULL, NULL, 0, NULL, NULL, 0, 0, -1, 0, 0, 0, NULL, NULL }
+
+/* Joins the service as a worker; returns when the worker takes part: at the job's beginning, or, if that is
+ * over, from the round of the others on. The tensors are numbered as they are listed, and are the same on all
+ * workers. first_weights[i]: the weights of tensor i that the job begins with; they are looked at until the
+ * call returns. Null: this worker has none. If several have, those of one are taken; if none has, zeros. On
+ * success *params is the caller's, to be given to hkt_params_close. options may be null. Errors:
+ * INVALID_ARGUMENT, SCHEDULE and NOT_FOUND (the update), BOOTSTRAP (no server at the address, or the secret
+ * is another one), MISMATCH (the job there has other tensors or options, or the server another version),
+ * TIMEOUT (not all servers and workers have come), PEER_LOST, OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_params_open(const hkt_params_tensor* tensors, size_t count,
+                                   const void* const* first_weights, const hkt_params_options* options,
+                                   hkt_params** params);
+
+/* The same among the ranks of comm: the last `servers` of them serve, and get *server; the others are workers
+ * with their ranks as numbers, and get *params. The other pointer becomes null. Collective, with the same
+ * tensors and options on all ranks; a server's first_weights are not looked at. The service does not use comm
+ * any more, which may be used for anything else, or be destroyed. If a rank fails, all do; the text is that
+ * of comm. Errors: those of hkt_params_open, and of collectives. */
+HKT_API hkt_status hkt_params_open_with_ranks(hkt_comm* comm, int32_t servers,
+                                              const hkt_params_tensor* tensors, size_t count,
+                                              const void* const* first_weights,
+                                              const hkt_params_options* options, hkt_params** params,
+                                              hkt_params_server** server);
+
+/* Leaves the job, and frees the handle; requests that have not ended become invalid. What was pushed in
+ * rounds that the worker has ended counts; it takes part in none after these. Waits at most 2 s. Null is a
+ * no-op. */
+HKT_API void hkt_params_close(hkt_params* params);
+
+/* Pushes the gradients of the tensors first, first + 1, ... first + count - 1 in this worker's round, each
+ * tensor once a round; gradients[i] is that of tensor first + i. They are copied before the call returns.
+ * What the call, or the request, waits for is room for the next round: a worker keeps the updates of a few
+ * rounds until servers have applied them. Errors: INVALID_ARGUMENT, and those of hkt_params_pull. */
+HKT_API hkt_status hkt_params_push(hkt_params* params, size_t first, size_t count,
+                                   const void* const* gradients, hkt_request** request);
+
+/* The same for one tensor, of which all values but `count` are 0: values[i] is that of element indices[i].
+ * indices ascend. */
+HKT_API hkt_status hkt_params_push_sparse(hkt_params* params, size_t tensor, size_t count,
+                                          const uint32_t* indices, const void* values, hkt_request** request);
+
+/* Ends this worker's round. What was not pushed in it counts as zeros. *round (may be null) is set to the
+ * number of the one that begins. Does not wait. Errors: INVALID_ARGUMENT, and what has ended the worker. */
+HKT_API hkt_status hkt_params_clock(hkt_params* params, uint64_t* round);
+
+/* Pulls the weights of the tensors first, ... first + count - 1 into weights[0], ... weights[count - 1]: of
+ * all rounds below this worker's round minus staleness, at least. staleness: not above that of the options.
+ * The memory is the service's until the call has returned, or the request has ended. Errors:
+ * INVALID_ARGUMENT; TIMEOUT (another worker has not pushed its round; this one may go on); PEER_LOST (a
+ * server is gone, and none has taken its place; the text names it. Only hkt_params_close is left),
+ * OUT_OF_MEMORY, INTERRUPTED. */
+HKT_API hkt_status hkt_params_pull(hkt_params* params, size_t first, size_t count, void* const* weights,
+                                   int64_t staleness, hkt_request** request);
+
+/* The worker's number among all workers of the job. -1 if params is null, or a parent's. */
+HKT_API int32_t hkt_params_number(const hkt_params* params);
+
+/* Counts of this worker since it was opened, and its state now. */
+typedef struct hkt_params_stats {
+    uint64_t round; /* how often hkt_params_clock was called, and where the worker began */
+    uint64_t bytes_sent, bytes_received; /* elements, of all connections, through shared memory, too */
+    uint64_t kept_bytes;                 /* of updates that a server may ask for once more */
+    uint64_t epochs;                     /* how often a server has announced a tree: workers came or went */
+    uint64_t reconnections;              /* to servers */
+    uint64_t children;                   /* workers below this one, in the trees of all servers */
+} hkt_params_stats;
+
+/* size: sizeof(hkt_params_stats). Errors: INVALID_ARGUMENT. */
+HKT_API hkt_status hkt_params_get_stats(hkt_params* params, hkt_params_stats* stats, size_t size);
+
+/* Start from HKT_PARAMS_SERVER_OPTIONS_INIT. */
+typedef struct hkt_params_server_options {
+    size_t size;        /* sizeof(hkt_params_server_options) */
+    const char* listen; /* "host:port" or ":port" (all addresses); port 0: any that is free. Required */
+    const char*
+        join; /* HOCKET_PARAMS_ADDRESS is not read: "host:port" of the first server. Null: this is it */
+    const char* secret;        /* HOCKET_SECRET */
+    const char* checkpoints;   /* the folder for this server's checkpoint; null: it writes none */
+    uint64_t checkpoint_every; /* rounds between two checkpoints; 10 */
+    int32_t restore;           /* 1: goes on from the checkpoint in the folder */
+    int32_t servers;           /* of the first server: how many there are, itself included; 1 */
+    int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: for the first server to be there */
+    int64_t silence_ms;        /* after which a worker is thought not to answer; 2000 */
+    int64_t return_ms;         /* after which one that does not answer is taken out of the job; 10000 */
+} hkt_params_server_options;
+
+#define HKT_PARAMS_SERVER_OPTIONS_INIT \
+    { sizeof(hkt_params_server_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0 }
+
+/* Begins to serve, on a thread of Hocket's. What is kept, and for whom, is said by the first worker that
+ * comes. On success *server is the caller's, to be given to hkt_params_server_stop. Errors: INVALID_ARGUMENT,
+ * BOOTSTRAP (the address), IO (the checkpoint), OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_params_server_start(const hkt_params_server_options* options,
+                                           hkt_params_server** server);
+
+/* Where workers and other servers reach it: "10.0.0.4:7000". Valid until it is stopped; null if server is
+ * null, or a parent's. */
+HKT_API const char* hkt_params_server_address(const hkt_params_server* server);
+
+/* Waits until workers have come and all have left, for timeout_ms milliseconds at most (0 to a day): then
+ * HKT_IN_PROGRESS. Errors: INVALID_ARGUMENT, and what has made the server fail: BOOTSTRAP (the first server
+ * is not there), MISMATCH (it refuses this one), IO, OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_params_server_wait(hkt_params_server* server, int64_t timeout_ms);
+
+/* Sets *json to what hkt_params_status gives of this server. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_params_server_stats(hkt_params_server* server, const char** json);
+
+/* Ends the server and frees the handle. Workers that are left take it for one that has died. Null is a no-op.
+ */
+HKT_API void hkt_params_server_stop(hkt_params_server* server);
+
+/* Asks the server at "host:port", which is one of a job's or waits for its job; secret null: HOCKET_SECRET.
+ * timeout_ms 0: HOCKET_TIMEOUT_MS; 60000. Sets *json to its state, of which this is the least: {"server": its
+ * number, "at": "host:port", "clock": the number of rounds that all of its weights have, "epochs", "chunks",
+ * "workers": [{"number", "at", "rack", "parent": a number or "server", "answers": true or false, "received",
+ * "sent": bytes, "shares_memory"}]}, before the job has begun {"server", "at", "waits_for": in words}; the
+ * first server has "servers", too: where all are. The calling thread's copy, valid until its next hkt_ call.
+ * Errors: INVALID_ARGUMENT, BOOTSTRAP, MISMATCH, TIMEOUT, PEER_LOST. */
+HKT_API hkt_status hkt_params_status(const char* address, const char* secret, int64_t timeout_ms,
+                                     const char** json);
 
 #ifdef __cplusplus
 }

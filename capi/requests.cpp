@@ -21,11 +21,18 @@ Request& checked(hkt_request* request, const char* function) {
     return capi::request_of(request);
 }
 
+// What a request is that belongs to no communicator; null: it belongs to one.
+const char* what_without_comm(const Request& request) {
+    if (request.type == Request::Type::batch) return "a batch of a cache";
+    if (request.type == Request::Type::parameters) return "a push or pull of parameters";
+    return nullptr;
+}
+
 // The communicator that keeps the request's error text; null if the calling thread keeps it.
 hkt_comm* comm_of(hkt_request* request) {
     if (request == nullptr) return nullptr;
     const Request& of = capi::request_of(request);
-    return of.type == Request::Type::batch ? nullptr : static_cast<hkt_comm*>(of.user);
+    return what_without_comm(of) ? nullptr : static_cast<hkt_comm*>(of.user);
 }
 
 engine::Execution& execution(Request& request) {
@@ -45,6 +52,14 @@ cache::Cache& cache_of(const Request& request) {
     handle.require_own("cache");
     return *handle.cache;
 }
+params::ParameterRequest& of_parameters(Request& request) {
+    return static_cast<params::ParameterRequest&>(request);
+}
+hkt_params& params_of(const Request& request) {
+    auto& handle = *static_cast<hkt_params*>(request.user);
+    handle.require_own("parameter worker");
+    return handle;
+}
 
 // wait_until(T): waits until then; whether what is waited for has ended. The program is asked between such
 // waits whether to go on.
@@ -60,15 +75,23 @@ auto wait_unless_interrupted(const char* function, const capi::Interruption& int
         if (interruption.is_interrupted(interruption.user) != 0)
             throw Error(
                 Status::interrupted,
-                fmt::format("{}: hkt_comm_options.is_interrupted has ended the wait; what was started goes "
-                            "on, and its request can be waited for again",
-                            function));
+                fmt::format("{}: {} has ended the wait; what was started goes on, and its request can be "
+                            "waited for again",
+                            function, interruption.name));
     }
 }
 
 hkt_status wait(const char* function, Request& started, Clock::time_point until) {
     if (started.type == Request::Type::batch)
         return cache_of(started).wait(batch(started), until) ? HKT_SUCCESS : HKT_IN_PROGRESS;
+    if (started.type == Request::Type::parameters) {
+        const hkt_params& params = params_of(started);
+        const auto wait_until = [&](Clock::time_point until) {
+            return params.client->wait(&of_parameters(started), until);
+        };
+        return wait_unless_interrupted(function, params.interruption, until, wait_until) ? HKT_SUCCESS
+                                                                                         : HKT_IN_PROGRESS;
+    }
     hkt_comm* const comm = static_cast<hkt_comm*>(started.user);
     const auto wait_until = [&](Clock::time_point until) {
         switch (started.type) {
@@ -79,6 +102,7 @@ hkt_status wait(const char* function, Request& started, Clock::time_point until)
             case Request::Type::joined:
                 return capi::JoinedRequests::wait(joined(started), *comm->engine, until);
             case Request::Type::batch:
+            case Request::Type::parameters:
                 break;
         }
         std::abort();
@@ -97,8 +121,8 @@ hkt_comm* comm_of_all(const char* function, const std::vector<Request*>& request
                       const std::vector<std::size_t>& places) {
     if (requests.empty()) capi::refuse(fmt::format("{}: there is no request", function));
     for (std::size_t i = 0; i < requests.size(); ++i) {
-        if (requests[i]->type == Request::Type::batch)
-            capi::refuse(fmt::format("{}: requests[{}] is a batch of a cache", function, places[i]));
+        if (const char* const what = what_without_comm(*requests[i]))
+            capi::refuse(fmt::format("{}: requests[{}] is {}", function, places[i], what));
         if (requests[i]->type == Request::Type::joined)
             capi::refuse(fmt::format("{}: requests[{}] is of several operations (hkt_request_join) itself",
                                      function, places[i]));
@@ -112,11 +136,9 @@ hkt_comm* comm_of_all(const char* function, const std::vector<Request*>& request
 // The communicator of the request, which it will tell of its end.
 hkt_comm& comm_that_tells(hkt_request* request, const char* function) {
     Request& started = checked(request, function);
-    if (started.type == Request::Type::batch)
-        capi::refuse(
-            fmt::format("{}: the request is a batch of a cache; hkt_test and hkt_wait_for tell "
-                        "whether it has ended",
-                        function));
+    if (const char* const what = what_without_comm(started))
+        capi::refuse(fmt::format("{}: the request is {}; hkt_test and hkt_wait_for tell whether it has ended",
+                                 function, what));
     return *static_cast<hkt_comm*>(started.user);
 }
 
@@ -235,6 +257,8 @@ hkt_status hkt_test(hkt_request* request) {
                     return comm->engine->test(message(started));
                 case Request::Type::joined:
                     return capi::JoinedRequests::wait(joined(started), *comm->engine, Clock::now());
+                case Request::Type::parameters:
+                    return params_of(started).client->wait(&of_parameters(started), Clock::now());
                 case Request::Type::batch:
                     break;
             }

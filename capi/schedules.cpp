@@ -9,7 +9,7 @@
 #include "dsl/planning/check_files.hpp"
 #include "dsl/planning/compile.hpp"
 #include "runtime/engine/job/dsl_errors.hpp"
-#include "runtime/engine/job/options.hpp"
+#include "runtime/engine/job/own_options.hpp"
 #include "runtime/error.hpp"
 
 using namespace hocket;
@@ -25,13 +25,6 @@ void give(std::string text, const char** to) {
 
 std::string text_of(const char* value) {
     return value == nullptr ? "" : value;
-}
-
-// Of the environment; this process need not be part of a job.
-engine::Options own_options() {
-    engine::Choices alone;
-    alone.rank = 0, alone.world_size = 1, alone.meets_elsewhere = true;
-    return engine::resolve(alone);
 }
 
 double seconds(const engine::Options& options) {
@@ -53,7 +46,7 @@ hkt_status hkt_schedule_check(const char* file, const char* topology, const char
     return capi::guarded([&] {
         if (text != nullptr) *text = "";
         if (file == nullptr || *file == '\0') capi::refuse("hkt_schedule_check: file is not set");
-        const engine::Options job = own_options();
+        const engine::Options job = engine::own_options();
         dsl::CheckOptions options;
         options.files = {file}, options.search_path = job.schedule_path, options.timeout = seconds(job);
         if (topology != nullptr) options.topologies = {topology};
@@ -77,7 +70,7 @@ hkt_status hkt_schedule_explain(const char* schedule, int32_t collective, const 
         *text = "";
         if (topology == nullptr || *topology == '\0')
             capi::refuse("hkt_schedule_explain: topology is not set: levels, innermost first, such as 2x3");
-        const engine::Options job = own_options();
+        const engine::Options job = engine::own_options();
         dsl::PlanRequest request;
         request.schedule = text_of(schedule), request.topology = topology, request.ranks = 0;
         request.search_path = job.schedule_path;

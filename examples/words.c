@@ -12,12 +12,18 @@
  *
  *     hocket-run -n 4 words --gradients 'hitopk(0.01)' --topology 2x2
  *
+ * --params trains through a parameter service (words_service.c): here the last 2 ranks keep the weights, and
+ * the other 4 learn. --workers 4 does the same in one process, with the same bits where staleness is 0 and
+ * the tree direct:
+ *
+ *     hocket-run -n 6 words --params servers=2,staleness=0,tree=rack
+ *
  * The words come through the data cache: each is read and decoded once, by the rank that owns it. The order
  * of the epoch tells the cache which words will be needed next. With HOCKET_CACHE_FOLDER set, the next run
  * reads them from there.
  *
  * Hocket is used in: join(), plan_sum() to sum_gradient(), the broadcast in main(), prove_equal_weights(),
- * print_cache(), and words_data.c. */
+ * print_cache(), words_data.c and words_service.c. */
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE
 #include <getopt.h>
@@ -32,16 +38,20 @@
 #include "capi/hocket.h"
 #include "examples/words_data.h"
 #include "examples/words_model.h"
+#include "examples/words_service.h"
 
 static struct {
     const char *schedule, *topology, *words, *gradients; /* gradients: null is dense */
+    const char* params;                                  /* null: no service */
     int epochs, steps, batch, hidden, seed, max_words;   /* steps, max_words: 0 is no limit */
     int warm_up;                                         /* steps in which the density falls from 1 */
+    int workers; /* that this process does the work of, as they would with a service; 0: just its own */
     float rate, density;
-} options = {NULL, NULL, "/usr/share/dict/words", NULL, 4, 0, 32, 128, 1, 0, 0, 1.0f, 0.01f};
+} options = {NULL, NULL, "/usr/share/dict/words", NULL, NULL, 4, 0, 32, 128, 1, 0, 0, 0, 1.0f, 0.01f};
 
-static hkt_comm* comm;
+static hkt_comm* comm; /* of the ranks that learn */
 static hkt_cache* cache;
+static Service service;
 static int rank, ranks;
 static double seconds_communicating, seconds_waiting; /* waiting: for words */
 
@@ -127,13 +137,21 @@ static void sum_gradient(Sums sums, float* gradient, size_t size, size_t step) {
 }
 
 /* Where a rank's part of count things begins; the sizes of parts differ by at most one. */
-static size_t first_of_part(size_t count, int part) {
-    return count * part / ranks;
+static size_t first_of_part(size_t count, int part, int parts) {
+    return count * part / parts;
+}
+
+/* Over all ranks. */
+static void sum_totals(double* totals) {
+    hkt_plan* plan = plan_sum(HKT_FLOAT64, options.schedule);
+    sum(plan, totals, 2);
+    hkt_plan_destroy(plan);
 }
 
 static double mean_loss(Model m, const uint64_t* keys, size_t count) {
     double total[2] = {0, 0}; /* loss, lessons */
-    for (size_t i = first_of_part(count, rank); i < first_of_part(count, rank + 1); ++i) {
+    const size_t end = first_of_part(count, rank + 1, ranks);
+    for (size_t i = first_of_part(count, rank, ranks); i < end; ++i) {
         hkt_sample word;
         if (hkt_cache_get(cache, keys[i], &word) != HKT_SUCCESS) fail(hkt_last_error());
         size_t lessons;
@@ -142,9 +160,7 @@ static double mean_loss(Model m, const uint64_t* keys, size_t count) {
         total[1] += lessons;
         hkt_cache_release(cache, &word, 1);
     }
-    hkt_plan* plan = plan_sum(HKT_FLOAT64, options.schedule);
-    sum(plan, total, 2);
-    hkt_plan_destroy(plan);
+    sum_totals(total);
     return total[0] / total[1];
 }
 
@@ -199,35 +215,82 @@ static void learn_batch(Model m, Model g, const hkt_sample* words, size_t count,
     }
 }
 
+/* The gradients of all ranks are summed, and each rank does the same step. */
+static void learn_together(Model m, float* weights, float* gradient, size_t size, const hkt_sample* words,
+                           size_t count, Sums sums, size_t step, size_t last, double* totals) {
+    memset(gradient, 0, (size + 2) * sizeof *gradient);
+    learn_batch(m, model_in(gradient, options.hidden), words, count, gradient + size);
+    sum_gradient(sums, gradient, size, step);
+    for (int i = 0; i < 2; ++i) totals[i] += gradient[size + i];
+    const float rate = options.rate * (1 - 0.9f * step / last); /* falls to a tenth */
+    add_scaled(weights, -rate / gradient[size + 1], gradient, size);
+}
+
+/* mean becomes the mean gradient of some words; adds the loss and the number of lessons to totals. */
+static void learn_mean(Model m, float* gradient, size_t size, const hkt_sample* words, size_t count,
+                       float* mean, double* totals) {
+    memset(gradient, 0, (size + 2) * sizeof *gradient);
+    learn_batch(m, model_in(gradient, options.hidden), words, count, gradient + size);
+    memset(mean, 0, size * sizeof *mean);
+    add_scaled(mean, 1 / gradient[size + 1], gradient, size);
+    for (int i = 0; i < 2; ++i) totals[i] += gradient[size + i];
+}
+
+/* This worker's mean goes to the servers, and their weights come back. */
+static void learn_by_service(Model m, float* gradient, size_t size, const hkt_sample* words, size_t count,
+                             float* mean, double* totals) {
+    learn_mean(m, gradient, size, words, count, mean, totals);
+    const double start = now();
+    step_by_service(service, m, model_in(mean, options.hidden));
+    seconds_communicating += now() - start;
+}
+
+/* The same for all workers, one after another, in this process. */
+static void learn_as_workers(Model m, float* weights, float* gradient, size_t size, const hkt_sample* words,
+                             float* mean, size_t step, size_t last, double* totals) {
+    float* const sum = mean + size;
+    memset(sum, 0, size * sizeof *sum);
+    for (int worker = 0; worker < options.workers; ++worker) {
+        const size_t first = first_of_part(options.batch, worker, options.workers),
+                     end = first_of_part(options.batch, worker + 1, options.workers);
+        learn_mean(m, gradient, size, words + first, end - first, mean, totals);
+        add_scaled(sum, 1, mean, size);
+    }
+    step_alone(weights, sum, size, options.workers, options.rate, step, last);
+}
+
 /* Trains for one epoch or until `step` reaches `last`; returns the number of lessons. */
 static double train_epoch(Model m, float* weights, float* gradient, const uint64_t* keys, size_t steps,
                           int epoch, Sums sums, size_t* step, size_t last) {
-    const size_t size = model_size(options.hidden), first = first_of_part(options.batch, rank),
-                 end = first_of_part(options.batch, rank + 1);
-    const Model g = model_in(gradient, options.hidden);
+    const size_t size = model_size(options.hidden), first = first_of_part(options.batch, rank, ranks),
+                 end = first_of_part(options.batch, rank + 1, ranks);
     const double start = now();
-    double loss = 0, lessons = 0, shown = start;
+    double totals[2] = {0, 0}, shown = start;             /* loss, lessons */
+    float* const mean = allocate(2 * size, sizeof *mean); /* and a sum of means */
     Batches batches = begin_batches(cache, keys, steps, options.batch, first, end);
     for (size_t done = 0; done < steps && *step < last; ++done, ++*step) {
-        memset(gradient, 0, (size + 2) * sizeof *gradient);
-        learn_batch(m, g, next_batch(&batches), end - first, gradient + size);
-        sum_gradient(sums, gradient, size, *step);
-        loss += gradient[size];
-        lessons += gradient[size + 1];
-        const float rate = options.rate * (1 - 0.9f * *step / last); /* falls to a tenth */
-        add_scaled(weights, -rate / gradient[size + 1], gradient, size);
+        const hkt_sample* const words = next_batch(&batches);
+        if (service.params != NULL)
+            learn_by_service(m, gradient, size, words, end - first, mean, totals);
+        else if (options.workers > 0)
+            learn_as_workers(m, weights, gradient, size, words, mean, *step, last, totals);
+        else
+            learn_together(m, weights, gradient, size, words, end - first, sums, *step, last, totals);
         if (rank == 0 && on_terminal() && now() > shown + 0.1) {
             shown = now();
-            show_progress(epoch, done + 1, steps, loss / lessons, lessons / (shown - start));
+            show_progress(epoch, done + 1, steps, totals[0] / totals[1], totals[1] / (shown - start));
         }
     }
+    if (service.params != NULL) sum_totals(totals);
+    free(mean);
     seconds_waiting += batches.seconds_waiting;
     end_batches(&batches);
     if (rank == 0) {
         if (on_terminal()) printf("\r\033[K"); /* over the progress bar */
-        printf("epoch %d  loss %.4f  %.0f lessons/s\n", epoch, loss / lessons, lessons / (now() - start));
+        printf("epoch %d  loss %.4f  %.0f lessons/s\n", epoch, totals[0] / totals[1],
+               totals[1] / (now() - start));
     }
-    return lessons;
+    return totals[1];
 }
 
 /* Where this rank's words came from. */
@@ -255,26 +318,29 @@ static int whole_number(const char* text) {
 
 static const char usage[] =
     "options: --schedule S --topology T --words FILE --epochs N --steps N --batch N --hidden N --seed N\n"
-    "         --max-words N --rate R --gradients S --density D --warm-up STEPS --help";
+    "         --max-words N --rate R --gradients S --density D --warm-up STEPS\n"
+    "         --params servers=N,staleness=N,tree=T --workers N --help";
 
 static void parse_options(int argc, char** argv) {
-    static const struct option names[] = {{"schedule", 1, 0, 0},  {"topology", 1, 0, 0}, {"words", 1, 0, 0},
-                                          {"gradients", 1, 0, 0}, {"epochs", 1, 0, 0},   {"steps", 1, 0, 0},
-                                          {"batch", 1, 0, 0},     {"hidden", 1, 0, 0},   {"seed", 1, 0, 0},
-                                          {"max-words", 1, 0, 0}, {"warm-up", 1, 0, 0},  {"rate", 1, 0, 0},
-                                          {"density", 1, 0, 0},   {"help", 0, 0, 'h'},   {0, 0, 0, 0}};
-    const char** texts[] = {&options.schedule, &options.topology, &options.words, &options.gradients};
-    int* numbers[] = {&options.epochs, &options.steps,     &options.batch,  &options.hidden,
-                      &options.seed,   &options.max_words, &options.warm_up};
+    static const struct option names[] = {
+        {"schedule", 1, 0, 0}, {"topology", 1, 0, 0}, {"words", 1, 0, 0},     {"gradients", 1, 0, 0},
+        {"params", 1, 0, 0},   {"epochs", 1, 0, 0},   {"steps", 1, 0, 0},     {"batch", 1, 0, 0},
+        {"hidden", 1, 0, 0},   {"seed", 1, 0, 0},     {"max-words", 1, 0, 0}, {"warm-up", 1, 0, 0},
+        {"workers", 1, 0, 0},  {"rate", 1, 0, 0},     {"density", 1, 0, 0},   {"help", 0, 0, 'h'},
+        {0, 0, 0, 0}};
+    const char** texts[] = {&options.schedule, &options.topology, &options.words, &options.gradients,
+                            &options.params};
+    int* numbers[] = {&options.epochs, &options.steps,     &options.batch,   &options.hidden,
+                      &options.seed,   &options.max_words, &options.warm_up, &options.workers};
     float* fractions[] = {&options.rate, &options.density};
     int index = 0, answer;
     while ((answer = getopt_long(argc, argv, "", names, &index)) == 0)
-        if (index < 4)
+        if (index < 5)
             *texts[index] = optarg;
-        else if (index < 11)
-            *numbers[index - 4] = whole_number(optarg);
+        else if (index < 13)
+            *numbers[index - 5] = whole_number(optarg);
         else
-            *fractions[index - 11] = strtof(optarg, NULL);
+            *fractions[index - 13] = strtof(optarg, NULL);
     if (answer == 'h') {
         printf("Trains a small language model, data-parallel.\n    hocket-run -n 4 words OPTIONS\n%s\n",
                usage);
@@ -284,6 +350,18 @@ static void parse_options(int argc, char** argv) {
     if (options.epochs < 1 || options.batch < 1 || options.hidden < 1 || options.hidden > 4096 ||
         !(options.rate > 0))
         fail("epochs, batch, hidden (up to 4096) and rate must be positive");
+    if ((options.params || options.workers > 0) && options.gradients)
+        fail("--gradients is for all_reduce: it goes with neither --params nor --workers");
+}
+
+/* From now on comm is that of the workers. */
+static void use_service(Model m, size_t last) {
+    hkt_comm *const all = comm, *workers;
+    service = open_service(all, options.params, m, options.rate, last, &workers);
+    hkt_comm_destroy(all);
+    comm = workers;
+    rank = hkt_comm_rank(comm);
+    ranks = hkt_comm_size(comm);
 }
 
 int main(int argc, char** argv) {
@@ -293,7 +371,6 @@ int main(int argc, char** argv) {
     const size_t count = list.count;
     if (count < (size_t)options.batch) fail("fewer words than one batch");
     join();
-    cache = open_cache(&list, comm);
 
     const size_t size = model_size(options.hidden), steps = count / options.batch;
     const size_t last = options.steps > 0 ? (size_t)options.steps : steps * options.epochs;
@@ -301,14 +378,19 @@ int main(int argc, char** argv) {
     float* gradient = allocate(size + 2, sizeof *gradient);
     const Model m = model_in(weights, options.hidden);
     if (rank == 0) initialise(m, options.seed);
+    if (options.params != NULL) use_service(m, last);
+    if (options.workers > 0 && (ranks > 1 || options.workers > options.batch))
+        fail("--workers is for one process, and each of them needs a word of a batch");
+    cache = open_cache(&list, comm);
     check(hkt_broadcast(weights, weights, size, HKT_FLOAT32, 0, comm, NULL));
     const Sums sums = plan_sums();
     if (rank == 0)
         printf("words: %zu words, %zu weights, batches of %d on %d rank%s, schedule %s on %s over %s\n",
                count, size, options.batch, ranks, ranks == 1 ? "" : "s",
-               options.gradients  ? options.gradients
-               : options.schedule ? options.schedule
-                                  : "(default)",
+               options.params      ? options.params
+               : options.gradients ? options.gradients
+               : options.schedule  ? options.schedule
+                                   : "(default)",
                hkt_comm_info(comm, "topology"), hkt_comm_info(comm, "provider"));
 
     uint64_t* keys = allocate(count, sizeof *keys);
@@ -324,11 +406,12 @@ int main(int argc, char** argv) {
         lessons += train_epoch(m, weights, gradient, keys, steps, epoch, sums, &step, last);
         shuffled(keys, count, options.seed + epoch);
     }
+    if (service.params != NULL) finish_by_service(service, m);
     const double seconds = now() - start, share = seconds_communicating / seconds;
     const double final_loss = mean_loss(m, test, tested);
     if (rank == 0) {
-        printf("trained in %.1f s: %.0f lessons/s, %.0f %% of the time in all_reduce (waiting included)\n",
-               seconds, lessons / seconds, 100 * share);
+        printf("trained in %.1f s: %.0f lessons/s, %.0f %% of the time in %s (waiting included)\n", seconds,
+               lessons / seconds, 100 * share, service.params ? "push and pull" : "all_reduce");
         print_cache(seconds);
         printf("loss %.4f before, ln %d = %.4f would be guessing\n", first_loss, LETTERS, log(LETTERS));
         printf("final loss %.9f after %zu steps\n", final_loss, step);
@@ -336,6 +419,7 @@ int main(int argc, char** argv) {
     prove_equal_weights(weights, size);
     if (rank == 0) print_words(m, 12, options.seed);
     destroy_sums(sums);
+    hkt_params_close(service.params);
     hkt_cache_close(cache);
     hkt_comm_destroy(comm);
     free(gradient);

@@ -161,6 +161,8 @@ class Communicator {
     std::vector<int> lost();
     // Numeric: the address at which the other ranks reach this one.
     std::string own_address() const;
+    // The number of this rank's host: those of ranks that share memory are alike.
+    int host() const { return agreement_.hosts[static_cast<std::size_t>(rank())]; }
     // Which of these ranks was lost, and how, if the first that was lost is one of them. Thread-safe, never
     // blocks.
     std::optional<std::string> loss_among(const std::vector<int>& ranks) const;

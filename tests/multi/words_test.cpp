@@ -72,6 +72,24 @@ TEST_CASE("what is not sent is not lost: sparse gradients learn nearly as dense 
     CHECK(loss({"--gradients", "dgc", "--rate", "0.1", "--warm-up", "200"}) < without_feedback);
 }
 
+TEST_CASE("through a parameter service it learns what it learns with all_reduce") {
+    const auto hash = [](const std::string& text) {
+        std::smatch match;
+        REQUIRE(std::regex_search(text, match, std::regex("hash ([0-9a-f]+)")));
+        return match[1].str();
+    };
+    const double by_all_reduce = final_loss(words(4, small));
+    const auto loss = [&](const std::string& params) {
+        return final_loss(words(6, with(small, {"--params", params})));
+    };
+    CHECK(std::abs(loss("servers=2,staleness=0,tree=rack") / by_all_reduce - 1) < 0.01);
+    CHECK(std::abs(loss("servers=2,staleness=2,tree=rack") / by_all_reduce - 1) < 0.02);
+    // Sums are added in the order of the workers, as one process does it.
+    const std::string alone = words(1, with(small, {"--workers", "4"}));
+    CHECK(hash(words(6, with(small, {"--params", "servers=2,tree=direct"}))) == hash(alone));
+    CHECK(hash(words(5, with(small, {"--params", "servers=1,tree=direct"}))) == hash(alone));
+}
+
 TEST_CASE("a schedule that wants other things than a density, or none, is an error that says so") {
     const auto error_of = [](Words options) {
         options.insert(options.begin(), HOCKET_WORDS);

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "tools/cache/options.hpp"
-#include "tools/cache/signals.hpp"
+#include "tools/signals.hpp"
 
 namespace hocket::cache_tool {
 
-int warm(const Options& options, Signals& signals);
+int warm(const Options& options, tools::Signals& signals);
 int stat(const Options& options);
-int verify(const Options& options, Signals& signals);
-int serve(const Options& options, Signals& signals);
+int verify(const Options& options, tools::Signals& signals);
+int serve(const Options& options, tools::Signals& signals);
 
 }  // namespace hocket::cache_tool

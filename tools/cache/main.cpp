@@ -8,7 +8,7 @@ namespace {
 
 int run(const hocket::cache_tool::Options& options) {
     using namespace hocket::cache_tool;
-    Signals signals;
+    hocket::tools::Signals signals;
     switch (options.command) {
         case Command::warm:
             return warm(options, signals);

@@ -41,7 +41,7 @@ std::string status_text(const hkt_cache_stats& stats) {
 
 }  // namespace
 
-int serve(const Options& options, Signals& signals) {
+int serve(const Options& options, tools::Signals& signals) {
     const char* secret = std::getenv("HOCKET_SECRET");
     if (secret == nullptr || *secret == '\0')
         throw std::runtime_error(

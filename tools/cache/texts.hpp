@@ -1,16 +1,19 @@
-// Figures as people write them.
+// Texts of hocket-cache's output.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <string>
+
+#include "tools/texts.hpp"
 
 namespace hocket::cache_tool {
 
-std::string bytes_text(double bytes);                           // "512 B", "1.5 KiB", "20.0 GiB"
-std::string duration_text(std::chrono::duration<double> time);  // "0.5 s", "12 s", "3 m 5 s", "7 h 20 m"
-std::string count_text(std::uint64_t count, const char* one);   // "1 sample", "7 samples"
+using tools::bytes_text;
+using tools::count_text;
+using tools::duration_text;
 
-std::string foreign_text(const std::string& what);  // for FolderListing::foreign
+// For FolderListing::foreign.
+inline std::string foreign_text(const std::string& what) {
+    return "foreign: " + what + "; caches pass it over";
+}
 
 }  // namespace hocket::cache_tool

@@ -49,7 +49,7 @@ struct BadRecord {
 
 class Verifier {
   public:
-    explicit Verifier(Signals& signals) : signals_(signals) {}
+    explicit Verifier(tools::Signals& signals) : signals_(signals) {}
 
     Findings run(const std::string& folder) {
         FolderListing listing = list_folder(folder);
@@ -134,7 +134,7 @@ class Verifier {
         findings_.add(bad.text + (origin == Origin::put_alone ? "; it was put, and is in no source" : ""));
     }
 
-    Signals& signals_;
+    tools::Signals& signals_;
     Progress progress_;
     Findings findings_;
     std::map<cache::Digest, std::unordered_set<std::uint64_t>> right_keys_;  // by dataset
@@ -202,7 +202,7 @@ void print_text(const std::string& folder, const Findings& findings, bool is_com
 
 }  // namespace
 
-int verify(const Options& options, Signals& signals) {
+int verify(const Options& options, tools::Signals& signals) {
     const auto start = std::chrono::steady_clock::now();
     const Findings findings = Verifier(signals).run(options.folder);
     const int signal = signals.wait({});

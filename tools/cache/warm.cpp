@@ -114,7 +114,7 @@ std::chrono::milliseconds look(hkt_cache* cache, bool& refused) {
 
 // Runs until everything is loaded, or there is a reason to end. Threads start one after another: if the disk
 // takes nothing, we notice before many samples are read.
-void load_all(hkt_cache* cache, Loading& loading, Signals& signals) {
+void load_all(hkt_cache* cache, Loading& loading, tools::Signals& signals) {
     Progress progress;
     bool refused = false;
     while (!loading.has_ended() && !refused && loading.failed() < most_failures) {
@@ -177,7 +177,7 @@ void complain_of_disk(const Loading& loading, const hkt_cache_stats& stats) {
 
 }  // namespace
 
-int warm(const Options& options, Signals& signals) {
+int warm(const Options& options, tools::Signals& signals) {
     const auto start = Clock::now();
     const Cache cache = open_cache(options);
     Loading loading(cache.get(), options.depth);

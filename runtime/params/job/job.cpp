@@ -34,7 +34,7 @@ std::string shape_text(const Tensor& tensor) {
 }
 
 std::string staleness_text(const Job& job) {
-    return job.is_unbounded ? "unbounded" : std::to_string(job.staleness);
+    return job.staleness ? std::to_string(*job.staleness) : "unbounded";
 }
 
 }  // namespace
@@ -43,11 +43,15 @@ std::string encode(const Job& job) {
     Json tensors = Json::array();
     for (const Tensor& tensor : job.tensors)
         tensors.push_back({tensor.name, std::string(name_of(tensor.type)), tensor.count});
-    return Json{{"tensors", std::move(tensors)},    {"update", job.update},
-                {"cuts_tensors", job.cuts_tensors}, {"staleness", job.staleness},
-                {"is_unbounded", job.is_unbounded}, {"tree", job.tree},
-                {"chunk_bytes", job.chunk_bytes},   {"workers", job.workers},
-                {"priority", job.priority},         {"longest_wait_ms", job.longest_wait_ms}}
+    return Json{{"tensors", std::move(tensors)},
+                {"update", job.update},
+                {"cuts_tensors", job.cuts_tensors},
+                {"staleness", job.staleness ? Json(*job.staleness) : Json()},
+                {"tree", job.tree},
+                {"chunk_bytes", job.chunk_bytes},
+                {"workers", job.workers},
+                {"priority", job.priority},
+                {"longest_wait_ms", job.longest_wait_ms}}
         .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -61,8 +65,8 @@ Job decode_job(std::string_view text) try {
     }
     json.at("update").get_to(job.update);
     json.at("cuts_tensors").get_to(job.cuts_tensors);
-    json.at("staleness").get_to(job.staleness);
-    json.at("is_unbounded").get_to(job.is_unbounded);
+    const Json& staleness = json.at("staleness");
+    job.staleness = staleness.is_null() ? Staleness() : staleness.get<Clock>();
     json.at("tree").get_to(job.tree);
     json.at("chunk_bytes").get_to(job.chunk_bytes);
     json.at("workers").get_to(job.workers);
@@ -96,13 +100,13 @@ void check(const Job& job) {
     if (bytes / job.chunk_bytes + job.tensors.size() >= UINT32_MAX)
         refuse(fmt::format("{} bytes in chunks of {} are too many chunks; make them larger", bytes,
                            job.chunk_bytes));
-    if (job.staleness > most_staleness)
-        refuse(fmt::format("the staleness is {}; it can be 0 to {}, or unbounded", job.staleness,
+    if (job.staleness && *job.staleness > most_staleness)
+        refuse(fmt::format("the staleness is {}; it can be 0 to {}, or unbounded", *job.staleness,
                            most_staleness));
     if (job.workers == 0) refuse("a job begins with 1 worker or more, not with 0");
     if (job.priority > 255) refuse(fmt::format("the priority is {}; it can be 0 to 255", job.priority));
     const Shape shape = Shape::parse(job.tree);
-    if (job.is_unbounded && shape.kind != Shape::Kind::direct && shape.kind != Shape::Kind::chosen)
+    if (!job.staleness && shape.kind != Shape::Kind::direct && shape.kind != Shape::Kind::chosen)
         refuse(fmt::format(
             "with unbounded staleness each update is applied by itself, so there is nothing to sum "
             "in a tree: take the tree direct or auto, not {}",

@@ -24,10 +24,9 @@ struct Tensor {
 // What the first worker says when it comes; those that come later must say the same.
 struct Job {
     std::vector<Tensor> tensors;
-    std::string update;         // what servers do with a round's gradients: "sgd(0.1)"
-    bool cuts_tensors = true;   // false: the update needs all of a tensor at once
-    Clock staleness = 0;        // no pull may ask for more
-    bool is_unbounded = false;  // updates are applied as they come, and no pull waits
+    std::string update;        // what servers do with a round's gradients: "sgd(0.1)"
+    bool cuts_tensors = true;  // false: the update needs all of a tensor at once
+    Staleness staleness = 0;   // no pull may ask for more
     std::string tree = "auto";
     std::uint64_t chunk_bytes = 256 << 10;
     std::uint32_t workers = 1;  // the job begins when so many have come
@@ -37,11 +36,6 @@ struct Job {
     std::uint32_t longest_wait_ms = 500;
     bool operator==(const Job&) const = default;
 };
-
-inline Staleness kind_of_staleness(const Job& job) {
-    if (job.is_unbounded) return Staleness::unbounded;
-    return job.staleness > 0 ? Staleness::bounded : Staleness::none;
-}
 
 // As JSON. decode: throws transport::ProtocolError; what it returns has passed check().
 std::string encode(const Job& job);

@@ -32,7 +32,8 @@ void Layout::cut(const Job& job) {
     first_pieces_.push_back(static_cast<std::uint32_t>(pieces_.size()));
 }
 
-// A chunk goes to the server in whose share of all bytes its middle lies.
+// A chunk goes to the server in whose share of all bytes its middle lies; but each server has one or more, if
+// there are as many.
 void Layout::deal(std::uint32_t servers) {
     firsts_.assign(servers + 1, static_cast<Chunk>(places_.size()));
     firsts_[0] = 0;
@@ -41,7 +42,9 @@ void Layout::deal(std::uint32_t servers) {
     for (Chunk chunk = 0; chunk < places_.size(); ++chunk) {
         const double middle = static_cast<double>(before) + static_cast<double>(places_[chunk].bytes()) / 2;
         const auto share = static_cast<std::uint32_t>(middle / static_cast<double>(bytes_) * servers);
-        while (server < std::min(share, servers - 1)) firsts_[++server] = chunk;
+        const bool others_need_the_rest = places_.size() - chunk < servers - server;
+        if (chunk > 0 && server < servers - 1 && (server < share || others_need_the_rest))
+            firsts_[++server] = chunk;
         before += places_[chunk].bytes();
     }
 }

@@ -27,6 +27,8 @@ constexpr std::uint64_t most_body = 64 << 20;  // of a description of a job with
 constexpr std::chrono::seconds farewell_time{2};
 constexpr int small_buffer = 128 << 10;
 constexpr int most_unsent = 256 << 10;  // that the kernel has: nothing can overtake it
+// More time than that between two ticks this process has not listened: it was stopped, or was busy.
+constexpr std::chrono::milliseconds longest_between_ticks{200};
 constexpr std::uint64_t most_read_at_once = 4 << 20, most_pieces = 64;
 
 Value* value_in(Message& message) {
@@ -77,7 +79,8 @@ Link::Link(transport::SocketLoop& loop, transport::Socket socket, std::shared_pt
       memory_(std::move(memory)),
       owner_(&owner),
       heard_(transport::Clock::now()),
-      spoke_(heard_) {
+      spoke_(heard_),
+      ticked_(heard_) {
     transport::keep_alive(socket_);
     setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most_unsent, sizeof most_unsent);
     if (transport::is_on_this_host(socket_)) offer_memory();
@@ -384,6 +387,8 @@ void Link::discard() {
 }
 
 void Link::tick(transport::Clock::time_point now) {
+    const auto away = now - std::exchange(ticked_, now) - longest_between_ticks;
+    if (away > away.zero()) heard_ = std::min(now, heard_ + away);
     if (is_closing_ && now > closing_until_) close();
 }
 

@@ -69,6 +69,7 @@ class Link final : private transport::SocketLoop::Watcher {
     void tick(transport::Clock::time_point now);
 
     // When bytes came last, or now while the gate is closed; and when bytes were last accepted by the kernel.
+    // Time in which this process itself was stopped does not count, if tick() is called.
     transport::Clock::time_point heard() const { return held_ ? transport::Clock::now() : heard_; }
     transport::Clock::time_point spoke() const { return spoke_; }
 
@@ -129,7 +130,7 @@ class Link final : private transport::SocketLoop::Watcher {
     std::optional<Message> message_;
     Content content_;
 
-    transport::Clock::time_point heard_, spoke_;
+    transport::Clock::time_point heard_, spoke_, ticked_;
     std::uint64_t bytes_received_ = 0, bytes_sent_ = 0;
     std::uint32_t interest_ = 0;
     std::optional<transport::SocketLoop::Timer> held_;  // by the gate: until then

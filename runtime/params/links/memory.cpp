@@ -8,9 +8,9 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/copy.hpp"
 #include "runtime/error.hpp"
 #include "runtime/net/frame.hpp"
+#include "runtime/params/links/copy.hpp"
 #include "runtime/random.hpp"
 
 namespace hocket::params {
@@ -32,8 +32,9 @@ std::uint64_t random_number() {
     return number;
 }
 
+// Its place may have elements later, and those are no such number.
 std::uint64_t next_lease() {
-    static std::atomic<std::uint64_t> last{0};
+    static std::atomic<std::uint64_t> last{random_number()};
     return ++last;
 }
 

@@ -21,6 +21,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -30,9 +31,8 @@ using Worker = std::uint32_t;  // its number; none is used twice in a job
 using Clock = std::uint64_t;   // of a worker: how often it has called clock(). Of a chunk: see above
 using Chunk = std::uint32_t;
 
-// How old the weights may be that a pull gets. none: each is for the round that follows what was pushed; so
-// nobody asks twice for the same ones, and a node with nobody below it keeps none.
-enum class Staleness : std::uint8_t { none, bounded, unbounded };
+// How many rounds older than its own a worker takes weights. Nothing: unbounded.
+using Staleness = std::optional<Clock>;
 
 inline constexpr Worker the_server = UINT32_MAX;  // as the parent of a worker
 

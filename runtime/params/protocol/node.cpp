@@ -7,8 +7,7 @@ namespace hocket::params {
 
 Node::Node(Worker self, std::size_t chunks, Arithmetic& arithmetic, Staleness staleness)
     : self_(self),
-      is_bounded_(staleness != Staleness::unbounded),
-      is_synchronous_(staleness == Staleness::none),
+      staleness_(staleness),
       arithmetic_(arithmetic),
       applied_(chunks),
       cache_(chunks),
@@ -25,7 +24,7 @@ void Node::push(Chunk chunk, Clock round, Value update) {
 
 void Node::pull(Chunk chunk, Clock clock) {
     Wants& wants = wants_[chunk];
-    wants.own.insert(is_bounded_ ? clock : ++wants.pulls);
+    wants.own.insert(staleness_ ? clock : ++wants.pulls);
     serve(chunk);
     ask(chunk);
 }
@@ -134,14 +133,14 @@ void Node::take(Worker from, const Want& want) {
 
 void Node::take(const Weights& weights) {
     if (weights.chunk >= cache_.size() || weights.epoch.incarnation != epoch_.incarnation) return;
-    if (!is_bounded_) return take_unbounded(weights);
+    if (!staleness_) return take_unbounded(weights);
     Cached& cached = cache_[weights.chunk];
     if (cached.value && weights.clock <= cached.clock) return;
     cached = {weights.clock, weights.value};
     auto& asked = wants_[weights.chunk].asked;
     asked.erase(asked.begin(), asked.upper_bound(weights.clock));
     serve(weights.chunk);
-    if (is_synchronous_ && below_.empty()) cached = {};
+    if (staleness_ == 0 && below_.empty()) cached = {};
 }
 
 // The server answers one want after another. Who has pushed before a pull finds its update in the answer.
@@ -172,7 +171,7 @@ void Node::ask(Chunk chunk) {
     if (epoch_.number == 0) return;
     Wants& wants = wants_[chunk];
     const auto ask_for = [&](Clock clock) {
-        if (wants.asked.insert(clock).second) send(parent_, Want{epoch_, chunk, is_bounded_ ? clock : 0});
+        if (wants.asked.insert(clock).second) send(parent_, Want{epoch_, chunk, staleness_ ? clock : 0});
     };
     for (const Clock clock : wants.own) ask_for(clock);
     for (const auto& [child, clocks] : wants.children)

@@ -16,7 +16,8 @@ namespace hocket::params {
 // One thread at a time.
 class Node {
   public:
-    Node(Worker self, std::size_t chunks, Arithmetic& arithmetic, Staleness staleness = Staleness::bounded);
+    // Without staleness nobody asks a node with nobody below it twice for the same weights: it keeps none.
+    Node(Worker self, std::size_t chunks, Arithmetic& arithmetic, Staleness staleness = 0);
 
     // The worker's update of one chunk, of the round of its clock. Once each. It must not change before it is
     // covered().
@@ -74,7 +75,7 @@ class Node {
     void forget_below(Clock clock);
 
     const Worker self_;
-    const bool is_bounded_, is_synchronous_;
+    const Staleness staleness_;
     Arithmetic& arithmetic_;
 
     std::vector<Letter> letters_;

@@ -20,7 +20,7 @@ Root::Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness stalene
       weights_(std::move(from.weights)),
       clocks_(std::move(from.clocks)),
       waiting_(clocks_.size()),
-      is_bounded_(staleness != Staleness::unbounded),
+      staleness_(staleness),
       applied_(std::move(from.applied)) {
     for (const auto& [worker, first] : from.firsts) members_[worker].first = first;
     know_members();
@@ -28,21 +28,21 @@ Root::Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness stalene
 
 // ---- Who takes part --------------------------------------------------------------------------------------
 
-Clock Root::reserve(Worker worker, Clock staleness) {
-    if (!is_bounded_) {
+Clock Root::reserve(Worker worker) {
+    if (!staleness_) {
         members_[worker].first = 0;
         know_members();
         return 0;
     }
     // Who is at clock c has pulled weights of clock c - staleness or later.
-    const Clock first = *std::max_element(clocks_.begin(), clocks_.end()) + staleness + 1;
+    const Clock first = *std::max_element(clocks_.begin(), clocks_.end()) + *staleness_ + 1;
     members_[worker].first = first;
     return first;
 }
 
 // Whether a round that it would take part in has been applied without it.
 bool Root::goes_without(Worker worker, Clock first) const {
-    return is_bounded_ && !members_.contains(worker) &&
+    return staleness_ && !members_.contains(worker) &&
            first < *std::max_element(clocks_.begin(), clocks_.end());
 }
 
@@ -101,7 +101,7 @@ Tree Root::grown_tree() const {
 
 // The first worker that comes, or that comes when all others have gone, begins with a later round.
 void Root::skip_rounds_without_workers() {
-    if (members_.empty() || !is_bounded_) return;
+    if (members_.empty() || !staleness_) return;
     const auto earliest =
         std::min_element(members_.begin(), members_.end(),
                          [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
@@ -109,7 +109,7 @@ void Root::skip_rounds_without_workers() {
 }
 
 void Root::know_members() {
-    if (is_bounded_) return;
+    if (staleness_) return;
     for (const auto& [worker, standing] : members_)
         applied_.try_emplace(worker, std::vector<Clock>(clocks_.size()));
 }
@@ -123,9 +123,12 @@ void Root::begin_epoch(Tree tree) {
     for (const auto& [worker, standing] : members_)
         if (standing.is_here) announcement.members.push_back({worker, tree_.parent(worker), standing.first});
     for (const Member& member : announcement.members) {
-        if (!is_bounded_) announcement.clocks = applied_.at(member.worker);
+        if (!staleness_) announcement.clocks = applied_.at(member.worker);
         send(member.worker, announcement);
     }
+    // What was told was perhaps told on a connection that broke, and not yet by the server before this one.
+    covered_.clear();
+    tell_what_is_covered();
     for (Chunks& chunk : waiting_) chunk = {};
 }
 
@@ -140,7 +143,7 @@ void Root::receive(Worker from, const Message& message) {
 
 void Root::take(Worker from, const Sum& sum) {
     if (sum.epoch != epoch_ || sum.chunk >= clocks_.size() || !is_child(from)) return;
-    if (!is_bounded_) return apply_at_once(sum);
+    if (!staleness_) return apply_at_once(sum);
     waiting_[sum.chunk].sums[sum.clock].emplace(from, sum);
     apply_what_is_complete(sum.chunk);
 }
@@ -236,14 +239,14 @@ Snapshot Root::snapshot() const {
 void Root::keep_what_lacks(const Snapshot& snapshot) {
     kept_from_.emplace();
     for (const auto& [worker, first] : snapshot.firsts)
-        kept_from_->emplace(worker, lowest(is_bounded_ ? snapshot.clocks : snapshot.applied.at(worker)));
+        kept_from_->emplace(worker, lowest(staleness_ ? snapshot.clocks : snapshot.applied.at(worker)));
     tell_what_is_covered();
 }
 
 void Root::tell_what_is_covered() {
     const Clock all = lowest(clocks_);
     for (const auto& [worker, standing] : members_)
-        if (standing.is_here) tell_what_is_covered(worker, is_bounded_ ? all : lowest(applied_.at(worker)));
+        if (standing.is_here) tell_what_is_covered(worker, staleness_ ? all : lowest(applied_.at(worker)));
 }
 
 void Root::tell_what_is_covered(Worker worker, Clock applied) {

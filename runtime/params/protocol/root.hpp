@@ -27,14 +27,14 @@ struct Snapshot {
 class Root {
   public:
     // members: of the snapshot; they are expected to come back.
-    Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness staleness = Staleness::bounded);
+    Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness staleness = 0);
 
     // ---- Who takes part
 
     // A worker wants to come. No round is applied without it from the one that is returned on, which is as
     // late as it must be, so that nobody waits for it before that: staleness rounds after the last that
     // others can have begun. A worker that joins several servers takes the latest of what they say.
-    Clock reserve(Worker worker, Clock staleness);
+    Clock reserve(Worker worker);
     // It takes part from `first` on, not before what reserve() has returned. False: rounds from there on have
     // been applied without it; another server's place may have been taken since. It must reserve again.
     bool join(Worker worker, int group, Clock first);
@@ -112,7 +112,7 @@ class Root {
     std::vector<Clock> clocks_;
     std::vector<Chunks> waiting_;
     std::vector<Letter> letters_;
-    const bool is_bounded_;
+    const Staleness staleness_;
     std::map<Worker, std::vector<Clock>> applied_;  // unbounded: as in Snapshot
     std::optional<Covers> kept_from_;               // by worker: what a snapshot has; 0 if it is not there
     Covers covered_;                                // by worker: what it was told

@@ -20,6 +20,7 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
+constexpr std::chrono::seconds retry_time{1};
 constexpr std::string_view prefix = "server-", suffix = ".checkpoint";
 
 fs::path file_of(const fs::path& folder, std::uint32_t index) {
@@ -99,6 +100,8 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
         restored.snapshot.clocks.push_back(chunk.clock);
         restored.snapshot.weights.push_back(value_of(std::move(content)));
     }
+    // Before anybody hears of this incarnation: who takes this server's place in turn must be a later one.
+    write_checkpoint(file, described(restored.snapshot, restored.name));
     return restored;
 }
 
@@ -114,6 +117,11 @@ Checkpoints::Checkpoints(fs::path folder, std::uint64_t every, ShardName name, C
 Checkpoints::~Checkpoints() {
     *is_alive_ = false;
     if (writer_.joinable()) writer_.join();
+}
+
+bool Checkpoints::is_due(Clock clock) const {
+    if (is_writing()) return false;
+    return try_again_ ? transport::Clock::now() >= *try_again_ : clock >= last_ + every_;
 }
 
 void Checkpoints::write(Snapshot snapshot) {
@@ -134,6 +142,8 @@ void Checkpoints::begin() {
         mailbox_.post([this, snapshot, error, is_alive] {
             if (!*is_alive) return;
             writer_.join();
+            try_again_.reset();
+            if (!error.empty()) try_again_ = transport::Clock::now() + retry_time;
             written_(*snapshot, error);
             if (next_) begin();
         });

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "runtime/net/mailbox.hpp"
+#include "runtime/net/socket.hpp"
 #include "runtime/params/job/job.hpp"
 #include "runtime/params/links/memory.hpp"
 #include "runtime/params/protocol/root.hpp"
@@ -23,7 +24,7 @@ struct ShardName {
     std::uint32_t all_servers = 1;         // that the first one was started for
 };
 
-// What a checkpoint holds. Its incarnation is already that of the server that goes on.
+// What a checkpoint holds. Its incarnation is that of the server that goes on, in the file, too.
 struct RestoredShard {
     ShardName name;
     Snapshot snapshot;
@@ -45,7 +46,8 @@ class Checkpoints {
     ~Checkpoints();  // waits for the one that is being written
 
     bool is_writing() const { return writer_.joinable(); }
-    bool is_due(Clock clock) const { return !is_writing() && clock >= last_ + every_; }
+    // Workers wait when none is written for long: what fails is tried again after a second.
+    bool is_due(Clock clock) const;
     // Begins to write. If one is being written, another one follows it, of what is then.
     void write(Snapshot snapshot);
 
@@ -56,6 +58,7 @@ class Checkpoints {
     const std::uint64_t every_;
     const ShardName name_;
     Clock last_;
+    std::optional<transport::Clock::time_point> try_again_;  // the last one has failed
     transport::Mailbox& mailbox_;
     const Written written_;
     std::optional<Snapshot> next_;

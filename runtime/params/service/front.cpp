@@ -24,6 +24,10 @@ void refuse(Link& link, const std::string& why) {
     link.close_when_sent();
 }
 
+Json places_note(const std::vector<std::string>& places) {
+    return {{"say", "servers"}, {"at", places}};
+}
+
 }  // namespace
 
 Front::Front(std::uint32_t servers, std::string own, MakeCalculator make_calculator,
@@ -129,7 +133,7 @@ void Front::take_serve(Link& link, const Json& note) {
     at_[index] = at;
     links_[index] = &link;
     link.send(Json{{"say", "serving"}, {"index", index}});
-    if (has_moved && places()) tell_workers(Json{{"say", "servers"}, {"at", *places()}});
+    if (has_moved && places()) tell_workers(places_note(*places()));
     beginning_ ? try_to_answer() : try_to_begin();
 }
 
@@ -149,6 +153,10 @@ std::optional<std::vector<std::string>> Front::places() const {
     for (std::uint32_t index = 0; index < needed; ++index)
         if (at_[index].empty()) return std::nullopt;
     return std::vector<std::string>(at_.begin(), at_.begin() + (job_ ? used_servers() : needed));
+}
+
+void Front::tell_places(Link& worker) const {
+    if (const auto known = places()) worker.send(places_note(*known));
 }
 
 void Front::lost(Link& link) {

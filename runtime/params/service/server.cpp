@@ -53,13 +53,14 @@ class Server::Service final : private Link::Owner {
     void serve();
     void tick();
     void done();
+    Json state() const;
     void end(std::exception_ptr failure);
     void admit(transport::Admitted admitted);
     void dial_first();
     void dialled(transport::Socket socket, const std::string& error);
     void begin(const Front::Beginning& beginning);
     void restore();
-    void have_shard(ShardName name);
+    void have_shard(ShardName name, Clock clock);
     void write_checkpoint();
 
     void received(Link& link, const Json& note) override;
@@ -91,6 +92,8 @@ class Server::Service final : private Link::Owner {
     std::unique_ptr<Shard> shard_;
     std::unique_ptr<Checkpoints> checkpoints_;
     Time::time_point next_tick_{};
+
+    std::exception_ptr failing_;  // what the first server has said that ends this one
 
     std::atomic<bool> is_leaving_ = false;
     std::mutex mutex_;  // guards what follows
@@ -170,6 +173,7 @@ void Server::Service::run() {
 void Server::Service::serve() {
     while (!is_leaving_) {
         mailbox_.empty();
+        if (failing_) std::rethrow_exception(failing_);
         const auto now = Time::now();
         if (now >= next_tick_) tick();
         loop_.turn(mailbox_.is_empty() ? next_tick_ : Time::time_point::min());
@@ -211,9 +215,7 @@ std::string Server::Service::stats() {
     std::condition_variable answered;
     bool is_answered = false;
     const bool is_posted = mailbox_.post([&] {
-        Json stats = shard_ ? shard_->stats()
-                            : Json{{"server", index_}, {"waits_for", front_ ? front_->missing() : ""}};
-        stats["at"] = endpoint_.text();
+        const Json stats = state();
         const std::lock_guard lock(mutex);
         *text = stats.dump();
         is_answered = true;
@@ -223,6 +225,15 @@ std::string Server::Service::stats() {
     std::unique_lock lock(mutex);
     answered.wait(lock, [&] { return is_answered; });
     return *text;
+}
+
+Json Server::Service::state() const {
+    Json state =
+        shard_ ? shard_->stats() : Json{{"server", index_}, {"waits_for", front_ ? front_->missing() : ""}};
+    state["at"] = endpoint_.text();
+    const auto places = front_ ? front_->places() : std::nullopt;
+    if (places) state["servers"] = *places;
+    return state;
 }
 
 void Server::Service::tick() {
@@ -282,12 +293,12 @@ void Server::Service::take_from_first(const Json& note) {
 }
 
 void Server::Service::begin(const Front::Beginning& beginning) {
-    have_shard({beginning.job, index_, beginning.servers, options_.servers});
+    have_shard({beginning.job, index_, beginning.servers, options_.servers}, 0);
     shard_->begin(beginning.founders, beginning.has_weights);
     for (auto& [link, note] : std::exchange(early_, {})) received(*link, note);
 }
 
-void Server::Service::have_shard(ShardName name) {
+void Server::Service::have_shard(ShardName name, Clock clock) {
     const auto job = std::make_shared<const Job>(name.job);
     const auto layout = std::make_shared<const Layout>(*job, name.servers);
     shard_ =
@@ -297,7 +308,7 @@ void Server::Service::have_shard(ShardName name) {
     gate_ = gate_of(*job);
     if (options_.checkpoints.empty()) return;
     checkpoints_ = std::make_unique<Checkpoints>(
-        options_.checkpoints, options_.checkpoint_every, std::move(name), 0, mailbox_,
+        options_.checkpoints, options_.checkpoint_every, std::move(name), clock, mailbox_,
         [this](const Snapshot& snapshot, const std::string& error) {
             if (error.empty()) return shard_->keep_what_lacks(snapshot);
             log_line("hocket params: server {} has no new checkpoint: {}", index_, error);
@@ -316,7 +327,8 @@ void Server::Service::restore() {
                 ? "this is the checkpoint of the first server; it takes that one's address, and joins none"
                 : fmt::format("this is the checkpoint of server {}; it needs the address of the first one",
                               index_));
-    have_shard(restored.name);
+    const auto clock = *std::min_element(restored.snapshot.clocks.begin(), restored.snapshot.clocks.end());
+    have_shard(restored.name, clock);
     if (index_ == 0) restored_ = std::make_pair(restored.name.job, restored.snapshot.incarnation);
     shard_->restore(std::move(restored.snapshot));
 }
@@ -333,7 +345,12 @@ void Server::Service::admit(transport::Admitted admitted) {
 }
 
 void Server::Service::received(Link& link, const Json& note) try {
-    take(link, note);
+    if (&link != (first_ ? &*first_ : nullptr)) return take(link, note);
+    try {
+        take_from_first(note);
+    } catch (const Error&) {  // a connection would take it for its own
+        failing_ = std::current_exception();
+    }
 } catch (const Json::exception&) {
     drop(link, "it sends a note that is not understood");
 } catch (const ProtocolError& error) {
@@ -341,8 +358,13 @@ void Server::Service::received(Link& link, const Json& note) try {
 }
 
 void Server::Service::take(Link& link, const Json& note) {
-    if (first_ && &link == &*first_) return take_from_first(note);
     const auto say = note.at("say").get<std::string>();
+    if (say == "stats") {
+        Json answer = state();
+        answer["say"] = "stats";
+        link.send(answer);
+        return link.close_when_sent();
+    }
     if (say == "open" || say == "serve") {
         if (!front_) throw ProtocolError("it takes this server for the first one");
         return say == "open" ? front_->take_open(link, note) : front_->take_serve(link, note);
@@ -352,6 +374,8 @@ void Server::Service::take(Link& link, const Json& note) {
         return;
     }
     shard_->take(link, note);
+    // While it had no connection, servers may have come to other places.
+    if (front_ && (say == "reserve" || say == "resume")) front_->tell_places(link);
 }
 
 void Server::Service::received(Link& link, Message message) try {

@@ -65,7 +65,7 @@ void Shard::begin(const std::vector<Worker>& founders, bool has_weights) {
 void Shard::restore(Snapshot snapshot) {
     for (const auto& [worker, first] : snapshot.firsts)
         if (!workers_.contains(worker)) workers_[worker].gone_since = transport::Clock::now();
-    root_.emplace(std::move(snapshot), shape(), arithmetic_, kind_of_staleness(*job_));
+    root_.emplace(std::move(snapshot), shape(), arithmetic_, job_->staleness);
     if (kept_rounds_ > 0) root_->keep_what_lacks(root_->snapshot());
     for (auto& [worker, note] : std::exchange(early_, {}))
         if (const auto found = workers_.find(worker); found != workers_.end() && found->second.link)
@@ -137,12 +137,13 @@ void Shard::reserve(Link& link, const Json& note) {
     }
     const auto& firsts = root_->snapshot().firsts;
     const auto founder = firsts.find(worker);
-    const Clock first = founder != firsts.end() ? founder->second : root_->reserve(worker, job_->staleness);
+    const Clock first = founder != firsts.end() ? founder->second : root_->reserve(worker);
     link.send(Json{{"say", "reserved"}, {"first", first}, {"kept_rounds", kept_rounds_}});
 }
 
 void Shard::join(Link& link, const Json& note) {
     const Worker worker = worker_of(link);
+    window_ = std::max(window_, note.at("window").get<Clock>());
     if (!root_ || !root_->join(worker, group_of(workers_.at(worker).rack), note.at("first").get<Clock>()))
         link.send(Json{{"say", "refused"},
                        {"why",
@@ -163,6 +164,7 @@ void Shard::resume(Link& link, const Json& note) {
         return refuse(
             "this server was begun anew, and knows nothing of the job; start it with its checkpoint");
     const auto covered = note.at("covered").get<Clock>();
+    window_ = std::max(window_, note.at("window").get<Clock>());
     if (clock() < covered)
         return refuse(
             fmt::format("this server goes on from round {}, but workers have kept no updates below round {}: "
@@ -185,16 +187,20 @@ void Shard::resume(Link& link, const Json& note) {
         return refuse(
             "the server was replaced, and rounds were applied without this worker, which came back too late");
     }
-    for (const Member& member : members)
-        if (root_->has(member.worker) && !workers_.contains(member.worker))
-            workers_[member.worker].gone_since = transport::Clock::now();
+    has_resumed_ |= !is_same;
+    for (const Member& member : members) {
+        if (!root_->has(member.worker)) continue;
+        const auto [known, is_new] = workers_.try_emplace(member.worker);
+        if (is_new) known->second.gone_since = transport::Clock::now();
+        known->second.is_named = true;
+    }
     deliver();
 }
 
 // A chunk must have come whole before it goes on: so much longer does a level take, up and down; and a child
 // more is a chunk more to wait for.
 Shape Shard::shape() const {
-    Shape shape = job_->is_unbounded ? Shape{} : Shape::parse(job_->tree);
+    Shape shape = !job_->staleness ? Shape{} : Shape::parse(job_->tree);
     shape.step_cost = 2.0 / static_cast<double>(std::max<std::size_t>(layout_->chunks_of(index_), 1));
     shape.servers_group = own_group_;
     return shape;
@@ -213,12 +219,17 @@ void Shard::take(Link& link, const Message& message) {
         return;
     }
     if (!root_) throw ProtocolError("it pushes or pulls before the job has begun");
-    if (const auto* const sum = std::get_if<Sum>(&message))
-        if (!job_->is_unbounded && sum->clock > root_->clock(sum->chunk) + job_->staleness + 1 &&
-            sum->epoch == root_->epoch())
-            throw ProtocolError("it pushes an update of a round that it cannot have come to");
+    if (const auto* const sum = std::get_if<Sum>(&message)) require_possible(*sum);
     root_->receive(worker, message);
     deliver();
+}
+
+// Sums of later rounds wait here, and take memory. A worker pushes no round that is further from one that is
+// covered; it begins no further from another server's rounds, and these no further from this one's.
+void Shard::require_possible(const Sum& sum) const {
+    if (job_->staleness && sum.epoch == root_->epoch() &&
+        sum.clock > root_->clock(sum.chunk) + 2 * window_ + *job_->staleness + 1)
+        throw ProtocolError("it pushes an update of a round that it cannot have come to");
 }
 
 void Shard::deliver() {
@@ -300,7 +311,9 @@ void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point
     };
     if (!standing.link) {
         const bool has_died = standing.is_suspected;
-        const auto patience = has_died ? terms_.death : terms_.return_for;
+        // The checkpoint has it, and the server that wrote it went on without it later.
+        const bool was_taken_out = has_resumed_ && !standing.is_named;
+        const auto patience = has_died ? terms_.death : was_taken_out ? terms_.silence : terms_.return_for;
         if (standing.gone_since && now - *standing.gone_since > patience)
             take_out(has_died ? "its connection has ended"
                               : fmt::format("it did not come within {} ms", patience.count()));
@@ -338,6 +351,10 @@ Json Shard::stats() const {
             {"clock", clock()},
             {"epochs", root_ ? root_->epoch().number : 0},
             {"chunks", layout_->chunks_of(index_)},
+            {"bytes", layout_->bytes()},
+            {"update", job_->update},
+            {"staleness", job_->staleness ? Json(*job_->staleness) : Json("unbounded")},
+            {"tree", job_->tree},
             {"workers", workers}};
 }
 

@@ -63,6 +63,7 @@ class Shard {
         Link* link = nullptr;  // null: there is none now
         std::string at, rack;
         bool has_weights = false, is_suspected = false;
+        bool is_named = false;  // by a worker that had another server in this one's place
         std::optional<transport::Clock::time_point> gone_since;  // it has had no connection
     };
 
@@ -78,6 +79,7 @@ class Shard {
     void deliver();
     nlohmann::json places() const;
     int group_of(const std::string& rack);
+    void require_possible(const Sum& sum) const;
     Shape shape() const;
 
     const std::shared_ptr<const Job> job_;
@@ -91,6 +93,8 @@ class Shard {
     std::map<std::string, int> groups_;
     const int own_group_;
     bool had_workers_ = false;
+    bool has_resumed_ = false;  // workers of the server whose place this one took
+    Clock window_ = 0;          // how many rounds workers keep
 
     // Before all first weights are here: what they are, and what workers have said meanwhile.
     Snapshot first_;

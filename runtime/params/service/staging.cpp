@@ -6,8 +6,8 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/copy.hpp"
 #include "runtime/error.hpp"
+#include "runtime/params/links/copy.hpp"
 
 namespace hocket::params {
 

@@ -54,8 +54,7 @@ void Upstream::dial_server() {
 
 void Upstream::dialled_server(transport::Socket socket, const std::string& error) {
     server_dialling_.reset();
-    const bool is_silent = server_ && Time::now() - server_->heard() > self_.silence;
-    if (server_ && (!error.empty() || !is_silent)) return;  // it goes on, or is still waited for
+    if (server_ && (!error.empty() || !is_silent(*server_))) return;  // it goes on, or is still waited for
     if (error.empty()) {
         Link::Owner& self = *this;
         if (server_) retire(std::move(server_));
@@ -90,15 +89,20 @@ void Upstream::greet() {
         note["say"] = "resume";
         note["incarnation"] = node_.epoch().incarnation;
         note["covered"] = node_.covered();
+        note["window"] = self_.window;
         note["members"] = Json::array();
         for (const Member& member : node_.members())
             note["members"].push_back({member.worker, member.parent, member.first});
     }
     server_->send(note);
+    const auto is_self = [&](const Member& member) { return member.worker == self_.number; };
+    const auto self = std::find_if(node_.members().begin(), node_.members().end(), is_self);
+    if (self != node_.members().end() && joins_ != self->first) join(*joins_);  // it was not heard
 }
 
 void Upstream::join(Clock first) {
-    server_->send(Json{{"say", "join"}, {"first", first}});
+    joins_ = first;
+    if (server_) server_->send(Json{{"say", "join"}, {"first", first}, {"window", self_.window}});
 }
 
 void Upstream::server_has_moved(const std::string& at) {
@@ -109,6 +113,7 @@ void Upstream::server_has_moved(const std::string& at) {
 void Upstream::lost_server(const std::string&) {
     if (is_leaving_) return;
     ++reconnections_;
+    is_reserved_ = false;
     if (server_) retire(std::move(server_));
     server_deadline_ = Time::now() + self_.timeout;
     dial_server_later();
@@ -248,7 +253,13 @@ std::uint64_t Upstream::count(std::uint64_t (Link::*of_link)() const, std::uint6
 
 void Upstream::tick(Time::time_point now) {
     retired_.clear();
-    if (server_) server_->tick(now);
+    const auto tick = [&](Link* link) {
+        if (link) link->tick(now);
+    };
+    tick(server_.get());
+    tick(parent_link_.get());
+    for (const Child& child : children_) tick(child.link.get());
+    if (is_leaving_) return;
     const auto speak = [&](Link* link) {
         if (link && link->is_open() && !link->has_unsent() && now - link->spoke() > self_.silence / 4)
             link->send_heartbeat();
@@ -256,17 +267,23 @@ void Upstream::tick(Time::time_point now) {
     speak(server_.get());
     speak(parent_link_.get());
     for (const Child& child : children_) speak(child.link.get());
-    const auto is_silent = [&](Link* link) {
-        return link && link->is_open() && now - link->heard() > self_.silence;
-    };
-    if (is_silent(parent_link_.get())) lost_parent();
-    if (!is_silent(server_.get())) return;
+    if (parent_link_ && is_silent(*parent_link_)) lost_parent();
+    if (!server_ || !is_silent(*server_)) return;
     if (now - server_->heard() > self_.timeout)
         return handlers_.failed(Status::peer_lost,
                                 fmt::format("server {} ({}) has not answered for {}", server_index_, at_,
                                             transport::seconds_text(self_.timeout)));
     // Another process may listen in its place, where the old connection does not end: its host is gone.
     if (!server_dialling_) dial_server();
+}
+
+bool Upstream::is_silent(const Link& link) const {
+    return link.is_open() && Time::now() - link.heard() > self_.silence;
+}
+
+std::string Upstream::trouble() const {
+    if (!server_) return fmt::format("server {} ({}) has gone", server_index_, at_);
+    return is_silent(*server_) ? fmt::format("server {} ({}) does not answer", server_index_, at_) : "";
 }
 
 // ---- What links have to say ------------------------------------------------------------------------------

@@ -26,8 +26,9 @@ struct WorkerSelf {
     Worker number = 0;
     std::string at, rack;
     bool has_weights = false;
+    Clock window = 2;  // how many rounds' updates it may keep until they are covered
     std::string secret;
-    Staleness staleness = Staleness::none;
+    Staleness staleness = 0;  // of the job
     int priority = 0;
     PriorityGate* gate = nullptr;  // that all of the worker's connections are read through
     std::chrono::milliseconds silence{2000}, timeout{60000};
@@ -50,6 +51,8 @@ class Upstream final : private Link::Owner {
 
     // link: a connection with the server that is there already, or null.
     void start(std::string at, std::unique_ptr<Link> link);
+    bool is_reserved() const { return is_reserved_ || has_joined(); }
+    // Again, if another server has said a later round meanwhile.
     void join(Clock first);
     void server_has_moved(const std::string& at);
     void leave();
@@ -63,6 +66,8 @@ class Upstream final : private Link::Owner {
     Clock kept_rounds() const { return kept_rounds_; }
     bool has_joined() const { return node_.epoch().number > 0; }
     const std::string& at() const { return at_; }
+    // What is wrong with the server, for people; "": nothing.
+    std::string trouble() const;
     // The connection of a worker that says that it is a child of this one for this shard.
     void adopt(Worker child, std::unique_ptr<Link> link);
 
@@ -90,6 +95,7 @@ class Upstream final : private Link::Owner {
     void dialled_parent(transport::Socket socket, const std::string& error);
     void lost_parent();
     Link* link_to(Worker to);
+    bool is_silent(const Link& link) const;
     void retire(std::unique_ptr<Link> link);
     std::uint64_t count(std::uint64_t (Link::*of_link)() const, std::uint64_t before) const;
 
@@ -117,6 +123,7 @@ class Upstream final : private Link::Owner {
     transport::Clock::time_point server_deadline_{};  // while there is no connection
     bool is_reserved_ = false, is_leaving_ = false;
     Clock first_ = 0, kept_rounds_ = 0;
+    std::optional<Clock> joins_;  // the round that it has told the server
 
     std::map<Worker, std::string> places_;  // where workers are reached
     Worker parent_ = the_server;            // whom parent_link_ is for

@@ -12,12 +12,12 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/copy.hpp"
 #include "runtime/net/admission.hpp"
-#include "runtime/net/dial.hpp"
 #include "runtime/net/mailbox.hpp"
 #include "runtime/net/own_address.hpp"
 #include "runtime/net/texts.hpp"
+#include "runtime/params/links/copy.hpp"
+#include "runtime/params/service/call.hpp"
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/params/service/staging.hpp"
@@ -36,18 +36,6 @@ namespace {
 constexpr std::chrono::milliseconds tick_time = 50ms, farewell_time = 2s;
 
 }  // namespace
-
-struct ParameterRequest final : Request {
-    ParameterRequest() : Request(Type::parameters) {}
-
-    Time::time_point deadline;
-    std::string text;        // what it is, for the text about a deadline
-    std::uint64_t left = 0;  // chunks that have not come; for a push 1: there is no room yet
-    Clock room_at = 0;       // a push: the round that must be covered
-    bool has_ended = false;
-    Status status = Status::success;
-    std::string why;
-};
 
 class Client::Service final : private Link::Owner {
   public:
@@ -94,6 +82,7 @@ class Client::Service final : private Link::Owner {
     ParameterRequest* room_request(std::uint32_t first, std::size_t count);
     void require_tensors(std::uint32_t first, std::size_t count) const;
     void require_alive() const;
+    std::string likely_cause() const;  // why something is late
     Clock covered() const;
 
     void received(Link& link, const Json& note) override;
@@ -114,7 +103,7 @@ class Client::Service final : private Link::Owner {
     std::shared_ptr<const Layout> layout_;
     std::unique_ptr<Staging> staging_;
     std::atomic<Clock> clock_ = 0;
-    std::atomic<Clock> window_ = 2;  // how many rounds may be kept
+    Clock first_ = 0;  // of its rounds
 
     transport::Socket listener_;
     transport::SocketLoop loop_{transport::SocketLoop::Way::epoll};
@@ -123,7 +112,7 @@ class Client::Service final : private Link::Owner {
     std::unique_ptr<Link> front_;               // to the first server, until it becomes a shard's
     std::list<std::unique_ptr<Link>> unknown_;  // of workers that have not said whose children they are
     std::vector<std::unique_ptr<Upstream>> upstreams_;  // by server
-    std::size_t reserved_ = 0, joined_count_ = 0;
+    std::size_t joined_count_ = 0;
     std::map<Chunk, std::list<Waiting>> waiting_;
     Time::time_point next_look_{};
 
@@ -179,22 +168,9 @@ Client::Service::Service(WorkerOptions options)
       gate_(gate_of(*job_)) {
     check(*job_);
     self_.gate = gate_.get();
-    if (options_.secret.empty())
-        throw Error(
-            Status::invalid_argument,
-            "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
-    transport::Socket front;
-    try {
-        front = transport::dial({.to = options_.server,
-                                 .secret = options_.secret,
-                                 .identity = identity(static_cast<int>(job_->priority))},
-                                {Time::now() + options_.timeout});
-    } catch (const transport::DialError& error) {
-        const bool is_mismatch = error.kind == transport::DialError::Kind::refused;
-        throw Error(is_mismatch ? Status::mismatch : Status::bootstrap,
-                    fmt::format("there is no way to the parameter server {}: {}", options_.server.text(),
-                                error.what()));
-    }
+    // It may come later than its workers, or be replaced just now.
+    transport::Socket front = call_server(options_.server, options_.secret,
+                                          static_cast<int>(job_->priority), options_.timeout, options_.timeout);
     // Where the server can be reached from, the other workers can be, too.
     transport::Endpoint at = transport::bound_to(front).value();
     at.port = 0;
@@ -203,7 +179,7 @@ Client::Service::Service(WorkerOptions options)
     self_.rack = options_.rack.empty() ? at.host : options_.rack;
     self_.has_weights = !options_.first_weights.empty();
     self_.secret = options_.secret;
-    self_.staleness = kind_of_staleness(*job_);
+    self_.staleness = job_->staleness;
     self_.priority = static_cast<int>(job_->priority);
     self_.silence = options_.silence;
     self_.timeout = options_.timeout;
@@ -359,13 +335,14 @@ void Client::Service::opened(const Json& note) {
 
 // All servers hear the latest of the rounds that they say.
 void Client::Service::reserved() {
-    if (++reserved_ < upstreams_.size()) return;
+    for (const auto& upstream : upstreams_)
+        if (!upstream->is_reserved()) return;
     Clock first = 0;
     for (const auto& upstream : upstreams_) {
         first = std::max(first, upstream->first());
-        window_ = std::max(window_.load(), job_->staleness + 2 + 2 * upstream->kept_rounds());
+        self_.window = std::max(self_.window, job_->staleness.value_or(0) + 2 + 2 * upstream->kept_rounds());
     }
-    clock_ = first;
+    clock_ = first_ = first;
     for (const auto& upstream : upstreams_) upstream->join(first);
 }
 
@@ -422,10 +399,11 @@ Clock Client::Service::tick() {
     return ++clock_;
 }
 
+// Of rounds before its first one it has no updates; servers may say nothing of them for long.
 Clock Client::Service::covered() const {
     Clock lowest = UINT64_MAX;
     for (const auto& upstream : upstreams_) lowest = std::min(lowest, upstream->node().covered());
-    return lowest;
+    return std::max(lowest, first_);
 }
 
 // ---- Pulling ---------------------------------------------------------------------------------------------
@@ -433,12 +411,12 @@ Clock Client::Service::covered() const {
 ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte* const> weights,
                                         Clock staleness) {
     require_tensors(first, weights.size());
-    if (staleness > job_->staleness && !job_->is_unbounded)
+    if (job_->staleness && staleness > *job_->staleness)
         throw Error(Status::invalid_argument,
                     fmt::format("a pull with staleness {}, where the service was opened for {} at most",
-                                staleness, job_->staleness));
+                                staleness, *job_->staleness));
     const Clock clock = clock_;
-    const Clock least = clock > staleness && !job_->is_unbounded ? clock - staleness : 0;
+    const Clock least = job_->staleness && clock > staleness ? clock - staleness : 0;
     ParameterRequest* const request = make_request(
         fmt::format("weights of round {} or later of {} tensors from {} on", least, weights.size(), first));
     const auto wanted = std::make_shared<std::map<Chunk, Waiting>>();
@@ -496,7 +474,7 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
         const std::lock_guard lock(mutex_);
         if (--waiting->request->left == 0) end(*waiting->request, Status::success, "");
         waiting = found->second.erase(waiting);
-        if (job_->is_unbounded) break;  // each pull has an answer of its own
+        if (!job_->staleness) break;  // each pull has an answer of its own
     }
     if (found->second.empty()) waiting_.erase(found);
 }
@@ -529,10 +507,10 @@ ParameterRequest* Client::Service::make_request(std::string text) {
 ParameterRequest* Client::Service::room_request(std::uint32_t first, std::size_t count) {
     ParameterRequest* const request =
         make_request(fmt::format("room for the updates of {} tensors from {} on", count, first));
-    const Clock window = window_, round = clock_;
+    const Clock window = self_.window, round = clock_;
     const std::lock_guard lock(mutex_);
     if (request->has_ended) return request;
-    if (round < window) {
+    if (round < first_ + window) {
         end(*request, Status::success, "");
         return request;
     }
@@ -562,8 +540,10 @@ bool Client::Service::wait(ParameterRequest* request, Time::time_point until) {
     return true;
 }
 
+// The other servers must not wait for a worker that has failed.
 void Client::Service::fail(Status status, const std::string& why) {
     waiting_.clear();
+    for (const auto& upstream : upstreams_) upstream->leave();
     const std::lock_guard lock(mutex_);
     if (failure_ != Status::success) return;
     failure_ = status;
@@ -589,11 +569,19 @@ void Client::Service::look_at_time() {
             waiting.remove_if([&](const Waiting& one) { return one.request == request; });
         const std::lock_guard lock(mutex_);
         end(*request, Status::timeout,
-            fmt::format("{} have not come within {}: another worker has not pushed its update of a round "
-                        "that must be "
-                        "in them, or is slow",
-                        request->text, transport::seconds_text(options_.timeout)));
+            fmt::format("{} have not come within {}: {}", request->text,
+                        transport::seconds_text(options_.timeout), likely_cause()));
     }
+}
+
+std::string Client::Service::likely_cause() const {
+    std::string cause;
+    for (const auto& upstream : upstreams_)
+        if (const std::string trouble = upstream->trouble(); !trouble.empty())
+            cause += (cause.empty() ? "" : ", and ") + trouble;
+    return cause.empty()
+               ? "another worker has not pushed its update of a round that must be in them, or is slow"
+               : cause;
 }
 
 WorkerStats Client::Service::stats() {

@@ -111,7 +111,8 @@ const std::vector<std::string> shapes = {"direct", "binary", "degree 1", "rack"}
 // All states if they are few enough, and ways through the rest.
 void check(Setup setup) {
     INFO(setup.workers << " workers, " << setup.servers << " servers, " << setup.chunks << " chunks, "
-                       << setup.rounds << " rounds, staleness " << setup.staleness << ", tree "
+                       << setup.rounds << " rounds, staleness "
+                       << (setup.staleness ? std::to_string(*setup.staleness) : "unbounded") << ", tree "
                        << setup.shape.text());
     const Found found = Explorer().run(setup);
     CHECK(found.fault == "");
@@ -187,7 +188,7 @@ TEST_CASE("anything may happen") {
 
 TEST_CASE("with unbounded staleness each update counts once, and nobody waits for anybody") {
     const auto check_unbounded = [](Setup setup) {
-        setup.kind = Staleness::unbounded;
+        setup.staleness = std::nullopt;
         setup.shape = Shape::parse("direct");
         check(setup);
     };
@@ -200,7 +201,7 @@ TEST_CASE("with unbounded staleness each update counts once, and nobody waits fo
                     .servers = 2,
                     .chunks = 2,
                     .rounds = 4,
-                    .kind = Staleness::unbounded,
+                    .staleness = std::nullopt,
                     .shape = Shape::parse("direct"),
                     .faults = {2, 2, 0, 2, 2}};
     CHECK(walk(any, most_walks()).fault == "");

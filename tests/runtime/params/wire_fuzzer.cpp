@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const Message message = decode(bytes, bounds);
         require(encode(message) == bytes);
         static Nothing nothing;
-        Node node(1, bounds.chunks, nothing);
+        Node node(1, bounds.chunks, nothing, 0);
         node.push(0, 0, nullptr);
         node.pull(2, 7);
         for (const Worker from : {the_server, Worker{2}}) node.receive(from, message);

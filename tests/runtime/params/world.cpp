@@ -95,6 +95,15 @@ Message by_wire(const Message& message, Chunk chunks) {
 
 // All that is in the two state machines.
 struct Inspection {
+    // What a worker should have heard of.
+    static Clock covered(Root root, Worker worker) {
+        root.covered_.clear();
+        root.letters_.clear();
+        root.tell_what_is_covered();
+        for (const Letter& letter : root.letters_)
+            if (letter.to == worker) return std::get<Covered>(letter.message).clock;
+        return 0;
+    }
     static std::string of(const Root& root) {
         std::string text = fmt::format("{} {} {} covered {}", text_of(root.epoch_), root.clocks_,
                                        root.applied_, root.covered_);
@@ -142,7 +151,7 @@ World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
     Snapshot first{
         1, std::vector<Value>(setup.chunks, value_of({})), std::vector<Clock>(setup.chunks, 0), {}};
     for (int server = 0; server < setup.servers; ++server) {
-        roots_.emplace_back(std::in_place, first, setup.shape, counting, setup.kind);
+        roots_.emplace_back(std::in_place, first, setup.shape, counting, setup.staleness);
         if (left_.server_crashes > 0) root(server).keep_what_lacks(first);
     }
     for (int worker = 0; worker < setup.workers; ++worker) {
@@ -165,10 +174,8 @@ World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
 
 void World::add_worker(Worker number) {
     Place& worker = workers_[number];
-    const bool is_synchronous = setup_.kind == Staleness::bounded && setup_.staleness == 0;
     for (int server = 0; server < setup_.servers; ++server)
-        worker.nodes.emplace_back(number, setup_.chunks, counting,
-                                  is_synchronous ? Staleness::none : setup_.kind);
+        worker.nodes.emplace_back(number, setup_.chunks, counting, setup_.staleness);
 }
 
 // ---- What can happen
@@ -262,8 +269,7 @@ void World::happen(const Event& event) {
             add_worker(workers_.rbegin()->first + 1);
             break;
         case Kind::reserve:
-            workers_.at(event.from)
-                .reserved.push_back(root(event.server).reserve(event.from, setup_.staleness));
+            workers_.at(event.from).reserved.push_back(root(event.server).reserve(event.from));
             break;
         case Kind::join:
             join(event);
@@ -364,7 +370,7 @@ void World::replace(int server) {
             messages.clear();
     Snapshot snapshot = snapshots_[static_cast<std::size_t>(server)];
     snapshot.incarnation = root(server).epoch().incarnation + 1;
-    roots_[static_cast<std::size_t>(server)].emplace(snapshot, setup_.shape, counting, setup_.kind);
+    roots_[static_cast<std::size_t>(server)].emplace(snapshot, setup_.shape, counting, setup_.staleness);
     root(server).keep_what_lacks(snapshot);
     for (const auto& [number, worker] : workers_)
         if (!worker.is_dead && worker.joined > static_cast<std::size_t>(server)) cut_.emplace(server, number);
@@ -418,8 +424,9 @@ bool World::go_on(Worker number, Place& worker) {
                 node(server, number).push(chunk, worker.clock, value_of({{number, worker.clock}}));
             } else {
                 worker.awaited.emplace(server, chunk);
-                const Clock least =
-                    is_last ? setup_.rounds : worker.clock - std::min(worker.clock, setup_.staleness);
+                const Clock least = is_last
+                                        ? setup_.rounds
+                                        : worker.clock - std::min(worker.clock, setup_.staleness.value_or(0));
                 node(server, number).pull(chunk, least);
             }
     if (has_pulled) ++worker.clock;
@@ -429,8 +436,8 @@ bool World::go_on(Worker number, Place& worker) {
 void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled) {
     const auto where = fmt::format("worker {} at clock {} pulled chunk {} of server {} at clock {}: {}: ", by,
                                    clock, pulled.chunk, server, pulled.clock, text_of(pulled.weights));
-    if (setup_.kind == Staleness::unbounded) return check_unbounded(by, clock, pulled, where);
-    const Clock least = clock >= setup_.rounds ? setup_.rounds : clock - std::min(clock, setup_.staleness);
+    if (!setup_.staleness) return check_unbounded(by, clock, pulled, where);
+    const Clock least = clock >= setup_.rounds ? setup_.rounds : clock - std::min(clock, *setup_.staleness);
     if (pulled.clock < least) complain(where + "too old");
     std::map<Worker, std::set<Clock>> rounds;
     for (const auto& [worker, round] : counted_in(pulled.weights)) {
@@ -460,6 +467,11 @@ std::string World::unfinished() const {
     for (const auto& [number, worker] : workers_)
         if (!worker.is_dead && !worker.is_done)
             text += fmt::format("worker {} waits at clock {}\n", number, worker.clock);
+    for (const auto& [number, worker] : workers_)
+        for (int server = 0; !worker.is_dead && server < setup_.servers; ++server)
+            if (worker.nodes[static_cast<std::size_t>(server)].covered() <
+                Inspection::covered(root(server), number))
+                text += fmt::format("worker {} has not heard what server {} covers\n", number, server);
     return text;
 }
 

@@ -29,8 +29,7 @@ struct Setup {
     int workers = 3, servers = 2;
     Chunk chunks = 1;  // of each server
     Clock rounds = 1;  // each worker pulls and pushes in each, and pulls once more
-    Clock staleness = 0;
-    Staleness kind = Staleness::bounded;
+    Staleness staleness = 0;
     Shape shape = {Shape::Kind::degree, 2};
     Faults faults = {};
     bool wants_overtake = false;  // sums

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <csignal>
 
-namespace hocket::cache_tool {
+namespace hocket::tools {
 
 // Blocks both signals for this thread and for threads that it starts, so make it before any other thread.
 // After the first signal they act as usual again, so that a second one ends a program that takes too long to
@@ -34,4 +34,4 @@ class Signals {
     int signal_ = 0;
 };
 
-}  // namespace hocket::cache_tool
+}  // namespace hocket::tools

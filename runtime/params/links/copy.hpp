@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace hocket {
+namespace hocket::params {
 
 // As memcpy(3), at the same speed wherever the two lie. From some 4 KiB on the C library takes `rep movsb`,
 // and AMD's Zen 3 and later need three times as long for that where the destination begins a few bytes behind
@@ -18,4 +18,4 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes
         std::memcpy(to + at, from + at, std::min(strip, bytes - at));
 }
 
-}  // namespace hocket
+}  // namespace hocket::params

@@ -1,4 +1,4 @@
-#include "tools/cache/texts.hpp"
+#include "tools/texts.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <iterator>
 
-namespace hocket::cache_tool {
+namespace hocket::tools {
 
 std::string bytes_text(double bytes) {
     constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -27,8 +27,4 @@ std::string count_text(std::uint64_t count, const char* one) {
     return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
 }
 
-std::string foreign_text(const std::string& what) {
-    return fmt::format("foreign: {}; caches pass it over", what);
-}
-
-}  // namespace hocket::cache_tool
+}  // namespace hocket::tools

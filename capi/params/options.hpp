@@ -1,0 +1,40 @@
+// Options of hkt_params_*, checked and translated.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "capi/hocket.h"
+#include "runtime/net/socket.hpp"
+#include "runtime/params/service/server.hpp"
+#include "runtime/params/service/worker.hpp"
+
+namespace hocket::capi {
+
+// A model as a call was given it.
+struct GivenModel {
+    const hkt_params_tensor* tensors;
+    std::size_t count;
+    const void* const* first_weights;  // may be null
+};
+
+// All throw Error(invalid_argument).
+
+// Of a worker among ranks: where the server is, the secret, the number and the number of workers are left
+// out. The job is as it was given: see params::check() and engine::settle_update().
+params::WorkerOptions options_among_ranks(const char* function, const GivenModel& model,
+                                          const hkt_params_options& given);
+params::WorkerOptions options_of_worker(const char* function, const GivenModel& model,
+                                        const hkt_params_options& given);
+params::ServerOptions options_of_server(const hkt_params_server_options& given);
+
+// given null: HOCKET_SECRET, or none.
+std::string secret_of(const char* given);
+// given 0: HOCKET_TIMEOUT_MS, or its default.
+std::chrono::milliseconds timeout_of(const char* name, std::int64_t given);
+// name: of what was given.
+transport::Endpoint endpoint_of(const std::string& name, const std::string& text);
+
+}  // namespace hocket::capi

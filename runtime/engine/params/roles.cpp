@@ -1,0 +1,128 @@
+#include "runtime/engine/params/roles.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dsl/graph/topology.hpp"
+#include "runtime/caught.hpp"
+#include "runtime/engine/params/calculator.hpp"
+
+namespace hocket::engine {
+namespace {
+
+using Json = nlohmann::json;
+using transport::Endpoint;
+
+// Collective. Does a rank's part of the work, which says what the others need to know; returns what all ranks
+// said, or throws on all ranks if it failed on one.
+std::vector<Json> together(Communicator& communicator, const std::function<Json()>& part) {
+    std::optional<Error> own;
+    Json said;
+    try {
+        said = {{"says", part()}};
+    } catch (const std::exception& caught) {
+        own = error_of(caught);
+        said = {{"status", static_cast<int>(own->status())}, {"why", own->what()}};
+    }
+    std::vector<Json> all;
+    std::optional<Error> failure = own;
+    for (const std::string& text :
+         communicator.exchange(said.dump(-1, ' ', false, Json::error_handler_t::replace))) {
+        const Json one = Json::parse(text);
+        if (!failure && one.contains("why"))
+            failure.emplace(static_cast<Status>(one.at("status").get<int>()),
+                            fmt::format("rank {} could not open the parameter service: {}", all.size(),
+                                        one.at("why").get<std::string>()));
+        all.push_back(one.contains("says") ? one.at("says") : Json());
+    }
+    if (failure) throw *failure;
+    return all;
+}
+
+// The tensors may be many, so that ranks tell each other their hash.
+Json description_of(const params::Job& job) {
+    params::Job rest = job;
+    rest.tensors.resize(1);
+    const std::string whole = params::encode(job);
+    return {{"job", params::encode(rest)}, {"hash", XXH3_64bits(whole.data(), whole.size())}};
+}
+
+void compare(const std::vector<Json>& said) {
+    for (std::size_t rank = 1; rank < said.size(); ++rank) {
+        if (said[rank].at("hash") == said[0].at("hash")) continue;
+        const std::string why =
+            params::difference(params::decode_job(said[rank].at("job").get<std::string>()),
+                               params::decode_job(said[0].at("job").get<std::string>()));
+        throw Error(Status::mismatch,
+                    fmt::format("the ranks open the parameter service differently: {}; \"there\" is on rank "
+                                "{}, \"here\" on rank 0",
+                                why.empty() ? "their lists of tensors differ" : why, rank));
+    }
+}
+
+std::string rack_of(const Communicator& communicator) {
+    const dsl::Topology grid = dsl::grid_topology(communicator.topology());
+    if (grid.levels.size() > 1 && grid.ranks() == communicator.size())
+        return fmt::format("{} {}", grid.name, communicator.rank() / grid.levels[0].size);
+    return fmt::format("host {}", communicator.host());
+}
+
+std::unique_ptr<params::Server> serve(const Communicator& communicator, std::optional<Endpoint> first,
+                                      int servers, std::chrono::milliseconds timeout) {
+    params::ServerOptions options;
+    options.listen = {communicator.own_address(), 0};
+    options.join = std::move(first);
+    options.servers = static_cast<std::uint32_t>(servers);
+    options.secret = communicator.secret();
+    options.timeout = timeout;
+    options.make_calculator = make_calculator;
+    return std::make_unique<params::Server>(std::move(options));
+}
+
+}  // namespace
+
+ParameterRole take_roles(Communicator& communicator, int servers,
+                         const std::function<params::WorkerOptions()>& make) {
+    const int workers = communicator.size() - servers, rank = communicator.rank();
+    if (servers < 1 || workers < 1)
+        throw Error(Status::invalid_argument,
+                    fmt::format("{} of {} ranks are to serve: there must be a server and a worker", servers,
+                                communicator.size()));
+    ParameterRole role;
+    params::WorkerOptions options;
+    const auto introductions = together(communicator, [&] {
+        options = make();
+        options.job.workers = static_cast<std::uint32_t>(workers);
+        params::check(options.job);
+        settle_update(options.job);
+        Json said = description_of(options.job);
+        if (rank == workers) {
+            role.server = serve(communicator, std::nullopt, servers, options.timeout);
+            said["at"] = role.server->endpoint().text();
+        }
+        return said;
+    });
+    compare(introductions);
+    const auto first =
+        Endpoint::parse(introductions[static_cast<std::size_t>(workers)].at("at").get<std::string>()).value();
+    together(communicator, [&] {
+        if (rank > workers) role.server = serve(communicator, first, servers, options.timeout);
+        if (rank >= workers) return Json();
+        options.server = first;
+        options.secret = communicator.secret();
+        options.number = static_cast<params::Worker>(rank);
+        if (options.rack.empty()) options.rack = rack_of(communicator);
+        options.make_calculator = make_calculator;
+        role.client = std::make_unique<params::Client>(std::move(options));
+        return Json();
+    });
+    return role;
+}
+
+}  // namespace hocket::engine

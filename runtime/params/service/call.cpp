@@ -1,0 +1,76 @@
+#include "runtime/params/service/call.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "runtime/net/dial.hpp"
+#include "runtime/net/frame.hpp"
+#include "runtime/net/texts.hpp"
+#include "runtime/params/links/link.hpp"
+#include "runtime/params/service/identity.hpp"
+
+namespace hocket::params {
+namespace {
+
+using Json = nlohmann::json;
+
+// Hears one note, and what has ended the connection if it does not come.
+class Listener final : public Link::Owner {
+  public:
+    std::optional<Json> heard;
+    std::string trouble;
+
+  private:
+    void received(Link&, const Json& note) override { heard = note; }
+    void received(Link& link, Message) override { broke(link, "it sends elements to somebody who asks"); }
+    void broke(Link& link, const std::string& why) override {
+        trouble = why;
+        link.close();
+    }
+    ChunkShape shape_of(const Link&, Chunk) const override {
+        throw transport::ProtocolError("it sends elements to somebody who asks");
+    }
+    Bounds bounds(const Link&) const override { return {}; }
+    PriorityGate* gate() const override { return nullptr; }
+};
+
+}  // namespace
+
+transport::Socket call_server(const transport::Endpoint& server, const std::string& secret, int priority,
+                              std::chrono::milliseconds timeout, std::chrono::milliseconds gone_for) try {
+    if (secret.empty())
+        throw Error(
+            Status::invalid_argument,
+            "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
+    return transport::dial({.to = server, .secret = secret, .identity = identity(priority), .gone_for = gone_for},
+                           {transport::Clock::now() + timeout});
+} catch (const transport::DialError& error) {
+    // It is refused for its secret, or for its version.
+    const bool is_mismatch =
+        error.kind == transport::DialError::Kind::refused && error.what() != std::string(wrong_secret);
+    throw Error(is_mismatch ? Status::mismatch : Status::bootstrap,
+                fmt::format("there is no way to the parameter server {}: {}", server.text(), error.what()));
+}
+
+std::string ask_for_stats(const transport::Endpoint& server, const std::string& secret,
+                          std::chrono::milliseconds timeout) {
+    const auto until = transport::Clock::now() + timeout;
+    transport::SocketLoop loop(transport::SocketLoop::Way::poll);
+    Listener listener;
+    Link link(loop, call_server(server, secret, 0, timeout, {}), Memory::make(), listener);
+    link.send(Json{{"say", "stats"}});
+    while (!listener.heard && link.is_open() && transport::Clock::now() < until) loop.turn(until);
+    if (listener.heard && listener.heard->value("say", "") == "stats") {
+        listener.heard->erase("say");
+        return listener.heard->dump();
+    }
+    if (!link.is_open())
+        throw Error(Status::peer_lost, fmt::format("the connection with the parameter server {} broke: {}",
+                                                   server.text(), listener.trouble));
+    throw Error(Status::timeout, fmt::format("the parameter server {} has not answered within {}",
+                                             server.text(), transport::seconds_text(timeout)));
+}
+
+}  // namespace hocket::params

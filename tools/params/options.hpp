@@ -1,0 +1,27 @@
+// hocket-params' command line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace hocket::params_tool {
+
+enum class Command { serve, status };
+
+struct Options {
+    Command command{};
+    std::string listen, join, checkpoints;  // "": none given
+    int servers = 1;
+    std::uint64_t every = 10;  // rounds
+    bool restore = false, once = false;
+    std::int64_t silence_ms = 2000, return_ms = 10000;
+    std::string address;  // to ask
+    std::int64_t timeout_ms = 10000;
+    bool json = false;
+};
+
+// Returns nothing and sets exit_code if the program is to end (help, or an error that it has printed).
+std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
+
+}  // namespace hocket::params_tool

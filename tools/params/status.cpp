@@ -1,0 +1,75 @@
+// hocket-params status: all servers of a job are asked, and their answers shown.
+#include <nlohmann/json.hpp>
+
+#include "tools/params/commands.hpp"
+#include "tools/texts.hpp"
+#include "tools/tool.hpp"
+
+namespace hocket::params_tool {
+namespace {
+
+using Json = nlohmann::json;
+
+Json ask(const std::string& address, std::int64_t timeout_ms) {
+    const char* text = nullptr;
+    check(hkt_params_status(address.c_str(), nullptr, timeout_ms, &text));
+    return Json::parse(text);
+}
+
+std::string bytes(const Json& number) {
+    return tools::bytes_text(number.get<double>());
+}
+
+// In JSON, as it is shown.
+std::string plain(const Json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+void show_workers(const Json& workers) {
+    fmt::print("  {:>6}  {:<22}{:<20}{:<8}{:<9}{:>11}{:>11}  {}\n", "worker", "at", "rack", "below",
+               "answers", "received", "sent", "memory");
+    for (const Json& worker : workers)
+        fmt::print("  {:>6}  {:<22}{:<20}{:<8}{:<9}{:>11}{:>11}  {}\n", plain(worker.at("number")),
+                   plain(worker.at("at")), plain(worker.at("rack")), plain(worker.at("parent")),
+                   worker.at("answers").get<bool>() ? "yes" : "NO", bytes(worker.at("received")),
+                   bytes(worker.at("sent")), worker.at("shares_memory").get<bool>() ? "shared" : "");
+}
+
+void show(const Json& server) {
+    fmt::print("server {} at {}: ", plain(server.at("server")), plain(server.at("at")));
+    if (server.contains("trouble")) {
+        fmt::print("{}\n", plain(server.at("trouble")));
+    } else if (!server.contains("clock")) {
+        const std::string what = plain(server.at("waits_for"));
+        fmt::print("the job has not begun{}\n", what.empty() ? "" : ": " + what);
+    } else {
+        fmt::print("round {}, {} of {}, epoch {}\n  update {}\n  staleness {}, tree {}, {}\n",
+                   plain(server.at("clock")),
+                   tools::count_text(server.at("chunks").get<std::uint64_t>(), "chunk"),
+                   bytes(server.at("bytes")), plain(server.at("epochs")), plain(server.at("update")),
+                   plain(server.at("staleness")), plain(server.at("tree")),
+                   tools::count_text(server.at("workers").size(), "worker"));
+        show_workers(server.at("workers"));
+    }
+}
+
+}  // namespace
+
+int status(const Options& options) {
+    Json servers = Json::array({ask(options.address, options.timeout_ms)});
+    const Json places = servers[0].value("servers", Json::array());
+    int exit_code = 0;
+    for (std::size_t i = 1; i < places.size(); ++i) try {
+            servers.push_back(ask(places[i].get<std::string>(), options.timeout_ms));
+        } catch (const std::exception& error) {
+            servers.push_back({{"server", i}, {"at", places[i]}, {"trouble", error.what()}});
+            exit_code = 1;
+        }
+    if (options.json)
+        fmt::print("{}\n", servers.dump(2));
+    else
+        for (const Json& server : servers) show(server);
+    return exit_code;
+}
+
+}  // namespace hocket::params_tool
