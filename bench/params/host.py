@@ -7,22 +7,26 @@ from service import Service, spread_text
 
 WORKERS = 2
 MEBIBYTE = 1 << 20
+LARGER_CHUNK = 512 << 10
+DEFAULT, LARGER = "push and pull", f"push and pull, chunks of {LARGER_CHUNK >> 10} KiB"
 
 
 def measure(program, folder, rounds, mebibytes):
     """{what: seconds of each round}, all in turns."""
     elements = mebibytes * MEBIBYTE // 4
     with ExitStack() as stack:
-        one, many, few = (
+        one, larger, many, few = (
             stack.enter_context(Service(program, os.path.join(folder, name), WORKERS, count, options=options))
             for name, count, options in (
-                ("large", elements, []),
+                ("one", elements, []),
+                ("larger", elements, ["--chunk-bytes", str(LARGER_CHUNK)]),
                 ("many", 1024, ["--tensors", "1000"]),
                 ("few", MEBIBYTE, []),
             )
         )
         steps = {
-            "round": (one, "round"),
+            DEFAULT: (one, "round"),
+            LARGER: (larger, "round"),
             "copied by the workers": (one, "copy own"),
             "copied by one thread": (one, "copy all"),
             "1,000 tensors of 4 KiB": (many, "round"),
@@ -46,14 +50,17 @@ def ratios(figures, over, under):
 def print_tables(figures, mebibytes):
     all_bytes = 2 * WORKERS * mebibytes
     print(f"\n{mebibytes} MiB of float32, {WORKERS} workers, 1 server: a push and a pull of all")
-    print("\n| | ms | push and pull / this |")
-    print("|---|---:|---:|")
-    print(f"| push and pull | {spread_text(figures['round'], 1e3)} | |")
+    by_workers, by_one = "copied by the workers", "copied by one thread"
+    print("\n| | ms | / copied by the workers | / copied by one thread |")
+    print("|---|---:|---:|---:|")
+    for name in (DEFAULT, LARGER):
+        over = [spread_text(ratios(figures, name, copied), 1, 2) for copied in (by_workers, by_one)]
+        print(f"| {name} | {spread_text(figures[name], 1e3)} | {over[0]} | {over[1]} |")
     for name, what in (
-        ("copied by the workers", f"memcpy of the {all_bytes} MiB, half by each worker, at the same time"),
-        ("copied by one thread", f"memcpy of the {all_bytes} MiB by one thread"),
+        (by_workers, f"memcpy of the {all_bytes} MiB, half by each worker, at the same time"),
+        (by_one, f"memcpy of the {all_bytes} MiB by one thread"),
     ):
-        print(f"| {what} | {spread_text(figures[name], 1e3)} | {spread_text(ratios(figures, 'round', name), 1, 2)} |")
+        print(f"| {what} | {spread_text(figures[name], 1e3)} | | |")
     many, few = "1,000 tensors of 4 KiB", "one tensor of 4 MiB"
     print("\n| a push and a pull of | ms | / one tensor |")
     print("|---|---:|---:|")

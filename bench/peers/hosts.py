@@ -55,9 +55,12 @@ class Hosts:
         self.holders = []
 
     def _namespace(self, name):
-        """The pid of a process that sleeps in a new namespace, whose /sys shows its own interfaces."""
+        """The pid of a process that sleeps in a new namespace.
+
+        Its /sys shows its own interfaces, and its /dev/shm ends with it."""
         script = (
-            f"hostname hkt-cmp-{os.getpid()}-{name} && mount -t sysfs sysfs /sys && ip link set lo up && "
+            f"hostname hkt-cmp-{os.getpid()}-{name} && mount -t sysfs sysfs /sys && "
+            "mount -t tmpfs tmpfs /dev/shm && ip link set lo up && "
             "echo ready && exec sleep infinity"
         )
         holder = subprocess.Popen(
