@@ -1348,8 +1348,9 @@ HKT_API hkt_status hkt_params_open_with_ranks(hkt_comm* comm, int32_t servers,
                                               hkt_params_server** server);
 
 /* Leaves the job, and frees the handle; requests that have not ended become invalid. What was pushed in
- * rounds that the worker has ended counts; it takes part in none after these. Waits at most 2 s. Null is a
- * no-op. */
+ * rounds that the worker has ended counts, if the others end these rounds, too, within 2 s: so long does it
+ * wait for that. (Where servers write checkpoints it does not wait: pull once more before.) It takes part in
+ * no later round. Null is a no-op. */
 HKT_API void hkt_params_close(hkt_params* params);
 
 /* Pushes the gradients of the tensors first, first + 1, ... first + count - 1 in this worker's round, each
@@ -1376,6 +1377,11 @@ HKT_API hkt_status hkt_params_clock(hkt_params* params, uint64_t* round);
  * OUT_OF_MEMORY, INTERRUPTED. */
 HKT_API hkt_status hkt_params_pull(hkt_params* params, size_t first, size_t count, void* const* weights,
                                    int64_t staleness, hkt_request** request);
+
+/* Asks all servers to write a checkpoint now; it has ended when they have. Each writes what its weights are
+ * then, which need not be the same round everywhere: workers push again what is missing. Errors: IO (a server
+ * has no folder for it, or cannot write; the text names it), TIMEOUT, PEER_LOST. */
+HKT_API hkt_status hkt_params_checkpoint(hkt_params* params, hkt_request** request);
 
 /* The worker's number among all workers of the job. -1 if params is null, or a parent's. */
 HKT_API int32_t hkt_params_number(const hkt_params* params);
@@ -1408,10 +1414,11 @@ typedef struct hkt_params_server_options {
     int64_t return_ms;         /* after which one that does not answer is taken out of the job; 10000 */
     int64_t index; /* with restore: whose checkpoint, if the folder has those of several servers; -1: that of
                       the only one */
+    const char* rack; /* of workers that are near it, as they say it (hkt_params_options.rack); this host */
 } hkt_params_server_options;
 
 #define HKT_PARAMS_SERVER_OPTIONS_INIT \
-    { sizeof(hkt_params_server_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, -1 }
+    { sizeof(hkt_params_server_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, -1, NULL }
 
 /* Begins to serve, on a thread of Hocket's. What is kept, and for whom, is said by the first worker that
  * comes. On success *server is the caller's, to be given to hkt_params_server_stop. Errors: INVALID_ARGUMENT,

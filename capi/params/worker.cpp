@@ -177,6 +177,13 @@ hkt_status hkt_params_pull(hkt_params* params, size_t first, size_t count, void*
     });
 }
 
+hkt_status hkt_params_checkpoint(hkt_params* params, hkt_request** request) {
+    return capi::guarded([&] {
+        if (request != nullptr) *request = nullptr;
+        return finish(params, opened(params, "hkt_params_checkpoint").checkpoint(), request);
+    });
+}
+
 int32_t hkt_params_number(const hkt_params* params) {
     return params == nullptr || params->is_of_a_parent() ? -1
                                                          : static_cast<int32_t>(params->client->number());

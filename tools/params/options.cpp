@@ -66,6 +66,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
                      "after which a worker that does not answer is taken out")
         ->check(CLI::Range(std::int64_t{1}, a_day_ms))
         ->capture_default_str();
+    serve->add_option("--rack", options.rack, "the rack of workers that are near it (default: this host)");
     serve->add_flag("--once", options.once, "ends when workers have come and all have left");
 
     auto* status = app.add_subcommand("status", "Shows the servers of a job, and its workers");

@@ -12,7 +12,7 @@ enum class Command { serve, status };
 struct Options {
     Command command{};
     std::string listen = ":0";
-    std::string join, checkpoints;  // "": none given
+    std::string join, checkpoints, rack;  // "": none given
     int servers = 1;
     std::uint64_t every = 10;  // rounds
     bool restore = false, once = false;

@@ -27,6 +27,7 @@ int serve(const Options& options) {
     wanted.checkpoint_every = options.every;
     wanted.restore = options.restore;
     wanted.index = options.index;
+    wanted.rack = text(options.rack);
     wanted.silence_ms = options.silence_ms;
     wanted.return_ms = options.return_ms;
     hkt_params_server* started = nullptr;

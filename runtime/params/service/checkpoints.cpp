@@ -68,6 +68,29 @@ Checkpoint described(const Snapshot& snapshot, const ShardName& name) {
     return checkpoint;
 }
 
+// Its contents are known to be as they were written; but were they by this version?
+void require_shape(const fs::path& file, const RestoredShard& restored) {
+    const auto& [name, snapshot] = restored;
+    const auto refuse = [&](const std::string& why) {
+        throw Error(Status::io,
+                    fmt::format("{} is the checkpoint of another version of Hocket: {}", file.string(), why));
+    };
+    if (name.index >= name.servers || name.servers > name.all_servers || name.all_servers > 65536)
+        refuse(fmt::format("it is of server {} of {}", name.index, name.servers));
+    const Layout layout(name.job, name.servers);
+    if (snapshot.clocks.size() != layout.chunks_of(name.index))
+        refuse(fmt::format("it has {} chunks, and {} are expected", snapshot.clocks.size(),
+                           layout.chunks_of(name.index)));
+    for (Chunk chunk = 0; chunk < snapshot.clocks.size(); ++chunk)
+        if (content_of(snapshot.weights[chunk])->bytes !=
+            layout.place(layout.first_of(name.index) + chunk).bytes())
+            refuse(fmt::format("chunk {} has {} bytes", chunk, content_of(snapshot.weights[chunk])->bytes));
+    for (const auto& [worker, first] : snapshot.firsts)
+        if (!name.job.staleness && (!snapshot.applied.contains(worker) ||
+                                    snapshot.applied.at(worker).size() != snapshot.clocks.size()))
+            refuse(fmt::format("it does not say which updates of worker {} it has", worker));
+}
+
 }  // namespace
 
 RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t> index, Memory& memory) {
@@ -100,6 +123,7 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
         restored.snapshot.clocks.push_back(chunk.clock);
         restored.snapshot.weights.push_back(value_of(std::move(content)));
     }
+    require_shape(file, restored);
     // Before anybody hears of this incarnation: who takes this server's place in turn must be a later one.
     write_checkpoint(file, described(restored.snapshot, restored.name));
     return restored;
@@ -124,27 +148,30 @@ bool Checkpoints::is_due(Clock clock) const {
     return try_again_ ? transport::Clock::now() >= *try_again_ : clock >= last_ + every_;
 }
 
-void Checkpoints::write(Snapshot snapshot) {
+void Checkpoints::write(Snapshot snapshot, Done done) {
     next_ = std::move(snapshot);
+    if (done) next_done_.push_back(std::move(done));
     if (!is_writing()) begin();
 }
 
 void Checkpoints::begin() {
     auto snapshot = std::make_shared<const Snapshot>(std::move(*std::exchange(next_, std::nullopt)));
     last_ = lowest(*snapshot);
-    writer_ = start_thread("hkt-params-disk", [this, snapshot, is_alive = is_alive_] {
+    auto done = std::make_shared<const std::vector<Done>>(std::exchange(next_done_, {}));
+    writer_ = start_thread("hkt-params-disk", [this, snapshot, done, is_alive = is_alive_] {
         std::string error;
         try {
             write_checkpoint(file_, described(*snapshot, name_));
         } catch (const std::exception& failed) {
             error = failed.what();
         }
-        mailbox_.post([this, snapshot, error, is_alive] {
+        mailbox_.post([this, snapshot, done, error, is_alive] {
             if (!*is_alive) return;
             writer_.join();
             try_again_.reset();
             if (!error.empty()) try_again_ = transport::Clock::now() + retry_time;
             written_(*snapshot, error);
+            for (const Done& tell : *done) tell(error);
             if (next_) begin();
         });
     });

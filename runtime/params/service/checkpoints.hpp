@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/net/mailbox.hpp"
 #include "runtime/net/socket.hpp"
@@ -48,8 +49,10 @@ class Checkpoints {
     bool is_writing() const { return writer_.joinable(); }
     // Workers wait when none is written for long: what fails is tried again after a second.
     bool is_due(Clock clock) const;
-    // Begins to write. If one is being written, another one follows it, of what is then.
-    void write(Snapshot snapshot);
+    // Begins to write. If one is being written, another one follows it, of the last snapshot that was given
+    // meanwhile. done: called as Written is, with why it could not be written; may be empty.
+    using Done = std::function<void(const std::string& error)>;
+    void write(Snapshot snapshot, Done done = {});
 
   private:
     void begin();
@@ -62,6 +65,7 @@ class Checkpoints {
     transport::Mailbox& mailbox_;
     const Written written_;
     std::optional<Snapshot> next_;
+    std::vector<Done> next_done_;
     std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
     std::thread writer_;
 };

@@ -70,6 +70,7 @@ class Server::Service final : private Link::Owner {
     Bounds bounds(const Link& link) const override;
     PriorityGate* gate() const override { return gate_.get(); }
     void take(Link& link, const Json& note);
+    void take_checkpoint(Worker worker);
     void take_from_first(const Json& note);
     void drop(Link& link, const std::string& why);
 
@@ -373,9 +374,22 @@ void Server::Service::take(Link& link, const Json& note) {
         early_.emplace_back(&link, note);
         return;
     }
+    if (say == "checkpoint") return take_checkpoint(shard_->worker_of(link));
     shard_->take(link, note);
     // While it had no connection, servers may have come to other places.
     if (front_ && (say == "reserve" || say == "resume")) front_->tell_places(link);
+}
+
+void Server::Service::take_checkpoint(Worker worker) {
+    const auto answer = [this, worker](const std::string& error) {
+        shard_->tell(worker, Json{{"say", "checkpointed"}, {"error", error}});
+    };
+    if (!checkpoints_)
+        return answer(fmt::format("server {} ({}) was started without a folder for checkpoints", index_,
+                                  endpoint_.text()));
+    checkpoints_->write(shard_->snapshot(), [this, answer](const std::string& error) {
+        answer(error.empty() ? "" : fmt::format("server {} ({}): {}", index_, endpoint_.text(), error));
+    });
 }
 
 void Server::Service::received(Link& link, Message message) try {

@@ -251,6 +251,11 @@ Json Shard::places() const {
     return places;
 }
 
+void Shard::tell(Worker worker, const Json& note) {
+    if (const auto found = workers_.find(worker); found != workers_.end() && found->second.link)
+        found->second.link->send(note);
+}
+
 void Shard::tell_all(const Json& note) {
     for (const auto& [worker, standing] : workers_)
         if (standing.link) standing.link->send(note);

@@ -56,6 +56,9 @@ class Shard {
     Snapshot snapshot() const { return root_->snapshot(); }
     void keep_what_lacks(const Snapshot& snapshot);
     void tell_all(const nlohmann::json& note);
+    void tell(Worker worker, const nlohmann::json& note);  // if it is there
+    // Throws transport::ProtocolError if it has not said.
+    Worker worker_of(const Link& link) const;
     nlohmann::json stats() const;
 
   private:
@@ -67,7 +70,6 @@ class Shard {
         std::optional<transport::Clock::time_point> gone_since;  // it has had no connection
     };
 
-    Worker worker_of(const Link& link) const;
     void reserve(Link& link, const nlohmann::json& note);
     void join(Link& link, const nlohmann::json& note);
     void resume(Link& link, const nlohmann::json& note);

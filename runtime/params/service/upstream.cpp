@@ -105,6 +105,11 @@ void Upstream::join(Clock first) {
     if (server_) server_->send(Json{{"say", "join"}, {"first", first}, {"window", self_.window}});
 }
 
+// A server that is away is not asked: it is going to be replaced by a checkpoint, or answers later.
+void Upstream::ask_for_checkpoint() {
+    if (server_) server_->send(Json{{"say", "checkpoint"}});
+}
+
 void Upstream::server_has_moved(const std::string& at) {
     if (at == std::exchange(at_, at) || is_leaving_) return;
     if (server_ && server_->is_open()) lost_server("another process has taken its place");

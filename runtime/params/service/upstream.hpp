@@ -54,6 +54,7 @@ class Upstream final : private Link::Owner {
     bool is_reserved() const { return is_reserved_ || has_joined(); }
     // Again, if another server has said a later round meanwhile.
     void join(Clock first);
+    void ask_for_checkpoint();
     void server_has_moved(const std::string& at);
     void leave();
     bool has_left() const { return !server_ || !server_->is_open(); }

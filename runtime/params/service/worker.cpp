@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <list>
 #include <map>
 #include <mutex>
@@ -49,6 +50,7 @@ class Client::Service final : private Link::Owner {
     ParameterRequest* push(std::uint32_t first, std::span<const std::byte* const> gradients);
     ParameterRequest* push(std::uint32_t tensor, const SparseUpdate& gradient);
     ParameterRequest* pull(std::uint32_t first, std::span<std::byte* const> weights, Clock staleness);
+    ParameterRequest* checkpoint();
     Clock tick();
     bool wait(ParameterRequest* request, Time::time_point until);
     WorkerStats stats();
@@ -65,17 +67,21 @@ class Client::Service final : private Link::Owner {
     void look_at_time();
     void wait_until_joined();
     void leave();
+    bool has_nothing_on_its_way() const;
 
     void opened(const Json& note);
     void reserved();
     void joined();
-    void first_server_says(const Json& note);
+    void server_says(const Json& note);
+    void checkpointed(const std::string& error);
     Value first_weights(Chunk chunk);
 
     void full(Chunk chunk, Value gradient);
     void take_pull(const std::shared_ptr<std::map<Chunk, Waiting>>& wanted);
     void news(std::uint32_t server);
     void hand_out(Chunk chunk, const Node::Pulled& pulled);
+    void ask_for_checkpoints();
+    bool is_open(const ParameterRequest* request) const;
     void end(ParameterRequest& request, Status status, const std::string& why);
     void fail(Status status, const std::string& why);
     ParameterRequest* make_request(std::string text);
@@ -114,6 +120,8 @@ class Client::Service final : private Link::Owner {
     std::vector<std::unique_ptr<Upstream>> upstreams_;  // by server
     std::size_t joined_count_ = 0;
     std::map<Chunk, std::list<Waiting>> waiting_;
+    std::string checkpoint_error_;
+    std::deque<ParameterRequest*> checkpoints_;  // that are asked for; the first one's servers answer next
     Time::time_point next_look_{};
 
     mutable std::mutex mutex_;  // guards what follows
@@ -148,6 +156,9 @@ ParameterRequest* Client::push(std::uint32_t tensor, const SparseUpdate& gradien
 }
 ParameterRequest* Client::pull(std::uint32_t first, std::span<std::byte* const> weights, Clock staleness) {
     return service_->pull(first, weights, staleness);
+}
+ParameterRequest* Client::checkpoint() {
+    return service_->checkpoint();
 }
 Clock Client::tick() {
     return service_->tick();
@@ -249,21 +260,32 @@ void Client::Service::run(transport::Socket socket) {
 }
 
 void Client::Service::serve() {
-    Time::time_point last = Time::time_point::max();
+    Time::time_point last = Time::time_point::max(), patience = last;
     const auto has_said_goodbye = [&] {
         return std::all_of(upstreams_.begin(), upstreams_.end(),
                            [](const auto& up) { return up->has_left(); });
     };
     for (;;) {
-        if (is_leaving_ && last == Time::time_point::max()) {
+        if (is_leaving_ && patience == Time::time_point::max()) patience = Time::now() + farewell_time;
+        const bool may_leave = is_leaving_ && (has_nothing_on_its_way() || Time::now() > patience);
+        if (may_leave && last == Time::time_point::max()) {
             last = Time::now() + farewell_time;
             for (const auto& upstream : upstreams_) upstream->leave();
         }
-        if (is_leaving_ && (has_said_goodbye() || Time::now() > last)) return;
+        if (may_leave && (has_said_goodbye() || Time::now() > last)) return;
         mailbox_.empty();
         if (Time::now() >= next_look_) look_at_time();
         loop_.turn(mailbox_.is_empty() ? next_look_ : Time::time_point::min());
     }
+}
+
+// Its last updates may be in sums of others that it would leave behind. Where servers write checkpoints, what
+// they say to be covered says less than that.
+bool Client::Service::has_nothing_on_its_way() const {
+    return failure_ != Status::success || !has_joined_ ||
+           std::all_of(upstreams_.begin(), upstreams_.end(), [&](const auto& upstream) {
+               return upstream->kept_rounds() > 0 || upstream->node().covered() >= clock_;
+           });
 }
 
 Client::Service::~Service() {
@@ -325,7 +347,7 @@ void Client::Service::opened(const Json& note) {
         handlers.news = [this, server] { news(server); };
         handlers.failed = [this](Status status, const std::string& why) { fail(status, why); };
         handlers.first_weights = [this](Chunk chunk) { return first_weights(chunk); };
-        handlers.note = [this](const Json& note) { first_server_says(note); };
+        handlers.note = [this](const Json& note) { server_says(note); };
         upstreams_.push_back(std::make_unique<Upstream>(loop_, mailbox_, memory_, layout_, calculator_,
                                                         server, self_, std::move(handlers)));
     }
@@ -353,7 +375,8 @@ void Client::Service::joined() {
     changed_.notify_all();
 }
 
-void Client::Service::first_server_says(const Json& note) {
+void Client::Service::server_says(const Json& note) {
+    if (note.at("say") == "checkpointed") return checkpointed(note.at("error").get<std::string>());
     if (note.at("say") != "servers") throw ProtocolError("it says what no server says");
     const auto at = note.at("at").get<std::vector<std::string>>();
     for (std::size_t i = 0; i < std::min(at.size(), upstreams_.size()); ++i)
@@ -433,13 +456,7 @@ ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte
 }
 
 void Client::Service::take_pull(const std::shared_ptr<std::map<Chunk, Waiting>>& wanted) {
-    {
-        const std::lock_guard lock(mutex_);
-        ParameterRequest* const request = wanted->begin()->second.request;
-        const auto is_it = [&](const ParameterRequest& one) { return &one == request; };
-        const auto found = std::find_if(requests_.begin(), requests_.end(), is_it);
-        if (found == requests_.end() || found->has_ended) return;  // and its memory must not be written
-    }
+    if (!is_open(wanted->begin()->second.request)) return;  // and its memory must not be written
     for (auto& [chunk, waiting] : *wanted) {
         const Clock clock = waiting.clock;
         waiting_[chunk].push_back(std::move(waiting));
@@ -479,7 +496,46 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
     if (found->second.empty()) waiting_.erase(found);
 }
 
+// ---- Checkpoints -----------------------------------------------------------------------------------------
+
+// One after another, so that it is known which one a server has answered.
+ParameterRequest* Client::Service::checkpoint() {
+    require_alive();
+    ParameterRequest* const request = make_request("checkpoints of all servers");
+    mailbox_.post([this, request] {
+        if (!is_open(request)) return;
+        request->left = upstreams_.size();
+        checkpoints_.push_back(request);
+        if (checkpoints_.size() == 1) ask_for_checkpoints();
+    });
+    return request;
+}
+
+void Client::Service::ask_for_checkpoints() {
+    for (const auto& upstream : upstreams_) upstream->ask_for_checkpoint();
+}
+
+void Client::Service::checkpointed(const std::string& error) {
+    if (checkpoints_.empty()) return;
+    ParameterRequest* const request = checkpoints_.front();
+    const std::lock_guard lock(mutex_);
+    if (!error.empty() && checkpoint_error_.empty()) checkpoint_error_ = error;
+    if (--request->left > 0) return;
+    const std::string first = std::exchange(checkpoint_error_, "");
+    end(*request, first.empty() ? Status::success : Status::io, first);
+    checkpoints_.pop_front();
+    if (!checkpoints_.empty()) ask_for_checkpoints();
+}
+
 // ---- Requests --------------------------------------------------------------------------------------------
+
+// Whether it is still waited for: what is over may be gone.
+bool Client::Service::is_open(const ParameterRequest* request) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(requests_.begin(), requests_.end(),
+                                    [&](const ParameterRequest& one) { return &one == request; });
+    return found != requests_.end() && !found->has_ended;
+}
 
 void Client::Service::require_tensors(std::uint32_t first, std::size_t count) const {
     require_alive();
@@ -543,6 +599,7 @@ bool Client::Service::wait(ParameterRequest* request, Time::time_point until) {
 // The other servers must not wait for a worker that has failed.
 void Client::Service::fail(Status status, const std::string& why) {
     waiting_.clear();
+    checkpoints_.clear();
     for (const auto& upstream : upstreams_) upstream->leave();
     const std::lock_guard lock(mutex_);
     if (failure_ != Status::success) return;
@@ -565,6 +622,7 @@ void Client::Service::look_at_time() {
             if (!request.has_ended && request.deadline < now) late.push_back(&request);
     }
     for (ParameterRequest* const request : late) {
+        std::erase(checkpoints_, request);
         for (auto& [chunk, waiting] : waiting_)
             waiting.remove_if([&](const Waiting& one) { return one.request == request; });
         const std::lock_guard lock(mutex_);

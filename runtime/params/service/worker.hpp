@@ -80,6 +80,9 @@ class Client {
     // Into the tensors first, first + 1, ...: weights of all rounds below clock() - staleness at least, and
     // of whole rounds. The memory is written until the request has ended.
     ParameterRequest* pull(std::uint32_t first, std::span<std::byte* const> weights, Clock staleness);
+    // Ends when all servers have written a checkpoint of what their weights were after this was called. Fails
+    // with Error(io) if one cannot.
+    ParameterRequest* checkpoint();
     // Ends the round. What was not pushed counts as zeros. Returns the number of the next round.
     Clock tick();
 
