@@ -86,7 +86,7 @@ HKT_ENDS_WITH(hkt_cache_stats, damage);
 HKT_ENDS_WITH(hkt_cache_verification, findings);
 HKT_ENDS_WITH(hkt_params_options, interrupt_user);
 HKT_ENDS_WITH(hkt_params_stats, children);
-HKT_ENDS_WITH(hkt_params_server_options, index);
+HKT_ENDS_WITH(hkt_params_server_options, rack);
 
 template <>
 struct Published<hkt_comm_options> {

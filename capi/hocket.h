@@ -1308,7 +1308,8 @@ typedef struct hkt_params_options {
                            the rack below it); "auto": one of these, by an estimate */
     const char* rack; /* of workers that are near each other; this host. With ranks: the innermost level of a
                          topology that is a grid */
-    uint64_t chunk_bytes; /* 256 KiB: the pieces in which weights are dealt to servers and sent */
+    uint64_t chunk_bytes; /* the pieces in which weights are dealt to servers and sent; a 128th of all, but 64
+                             to 512 KiB */
     int32_t workers;      /* 1: the job begins when so many have come */
     int32_t number;       /* this worker's number, if it is one of those; -1: any */
     int32_t priority;     /* among jobs that share hosts: 0 to 255; higher goes first */

@@ -48,7 +48,7 @@ struct Options {
     int ranks = 0;
     std::uint32_t tensors = 1, priority = 0;
     std::uint64_t count = 0;  // elements of each
-    std::uint64_t chunk_bytes = Job{}.chunk_bytes;
+    std::uint64_t chunk_bytes = 0;  // the default
 };
 
 std::string secret() {

@@ -94,12 +94,12 @@ void check(const Job& job) {
         bytes += tensor.count * element_size(tensor.type);
         if (bytes > most_elements * 8) refuse("the tensors have more bytes than can be counted");
     }
-    if (job.chunk_bytes < least_chunk || job.chunk_bytes > most_chunk)
+    if (job.chunk_bytes != 0 && (job.chunk_bytes < least_chunk || job.chunk_bytes > most_chunk))
         refuse(fmt::format("chunks of {} bytes; they can have {} to {}", job.chunk_bytes, least_chunk,
                            most_chunk));
-    if (bytes / job.chunk_bytes + job.tensors.size() >= UINT32_MAX)
+    if (bytes / chunk_bytes_of(job) + job.tensors.size() >= UINT32_MAX)
         refuse(fmt::format("{} bytes in chunks of {} are too many chunks; make them larger", bytes,
-                           job.chunk_bytes));
+                           chunk_bytes_of(job)));
     if (job.staleness && *job.staleness > most_staleness)
         refuse(fmt::format("the staleness is {}; it can be 0 to {}, or unbounded", *job.staleness,
                            most_staleness));

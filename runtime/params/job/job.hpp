@@ -28,14 +28,18 @@ struct Job {
     bool cuts_tensors = true;  // false: the update needs all of a tensor at once
     Staleness staleness = 0;   // no pull may ask for more
     std::string tree = "auto";
-    std::uint64_t chunk_bytes = 256 << 10;
-    std::uint32_t workers = 1;  // the job begins when so many have come
+    std::uint64_t chunk_bytes = 0;  // 0: chunk_bytes_of() chooses
+    std::uint32_t workers = 1;      // the job begins when so many have come
     // Among jobs that share hosts (priority/priority_gate.hpp): 0 to 255, the higher ones go first. Who has
     // waited for longest_wait reads a little even so; 0: it may wait for ever.
     std::uint32_t priority = 0;
     std::uint32_t longest_wait_ms = 500;
     bool operator==(const Job&) const = default;
 };
+
+// The job's, or a 128th of all weights, but 64 to 512 KiB: a level of a tree then takes a 128th of the time
+// longer, and a chunk is large beside what comes with it.
+std::uint64_t chunk_bytes_of(const Job& job);
 
 // As JSON. decode: throws transport::ProtocolError; what it returns has passed check().
 std::string encode(const Job& job);

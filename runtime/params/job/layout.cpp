@@ -4,6 +4,14 @@
 
 namespace hocket::params {
 
+std::uint64_t chunk_bytes_of(const Job& job) {
+    constexpr std::uint64_t parts = 128, least = 64 << 10, most = 512 << 10;
+    if (job.chunk_bytes != 0) return job.chunk_bytes;
+    std::uint64_t bytes = 0;
+    for (const Tensor& tensor : job.tensors) bytes += tensor.count * element_size(tensor.type);
+    return std::clamp(bytes / parts, least, most);
+}
+
 Layout::Layout(const Job& job, std::uint32_t servers) {
     cut(job);
     deal(servers);
@@ -11,9 +19,10 @@ Layout::Layout(const Job& job, std::uint32_t servers) {
 
 // Tensors are laid one after another into chunks of one type each, so that many small ones make one message.
 void Layout::cut(const Job& job) {
+    const std::uint64_t chunk_bytes = chunk_bytes_of(job);
     for (std::uint32_t number = 0; number < job.tensors.size(); ++number) {
         const Tensor& tensor = job.tensors[number];
-        const std::uint64_t room = std::max<std::uint64_t>(job.chunk_bytes / element_size(tensor.type), 1);
+        const std::uint64_t room = std::max<std::uint64_t>(chunk_bytes / element_size(tensor.type), 1);
         first_pieces_.push_back(static_cast<std::uint32_t>(pieces_.size()));
         for (std::uint64_t first = 0; first < tensor.count;) {
             const std::uint64_t rest = tensor.count - first;

@@ -39,3 +39,16 @@ TEST_CASE("Each server has chunks, and each element is in one", "[params]") {
         }
     }
 }
+
+TEST_CASE("the size of chunks follows from the model, if nobody says it") {
+    Job job;
+    job.tensors = {{"a", DataType::float32, 1000}};
+    CHECK(chunk_bytes_of(job) == 64 << 10);
+    job.tensors = {{"a", DataType::float32, 4 << 20}};
+    CHECK(chunk_bytes_of(job) == 128 << 10);
+    CHECK(Layout(job, 1).chunks() == 128);
+    job.tensors = {{"a", DataType::float64, 64 << 20}};
+    CHECK(chunk_bytes_of(job) == 512 << 10);
+    job.chunk_bytes = 4096;
+    CHECK(chunk_bytes_of(job) == 4096);
+}
