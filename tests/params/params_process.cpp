@@ -9,11 +9,11 @@
 #include <thread>
 
 #include "runtime/error.hpp"
-#include "runtime/kernels/cpu/combine.hpp"
 #include "runtime/params/service/server.hpp"
 #include "runtime/params/service/worker.hpp"
 #include "tests/multi/soak/usage.hpp"
 #include "tests/params/updates.hpp"
+#include "tests/runtime/params/adding.hpp"
 
 namespace {
 
@@ -32,28 +32,6 @@ struct Options {
     int timeout_ms = 20000, silence_ms = 2000, return_ms = 10000, death_ms = 300, usage_ms = 0;
     bool restore = false, forks = false;
 };
-
-// w = w + g
-class Adding final : public Calculator {
-  public:
-    void sum(DataType type, std::span<const std::byte* const> parts, std::uint64_t count,
-             std::byte* to) const override {
-        kernels::combine(type, ReduceOp::sum, {{to}}, parts, count);
-    }
-    std::size_t states() const override { return 0; }
-    std::uint64_t state_bytes(DataType) const override { return 4; }
-    void update(DataType type, std::span<const std::byte* const> before, const std::byte* gradient,
-                std::uint64_t count, std::span<const std::uint64_t>, Round,
-                std::span<std::byte* const> after) const override {
-        const std::byte* const operands[] = {before[0], gradient};
-        std::byte* const to[] = {after[0]};
-        kernels::combine(type, ReduceOp::sum, to, operands, count);
-    }
-};
-
-std::shared_ptr<const Calculator> adding(const Job&) {
-    return std::make_shared<Adding>();
-}
 
 template <typename... Arguments>
 void say(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
@@ -101,7 +79,7 @@ void serve(const Options& asked) {
     options.terms.silence = std::chrono::milliseconds(asked.silence_ms);
     options.terms.return_for = std::chrono::milliseconds(asked.return_ms);
     options.terms.death = std::chrono::milliseconds(asked.death_ms);
-    options.make_calculator = adding;
+    options.make_calculator = test::adding;
     Server server(std::move(options));
     say("serves at {}", server.endpoint().text());
     Watch watch(asked.usage_ms);
@@ -155,7 +133,7 @@ class Training {
         options.rack = asked_.rack;
         options.timeout = std::chrono::milliseconds(asked_.timeout_ms);
         options.silence = std::chrono::milliseconds(asked_.silence_ms);
-        options.make_calculator = adding;
+        options.make_calculator = test::adding;
         return options;
     }
 

@@ -69,7 +69,7 @@ Checkpoint described(const Snapshot& snapshot, const ShardName& name) {
 }
 
 // Its contents are known to be as they were written; but were they by this version?
-void require_shape(const fs::path& file, const RestoredShard& restored) {
+void require_shape(const fs::path& file, const RestoredShard& restored, const Calculator& calculator) {
     const auto& [name, snapshot] = restored;
     const auto refuse = [&](const std::string& why) {
         throw Error(Status::io,
@@ -81,10 +81,18 @@ void require_shape(const fs::path& file, const RestoredShard& restored) {
     if (snapshot.clocks.size() != layout.chunks_of(name.index))
         refuse(fmt::format("it has {} chunks, and {} are expected", snapshot.clocks.size(),
                            layout.chunks_of(name.index)));
-    for (Chunk chunk = 0; chunk < snapshot.clocks.size(); ++chunk)
-        if (content_of(snapshot.weights[chunk])->bytes !=
-            layout.place(layout.first_of(name.index) + chunk).bytes())
-            refuse(fmt::format("chunk {} has {} bytes", chunk, content_of(snapshot.weights[chunk])->bytes));
+    for (Chunk chunk = 0; chunk < snapshot.clocks.size(); ++chunk) {
+        const Layout::Place& place = layout.place(layout.first_of(name.index) + chunk);
+        const Content& content = *content_of(snapshot.weights[chunk]);
+        if (content.bytes != place.bytes())
+            refuse(fmt::format("chunk {} has {} bytes", chunk, content.bytes));
+        const std::uint64_t state_bytes = place.count * calculator.state_bytes(place.type);
+        if (content.states.size() != calculator.states() ||
+            (!content.states.empty() && content.state_bytes != state_bytes))
+            refuse(fmt::format("chunk {} has {} states of {} bytes, and the update {} keeps {} of {}", chunk,
+                               content.states.size(), content.state_bytes, name.job.update,
+                               calculator.states(), state_bytes));
+    }
     for (const auto& [worker, first] : snapshot.firsts)
         if (!name.job.staleness && (!snapshot.applied.contains(worker) ||
                                     snapshot.applied.at(worker).size() != snapshot.clocks.size()))
@@ -93,7 +101,8 @@ void require_shape(const fs::path& file, const RestoredShard& restored) {
 
 }  // namespace
 
-RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t> index, Memory& memory) {
+RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t> index, Memory& memory,
+                            const MakeCalculator& make_calculator) {
     const fs::path file = index ? file_of(folder, *index) : the_only_file(folder);
     std::vector<Block> blocks;  // in the order of the file
     const Checkpoint checkpoint = read_checkpoint(file, [&](std::size_t bytes) {
@@ -123,7 +132,7 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
         restored.snapshot.clocks.push_back(chunk.clock);
         restored.snapshot.weights.push_back(value_of(std::move(content)));
     }
-    require_shape(file, restored);
+    require_shape(file, restored, *make_calculator(restored.name.job));
     // Before anybody hears of this incarnation: who takes this server's place in turn must be a later one.
     write_checkpoint(file, described(restored.snapshot, restored.name));
     return restored;

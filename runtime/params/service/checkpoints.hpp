@@ -15,6 +15,7 @@
 #include "runtime/params/job/job.hpp"
 #include "runtime/params/links/memory.hpp"
 #include "runtime/params/protocol/root.hpp"
+#include "runtime/params/service/calculator.hpp"
 
 namespace hocket::params {
 
@@ -32,9 +33,9 @@ struct RestoredShard {
 };
 
 // index: needed where the folder has the checkpoints of several servers. Throws Error(not_found | io |
-// invalid_argument).
+// invalid_argument), and what make_calculator throws.
 RestoredShard restore_shard(const std::filesystem::path& folder, std::optional<std::uint32_t> index,
-                            Memory& memory);
+                            Memory& memory, const MakeCalculator& make_calculator);
 
 // Of the service's thread. Files are written on a thread of their own, one at a time.
 class Checkpoints {

@@ -122,6 +122,7 @@ Value ChunkArithmetic::zero_weights(Chunk chunk) {
 
 Value ChunkArithmetic::with_states(Chunk chunk, const Value& weights) {
     Content result{dense(chunk, content_of(weights)), place(chunk).bytes()};
+    result.state_bytes = place(chunk).count * calculator_->state_bytes(place(chunk).type);
     for (std::size_t i = 0; i < calculator_->states(); ++i)
         result.states.push_back(zeros(result.state_bytes));
     return value_of(std::move(result));

@@ -318,7 +318,8 @@ void Server::Service::have_shard(ShardName name, Clock clock) {
 
 // In the constructor, so that it throws what is wrong.
 void Server::Service::restore() {
-    RestoredShard restored = restore_shard(options_.checkpoints, options_.index, *memory_);
+    RestoredShard restored =
+        restore_shard(options_.checkpoints, options_.index, *memory_, options_.make_calculator);
     index_ = restored.name.index;
     options_.servers = restored.name.all_servers;
     if ((index_ == 0) == options_.join.has_value())

@@ -7,37 +7,15 @@
 #include <thread>
 
 #include "runtime/error.hpp"
-#include "runtime/kernels/cpu/combine.hpp"
 #include "runtime/params/service/server.hpp"
 #include "runtime/params/service/worker.hpp"
+#include "tests/runtime/params/adding.hpp"
 
 using namespace hocket;
 using namespace hocket::params;
 using namespace std::chrono_literals;
 
 namespace {
-
-// w = w + g
-class Adding final : public Calculator {
-  public:
-    void sum(DataType type, std::span<const std::byte* const> parts, std::uint64_t count,
-             std::byte* to) const override {
-        kernels::combine(type, ReduceOp::sum, {{to}}, parts, count);
-    }
-    std::size_t states() const override { return 0; }
-    std::uint64_t state_bytes(DataType) const override { return 4; }
-    void update(DataType type, std::span<const std::byte* const> before, const std::byte* gradient,
-                std::uint64_t count, std::span<const std::uint64_t>, Round,
-                std::span<std::byte* const> after) const override {
-        const std::byte* const operands[] = {before[0], gradient};
-        std::byte* const to[] = {after[0]};
-        kernels::combine(type, ReduceOp::sum, to, operands, count);
-    }
-};
-
-std::shared_ptr<const Calculator> adding(const Job&) {
-    return std::make_shared<Adding>();
-}
 
 std::vector<std::unique_ptr<Server>> start_servers(std::uint32_t count) {
     std::vector<std::unique_ptr<Server>> servers;
@@ -48,7 +26,7 @@ std::vector<std::unique_ptr<Server>> start_servers(std::uint32_t count) {
         options.servers = count;
         options.secret = "a secret";
         options.timeout = 20s;
-        options.make_calculator = adding;
+        options.make_calculator = test::adding;
         servers.push_back(std::make_unique<Server>(std::move(options)));
     }
     return servers;
@@ -60,7 +38,7 @@ WorkerOptions worker_options(const Server& server, Job job) {
     options.secret = "a secret";
     options.job = std::move(job);
     options.timeout = 20s;
-    options.make_calculator = adding;
+    options.make_calculator = test::adding;
     return options;
 }
 
