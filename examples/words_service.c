@@ -28,7 +28,8 @@ static Wanted read_options(char* text) {
         if (which == 1) wanted.staleness = atoi(value);
         if (which == 2) wanted.tree = value;
     }
-    if (wanted.servers < 1 || wanted.staleness < 0) fail("--params: servers is 1 or more, staleness 0 or more");
+    if (wanted.servers < 1 || wanted.staleness < 0)
+        fail("--params: servers is 1 or more, staleness 0 or more");
     return wanted;
 }
 
