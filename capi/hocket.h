@@ -1367,7 +1367,9 @@ HKT_API hkt_status hkt_params_push_sparse(hkt_params* params, size_t tensor, siz
                                           const uint32_t* indices, const void* values, hkt_request** request);
 
 /* Ends this worker's round. What was not pushed in it counts as zeros. *round (may be null) is set to the
- * number of the one that begins. Does not wait. Errors: INVALID_ARGUMENT, and what has ended the worker. */
+ * number of the one that begins. Waits where this worker is further ahead than servers have room for, as a
+ * push does: no longer than a push whose request was waited for. Errors: INVALID_ARGUMENT, TIMEOUT (the round
+ * has not ended), and what has ended the worker. */
 HKT_API hkt_status hkt_params_clock(hkt_params* params, uint64_t* round);
 
 /* Pulls the weights of the tensors first, ... first + count - 1 into weights[0], ... weights[count - 1]: of
@@ -1407,11 +1409,12 @@ typedef struct hkt_params_server_options {
     const char* join;        /* "host:port" of the first server; null: this is the first one */
     const char* secret;      /* HOCKET_SECRET */
     const char* checkpoints; /* the folder for this server's checkpoint; null: it writes none */
-    uint64_t checkpoint_every; /* rounds between two checkpoints; 10 */
+    uint64_t checkpoint_every; /* rounds between two checkpoints; 10. With restore no more than before */
     int32_t restore;           /* 1: goes on from a checkpoint in the folder */
     int32_t servers;           /* of the first server: how many there are, itself included; 1 */
     int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: for the first server to be there */
-    int64_t silence_ms;        /* after which a worker is thought not to answer; 2000 */
+    int64_t silence_ms;        /* after which a worker is thought not to answer, and by a worker this server;
+                                  200 or more; 2000 */
     int64_t return_ms;         /* after which one that does not answer is taken out of the job; 10000 */
     int64_t index; /* with restore: whose checkpoint, if the folder has those of several servers; -1: that of
                       the only one */
@@ -1423,7 +1426,8 @@ typedef struct hkt_params_server_options {
 
 /* Begins to serve, on a thread of Hocket's. What is kept, and for whom, is said by the first worker that
  * comes. On success *server is the caller's, to be given to hkt_params_server_stop. Errors: INVALID_ARGUMENT,
- * BOOTSTRAP (the address), IO (the checkpoint), OUT_OF_MEMORY. */
+ * BOOTSTRAP (the address), NOT_FOUND (there is no checkpoint to restore), IO (the checkpoint, or its folder),
+ * OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_params_server_start(const hkt_params_server_options* options,
                                            hkt_params_server** server);
 

@@ -2,10 +2,12 @@
 #include <hocket.h>
 #include <signal.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/multi/process.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using namespace std::chrono_literals;
@@ -77,6 +79,47 @@ TEST_CASE("two servers take a worker, show it, and end when it has left") {
     hkt_params_close(params);
     CHECK(first.finish(20s).exit_code == 0);
     CHECK(second.finish(20s).exit_code == 0);
+}
+
+TEST_CASE("servers that are killed go on from their checkpoints, with the commands of the documentation") {
+    const hocket::test::TemporaryFolder folder;
+    const auto checkpoints = [&](const std::string& name) {
+        std::filesystem::create_directory(folder.path() + name);
+        return folder.path() + name;
+    };
+    const std::string a = checkpoints("/a"), b = checkpoints("/b");
+    auto first = std::make_unique<Process>(serve({"--servers", "2", "--once", "--checkpoints", a}), secret);
+    const std::string address = address_of(*first);
+    auto second = std::make_unique<Process>(serve({"--join", address, "--once", "--checkpoints", b}), secret);
+    address_of(*second);
+    hkt_params* const params = open_worker(address);
+    std::vector<std::int64_t> values(100000);
+    const auto round = [&](std::int64_t sum) {
+        values.assign(values.size(), 1);
+        const void* const gradient = values.data();
+        void* const weights = values.data();
+        CHECK(hkt_params_push(params, 0, 1, &gradient, nullptr) == HKT_SUCCESS);
+        CHECK(hkt_params_clock(params, nullptr) == HKT_SUCCESS);
+        CHECK(hkt_params_pull(params, 0, 1, &weights, 0, nullptr) == HKT_SUCCESS);
+        CHECK(values == std::vector<std::int64_t>(values.size(), sum));
+    };
+    round(1);
+    CHECK(hkt_params_checkpoint(params, nullptr) == HKT_SUCCESS);
+    round(2);  // which is in no checkpoint
+    kill(second->pid(), SIGKILL);
+    CHECK(second->finish(20s).exit_code != 0);
+    second = std::make_unique<Process>(serve({"--restore", "--checkpoints", b, "--join", address, "--once"}),
+                                       secret);
+    round(3);
+    kill(first->pid(), SIGKILL);
+    CHECK(first->finish(20s).exit_code != 0);
+    first = std::make_unique<Process>(
+        Words{HOCKET_PARAMS, "serve", "--restore", "--checkpoints", a, "--listen", address, "--once"},
+        secret);
+    round(4);
+    hkt_params_close(params);
+    CHECK(first->finish(20s).exit_code == 0);
+    CHECK(second->finish(20s).exit_code == 0);
 }
 
 TEST_CASE("a server ends with a signal, and says what is wrong with its options") {

@@ -46,12 +46,13 @@ class Node {
     Worker parent() const { return parent_; }
     // Who takes part, as the server has announced it last.
     const std::vector<Member>& members() const { return members_; }
-    std::size_t kept() const { return updates_.size(); }  // of its own updates, by chunk and round
+    // Its own updates that are not covered. One that is null is zeros.
+    using Place = std::pair<Clock, Chunk>;
+    const std::map<Place, Value>& kept() const { return updates_; }
 
   private:
     friend struct Inspection;  // tests look at all that there is
 
-    using Place = std::pair<Clock, Chunk>;
     struct Cached {
         Clock clock = 0;
         Value value;  // null: nothing yet

@@ -56,7 +56,12 @@ std::uint32_t Front::used_servers() const {
 // ---- Workers ---------------------------------------------------------------------------------------------
 
 void Front::take_open(Link& link, const Json& note) {
-    const Job job = decode_job(note.at("job").get<std::string>());
+    Job job;
+    try {
+        job = decode_job(note.at("job").get<std::string>());
+    } catch (const ProtocolError& error) {
+        return refuse(link, error.what());
+    }
     if (!job_) {
         try {
             make_calculator_(job);
@@ -144,6 +149,7 @@ void Front::tell_server(std::uint32_t index) {
     links_[index]->send(Json{{"say", "begin"},
                              {"job", encode(beginning.job)},
                              {"servers", beginning.servers},
+                             {"all_servers", servers_},
                              {"founders", beginning.founders},
                              {"has_weights", beginning.has_weights}});
 }

@@ -32,7 +32,19 @@ using Json = nlohmann::json;
 using Time = transport::Clock;
 using transport::ProtocolError;
 
-constexpr std::chrono::milliseconds tick_time = 50ms, dial_time = 5s;
+constexpr std::chrono::milliseconds tick_time = 50ms, dial_time = 5s, least_silence = 4 * tick_time;
+
+void check(const ShardTerms& terms) {
+    if (terms.silence < least_silence)
+        throw Error(Status::invalid_argument,
+                    fmt::format("silence_ms is {}; workers speak so often that it can be {} or more",
+                                terms.silence.count(), least_silence.count()));
+    if (terms.return_for < terms.silence)
+        throw Error(Status::invalid_argument,
+                    fmt::format("return_ms is {}, which is less than silence_ms, {}: a worker must be silent "
+                                "before others can go on without it",
+                                terms.return_for.count(), terms.silence.count()));
+}
 
 }  // namespace
 
@@ -70,7 +82,7 @@ class Server::Service final : private Link::Owner {
     Bounds bounds(const Link& link) const override;
     PriorityGate* gate() const override { return gate_.get(); }
     void take(Link& link, const Json& note);
-    void take_checkpoint(Worker worker);
+    void take_checkpoint(Worker worker, std::uint64_t number);
     void take_from_first(const Json& note);
     void drop(Link& link, const std::string& why);
 
@@ -92,6 +104,7 @@ class Server::Service final : private Link::Owner {
     std::unique_ptr<PriorityGate> gate_;                     // once there is a job
     std::unique_ptr<Shard> shard_;
     std::unique_ptr<Checkpoints> checkpoints_;
+    std::string trouble_;  // that workers were told
     Time::time_point next_tick_{};
 
     std::exception_ptr failing_;  // what the first server has said that ends this one
@@ -132,7 +145,10 @@ Server::Service::Service(ServerOptions options)
         throw Error(
             Status::invalid_argument,
             "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
+    check(options_.terms);
+    if (!options_.checkpoints.empty()) require_folder(options_.checkpoints);
     if (endpoint_.is_any_address()) endpoint_.host = transport::own_address();
+    options_.checkpoint_every = std::max<std::uint64_t>(options_.checkpoint_every, 1);
     if (options_.restore) restore();
     if (!options_.join)
         front_ = std::make_unique<Front>(options_.servers, endpoint_.text(), options_.make_calculator,
@@ -289,12 +305,13 @@ void Server::Service::take_from_first(const Json& note) {
     if (say == "serving") note.at("index").get_to(index_);
     if (say == "unused") return done();
     if (say != "begin" || shard_) return;
+    note.at("all_servers").get_to(options_.servers);
     begin({decode_job(note.at("job").get<std::string>()), note.at("servers").get<std::uint32_t>(),
            note.at("founders").get<std::vector<Worker>>(), note.at("has_weights").get<bool>()});
 }
 
 void Server::Service::begin(const Front::Beginning& beginning) {
-    have_shard({beginning.job, index_, beginning.servers, options_.servers}, 0);
+    have_shard({beginning.job, index_, beginning.servers, options_.servers, options_.checkpoint_every}, 0);
     shard_->begin(beginning.founders, beginning.has_weights);
     for (auto& [link, note] : std::exchange(early_, {})) received(*link, note);
 }
@@ -302,15 +319,17 @@ void Server::Service::begin(const Front::Beginning& beginning) {
 void Server::Service::have_shard(ShardName name, Clock clock) {
     const auto job = std::make_shared<const Job>(name.job);
     const auto layout = std::make_shared<const Layout>(*job, name.servers);
-    shard_ =
-        std::make_unique<Shard>(job, layout, index_, memory_, options_.make_calculator(*job), options_.terms,
-                                options_.checkpoints.empty() ? 0 : options_.checkpoint_every,
-                                options_.rack.empty() ? endpoint_.host : options_.rack);
+    shard_ = std::make_unique<Shard>(job, layout, index_, memory_, options_.make_calculator(*job),
+                                     options_.terms, options_.checkpoints.empty() ? 0 : name.every,
+                                     options_.rack.empty() ? endpoint_.host : options_.rack);
     gate_ = gate_of(*job);
     if (options_.checkpoints.empty()) return;
     checkpoints_ = std::make_unique<Checkpoints>(
-        options_.checkpoints, options_.checkpoint_every, std::move(name), clock, mailbox_,
+        options_.checkpoints, std::move(name), clock, mailbox_,
         [this](const Snapshot& snapshot, const std::string& error) {
+            const std::string trouble = error.empty() ? "" : "there is no new checkpoint: " + error;
+            if (trouble != std::exchange(trouble_, trouble))
+                shard_->tell_all(Json{{"say", "trouble"}, {"why", trouble}});
             if (error.empty()) return shard_->keep_what_lacks(snapshot);
             log_line("hocket params: server {} has no new checkpoint: {}", index_, error);
         });
@@ -329,6 +348,8 @@ void Server::Service::restore() {
                 ? "this is the checkpoint of the first server; it takes that one's address, and joins none"
                 : fmt::format("this is the checkpoint of server {}; it needs the address of the first one",
                               index_));
+    // Workers have room for the rounds that they were told.
+    restored.name.every = std::min(restored.name.every, options_.checkpoint_every);
     const auto clock = *std::min_element(restored.snapshot.clocks.begin(), restored.snapshot.clocks.end());
     have_shard(restored.name, clock);
     if (index_ == 0) restored_ = std::make_pair(restored.name.job, restored.snapshot.incarnation);
@@ -375,15 +396,16 @@ void Server::Service::take(Link& link, const Json& note) {
         early_.emplace_back(&link, note);
         return;
     }
-    if (say == "checkpoint") return take_checkpoint(shard_->worker_of(link));
+    if (say == "checkpoint")
+        return take_checkpoint(shard_->worker_of(link), note.at("number").get<std::uint64_t>());
     shard_->take(link, note);
     // While it had no connection, servers may have come to other places.
     if (front_ && (say == "reserve" || say == "resume")) front_->tell_places(link);
 }
 
-void Server::Service::take_checkpoint(Worker worker) {
-    const auto answer = [this, worker](const std::string& error) {
-        shard_->tell(worker, Json{{"say", "checkpointed"}, {"error", error}});
+void Server::Service::take_checkpoint(Worker worker, std::uint64_t number) {
+    const auto answer = [this, worker, number](const std::string& error) {
+        shard_->tell(worker, Json{{"say", "checkpointed"}, {"number", number}, {"error", error}});
     };
     if (!checkpoints_)
         return answer(fmt::format("server {} ({}) was started without a folder for checkpoints", index_,

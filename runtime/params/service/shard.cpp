@@ -124,6 +124,7 @@ void Shard::arrive(Worker worker, Link& link, const Json& note) {
     note.at("rack").get_to(standing.rack);
     link.user = tag(worker);
     had_workers_ = true;
+    link.send(Json{{"say", "terms"}, {"silence_ms", terms_.silence.count()}});
 }
 
 void Shard::reserve(Link& link, const Json& note) {
