@@ -16,7 +16,6 @@ namespace hocket::params {
 // One thread at a time.
 class Node {
   public:
-    // Without staleness nobody asks a node with nobody below it twice for the same weights: it keeps none.
     Node(Worker self, std::size_t chunks, Arithmetic& arithmetic, Staleness staleness = 0);
 
     // The worker's update of one chunk, of the round of its clock. Once each. It must not change before it is
@@ -42,6 +41,9 @@ class Node {
     // What was pushed of rounds below this may be changed again.
     Clock covered() const { return covered_; }
 
+    // Whether it needs weights that pulled() has given. Without staleness nobody asks a node with nobody
+    // below it twice for the same ones.
+    bool keeps_weights() const { return staleness_ != 0 || !below_.empty(); }
     const Epoch& epoch() const { return epoch_; }
     Worker parent() const { return parent_; }
     // Who takes part, as the server has announced it last.

@@ -108,6 +108,10 @@ class Upstream final : private Link::Owner {
     void broke(Link& link, const std::string& why) override;
     ChunkShape shape_of(const Link& link, Chunk chunk) const override;
     Bounds bounds(const Link& link) const override;
+    // Weights go to where they were pulled to, and are not needed any more.
+    bool reads_lent(const Link&, const Message& message) const override {
+        return std::holds_alternative<Weights>(message) && !node_.keeps_weights();
+    }
     PriorityGate* gate() const override { return self_.gate; }
     void drop(Link& link, const std::string& why);
 

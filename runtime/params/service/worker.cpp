@@ -81,6 +81,7 @@ class Client::Service final : private Link::Owner {
     void take_pull(const std::shared_ptr<std::map<Chunk, Waiting>>& wanted);
     void news(std::uint32_t server);
     void hand_out(Chunk chunk, const Node::Pulled& pulled);
+    void pull_again(Chunk chunk, const std::list<Waiting>& waiting);
     void ask_for_checkpoints();
     void give_up_checkpoint(ParameterRequest* request);
     bool is_open(const ParameterRequest* request) const;
@@ -490,7 +491,8 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
     const auto found = waiting_.find(chunk);
     if (found == waiting_.end()) return;
     const std::uint64_t size = element_size(layout_->place(chunk).type);
-    const std::byte* const from = content_of(pulled.weights)->block.get();
+    const Content& content = *content_of(pulled.weights);
+    const std::byte* const from = content.block.get();
     for (auto waiting = found->second.begin(); waiting != found->second.end();) {
         if (waiting->clock > pulled.clock) {
             ++waiting;
@@ -498,12 +500,20 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
         }
         for (const auto& [piece, tensor] : waiting->places)
             copy_bytes(tensor + piece.first * size, from + piece.at * size, piece.count * size);
+        if (content.lender && !content.lender->is_lent()) return pull_again(chunk, found->second);
         const std::lock_guard lock(mutex_);
         if (--waiting->request->left == 0) end(*waiting->request, Status::success, "");
         waiting = found->second.erase(waiting);
         if (!job_->staleness) break;  // each pull has an answer of its own
     }
     if (found->second.empty()) waiting_.erase(found);
+}
+
+// The connection that lent the weights has been given up. They are asked for again in the next epoch.
+void Client::Service::pull_again(Chunk chunk, const std::list<Waiting>& waiting) {
+    const std::uint32_t server = layout_->server_of(chunk);
+    for (const Waiting& one : waiting)
+        upstreams_[server]->node().pull(chunk - layout_->first_of(server), one.clock);
 }
 
 // ---- Checkpoints -----------------------------------------------------------------------------------------
