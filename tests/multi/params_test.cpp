@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <hocket.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <unistd.h>
 
@@ -194,6 +195,57 @@ TEST_CASE("a server that is begun anew takes nobody's place") {
     CHECK(hkt_params_get_stats(params, &stats, sizeof stats) == HKT_SUCCESS);
     CHECK(stats.reconnections == 0);
     hkt_params_close(params);
+}
+
+TEST_CASE("a worker of a job whose servers are begun anew is not taken for another one with its number") {
+    auto server = std::make_unique<Process>(serve({}), secret);
+    const std::string address = address_of(*server);
+    int joined[2];
+    REQUIRE(pipe(joined) == 0);
+    const pid_t old = fork();
+    if (old == 0) {
+        alarm(60);
+        const hkt_params_tensor tensor = {"w", 100000, HKT_INT64};
+        hkt_params_options options = HKT_PARAMS_OPTIONS_INIT;
+        options.address = address.c_str();
+        options.secret = "a secret";
+        hkt_params* params = nullptr;
+        std::vector<std::int64_t> values(100000);
+        void* const weights = values.data();
+        hkt_status status = hkt_params_open(&tensor, 1, nullptr, &options, &params);
+        if (write(joined[1], "", 1) != 1) _exit(2);
+        while (status == HKT_SUCCESS) status = hkt_params_pull(params, 0, 1, &weights, 0, nullptr);
+        _exit(std::string(hkt_last_error()).find("begun anew") == std::string::npos);
+    }
+    char byte;
+    REQUIRE(read(joined[0], &byte, 1) == 1);
+    kill(old, SIGSTOP);  // so that it comes back when the next job has begun
+    kill(server->pid(), SIGKILL);
+    server->finish(20s);
+    server = std::make_unique<Process>(Words{HOCKET_PARAMS, "serve", "--listen", address}, secret);
+    address_of(*server);
+    hkt_params* const params = open_worker(address);
+    kill(old, SIGCONT);
+    int how = -1;
+    std::int64_t round = 0;
+    std::vector<std::int64_t> values(100000);
+    const void* const gradient = values.data();
+    void* const weights = values.data();
+    CHECK(eventually([&] {
+        values.assign(values.size(), 1);
+        const bool is_right = hkt_params_push(params, 0, 1, &gradient, nullptr) == HKT_SUCCESS &&
+                              hkt_params_clock(params, nullptr) == HKT_SUCCESS &&
+                              hkt_params_pull(params, 0, 1, &weights, 0, nullptr) == HKT_SUCCESS &&
+                              values == std::vector<std::int64_t>(values.size(), ++round);
+        return !is_right || waitpid(old, &how, WNOHANG) == old;
+    }));
+    CHECK(how == 0);
+    hkt_params_stats stats;
+    CHECK(hkt_params_get_stats(params, &stats, sizeof stats) == HKT_SUCCESS);
+    CHECK(stats.reconnections == 0);
+    kill(old, SIGKILL);
+    hkt_params_close(params);
+    for (const int end : joined) close(end);
 }
 
 TEST_CASE("a worker that waits for its server says for what") {
