@@ -51,8 +51,9 @@ Clock lowest(const Snapshot& snapshot) {
 Checkpoint described(const Snapshot& snapshot, const ShardName& name) {
     Checkpoint checkpoint;
     checkpoint.job =
-        Json{{"job", encode(name.job)},         {"index", name.index}, {"servers", name.servers},
-             {"all_servers", name.all_servers}, {"every", name.every}, {"applied", Json(snapshot.applied)}}
+        Json{{"job", encode(name.job)},          {"index", name.index}, {"servers", name.servers},
+             {"all_servers", name.all_servers},  {"run", name.run},     {"every", name.every},
+             {"applied", Json(snapshot.applied)}}
             .dump();
     checkpoint.incarnation = snapshot.incarnation;
     checkpoint.firsts = snapshot.firsts;
@@ -117,6 +118,7 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
         name.at("index").get_to(restored.name.index);
         name.at("servers").get_to(restored.name.servers);
         name.at("all_servers").get_to(restored.name.all_servers);
+        name.at("run").get_to(restored.name.run);
         name.at("every").get_to(restored.name.every);
         name.at("applied").get_to(restored.snapshot.applied);
     } catch (const std::exception& error) {

@@ -24,6 +24,7 @@ struct ShardName {
     Job job;
     std::uint32_t index = 0, servers = 1;  // servers: that have chunks
     std::uint32_t all_servers = 1;         // that the first one was started for
+    std::string run;                       // which one of the job (Front::Beginning)
     std::uint64_t every = 1;               // rounds between two checkpoints: workers keep so many
 };
 

@@ -83,7 +83,7 @@ void Upstream::connect_to_server(std::unique_ptr<Link> link) {
 }
 
 void Upstream::greet() {
-    Json note{{"number", self_.number}, {"at", self_.at}, {"rack", self_.rack}};
+    Json note{{"number", self_.number}, {"at", self_.at}, {"rack", self_.rack}, {"run", self_.run}};
     if (!has_joined()) {
         note["say"] = "reserve";
         note["has_weights"] = self_.has_weights;

@@ -27,6 +27,7 @@ namespace hocket::params {
 struct WorkerSelf {
     Worker number = 0;
     std::string at, rack;
+    std::string run;  // of the job: the same program's next one is another
     bool has_weights = false;
     Clock window = 2;  // how many rounds' updates it may keep until they are covered
     std::string secret;

@@ -36,6 +36,10 @@ namespace {
 
 constexpr std::chrono::milliseconds tick_time = 50ms, farewell_time = 2s;
 
+std::string tensors_text(std::uint32_t first, std::size_t count) {
+    return count == 1 ? fmt::format("tensor {}", first) : fmt::format("{} tensors from {} on", count, first);
+}
+
 }  // namespace
 
 class Client::Service final : private Link::Owner {
@@ -231,8 +235,9 @@ void Client::Service::wait_until_joined() {
             Status::timeout,
             fmt::format(
                 "the parameter service at {} has not begun within {}: it waits for all of its servers, "
-                "and for {} workers",
-                options_.server.text(), transport::seconds_text(options_.timeout), job_->workers));
+                "and for {} worker{}; ask it for its status",
+                options_.server.text(), transport::seconds_text(options_.timeout), job_->workers,
+                job_->workers == 1 ? "" : "s"));
 }
 
 void Client::Service::run(transport::Socket socket) {
@@ -341,6 +346,7 @@ void Client::Service::broke(Link& link, const std::string& why) {
 
 void Client::Service::opened(const Json& note) {
     note.at("number").get_to(self_.number);
+    note.at("run").get_to(self_.run);
     const auto servers = note.at("servers").get<std::vector<std::string>>();
     layout_ = std::make_shared<const Layout>(*job_, static_cast<std::uint32_t>(servers.size()));
     staging_ = std::make_unique<Staging>(
@@ -405,13 +411,13 @@ ParameterRequest* Client::Service::push(std::uint32_t first, std::span<const std
     require_tensors(first, gradients.size());
     staging_->add(first, gradients);
     return make_room_request(
-        fmt::format("room for the updates of {} tensors from {} on", gradients.size(), first));
+        fmt::format("room for updates of {} has not come", tensors_text(first, gradients.size())));
 }
 
 ParameterRequest* Client::Service::push(std::uint32_t tensor, const SparseUpdate& gradient) {
     require_tensors(tensor, 1);
     staging_->add_sparse(tensor, gradient.indices, gradient.values);
-    return make_room_request(fmt::format("room for the update of tensor {}", tensor));
+    return make_room_request(fmt::format("room for an update of tensor {} has not come", tensor));
 }
 
 void Client::Service::full(Chunk chunk, Value gradient) {
@@ -426,7 +432,7 @@ void Client::Service::full(Chunk chunk, Value gradient) {
 // Whoever has not waited for its pushes waits here: a server has room for so many rounds.
 Clock Client::Service::tick() {
     require_alive();
-    wait(make_room_request(fmt::format("room for the updates of round {}", clock_.load())),
+    wait(make_room_request(fmt::format("room for the updates of round {} has not come", clock_.load())),
          Time::time_point::max());
     staging_->finish();
     return ++clock_;
@@ -450,8 +456,8 @@ ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte
                                 staleness, *job_->staleness));
     const Clock clock = clock_;
     const Clock least = job_->staleness && clock > staleness ? clock - staleness : 0;
-    ParameterRequest* const request = make_request(
-        fmt::format("weights of round {} or later of {} tensors from {} on", least, weights.size(), first));
+    ParameterRequest* const request = make_request(fmt::format(
+        "weights of round {} or later of {} have not come", least, tensors_text(first, weights.size())));
     const auto wanted = std::make_shared<std::map<Chunk, Waiting>>();
     for (std::uint32_t i = 0; i < weights.size(); ++i)
         for (const Layout::Piece& piece : layout_->pieces_of_tensor(first + i)) {
@@ -521,7 +527,7 @@ void Client::Service::pull_again(Chunk chunk, const std::list<Waiting>& waiting)
 // One after another.
 ParameterRequest* Client::Service::checkpoint() {
     require_alive();
-    ParameterRequest* const request = make_request("checkpoints of all servers");
+    ParameterRequest* const request = make_request("not all servers have written checkpoints");
     mailbox_.post([this, request] {
         if (!is_open(request)) return;
         checkpoints_.push_back(request);
@@ -666,8 +672,8 @@ void Client::Service::look_at_time() {
             waiting.remove_if([&](const Waiting& one) { return one.request == request; });
         const std::lock_guard lock(mutex_);
         end(*request, Status::timeout,
-            fmt::format("{} have not come within {}: {}", request->text,
-                        transport::seconds_text(options_.timeout), likely_cause()));
+            fmt::format("{} within {}: {}", request->text, transport::seconds_text(options_.timeout),
+                        likely_cause()));
     }
 }
 

@@ -4,6 +4,7 @@
 #include "tests/capi/comm.hpp"
 #include "tests/capi/embedding/children.hpp"
 #include "tests/capi/params/service.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -64,6 +65,9 @@ TEST_CASE("options and tensors that make no sense are refused, and the text says
     refused("hkt_params_options.size");
     options.update = "sgd(0.1)";  // of integers
     refused("integers can be added");
+    options.update = "nofile.sched:mine(1)";
+    CHECK_THAT(failure(open_again(options), HKT_ERROR_NOT_FOUND),
+               Catch::Contains("cannot read nofile.sched") && !Catch::Contains("topology"));
     options.update = "w = ";
     CHECK_THAT(failure(open_again(options), HKT_ERROR_SCHEDULE), Catch::Contains("w = "));
     unsetenv("HOCKET_PARAMS_ADDRESS");
@@ -135,7 +139,7 @@ TEST_CASE("a service that is another one, or none, is an error that says so") {
         hkt_params_options options = worker_options(address);
         options.timeout_ms = 5000;
         options.secret = "another";
-        says(failure(open_again(options), HKT_ERROR_BOOTSTRAP), "secret");
+        says(failure(open_again(options), HKT_ERROR_BOOTSTRAP), "refuses this process: wrong secret");
         options = worker_options("127.0.0.1:1");
         options.timeout_ms = 500;
         says(failure(open_again(options), HKT_ERROR_BOOTSTRAP), "127.0.0.1:1");
@@ -151,7 +155,30 @@ TEST_CASE("a service that is another one, or none, is an error that says so") {
         options = worker_options(address);
         options.staleness = 1;
         says(failure(open_again(options), HKT_ERROR_MISMATCH), "staleness");
+        options = worker_options(address);
+        options.workers = 7;  // the job has begun: nobody counts any more
+        open_worker(options);
         train(params.get(), 1, 2);  // nothing of that was applied
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("workers that a job begins with say the same number of them") {
+    const auto outcomes = with_service(1, [](int, const char* address) {
+        hkt_params_options options = worker_options(address), others = options;
+        options.workers = 2;
+        others.workers = 3;
+        std::thread founder([&] { train(open_worker(options).get(), 2, 2); });
+        const auto has_come = [&] {
+            const char* state = nullptr;
+            must(hkt_params_status(address, "a secret", 0, &state));
+            return std::strstr(state, "1 of 2 workers have come") != nullptr;
+        };
+        expect(eventually(has_come), "the founder has not come");
+        says(failure(open_again(others), HKT_ERROR_MISMATCH),
+             "the number of workers to begin with is 2 there and 3 here");
+        train(open_worker(options).get(), 2, 2);
+        founder.join();
     });
     CHECK(problems(outcomes) == "");
 }
