@@ -228,9 +228,7 @@ void Link::receive() try {
             value_is_complete();
         }
     }
-} catch (const ProtocolError& error) {
-    fail(error.what());
-} catch (const Error& error) {
+} catch (const ProtocolError& error) {  // all else is this process's own trouble: others would not end it
     fail(error.what());
 }
 

@@ -28,7 +28,8 @@ namespace hocket::params {
 // Of the loop's thread.
 class Link final : private transport::SocketLoop::Watcher {
   public:
-    // All may close() the link, and none may destroy it.
+    // All may close() the link, and none may destroy it. A transport::ProtocolError that they throw ends the
+    // connection; everything else ends what turns the loop.
     class Owner {
       public:
         virtual void received(Link& link, const nlohmann::json& note) = 0;

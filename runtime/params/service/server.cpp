@@ -32,8 +32,8 @@ using Json = nlohmann::json;
 using Time = transport::Clock;
 using transport::ProtocolError;
 
-constexpr std::chrono::milliseconds tick_time = 50ms, dial_time = 2s, farewell_time = 500ms,
-                                    least_silence = 4 * tick_time;
+constexpr std::chrono::milliseconds tick_time = 50ms, dial_time = 2s, pause_between_dials = 200ms,
+                                    farewell_time = 500ms, least_silence = 4 * tick_time;
 
 void check(const ShardTerms& terms) {
     if (terms.silence < least_silence)
@@ -65,6 +65,7 @@ class Server::Service final : private Link::Owner {
     void run();
     void serve();
     void tick();
+    void look_at_first(Time::time_point now);
     void done();
     Json state() const;
     std::string waits_for() const;
@@ -73,7 +74,8 @@ class Server::Service final : private Link::Owner {
     void say_that_it_leaves();
     void admit(transport::Admitted admitted);
     void dial_first();
-    void dialled(transport::Socket socket, const std::string& error);
+    void dial_first_later();
+    void dialled_first(Dialling::Result result);
     void begin(const Front::Beginning& beginning);
     void restore();
     void have_shard(ShardName name, Clock clock);
@@ -114,8 +116,6 @@ class Server::Service final : private Link::Owner {
     std::unique_ptr<Checkpoints> checkpoints_;
     std::string trouble_;  // that workers were told
     Time::time_point next_tick_{};
-
-    std::exception_ptr failing_;  // what the first server has said that ends this one
 
     std::atomic<bool> is_leaving_ = false;
     std::mutex mutex_;  // guards what follows
@@ -200,7 +200,6 @@ void Server::Service::run() {
 void Server::Service::serve() {
     while (!is_leaving_) {
         mailbox_.empty();
-        if (failing_) std::rethrow_exception(failing_);
         const auto now = Time::now();
         if (now >= next_tick_) tick();
         loop_.turn(mailbox_.is_empty() ? next_tick_ : Time::time_point::min());
@@ -212,7 +211,11 @@ void Server::Service::end(std::exception_ptr failure) {
     dialling_.reset();
     admission_.reset();
     listener_.close();
-    if (!failure) say_that_it_leaves();
+    try {
+        if (!failure) say_that_it_leaves();
+    } catch (...) {
+        failure = std::current_exception();
+    }
     checkpoints_.reset();
     shard_.reset();
     front_.reset();
@@ -300,12 +303,18 @@ void Server::Service::tick() {
     for (Link& link : links_)
         if (!link.user && !link.has_unsent() && now - link.spoke() > options_.terms.silence / 4)
             link.send_heartbeat();
-    if (first_ && first_->is_open() && now - first_->spoke() > options_.terms.silence / 4)
-        first_->send_heartbeat();
+    if (first_ && first_->is_open()) look_at_first(now);
     if (!shard_) return;
     shard_->tick(now);
     if (checkpoints_ && shard_->has_begun() && checkpoints_->is_due(shard_->clock())) write_checkpoint();
     if (shard_->is_done()) done();
+}
+
+// Where its host is gone, the connection does not end.
+void Server::Service::look_at_first(Time::time_point now) {
+    first_->tick(now);
+    if (now - first_->heard() > options_.terms.silence) return drop(*first_, "it does not answer");
+    if (now - first_->spoke() > options_.terms.silence / 4) first_->send_heartbeat();
 }
 
 void Server::Service::done() {
@@ -319,26 +328,35 @@ void Server::Service::done() {
 void Server::Service::dial_first() {
     const transport::Dial dial{
         .to = *options_.join, .secret = options_.secret, .identity = identity(0), .gone_for = dial_time};
-    dialling_ = std::make_unique<Dialling>(
-        mailbox_, dial, dial_time,
-        [this](transport::Socket socket, const std::string& error) { dialled(std::move(socket), error); });
+    dialling_ = std::make_unique<Dialling>(mailbox_, dial, dial_time, [this](Dialling::Result result) {
+        dialled_first(std::move(result));
+    });
 }
 
-void Server::Service::dialled(transport::Socket socket, const std::string& error) {
-    if (!error.empty()) {
-        if (!shard_ && !is_done_ && Time::now() > first_deadline_)
-            throw Error(Status::bootstrap, "there is no way to the first server: " + error);
+// Not from a function of the link to the first server, which it destroys.
+void Server::Service::dial_first_later() {
+    loop_.at(Time::now() + pause_between_dials, [this] {
+        first_.reset();
+        if (!is_leaving_) dial_first();
+    });
+}
+
+// Who has a shard serves it without the first server, and waits for that one's successor.
+void Server::Service::dialled_first(Dialling::Result result) {
+    dialling_.reset();
+    if (!result.error.empty()) {
+        if (!shard_ && !is_done_ && (result.is_refused || Time::now() > first_deadline_))
+            throw Error(Status::bootstrap, "there is no way to the first server: " + result.error);
         if (first_trouble_.empty() && !first_has_left_)
             log_line("hocket params: {}: there is no way to the first server; it tries again: {}", own_name(),
-                     error);
-        first_trouble_ = error;
-        return dial_first();
+                     result.error);
+        first_trouble_ = result.error;
+        return dial_first_later();
     }
-    dialling_.reset();
     first_trouble_.clear();
     first_has_left_ = false;
     Link::Owner& self = *this;
-    first_.emplace(loop_, std::move(socket), memory_, self);
+    first_.emplace(loop_, std::move(result.socket), memory_, self);
     Json note{{"say", "serve"}, {"at", endpoint_.text()}, {"is_restored", shard_ != nullptr}};
     if (shard_) {
         note["index"] = *index_;
@@ -426,12 +444,7 @@ void Server::Service::admit(transport::Admitted admitted) {
 }
 
 void Server::Service::received(Link& link, const Json& note) try {
-    if (&link != (first_ ? &*first_ : nullptr)) return take(link, note);
-    try {
-        take_from_first(note);
-    } catch (const Error&) {  // a connection would take it for its own
-        failing_ = std::current_exception();
-    }
+    first_ && &link == &*first_ ? take_from_first(note) : take(link, note);
 } catch (const Json::exception&) {
     drop(link, "it sends a note that is not understood");
 } catch (const ProtocolError& error) {
@@ -495,14 +508,10 @@ void Server::Service::drop(Link& link, const std::string& why) {
 void Server::Service::broke(Link& link, const std::string& why) {
     if (first_ && &link == &*first_) {
         first_deadline_ = Time::now() + options_.timeout;
-        if (is_unused_ || failing_) return;
+        if (is_unused_) return;
         if (!is_done_ && !first_has_left_)
             log_line("hocket params: {}: the connection with the first server broke: {}", own_name(), why);
-        mailbox_.post([this] {
-            first_.reset();
-            if (!is_leaving_) dial_first();
-        });
-        return;
+        return dial_first_later();
     }
     std::erase_if(early_, [&](const auto& early) { return early.first == &link; });
     if (front_) front_->lost(link);

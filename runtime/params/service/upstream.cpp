@@ -48,10 +48,10 @@ void Upstream::dial_server() {
     const transport::Dial dial{.to = transport::Endpoint::parse(at_).value(),
                                .secret = self_.secret,
                                .identity = identity(self_.priority)};
-    server_dialling_ = std::make_unique<Dialling>(mailbox_, dial, server_dial_time,
-                                                  [this](transport::Socket socket, const std::string& error) {
-                                                      dialled_server(std::move(socket), error);
-                                                  });
+    server_dialling_ =
+        std::make_unique<Dialling>(mailbox_, dial, server_dial_time, [this](Dialling::Result result) {
+            dialled_server(std::move(result.socket), result.error);
+        });
 }
 
 void Upstream::dialled_server(transport::Socket socket, const std::string& error) {
@@ -216,10 +216,10 @@ void Upstream::dial_parent() {
     if (!at) return lost_parent();
     const transport::Dial dial{
         .to = *at, .secret = self_.secret, .identity = identity(self_.priority), .gone_for = 200ms};
-    parent_dialling_ = std::make_unique<Dialling>(mailbox_, dial, parent_dial_time,
-                                                  [this](transport::Socket socket, const std::string& error) {
-                                                      dialled_parent(std::move(socket), error);
-                                                  });
+    parent_dialling_ =
+        std::make_unique<Dialling>(mailbox_, dial, parent_dial_time, [this](Dialling::Result result) {
+            dialled_parent(std::move(result.socket), result.error);
+        });
 }
 
 void Upstream::dialled_parent(transport::Socket socket, const std::string& error) {
@@ -236,7 +236,7 @@ void Upstream::lost_parent() {
     for_parent_.clear();
     if (parent_link_) retire(std::move(parent_link_));
     node_.parent_lost();
-    mailbox_.post([this] { deliver(); });
+    loop_.at(Time::now(), [this] { deliver(); });  // not at once: deliver() may have come here
 }
 
 void Upstream::adopt(Worker child, std::unique_ptr<Link> link) {
