@@ -22,6 +22,7 @@
 #include "runtime/params/service/front.hpp"
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
+#include "runtime/params/service/note.hpp"
 #include "runtime/thread.hpp"
 
 namespace hocket::params {
@@ -34,6 +35,7 @@ using transport::ProtocolError;
 
 constexpr std::chrono::milliseconds tick_time = 50ms, dial_time = 2s, pause_between_dials = 200ms,
                                     farewell_time = 500ms, least_silence = 4 * tick_time;
+constexpr int most_early = 4;  // notes of one worker
 
 void check(const ShardTerms& terms) {
     if (terms.silence < least_silence)
@@ -64,6 +66,7 @@ class Server::Service final : private Link::Owner {
   private:
     void run();
     void serve();
+    void remove_closed_links();
     void tick();
     void look_at_first(Time::time_point now);
     void done();
@@ -91,6 +94,7 @@ class Server::Service final : private Link::Owner {
     void take_checkpoint(Worker worker, std::uint64_t number);
     void take_from_first(const Json& note);
     void drop(Link& link, const std::string& why);
+    void forget(Link& link, const std::string& why);
 
     ServerOptions options_;
     transport::Socket listener_;
@@ -203,7 +207,19 @@ void Server::Service::serve() {
         const auto now = Time::now();
         if (now >= next_tick_) tick();
         loop_.turn(mailbox_.is_empty() ? next_tick_ : Time::time_point::min());
-        links_.remove_if([](const Link& link) { return !link.is_open(); });
+        remove_closed_links();
+    }
+}
+
+// Those that this server has closed have not been reported as broken.
+void Server::Service::remove_closed_links() {
+    for (auto link = links_.begin(); link != links_.end();) {
+        if (link->is_open()) {
+            ++link;
+            continue;
+        }
+        forget(*link, "this server has ended it");
+        link = links_.erase(link);
     }
 }
 
@@ -328,9 +344,8 @@ void Server::Service::done() {
 void Server::Service::dial_first() {
     const transport::Dial dial{
         .to = *options_.join, .secret = options_.secret, .identity = identity(0), .gone_for = dial_time};
-    dialling_ = std::make_unique<Dialling>(mailbox_, dial, dial_time, [this](Dialling::Result result) {
-        dialled_first(std::move(result));
-    });
+    dialling_ = std::make_unique<Dialling>(
+        mailbox_, dial, dial_time, [this](Dialling::Result result) { dialled_first(std::move(result)); });
 }
 
 // Not from a function of the link to the first server, which it destroys.
@@ -370,17 +385,26 @@ void Server::Service::take_from_first(const Json& note) {
     if (say == "refused")
         throw Error(Status::mismatch, "the first server refuses this one: " +
                                           transport::printable(note.at("why").get<std::string>()));
-    if (say == "serving") index_ = note.at("index").get<std::uint32_t>();
+    if (say == "serving" && !shard_) index_ = said_server(note.at("index"));
     if (say == "leaving") first_has_left_ = true;
     if (say == "unused") {
         is_unused_ = true;
         return done();
     }
     if (say != "begin" || shard_ || !index_) return;
-    note.at("all_servers").get_to(options_.servers);
-    begin({decode_job(note.at("job").get<std::string>()), note.at("servers").get<std::uint32_t>(),
-           note.at("founders").get<std::vector<Worker>>(), note.at("has_weights").get<bool>(),
-           note.at("run").get<std::string>()});
+    Front::Beginning beginning{decode_job(note.at("job").get<std::string>()),
+                               0,
+                               {},
+                               note.at("has_weights").get<bool>(),
+                               said_name(note.at("run"))};
+    beginning.servers = static_cast<std::uint32_t>(said_number(note.at("servers"), most_servers));
+    const auto all_servers = static_cast<std::uint32_t>(said_number(note.at("all_servers"), most_servers));
+    if (*index_ >= beginning.servers || beginning.servers > all_servers ||
+        beginning.servers > Layout(beginning.job, 1).chunks())
+        throw ProtocolError("it begins a job with a number of servers that cannot be");
+    for (const Json& founder : note.at("founders")) beginning.founders.push_back(said_worker(founder));
+    options_.servers = all_servers;
+    begin(beginning);
 }
 
 void Server::Service::begin(const Front::Beginning& beginning) {
@@ -388,7 +412,8 @@ void Server::Service::begin(const Front::Beginning& beginning) {
                 options_.checkpoint_every},
                0);
     shard_->begin(beginning.founders, beginning.has_weights);
-    for (auto& [link, note] : std::exchange(early_, {})) received(*link, note);
+    for (auto& [link, note] : std::exchange(early_, {}))
+        if (link->is_open()) received(*link, note);
 }
 
 void Server::Service::have_shard(ShardName name, Clock clock) {
@@ -440,11 +465,11 @@ void Server::Service::write_checkpoint() {
 
 void Server::Service::admit(transport::Admitted admitted) {
     Link::Owner& self = *this;
-    links_.emplace_back(loop_, std::move(admitted.socket), memory_, self);
+    links_.emplace_back(loop_, std::move(admitted.socket), memory_, self, Link::Side::host);
 }
 
 void Server::Service::received(Link& link, const Json& note) try {
-    first_ && &link == &*first_ ? take_from_first(note) : take(link, note);
+    first_&&& link == &*first_ ? take_from_first(note) : take(link, note);
 } catch (const Json::exception&) {
     drop(link, "it sends a note that is not understood");
 } catch (const ProtocolError& error) {
@@ -470,11 +495,14 @@ void Server::Service::take(Link& link, const Json& note) {
         return link.close_when_sent();
     }
     if (!shard_) {
+        const auto is_its = [&](const auto& early) { return early.first == &link; };
+        if (std::count_if(early_.begin(), early_.end(), is_its) >= most_early)
+            throw ProtocolError("it goes on talking before the job has begun");
         early_.emplace_back(&link, note);
         return;
     }
     if (say == "checkpoint")
-        return take_checkpoint(shard_->worker_of(link), note.at("number").get<std::uint64_t>());
+        return take_checkpoint(shard_->worker_of(link), said_number(note.at("number"), UINT64_MAX));
     shard_->take(link, note);
     // While it had no connection, servers may have come to other places.
     if (front_ && (say == "reserve" || say == "resume")) front_->tell_places(link);
@@ -484,6 +512,7 @@ void Server::Service::take_checkpoint(Worker worker, std::uint64_t number) {
     const auto answer = [this, worker, number](const std::string& error) {
         shard_->tell(worker, Json{{"say", "checkpointed"}, {"number", number}, {"error", error}});
     };
+    if (!shard_->has_begun()) throw ProtocolError("it asks for a checkpoint before the job has begun");
     if (!checkpoints_)
         return answer(fmt::format("{} ({}) was started without a folder for checkpoints", own_name(),
                                   endpoint_.text()));
@@ -513,6 +542,10 @@ void Server::Service::broke(Link& link, const std::string& why) {
             log_line("hocket params: {}: the connection with the first server broke: {}", own_name(), why);
         return dial_first_later();
     }
+    forget(link, why);
+}
+
+void Server::Service::forget(Link& link, const std::string& why) {
     std::erase_if(early_, [&](const auto& early) { return early.first == &link; });
     if (front_) front_->lost(link);
     if (shard_) shard_->lost(link, why);
