@@ -126,6 +126,7 @@ void Shard::arrive(Worker worker, Link& link, const Json& note) {
     }
     standing.link = &link;
     standing.gone_since.reset();
+    if (!root_) standing.is_suspected = false;
     standing.at = at;
     standing.rack = rack;
     link.user = tag(worker);
@@ -296,8 +297,8 @@ void Shard::lost(Link& link, const std::string& why) {
         giver_.reset();
         ask_for_weights();
     }
-    if (!root_) return;
     standing.is_suspected = true;
+    if (!root_) return;
     root_->suspect(worker);
     deliver();
 }
