@@ -26,9 +26,16 @@ Json reserve_note(Json number = stranger) {
         {"say", "reserve"}, {"number", number}, {"at", "127.0.0.1:9"}, {"rack", "r"}, {"has_weights", false}};
 }
 
-Json resume_note() {
-    return {{"say", "resume"}, {"number", stranger}, {"at", "127.0.0.1:9"},       {"rack", "r"},
-            {"covered", 0},    {"window", 2},        {"incarnation", UINT32_MAX}, {"members", Json::array()}};
+Json resume_note(const std::string& run) {
+    return {{"run", run},
+            {"say", "resume"},
+            {"number", stranger},
+            {"at", "127.0.0.1:9"},
+            {"rack", "r"},
+            {"covered", 0},
+            {"window", 2},
+            {"incarnation", UINT32_MAX},
+            {"members", Json::array()}};
 }
 
 Json join_note(Json first, Json window = 2) {
@@ -156,7 +163,7 @@ std::map<std::string, Script> harmless() {
 }
 
 // Of workers, to a server.
-std::map<std::string, Script> bad_workers() {
+std::map<std::string, Script> bad_workers(const std::string& run = "") {
     std::map<std::string, Script> scripts;
     const auto add = [&](const std::string& name, const std::vector<Json>& notes) {
         scripts.emplace(name, [notes](Peer& peer) {
@@ -171,15 +178,16 @@ std::map<std::string, Script> bad_workers() {
     add("reserves at no place", {with(reserve_note(), "at", "nowhere")});
     add("reserves in a long rack", {with(reserve_note(), "rack", std::string(1 << 20, 'x'))});
     add("is two workers", {reserve_note(), reserve_note(stranger + 1)});
-    add("is another worker when it resumes", {reserve_note(), with(resume_note(), "number", stranger + 1)});
+    add("is another worker when it resumes",
+        {reserve_note(), with(resume_note(run), "number", stranger + 1)});
     add("joins without a number", {join_note(0)});
     for (const Json& first : {Json(-1), Json(UINT64_MAX), Json(std::uint64_t{1} << 59), Json("0"), Json(0)})
         add("joins at " + first.dump(), {reserve_note(), join_note(first)});
     add("has a huge window", {reserve_note(), join_note(0, UINT64_MAX)});
-    const Json resume = resume_note();
+    const Json resume = resume_note(run);
     for (const auto& [key, value] : resume.items())
-        if (key != "say") add("resumes without " + key, {without(resume_note(), key.c_str())});
-    add("resumes with others that cannot be", {with(resume_note(), "members", {{1, 2}, {-1, 2, 3}})});
+        if (key != "say") add("resumes without " + key, {without(resume_note(run), key.c_str())});
+    add("resumes with others that cannot be", {with(resume_note(run), "members", {{1, 2}, {-1, 2, 3}})});
     add("asks for a checkpoint before it has said who it is", {{{"say", "checkpoint"}}});
     add("opens without a job", {{{"say", "open"}, {"has_weights", false}}});
     add("opens what is no job", {{{"say", "open"}, {"job", "{}"}, {"has_weights", false}}});
@@ -230,6 +238,13 @@ void run_and_be_closed(const std::map<std::string, Script>& scripts, const trans
     }
 }
 
+// The name of the job's run, which comes to an end with its servers.
+std::string run_of(const Server& server, const Job& job) {
+    Peer peer(server.endpoint());
+    peer.say(open_note(job));
+    return peer.note("opened").value().at("run");
+}
+
 transport::Endpoint place_of_worker(const Server& server, Worker number) {
     const Json stats = Json::parse(server.stats());
     for (const Json& worker : stats.at("workers"))
@@ -249,7 +264,7 @@ TEST_CASE("a server lives with workers that say what none says, while others tra
     Team team(*servers[0], small_job(2));
     const auto train = [&] { team.train(); };
     run_and_be_closed(nonsense(), servers[0]->endpoint(), train);
-    run_and_be_closed(bad_workers(), servers[0]->endpoint(), train);
+    run_and_be_closed(bad_workers(run_of(*servers[0], small_job(2))), servers[0]->endpoint(), train);
     run_and_leave(harmless(), servers[0]->endpoint(), train);
 }
 
@@ -294,10 +309,11 @@ TEST_CASE("a server waits for the first weights, whatever others say meanwhile")
     const Job job = small_job(1);
     Peer founder(at);
     founder.say(with(open_note(job), "has_weights", true));
-    REQUIRE(founder.note("opened"));
+    const auto opened = founder.note("opened");
+    REQUIRE(opened);
     const auto nothing = [] {};
     run_and_be_closed(nonsense(), at, nothing);
-    run_and_leave(bad_workers(), at, nothing);
+    run_and_leave(bad_workers(opened->at("run")), at, nothing);
     run_and_be_closed({{"asks for a checkpoint",
                         [](Peer& peer) {
                             peer.say(reserve_note());
@@ -383,7 +399,7 @@ TEST_CASE("a server does not go on reading from who does not read its answers") 
     const auto servers = start_servers(1, forget_quickly);
     Team team(*servers[0], small_job(2));
     Peer peer(servers[0]->endpoint());
-    const Json note = with(resume_note(), "incarnation", 0);
+    const Json note = with(resume_note(run_of(*servers[0], small_job(2))), "incarnation", 0);
     bool is_heard = true;
     for (int i = 0; i < 300000 && is_heard; ++i) is_heard = peer.can_say(note);
     CHECK_FALSE(is_heard);
@@ -433,7 +449,7 @@ class Victim {
 // All that a server says until a worker takes part.
 void bring_in(Peer& peer, const Listener& server, const Job& job) {
     REQUIRE(peer.note("open"));
-    peer.say({{"say", "opened"}, {"number", 0}, {"servers", {server.at.text()}}});
+    peer.say({{"say", "opened"}, {"number", 0}, {"run", "r"}, {"servers", {server.at.text()}}});
     REQUIRE(peer.note("reserve"));
     peer.say({{"say", "reserved"}, {"first", 0}, {"kept_rounds", 0}});
     REQUIRE(peer.note("join"));
@@ -445,10 +461,11 @@ void bring_in(Peer& peer, const Listener& server, const Job& job) {
 
 TEST_CASE("a worker gives a server up that says what none says when it comes") {
     const Listener server;
-    const Json opened{{"say", "opened"}, {"number", 0}, {"servers", {server.at.text()}}};
+    const Json opened{{"say", "opened"}, {"number", 0}, {"run", "r"}, {"servers", {server.at.text()}}};
     std::map<std::string, Script> scripts = nonsense();
     const std::vector<Json> notes = {
         without(opened, "number"),
+        without(opened, "run"),
         without(opened, "servers"),
         with(opened, "number", -1),
         with(opened, "number", UINT32_MAX),
@@ -544,11 +561,8 @@ TEST_CASE("a server that begins what cannot be is not believed; a silent first s
     const auto servers = start_servers(1, join_first);
     const Job job = small_job(1);
     const auto begin = [&](std::uint64_t count, const Json& founders) {
-        return Json{{"say", "begin"},
-                    {"job", encode(job)},
-                    {"servers", count},
-                    {"founders", founders},
-                    {"has_weights", false}};
+        return Json{{"say", "begin"}, {"job", encode(job)},   {"servers", count},    {"all_servers", 2},
+                    {"run", "r"},     {"founders", founders}, {"has_weights", false}};
     };
     const Json serving{{"say", "serving"}, {"index", 1}};
     for (const std::vector<Json>& notes :

@@ -19,9 +19,10 @@ namespace {
 
 class Stranger {
   public:
-    Stranger(std::uint64_t seed, Job job, Epoch now)
+    Stranger(std::uint64_t seed, Job job, std::string run, Epoch now)
         : random_(seed),
           job_(std::move(job)),
+          run_(std::move(run)),
           now_(now),
           number_(below(8) == 0 ? number() : 100 + below(3)) {}
 
@@ -87,6 +88,7 @@ class Stranger {
                   {"incarnation", below(2)},
                   {"members", {{number_, the_server, clock()}, {worker(), number_, clock()}}},
                   {"job", encode(job_)},
+                  {"run", run_},
                   {"is_restored", below(2) == 0},
                   {"server", below(3)}};
         if (note.at("say") == "serve") note["index"] = 1 + below(3);
@@ -165,6 +167,7 @@ class Stranger {
 
     std::mt19937_64 random_;
     const Job job_;
+    const std::string run_;
     Epoch now_;
     const std::uint64_t number_;
 };
@@ -183,6 +186,9 @@ TEST_CASE("whatever is said to servers and workers, those who work go on") {
     job.tree = GENERATE("direct", "degree 1");
     job.staleness = 2;
     Team team(*servers[0], job);
+    Peer visitor(servers[0]->endpoint());
+    visitor.say({{"say", "open"}, {"job", encode(job)}, {"has_weights", false}});
+    const std::string run = visitor.note("opened").value().at("run");
     for (std::uint64_t seed = 0; seed < connections() / 2; ++seed) {
         INFO("seed " << seed << ", tree " << job.tree);
         const Json stats = Json::parse(servers[0]->stats());
@@ -190,7 +196,7 @@ TEST_CASE("whatever is said to servers and workers, those who work go on") {
         for (const Json& worker : stats.at("workers"))
             if (worker.at("number") < 3)
                 places.push_back(transport::Endpoint::parse(worker.at("at").get<std::string>()).value());
-        Stranger stranger(seed, job, {0, stats.at("epochs").get<std::uint32_t>()});
+        Stranger stranger(seed, job, run, {0, stats.at("epochs").get<std::uint32_t>()});
         Peer peer(places[seed % places.size()]);
         stranger.talk(peer);
         peer.close();
