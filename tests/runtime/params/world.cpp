@@ -353,7 +353,10 @@ void World::mend(const Event& event) {
     cut_.erase({event.server, event.from});
     const Node& place = node(event.server, event.from);
     const std::uint32_t incarnation = root(event.server).epoch().incarnation;
-    if (place.epoch().incarnation == incarnation)
+    // It has not heard that it takes part: it says once more from which round on.
+    if (place.epoch().number == 0) {
+        if (!root(event.server).join(event.from, 0, workers_.at(event.from).first)) leave(event.from);
+    } else if (place.epoch().incarnation == incarnation)
         root(event.server).trust(event.from);
     else if (!root(event.server).resume(event.from, 0, place.members()))
         leave(event.from);
