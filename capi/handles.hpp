@@ -18,7 +18,7 @@
 #include "runtime/cache/cache.hpp"
 #include "runtime/engine/communicator.hpp"
 #include "runtime/forks.hpp"
-#include "runtime/params/service/worker.hpp"
+#include "runtime/params/worker/worker.hpp"
 #include "runtime/request.hpp"
 
 namespace hocket::capi {

@@ -12,8 +12,8 @@
 #include "bench/peers/driver.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/cpu/combine.hpp"
-#include "runtime/params/service/server.hpp"
-#include "runtime/params/service/worker.hpp"
+#include "runtime/params/server/server.hpp"
+#include "runtime/params/worker/worker.hpp"
 
 namespace {
 

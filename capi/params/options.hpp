@@ -8,8 +8,8 @@
 
 #include "capi/hocket.h"
 #include "runtime/net/socket.hpp"
-#include "runtime/params/service/server.hpp"
-#include "runtime/params/service/worker.hpp"
+#include "runtime/params/server/server.hpp"
+#include "runtime/params/worker/worker.hpp"
 
 namespace hocket::capi {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "capi/handles.hpp"
-#include "runtime/params/service/server.hpp"
+#include "runtime/params/server/server.hpp"
 
 struct hkt_params_server : hocket::capi::Handle {
     std::unique_ptr<hocket::params::Server> server;

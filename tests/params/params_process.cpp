@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "runtime/error.hpp"
-#include "runtime/params/service/server.hpp"
-#include "runtime/params/service/worker.hpp"
+#include "runtime/params/server/server.hpp"
+#include "runtime/params/worker/worker.hpp"
 #include "tests/multi/soak/usage.hpp"
 #include "tests/params/updates.hpp"
 #include "tests/runtime/params/adding.hpp"

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "runtime/engine/communicator.hpp"
-#include "runtime/params/service/server.hpp"
-#include "runtime/params/service/worker.hpp"
+#include "runtime/params/server/server.hpp"
+#include "runtime/params/worker/worker.hpp"
 
 namespace hocket::engine {
 

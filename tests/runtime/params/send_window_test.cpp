@@ -1,4 +1,4 @@
-#include "runtime/params/service/send_window.hpp"
+#include "runtime/params/worker/send_window.hpp"
 
 #include <catch2/catch.hpp>
 

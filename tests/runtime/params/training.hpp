@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/params/service/server.hpp"
-#include "runtime/params/service/worker.hpp"
+#include "runtime/params/server/server.hpp"
+#include "runtime/params/worker/worker.hpp"
 #include "tests/runtime/params/adding.hpp"
 
 namespace hocket::test {

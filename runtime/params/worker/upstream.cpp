@@ -1,4 +1,4 @@
-#include "runtime/params/service/upstream.hpp"
+#include "runtime/params/worker/upstream.hpp"
 
 #include <fmt/format.h>
 

@@ -19,7 +19,7 @@
 #include "runtime/params/links/link.hpp"
 #include "runtime/params/protocol/node.hpp"
 #include "runtime/params/service/chunk_arithmetic.hpp"
-#include "runtime/params/service/send_window.hpp"
+#include "runtime/params/worker/send_window.hpp"
 
 namespace hocket::params {
 

@@ -1,4 +1,4 @@
-#include "runtime/params/service/requests.hpp"
+#include "runtime/params/worker/requests.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "runtime/params/service/shard.hpp"
+#include "runtime/params/server/shard.hpp"
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@
 
 #include "runtime/net/socket.hpp"
 #include "runtime/params/service/calculator.hpp"
-#include "runtime/request.hpp"
+#include "runtime/params/worker/request.hpp"
 
 namespace hocket::params {
 
@@ -42,20 +42,6 @@ struct WorkerStats {
 struct SparseUpdate {
     std::span<const std::uint32_t> indices;  // ascending
     const std::byte* values;
-};
-
-// What push and pull have started. It is used until it is waited for, successfully or not; then it is gone.
-// What it holds is the client's.
-struct ParameterRequest final : Request {
-    ParameterRequest() : Request(Type::parameters) {}
-
-    transport::Clock::time_point deadline;
-    std::string text;        // what it is, for the text about a deadline
-    std::uint64_t left = 0;  // chunks that have not come; for a push 1: there is no room yet
-    Clock room_at = 0;       // a push: the round that must be covered
-    bool has_ended = false;
-    Status status = Status::success;
-    std::string why;
 };
 
 // Thread-safe, but clock() must not be called while a push is.

@@ -1,4 +1,4 @@
-#include "runtime/params/service/front.hpp"
+#include "runtime/params/server/front.hpp"
 
 #include <fmt/format.h>
 

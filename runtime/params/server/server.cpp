@@ -1,4 +1,4 @@
-#include "runtime/params/service/server.hpp"
+#include "runtime/params/server/server.hpp"
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -18,8 +18,8 @@
 #include "runtime/net/own_address.hpp"
 #include "runtime/net/texts.hpp"
 #include "runtime/params/links/dialling.hpp"
-#include "runtime/params/service/checkpoints.hpp"
-#include "runtime/params/service/front.hpp"
+#include "runtime/params/server/checkpoints.hpp"
+#include "runtime/params/server/front.hpp"
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/params/service/note.hpp"

@@ -1,4 +1,4 @@
-#include "runtime/params/service/worker.hpp"
+#include "runtime/params/worker/worker.hpp"
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -21,9 +21,9 @@
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/params/service/note.hpp"
-#include "runtime/params/service/requests.hpp"
-#include "runtime/params/service/staging.hpp"
-#include "runtime/params/service/upstream.hpp"
+#include "runtime/params/worker/requests.hpp"
+#include "runtime/params/worker/staging.hpp"
+#include "runtime/params/worker/upstream.hpp"
 #include "runtime/thread.hpp"
 
 namespace hocket::params {

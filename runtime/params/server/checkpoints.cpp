@@ -1,4 +1,4 @@
-#include "runtime/params/service/checkpoints.hpp"
+#include "runtime/params/server/checkpoints.hpp"
 
 #include <fmt/format.h>
 

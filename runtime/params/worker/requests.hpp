@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/params/service/worker.hpp"
+#include "runtime/params/worker/request.hpp"
 
 namespace hocket::params {
 

@@ -1,4 +1,4 @@
-#include "runtime/params/service/staging.hpp"
+#include "runtime/params/worker/staging.hpp"
 
 #include <fmt/format.h>
 

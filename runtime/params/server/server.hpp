@@ -9,8 +9,8 @@
 #include <string>
 
 #include "runtime/net/socket.hpp"
+#include "runtime/params/server/shard.hpp"
 #include "runtime/params/service/calculator.hpp"
-#include "runtime/params/service/shard.hpp"
 
 namespace hocket::params {
 
