@@ -98,7 +98,7 @@ TEST_CASE("the picture shows when what happens: start-ups and transfers apart, e
     REQUIRE(said.exit_code == 0);
     const std::string picture = text_in(file);
     CHECK_THAT(picture, Contains("<svg xmlns") && Contains("a&lt;b: 2 s") && !Contains("a<b") &&
-                            Contains("layers: 21 s, batches: 3, overlap 42.9 %"));
+                            Contains("layers, optimum: 21 s, batches: 3, overlap 42.9 %"));
     // 28 s are 1000 pixels, from 110 on; the first box of each kind is the key's.
     const auto startups = boxes(picture, "startup"), transfers = boxes(picture, "transfer"),
                computations = boxes(picture, "compute");

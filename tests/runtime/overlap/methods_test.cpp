@@ -263,6 +263,46 @@ TEST_CASE("both directions take what the recurrence says, for every plan") {
     }
 }
 
+TEST_CASE("over one link an iteration takes what both directions take by themselves, whatever their plans") {
+    std::mt19937_64 random(6);
+    for (int round = 0; round < 1000; ++round) {
+        const Profile weights = random_profile(random, 12);
+        Profile gradients = weights;
+        for (Layer& layer : gradients.layers) layer.compute *= 2;
+        const Sums pulls(weights), pushes(gradients);
+        const auto some_plan = [&] {
+            Batches batches;
+            for (std::size_t l = 1; l < pulls.layers(); ++l)
+                if (random() % 2 == 0) batches.push_back(l);
+            batches.push_back(pulls.layers());
+            return batches;
+        };
+        const Batches pulled = some_plan(), pushed = some_plan();
+        // What wants the link, with the time from which on: pulls at once, pushes when their layers have
+        // computed. Two iterations, of which the second begins when the weights are there again.
+        double link = 0, processor = 0;
+        for (int iteration = 0; iteration < 2; ++iteration) {
+            std::vector<std::pair<double, double>> wants;  // ready, how long
+            double arrived = link;
+            for (std::size_t i = 0, begin = 0; i < pulled.size(); begin = pulled[i++]) {
+                wants.emplace_back(link, pulls.communication(begin, pulled[i]));
+                arrived += wants.back().second;
+                processor = std::max(processor, arrived) + pulls.computation(begin, pulled[i]);
+            }
+            for (std::size_t i = pushed.size(); i-- > 0;) {
+                const std::size_t begin = i == 0 ? 0 : pushed[i - 1];
+                processor += pushes.computation(begin, pushed[i]);
+                wants.emplace_back(processor, pushes.communication(begin, pushed[i]));
+            }
+            REQUIRE(std::is_sorted(wants.begin(), wants.end(),
+                                   [](const auto& a, const auto& b) { return a.first < b.first; }));
+            for (const auto& [ready, time] : wants) link = std::max(link, ready) + time;
+        }
+        CAPTURE(round);
+        REQUIRE(link == Approx(2 * (seconds_of(pulls, pulled) + seconds_of(pushes, pushed))).epsilon(1e-12));
+    }
+}
+
 TEST_CASE("buckets are closed when they are full, in the order of the direction") {
     Profile profile = profile_of(1, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1});
     for (std::size_t i = 0; i < 5; ++i) profile.layers[i].bytes = 10 * (i + 1);
