@@ -1292,8 +1292,9 @@ typedef struct hkt_params_tensor {
 /* As staleness: pulls never wait, and an update is applied as soon as it has come, in any order. */
 #define HKT_UNBOUNDED (-1)
 
-/* Start from HKT_PARAMS_OPTIONS_INIT. The update, the staleness, the tree, the size of chunks and the number
- * of workers belong to the job: all workers give the same. */
+/* Start from HKT_PARAMS_OPTIONS_INIT. The update, the staleness, the tree, the size of chunks, the priority
+ * and the longest wait belong to the job: all workers give the same; and the same number of workers, if the
+ * job has not begun. */
 typedef struct hkt_params_options {
     size_t size;         /* sizeof(hkt_params_options) */
     const char* address; /* HOCKET_PARAMS_ADDRESS: "host:port" of the first server */
@@ -1326,13 +1327,15 @@ typedef struct hkt_params_options {
     { sizeof(hkt_params_options), NULL, NULL, NULL, 0, NULL, NULL, 0, 0, -1, 0, 0, 0, NULL, NULL }
 
 /* Joins the service as a worker; returns when the worker takes part: at the job's beginning, or, if that is
- * over, from the round of the others on. The tensors are numbered as they are listed, and are the same on all
- * workers. first_weights[i]: the weights of tensor i that the job begins with; they are looked at until the
- * call returns. Null: this worker has none. If several have, those of one are taken; if none has, zeros. On
- * success *params is the caller's, to be given to hkt_params_close. options may be null. Errors:
- * INVALID_ARGUMENT, SCHEDULE and NOT_FOUND (the update), BOOTSTRAP (no server at the address, or the secret
- * is another one), MISMATCH (the job there has other tensors or options, or the server another version),
- * TIMEOUT (not all servers and workers have come), PEER_LOST, OUT_OF_MEMORY. */
+ * over, from the round of the others on. Where no server listens at the address it tries again until
+ * timeout_ms is over; after 2 s a line on stderr says why. The tensors are numbered as they are listed, and
+ * are the same on all workers. first_weights[i]: the weights of tensor i that the job begins with; they are
+ * looked at until the call returns. Null: this worker has none. If several have, those of one are taken; if
+ * none has, zeros. On success *params is the caller's, to be given to hkt_params_close. options may be null.
+ * Errors: INVALID_ARGUMENT, SCHEDULE and NOT_FOUND (the update), BOOTSTRAP (no server at the address until
+ * timeout_ms is over, or it refuses this worker for its secret), MISMATCH (the job there has other tensors or
+ * options, or the server another version), TIMEOUT (not all servers and workers have come), PEER_LOST,
+ * OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_params_open(const hkt_params_tensor* tensors, size_t count,
                                    const void* const* first_weights, const hkt_params_options* options,
                                    hkt_params** params);
@@ -1367,7 +1370,9 @@ HKT_API hkt_status hkt_params_push_sparse(hkt_params* params, size_t tensor, siz
                                           const uint32_t* indices, const void* values, hkt_request** request);
 
 /* Ends this worker's round. What was not pushed in it counts as zeros. *round (may be null) is set to the
- * number of the one that begins. Does not wait. Errors: INVALID_ARGUMENT, and what has ended the worker. */
+ * number of the one that begins. Waits where this worker is further ahead than servers have room for, as a
+ * push does: no longer than a push whose request was waited for. Errors: INVALID_ARGUMENT, TIMEOUT (the round
+ * has not ended), and what has ended the worker. */
 HKT_API hkt_status hkt_params_clock(hkt_params* params, uint64_t* round);
 
 /* Pulls the weights of the tensors first, ... first + count - 1 into weights[0], ... weights[count - 1]: of
@@ -1407,11 +1412,12 @@ typedef struct hkt_params_server_options {
     const char* join;        /* "host:port" of the first server; null: this is the first one */
     const char* secret;      /* HOCKET_SECRET */
     const char* checkpoints; /* the folder for this server's checkpoint; null: it writes none */
-    uint64_t checkpoint_every; /* rounds between two checkpoints; 10 */
+    uint64_t checkpoint_every; /* rounds between two checkpoints; 10. With restore no more than before */
     int32_t restore;           /* 1: goes on from a checkpoint in the folder */
     int32_t servers;           /* of the first server: how many there are, itself included; 1 */
     int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: for the first server to be there */
-    int64_t silence_ms;        /* after which a worker is thought not to answer; 2000 */
+    int64_t silence_ms;        /* after which a worker is thought not to answer, and by a worker this server;
+                                  200 or more; 2000 */
     int64_t return_ms;         /* after which one that does not answer is taken out of the job; 10000 */
     int64_t index; /* with restore: whose checkpoint, if the folder has those of several servers; -1: that of
                       the only one */
@@ -1423,7 +1429,8 @@ typedef struct hkt_params_server_options {
 
 /* Begins to serve, on a thread of Hocket's. What is kept, and for whom, is said by the first worker that
  * comes. On success *server is the caller's, to be given to hkt_params_server_stop. Errors: INVALID_ARGUMENT,
- * BOOTSTRAP (the address), IO (the checkpoint), OUT_OF_MEMORY. */
+ * BOOTSTRAP (the address), NOT_FOUND (there is no checkpoint to restore), IO (the checkpoint, or its folder),
+ * OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_params_server_start(const hkt_params_server_options* options,
                                            hkt_params_server** server);
 
@@ -1445,11 +1452,14 @@ HKT_API void hkt_params_server_stop(hkt_params_server* server);
 
 /* Asks the server at "host:port", which is one of a job's or waits for its job; secret null: HOCKET_SECRET.
  * timeout_ms 0: HOCKET_TIMEOUT_MS; 60000. Sets *json to its state, of which this is the least: {"server": its
- * number, "at": "host:port", "clock": the number of rounds that all of its weights have, "epochs", "chunks",
- * "workers": [{"number", "at", "rack", "parent": a number or "server", "answers": true or false, "received",
- * "sent": bytes, "shares_memory"}]}, before the job has begun {"server", "at", "waits_for": in words}; the
- * first server has "servers", too: where all are. The calling thread's copy, valid until its next hkt_ call.
- * Errors: INVALID_ARGUMENT, BOOTSTRAP, MISMATCH, TIMEOUT, PEER_LOST. */
+ * number, "at": "host:port", "clock": the number of rounds that all of its weights have, "epochs", "chunks"
+ * and "bytes": its share of the weights, "model_chunks" and "model_bytes": all of them, "workers":
+ * [{"number", "at", "rack", "parent": a number or "server", "answers": true or false, "received", "sent":
+ * bytes, "shares_memory"}]}. Before the job has begun it is {"server": null if the first server has not given
+ * it a number yet, "at", "waits_for": in words}, which a server that goes on with a job may have, too; where
+ * a model is so small that this server has no part of it, {"server", "at", "unused": that in words}. The
+ * first server has "servers", too, once all have come: where they are. The calling thread's copy, valid until
+ * its next hkt_ call. Errors: INVALID_ARGUMENT, BOOTSTRAP, MISMATCH, TIMEOUT, PEER_LOST. */
 HKT_API hkt_status hkt_params_status(const char* address, const char* secret, int64_t timeout_ms,
                                      const char** json);
 

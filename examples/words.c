@@ -319,7 +319,8 @@ static int whole_number(const char* text) {
 static const char usage[] =
     "options: --schedule S --topology T --words FILE --epochs N --steps N --batch N --hidden N --seed N\n"
     "         --max-words N --rate R --gradients S --density D --warm-up STEPS\n"
-    "         --params servers=N,staleness=N,tree=T --workers N --help";
+    "         --params servers=N,staleness=N,tree=T --workers N --help\n"
+    "         T: direct, binary, \"degree N\", rack or auto (docs/params.md)";
 
 static void parse_options(int argc, char** argv) {
     static const struct option names[] = {
@@ -385,8 +386,9 @@ int main(int argc, char** argv) {
     check(hkt_broadcast(weights, weights, size, HKT_FLOAT32, 0, comm, NULL));
     const Sums sums = plan_sums();
     if (rank == 0)
-        printf("words: %zu words, %zu weights, batches of %d on %d rank%s, schedule %s on %s over %s\n",
-               count, size, options.batch, ranks, ranks == 1 ? "" : "s",
+        printf("words: %zu words, %zu weights, batches of %d on %d rank%s, %s %s on %s over %s\n", count,
+               size, options.batch, ranks, ranks == 1 ? "" : "s",
+               options.params ? "parameter service" : "schedule",
                options.params      ? options.params
                : options.gradients ? options.gradients
                : options.schedule  ? options.schedule

@@ -17,18 +17,33 @@ static void check(hkt_status status) {
     if (status < 0) fail(hkt_last_error());
 }
 
+static void fail_params(const char* what, const char* part) {
+    char text[200];
+    snprintf(text, sizeof text, "--params: %s: \"%.100s\"; it is like servers=2,staleness=0,tree=rack", what,
+             part);
+    fail(text);
+}
+
+static int number_of(const char* value) {
+    char* end;
+    const long number = strtol(value, &end, 10);
+    if (end == value || *end != '\0' || number < 0 || number > 1000000) fail_params("not a number", value);
+    return (int)number;
+}
+
 static Wanted read_options(char* text) {
     char* const names[] = {"servers", "staleness", "tree", NULL};
     Wanted wanted = {1, 0, NULL};
     while (*text != '\0') {
         char* value = NULL;
         const int which = getsubopt(&text, names, &value);
-        if (which < 0 || value == NULL) fail("--params is like servers=2,staleness=0,tree=rack");
-        if (which == 0) wanted.servers = atoi(value);
-        if (which == 1) wanted.staleness = atoi(value);
+        /* Without a name that it knows, getsubopt's value is the whole part. */
+        if (which < 0 || value == NULL) fail_params("not understood", which < 0 ? value : names[which]);
+        if (which == 0) wanted.servers = number_of(value);
+        if (which == 1) wanted.staleness = number_of(value);
         if (which == 2) wanted.tree = value;
     }
-    if (wanted.servers < 1 || wanted.staleness < 0) fail("--params: servers is 1 or more, staleness 0 or more");
+    if (wanted.servers < 1) fail("--params: servers is 1 or more");
     return wanted;
 }
 

@@ -47,7 +47,7 @@ struct Options {
     std::string socket, shared, server, listen, tree = "direct", rack;
     int ranks = 0;
     std::uint32_t tensors = 1, priority = 0;
-    std::uint64_t count = 0;  // elements of each
+    std::uint64_t count = 0;        // elements of each
     std::uint64_t chunk_bytes = 0;  // the default
 };
 

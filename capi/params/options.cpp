@@ -121,6 +121,9 @@ params::ServerOptions options_of_server(const hkt_params_server_options& given) 
         options.join = endpoint_of("hkt_params_server_options.join", given.join);
     options.secret = secret_of(given.secret);
     options.checkpoints = text_of(given.checkpoints);
+    if (given.checkpoint_every > UINT32_MAX)
+        refuse(fmt::format("hkt_params_server_options.checkpoint_every is {}; it can be 1 to {} rounds",
+                           given.checkpoint_every, UINT32_MAX));
     if (given.checkpoint_every != 0) options.checkpoint_every = given.checkpoint_every;
     options.restore = given.restore != 0;
     if (options.restore && options.checkpoints.empty())

@@ -109,7 +109,9 @@ hkt_status hkt_params_open_with_ranks(hkt_comm* comm, int32_t servers, const hkt
         const hkt_params_options given = capi::read_options(options);
         auto role = engine::take_roles(*comm->engine, servers, [&] {
             check_has_no_way_of_its_own(given);
-            return capi::options_among_ranks(function, {tensors, count, first_weights}, given);
+            const bool serves = comm->engine->rank() >= comm->engine->size() - servers;
+            return capi::options_among_ranks(function, {tensors, count, serves ? nullptr : first_weights},
+                                             given);
         });
         if (role.client)
             *params = handle_of(std::move(role.client), given);

@@ -88,6 +88,14 @@ bool is_statements(const std::string& text) {
     return false;
 }
 
+// A short form that is spelled wrongly may look like a file.
+Library::Reference resolve_topology(Library& library, const std::string& text) try {
+    return library.resolve(text);
+} catch (const NotFoundError& error) {
+    throw NotFoundError(fmt::format(
+        "{} (a topology's short form is like 2x3, 4m/2 or 2mx4h@1Gb/s; docs/language.md)", error.what()));
+}
+
 void check_ranks(const Topology& topology, Rank ranks) {
     if (ranks > 0 && topology.ranks() != ranks)
         throw DiagnosticError(
@@ -102,7 +110,7 @@ void check_ranks(const Topology& topology, Rank ranks) {
 Topology find_topology(Library& library, const std::string& text, Rank ranks) {
     Topology topology = short_topology(text, ranks);
     if (topology.levels.empty()) {
-        const Library::Reference reference = library.resolve(text);
+        const Library::Reference reference = resolve_topology(library, text);
         const ast::TopologyDefinition* definition = nullptr;
         if (reference.file && reference.call.text.empty()) {
             if (reference.file->topologies.size() != 1)

@@ -42,8 +42,7 @@ std::string read_file(const std::string& path) {
     const int error = errno;
     const std::string what = fmt::format("cannot read {}: {}", path, std::generic_category().message(error));
     if (!is_about_the_file(error)) throw ReadError(what + advice_for(error));
-    throw NotFoundError(what +
-                        " (a topology's short form is like 2x3, 4m/2 or 2mx4h@1Gb/s; docs/language.md)");
+    throw NotFoundError(what);
 }
 
 // Adds a text to `missing` if the folder does not exist.

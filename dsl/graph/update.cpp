@@ -8,7 +8,8 @@ namespace hocket::dsl {
 namespace {
 
 std::string in_parentheses(const std::string& text) {
-    return text.find(' ') == std::string::npos ? text : fmt::format("({})", text);
+    const bool is_one = text.find(' ') == std::string::npos && !text.starts_with('-');
+    return is_one ? text : fmt::format("({})", text);
 }
 
 }  // namespace

@@ -73,6 +73,11 @@ TEST_CASE("an update becomes its statements, with arguments for its parameters")
     CHECK(found("w = w + g").name == "w = w + g");
     for (const char* const name : {"sum", "average", "sgd(0.1)", "momentum(0.1)", "adam(0.001)", "lars(1)"})
         CHECK(text_of(text_of(name)) == text_of(name));
+    const test::TemporarySchedule negative(
+        "update flip(c = -1, p = -0.5) { w = c ** round * round ** p * g }");
+    const std::string flip = "w = (((-1) ** round) * (round ** (-0.5))) * g";
+    CHECK(text_of(negative.path()) == flip);
+    CHECK(text_of(flip) == "w = (((- 1) ** round) * (round ** (- 0.5))) * g");
     CHECK(text_of("let left = 1 - 0.5 ** round w = w - left * g") == "w = w - ((1 - (0.5 ** round)) * g)");
     CHECK(text_of("w = 2 ** (workers - 1) ** 0.5 * g") == "w = (2 ** ((workers - 1) ** 0.5)) * g");
     // The definition can still be shown when the file's text is gone.

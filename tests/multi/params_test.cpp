@@ -1,17 +1,29 @@
 // hocket-params as people use it: servers in processes of their own, and a look at them.
+#include <fcntl.h>
 #include <hocket.h>
 #include <signal.h>
+#include <sys/wait.h>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tests/multi/process.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
+using hocket::test::eventually;
 using hocket::test::Process;
 using hocket::test::run;
+using hocket::test::TemporaryFolder;
 using Words = std::vector<std::string>;
 
 namespace {
@@ -43,6 +55,10 @@ hkt_params* open_worker(const std::string& address) {
     return params;
 }
 
+std::string shown_by(const std::string& address) {
+    return run({HOCKET_PARAMS, "status", address}, 20s, secret).out;
+}
+
 }  // namespace
 
 TEST_CASE("two servers take a worker, show it, and end when it has left") {
@@ -50,9 +66,15 @@ TEST_CASE("two servers take a worker, show it, and end when it has left") {
     const std::string address = address_of(first);
     const auto waiting = run({HOCKET_PARAMS, "status", address}, 20s, secret);
     CHECK(waiting.exit_code == 0);
-    CHECK_THAT(waiting.out, Contains("1 of 2 servers have come"));
+    CHECK_THAT(waiting.out, Contains("1 of 2 servers have come, and no worker has come"));
     Process second(serve({"--join", address, "--once"}), secret);
-    address_of(second);
+    const std::string seconds = address_of(second);
+    CHECK(eventually([&] {
+        return shown_by(address) == "server 0 at " + address +
+                                        ": the job has not begun: no worker has come\n" + "server 1 at " +
+                                        seconds + ": the job has not begun: the first server (" + address +
+                                        ") has not begun it; its status says why\n";
+    }));
 
     hkt_params* const params = open_worker(address);
     std::vector<std::int64_t> values(100000, 3);
@@ -73,10 +95,222 @@ TEST_CASE("two servers take a worker, show it, and end when it has left") {
         nlohmann::json::parse(run({HOCKET_PARAMS, "status", address, "--json"}, 20s, secret).out);
     CHECK(json.size() == 2);
     CHECK(json[1].at("workers")[0].at("answers") == true);
+    CHECK(json[0].at("model_bytes") == 800000);
+    for (const char* const what : {"bytes", "chunks"}) {
+        const std::uint64_t a = json[0].at(what), b = json[1].at(what);
+        CHECK(a > 0);
+        CHECK(a + b == json[0].at(std::string("model_") + what));
+    }
 
     hkt_params_close(params);
-    CHECK(first.finish(20s).exit_code == 0);
-    CHECK(second.finish(20s).exit_code == 0);
+    for (Process* const server : {&first, &second}) {
+        const auto finished = server->finish(20s);
+        CHECK(finished.exit_code == 0);
+        CHECK(finished.err == "");
+    }
+}
+
+TEST_CASE("a server that finds no first one says so, once and when it is asked") {
+    Process lonely(serve({"--join", "127.0.0.1:1"}), secret);
+    const std::string address = address_of(lonely);
+    CHECK(eventually([&] {
+        return shown_by(address).find("there is no way to the first server (127.0.0.1:1)") !=
+               std::string::npos;
+    }));
+    kill(lonely.pid(), SIGTERM);
+    const auto finished = lonely.finish(20s);
+    CHECK(finished.exit_code == 0);
+    CHECK_THAT(finished.err,
+               Contains("hocket params: a server without a number: there is no way to the first "
+                        "server; it tries again: 127.0.0.1:1: Connection refused"));
+    CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
+}
+
+TEST_CASE("servers that are stopped say no more, and one that is killed is named") {
+    Process first(serve({"--servers", "3"}), secret);
+    const std::string address = address_of(first);
+    std::vector<std::unique_ptr<Process>> others;
+    for (int i = 0; i < 2; ++i) {
+        others.push_back(std::make_unique<Process>(serve({"--join", address}), secret));
+        address_of(*others.back());
+        CHECK(eventually([&] {
+            return shown_by(address).find(i == 0 ? "2 of 3 servers" : "server 2 at") != std::string::npos;
+        }));
+    }
+    CHECK_THAT(shown_by(address), !Contains("answers"));  // a table without workers
+    SECTION("in any order") {
+        for (Process* const server : {others[1].get(), &first, others[0].get()}) {
+            kill(server->pid(), SIGINT);
+            const auto finished = server->finish(20s);
+            CHECK(finished.exit_code == 0);
+            CHECK(finished.err == "");
+        }
+    }
+    SECTION("killed") {
+        kill(others[0]->pid(), SIGKILL);
+        others[0]->finish(20s);
+        CHECK(eventually([&] { return shown_by(address).find("2 of 3 servers") != std::string::npos; }));
+        kill(first.pid(), SIGTERM);
+        CHECK_THAT(first.finish(20s).err,
+                   Contains("hocket params: server 0: the connection with server 1 ("));
+    }
+}
+
+TEST_CASE("a server that is begun anew takes nobody's place") {
+    Process first(serve({"--servers", "2"}), secret);
+    const std::string address = address_of(first);
+    Process second(serve({"--join", address}), secret);
+    address_of(second);
+    hkt_params* const old = open_worker(address);
+    const auto more = run(serve({"--join", address}), 20s, secret);
+    CHECK(more.exit_code == 1);
+    CHECK_THAT(more.err, Contains("--restore") && !Contains("broke"));
+
+    // Another first one, in a new job with a new second one, and a worker with the old one's number.
+    kill(first.pid(), SIGKILL);
+    first.finish(20s);
+    Process anew({HOCKET_PARAMS, "serve", "--servers", "2", "--listen", address}, secret);
+    address_of(anew);
+    const auto refused = second.finish(20s);
+    CHECK(refused.exit_code == 1);
+    CHECK_THAT(refused.err, Contains("it goes on with another job"));
+    Process other(serve({"--join", address}), secret);
+    address_of(other);
+    hkt_params* const params = open_worker(address);
+    std::vector<std::int64_t> values(100000);
+    void* const weights = values.data();
+    CHECK(
+        eventually([&] { return hkt_params_pull(old, 0, 1, &weights, 0, nullptr) == HKT_ERROR_PEER_LOST; }));
+    CHECK_THAT(hkt_last_error(), Contains("this server was begun anew"));
+    hkt_params_close(old);
+    for (int round = 1; round <= 3; ++round) {
+        values.assign(values.size(), 1);
+        const void* const gradient = values.data();
+        CHECK(hkt_params_push(params, 0, 1, &gradient, nullptr) == HKT_SUCCESS);
+        CHECK(hkt_params_clock(params, nullptr) == HKT_SUCCESS);
+        CHECK(hkt_params_pull(params, 0, 1, &weights, 0, nullptr) == HKT_SUCCESS);
+        CHECK(values == std::vector<std::int64_t>(values.size(), round));
+    }
+    hkt_params_stats stats;
+    CHECK(hkt_params_get_stats(params, &stats, sizeof stats) == HKT_SUCCESS);
+    CHECK(stats.reconnections == 0);
+    hkt_params_close(params);
+}
+
+TEST_CASE("a worker of a job whose servers are begun anew is not taken for another one with its number") {
+    auto server = std::make_unique<Process>(serve({}), secret);
+    const std::string address = address_of(*server);
+    int joined[2];
+    REQUIRE(pipe(joined) == 0);
+    const pid_t old = fork();
+    if (old == 0) {
+        alarm(60);
+        const hkt_params_tensor tensor = {"w", 100000, HKT_INT64};
+        hkt_params_options options = HKT_PARAMS_OPTIONS_INIT;
+        options.address = address.c_str();
+        options.secret = "a secret";
+        hkt_params* params = nullptr;
+        std::vector<std::int64_t> values(100000);
+        void* const weights = values.data();
+        hkt_status status = hkt_params_open(&tensor, 1, nullptr, &options, &params);
+        if (write(joined[1], "", 1) != 1) _exit(2);
+        while (status == HKT_SUCCESS) status = hkt_params_pull(params, 0, 1, &weights, 0, nullptr);
+        _exit(std::string(hkt_last_error()).find("begun anew") == std::string::npos);
+    }
+    char byte;
+    REQUIRE(read(joined[0], &byte, 1) == 1);
+    kill(old, SIGSTOP);  // so that it comes back when the next job has begun
+    kill(server->pid(), SIGKILL);
+    server->finish(20s);
+    server = std::make_unique<Process>(Words{HOCKET_PARAMS, "serve", "--listen", address}, secret);
+    address_of(*server);
+    hkt_params* const params = open_worker(address);
+    kill(old, SIGCONT);
+    int how = -1;
+    std::int64_t round = 0;
+    std::vector<std::int64_t> values(100000);
+    const void* const gradient = values.data();
+    void* const weights = values.data();
+    CHECK(eventually([&] {
+        values.assign(values.size(), 1);
+        const bool is_right = hkt_params_push(params, 0, 1, &gradient, nullptr) == HKT_SUCCESS &&
+                              hkt_params_clock(params, nullptr) == HKT_SUCCESS &&
+                              hkt_params_pull(params, 0, 1, &weights, 0, nullptr) == HKT_SUCCESS &&
+                              values == std::vector<std::int64_t>(values.size(), ++round);
+        return !is_right || waitpid(old, &how, WNOHANG) == old;
+    }));
+    CHECK(how == 0);
+    hkt_params_stats stats;
+    CHECK(hkt_params_get_stats(params, &stats, sizeof stats) == HKT_SUCCESS);
+    CHECK(stats.reconnections == 0);
+    kill(old, SIGKILL);
+    hkt_params_close(params);
+    for (const int end : joined) close(end);
+}
+
+TEST_CASE("a worker that waits for its server says for what") {
+    const TemporaryFolder folder;
+    const std::string log = folder.path() + "/log";
+    const int own = dup(STDERR_FILENO), file = open(log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    const hkt_params_tensor tensor = {"w", 1, HKT_INT64};
+    hkt_params_options options = HKT_PARAMS_OPTIONS_INIT;
+    options.address = "127.0.0.1:1";
+    options.secret = "a secret";
+    options.timeout_ms = 3000;
+    hkt_params* params = nullptr;
+    dup2(file, STDERR_FILENO);
+    const hkt_status status = hkt_params_open(&tensor, 1, nullptr, &options, &params);
+    dup2(own, STDERR_FILENO);
+    close(own);
+    close(file);
+    CHECK(status == HKT_ERROR_BOOTSTRAP);
+    CHECK_THAT(hkt_last_error(), Contains("127.0.0.1:1: Connection refused"));
+    std::ifstream written(log);
+    const std::string text{std::istreambuf_iterator<char>(written), {}};
+    CHECK_THAT(text, Contains("hocket params: worker: there is no way to the parameter server 127.0.0.1:1: "
+                              "Connection refused; it tries again for 1 s"));
+    CHECK(std::count(text.begin(), text.end(), '\n') == 1);
+}
+
+TEST_CASE("servers that are killed go on from their checkpoints, with the commands of the documentation") {
+    const hocket::test::TemporaryFolder folder;
+    const auto checkpoints = [&](const std::string& name) {
+        std::filesystem::create_directory(folder.path() + name);
+        return folder.path() + name;
+    };
+    const std::string a = checkpoints("/a"), b = checkpoints("/b");
+    auto first = std::make_unique<Process>(serve({"--servers", "2", "--once", "--checkpoints", a}), secret);
+    const std::string address = address_of(*first);
+    auto second = std::make_unique<Process>(serve({"--join", address, "--once", "--checkpoints", b}), secret);
+    address_of(*second);
+    hkt_params* const params = open_worker(address);
+    std::vector<std::int64_t> values(100000);
+    const auto round = [&](std::int64_t sum) {
+        values.assign(values.size(), 1);
+        const void* const gradient = values.data();
+        void* const weights = values.data();
+        CHECK(hkt_params_push(params, 0, 1, &gradient, nullptr) == HKT_SUCCESS);
+        CHECK(hkt_params_clock(params, nullptr) == HKT_SUCCESS);
+        CHECK(hkt_params_pull(params, 0, 1, &weights, 0, nullptr) == HKT_SUCCESS);
+        CHECK(values == std::vector<std::int64_t>(values.size(), sum));
+    };
+    round(1);
+    CHECK(hkt_params_checkpoint(params, nullptr) == HKT_SUCCESS);
+    round(2);  // which is in no checkpoint
+    kill(second->pid(), SIGKILL);
+    CHECK(second->finish(20s).exit_code != 0);
+    second = std::make_unique<Process>(serve({"--restore", "--checkpoints", b, "--join", address, "--once"}),
+                                       secret);
+    round(3);
+    kill(first->pid(), SIGKILL);
+    CHECK(first->finish(20s).exit_code != 0);
+    first = std::make_unique<Process>(
+        Words{HOCKET_PARAMS, "serve", "--restore", "--checkpoints", a, "--listen", address, "--once"},
+        secret);
+    round(4);
+    hkt_params_close(params);
+    CHECK(first->finish(20s).exit_code == 0);
+    CHECK(second->finish(20s).exit_code == 0);
 }
 
 TEST_CASE("a server ends with a signal, and says what is wrong with its options") {
@@ -84,7 +318,8 @@ TEST_CASE("a server ends with a signal, and says what is wrong with its options"
     const std::string address = address_of(server);
     const auto stranger = run({HOCKET_PARAMS, "status", address}, 20s, {{"HOCKET_SECRET", "another"}});
     CHECK(stranger.exit_code == 1);
-    CHECK_THAT(stranger.err, Contains("secret"));
+    CHECK_THAT(stranger.err,
+               Contains("the parameter server " + address + " refuses this process: wrong secret"));
     kill(server.pid(), SIGTERM);
     CHECK(server.finish(20s).exit_code == 0);
     const auto gone = run({HOCKET_PARAMS, "status", address, "--timeout-ms", "500"}, 20s, secret);
@@ -92,6 +327,9 @@ TEST_CASE("a server ends with a signal, and says what is wrong with its options"
     CHECK_THAT(gone.err, Contains(address));
 
     CHECK(run(serve({"--restore"}), 20s, secret).exit_code == 2);
+    const auto nowhere = run(serve({"--checkpoints", "/nowhere"}), 20s, secret);
+    CHECK(nowhere.exit_code == 1);
+    CHECK_THAT(nowhere.err, Contains("/nowhere/") && Contains("its folder must exist"));
     CHECK(run({HOCKET_PARAMS}, 20s).exit_code == 2);
     CHECK(run({HOCKET_PARAMS, "--help"}, 20s).exit_code == 0);
     const auto without = run({"env", "-u", "HOCKET_SECRET", HOCKET_PARAMS, "serve", "--listen", ":0"}, 20s);

@@ -90,6 +90,18 @@ TEST_CASE("through a parameter service it learns what it learns with all_reduce"
     CHECK(hash(words(5, with(small, {"--params", "servers=1,tree=direct"}))) == hash(alone));
 }
 
+TEST_CASE("an option of the service that does not exist is named") {
+    const auto failed = [](const char* params) {
+        const auto result = hocket::test::run({HOCKET_WORDS, "--max-words", "100", "--params", params}, 60s);
+        CHECK(result.exit_code == 1);
+        return result.err;
+    };
+    CHECK_THAT(failed("servers=1,oak=3"), Catch::Contains("\"oak=3\""));
+    CHECK_THAT(failed("staleness"), Catch::Contains("\"staleness\""));
+    CHECK_THAT(failed("servers=two"), Catch::Contains("\"two\""));
+    CHECK_THAT(hocket::test::run({HOCKET_WORDS, "--help"}, 20s).out, Catch::Contains("degree N"));
+}
+
 TEST_CASE("a schedule that wants other things than a density, or none, is an error that says so") {
     const auto error_of = [](Words options) {
         options.insert(options.begin(), HOCKET_WORDS);

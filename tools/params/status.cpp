@@ -26,6 +26,7 @@ std::string plain(const Json& value) {
 }
 
 void show_workers(const Json& workers) {
+    if (workers.empty()) return;
     fmt::print("  {:>6}  {:<22}{:<20}{:<8}{:<9}{:>11}{:>11}  {}\n", "worker", "at", "rack", "below",
                "answers", "received", "sent", "memory");
     for (const Json& worker : workers)
@@ -35,19 +36,30 @@ void show_workers(const Json& workers) {
                    bytes(worker.at("sent")), worker.at("shares_memory").get<bool>() ? "shared" : "");
 }
 
+// "3 of 6 chunks, 1.2 MB of 2.4 MB"
+std::string share(const Json& server) {
+    return fmt::format("{} of {}, {} of {}", plain(server.at("chunks")),
+                       tools::count_text(server.at("model_chunks").get<std::uint64_t>(), "chunk"),
+                       bytes(server.at("bytes")), bytes(server.at("model_bytes")));
+}
+
 void show(const Json& server) {
-    fmt::print("server {} at {}: ", plain(server.at("server")), plain(server.at("at")));
+    if (server.at("server").is_null())
+        fmt::print("a server without a number at {}: ", plain(server.at("at")));
+    else
+        fmt::print("server {} at {}: ", plain(server.at("server")), plain(server.at("at")));
+    const std::string waits_for = server.value("waits_for", "");
     if (server.contains("trouble")) {
         fmt::print("{}\n", plain(server.at("trouble")));
+    } else if (server.contains("unused")) {
+        fmt::print("{}\n", plain(server.at("unused")));
     } else if (!server.contains("clock")) {
-        const std::string what = plain(server.at("waits_for"));
-        fmt::print("the job has not begun{}\n", what.empty() ? "" : ": " + what);
+        fmt::print("the job has not begun: {}\n", waits_for);
     } else {
-        fmt::print("round {}, {} of {}, epoch {}\n  update {}\n  staleness {}, tree {}, {}\n",
-                   plain(server.at("clock")),
-                   tools::count_text(server.at("chunks").get<std::uint64_t>(), "chunk"),
-                   bytes(server.at("bytes")), plain(server.at("epochs")), plain(server.at("update")),
-                   plain(server.at("staleness")), plain(server.at("tree")),
+        fmt::print("round {}, epoch {}\n", plain(server.at("clock")), plain(server.at("epochs")));
+        if (!waits_for.empty()) fmt::print("  waits: {}\n", waits_for);
+        fmt::print("  keeps {}\n  update {}\n  staleness {}, tree {}, {}\n", share(server),
+                   plain(server.at("update")), plain(server.at("staleness")), plain(server.at("tree")),
                    tools::count_text(server.at("workers").size(), "worker"));
         show_workers(server.at("workers"));
     }

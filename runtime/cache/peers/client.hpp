@@ -13,10 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/net/mailbox.hpp"
 #include "runtime/cache/peers/questions.hpp"
 #include "runtime/cache/peers/stream.hpp"
 #include "runtime/net/dial.hpp"
+#include "runtime/net/mailbox.hpp"
 
 namespace hocket::cache {
 
@@ -32,7 +32,8 @@ class PeerClient final : private PeerStream::Owner {
     };
 
     // Any thread. name: of the peer, for people.
-    PeerClient(transport::SocketLoop& loop, transport::Mailbox& mailbox, transport::Dial dial, std::string name);
+    PeerClient(transport::SocketLoop& loop, transport::Mailbox& mailbox, transport::Dial dial,
+               std::string name);
 
     const std::string& name() const { return name_; }  // any thread
     bool is_down() const;                              // any thread

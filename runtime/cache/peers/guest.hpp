@@ -8,10 +8,10 @@
 #include <string>
 #include <unordered_map>
 
-#include "runtime/net/mailbox.hpp"
 #include "runtime/cache/peers/questions.hpp"
 #include "runtime/cache/peers/stream.hpp"
 #include "runtime/net/admission.hpp"
+#include "runtime/net/mailbox.hpp"
 
 namespace hocket::cache {
 
@@ -20,8 +20,9 @@ class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private 
   public:
     // identity: of this process. left: is called when the connection has ended; it must not destroy the
     // guest.
-    PeerGuest(transport::SocketLoop& loop, std::shared_ptr<transport::Mailbox> mailbox, SampleAnswerer& answerer,
-              std::string identity, transport::Admitted admitted, std::function<void()> left);
+    PeerGuest(transport::SocketLoop& loop, std::shared_ptr<transport::Mailbox> mailbox,
+              SampleAnswerer& answerer, std::string identity, transport::Admitted admitted,
+              std::function<void()> left);
 
     // Lets go of all answers, and of an offer that has arrived in part. Does not call left.
     void close();

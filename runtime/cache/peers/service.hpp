@@ -17,9 +17,9 @@
 
 #include "runtime/cache/peers/client.hpp"
 #include "runtime/cache/peers/guest.hpp"
-#include "runtime/net/mailbox.hpp"
 #include "runtime/cache/peers/questions.hpp"
 #include "runtime/net/admission.hpp"
+#include "runtime/net/mailbox.hpp"
 
 namespace hocket::cache {
 

@@ -74,13 +74,14 @@ std::string rack_of(const Communicator& communicator) {
 }
 
 std::unique_ptr<params::Server> serve(const Communicator& communicator, std::optional<Endpoint> first,
-                                      int servers, std::chrono::milliseconds timeout) {
+                                      int servers, const params::WorkerOptions& as_worker) {
     params::ServerOptions options;
     options.listen = {communicator.own_address(), 0};
     options.join = std::move(first);
     options.servers = static_cast<std::uint32_t>(servers);
     options.secret = communicator.secret();
-    options.timeout = timeout;
+    options.rack = as_worker.rack;
+    options.timeout = as_worker.timeout;
     options.make_calculator = make_calculator;
     return std::make_unique<params::Server>(std::move(options));
 }
@@ -99,11 +100,12 @@ ParameterRole take_roles(Communicator& communicator, int servers,
     const auto introductions = together(communicator, [&] {
         options = make();
         options.job.workers = static_cast<std::uint32_t>(workers);
+        if (options.rack.empty()) options.rack = rack_of(communicator);
         params::check(options.job);
         settle_update(options.job);
         Json said = description_of(options.job);
         if (rank == workers) {
-            role.server = serve(communicator, std::nullopt, servers, options.timeout);
+            role.server = serve(communicator, std::nullopt, servers, options);
             said["at"] = role.server->endpoint().text();
         }
         return said;
@@ -112,12 +114,11 @@ ParameterRole take_roles(Communicator& communicator, int servers,
     const auto first =
         Endpoint::parse(introductions[static_cast<std::size_t>(workers)].at("at").get<std::string>()).value();
     together(communicator, [&] {
-        if (rank > workers) role.server = serve(communicator, first, servers, options.timeout);
+        if (rank > workers) role.server = serve(communicator, first, servers, options);
         if (rank >= workers) return Json();
         options.server = first;
         options.secret = communicator.secret();
         options.number = static_cast<params::Worker>(rank);
-        if (options.rack.empty()) options.rack = rack_of(communicator);
         options.make_calculator = make_calculator;
         role.client = std::make_unique<params::Client>(std::move(options));
         return Json();

@@ -231,6 +231,10 @@ void write_checkpoint(const fs::path& file, const Checkpoint& checkpoint) {
     written.publish();
 }
 
+void require_writable(const fs::path& file) {
+    const NewFile probe(file);
+}
+
 Checkpoint read_checkpoint(const fs::path& file, const AllocateBuffer& allocate) {
     try {
         return read_whole(file, allocate);

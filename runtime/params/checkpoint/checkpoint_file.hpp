@@ -17,6 +17,9 @@ namespace hocket::params {
 // Throws Error(io): the disk is full, the folder does not exist or cannot be written to.
 void write_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
 
+// Throws Error(io) if such a file cannot be written.
+void require_writable(const std::filesystem::path& file);
+
 // Called for each buffer in order, those without elements too, and not before the header is known to be good
 // and the file to be as long as it says. The result is the checkpoint's, and is read into. May throw.
 using AllocateBuffer = std::function<std::byte*(std::size_t bytes)>;

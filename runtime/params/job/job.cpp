@@ -37,6 +37,14 @@ std::string staleness_text(const Job& job) {
     return job.staleness ? std::to_string(*job.staleness) : "unbounded";
 }
 
+// Other names would not come to the servers as they are.
+bool is_utf8(const std::string& text) try {
+    Json(text).dump();
+    return true;
+} catch (const Json::type_error&) {
+    return false;
+}
+
 }  // namespace
 
 std::string encode(const Job& job) {
@@ -85,6 +93,8 @@ void check(const Job& job) {
     std::set<std::string_view> names;
     std::uint64_t bytes = 0;
     for (const Tensor& tensor : job.tensors) {
+        if (!is_utf8(tensor.name))
+            refuse(fmt::format("the name of a tensor, {}, is not valid UTF-8", printable(tensor.name)));
         if (!names.insert(tensor.name).second)
             refuse(fmt::format("two tensors are called {}; each needs a name of its own",
                                printable(tensor.name)));

@@ -20,6 +20,9 @@ struct Content {
     // Of weights that a server keeps: what the update keeps beside them. Not sent to anybody.
     std::vector<Block> states = {};
     std::uint64_t state_bytes = 0;  // of each
+    // Whose memory the block is, if another process has lent it: it may be written over at any time. What was
+    // copied is worth nothing if it is not lent any more after that.
+    std::shared_ptr<const OthersMemory> lender = nullptr;
 };
 
 struct ChunkShape {

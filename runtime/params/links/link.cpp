@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "runtime/net/frame.hpp"
+#include "runtime/params/links/copy.hpp"
 
 namespace hocket::params {
 namespace {
@@ -300,21 +301,33 @@ void Link::begin_value(Chunk chunk) {
     if (!fits)
         throw ProtocolError(fmt::format("it sends {} bytes of elements for a chunk of {}", header.value_bytes,
                                         shape.bytes()));
-    content_ = {memory_->allocate(header.value_bytes), header.value_bytes, is_sparse, {}};
-    if (!header.is_lent) {
-        reading_ = Reading::value;
-        return;
-    }
+    content_ = {nullptr, header.value_bytes, is_sparse};
+    if (header.is_lent) return take_lent(header.place, header.number);
+    content_.block = memory_->allocate(header.value_bytes);
+    reading_ = Reading::value;
+}
+
+void Link::take_lent(std::uint64_t place, std::uint64_t number) {
     if (!others_) throw ProtocolError("it lends memory that it did not offer");
-    if (!others_->copy(header.place, header.value_bytes, content_.block.get()))
-        return fail("it has given up this connection");
-    bytes_received_ += header.value_bytes;
+    const std::shared_ptr<const OthersMemory> lender = others_;
+    std::byte* const from = lender->at(place, content_.bytes);
+    bytes_received_ += content_.bytes;
+    if (owner_->reads_lent(*this, *message_) && !content_.is_sparse) {
+        content_.block = Block(lender, from);
+        content_.lender = lender;
+        value_is_complete();
+    } else {
+        content_.block = memory_->allocate(content_.bytes);
+        copy_bytes(content_.block.get(), from, content_.bytes);
+        if (lender->is_lent()) value_is_complete();
+    }
+    if (!is_open()) return;
+    if (!lender->is_lent()) return fail("it has given up this connection");
     Header back{};
     back.kind = Kind::returned;
-    back.number = header.number;
+    back.number = number;
     outgoing_.push_back({std::string(reinterpret_cast<const char*>(&back), sizeof back), nullptr, 0});
     show_interest();
-    value_is_complete();
 }
 
 void Link::value_is_complete() {

@@ -38,6 +38,9 @@ class Link final : private transport::SocketLoop::Watcher {
         // What the dense elements of a chunk are, of the chunks that this link is about.
         virtual ChunkShape shape_of(const Link& link, Chunk chunk) const = 0;
         virtual Bounds bounds(const Link& link) const = 0;
+        // Whether the elements of this message may be another process's memory (Content::lender). What
+        // received() keeps of them is then not to be used.
+        virtual bool reads_lent(const Link&, const Message&) const { return false; }
         // Asked before each read; null: there is none.
         virtual PriorityGate* gate() const = 0;
 
@@ -104,6 +107,7 @@ class Link final : private transport::SocketLoop::Watcher {
     void take_note();
     void take_memory(const nlohmann::json& note);
     void begin_value(Chunk chunk);
+    void take_lent(std::uint64_t place, std::uint64_t number);
     void hold(transport::Clock::time_point until);
     void discard();
     void end_sending();
@@ -122,7 +126,7 @@ class Link final : private transport::SocketLoop::Watcher {
     std::uint64_t next_lent_ = 1;
     std::optional<Memory::Lease> lease_;
     bool lends_ = false;  // the other side can read our memory
-    std::unique_ptr<OthersMemory> others_;
+    std::shared_ptr<const OthersMemory> others_;
 
     Reading reading_ = Reading::header;
     std::string incoming_;  // header, then body

@@ -10,7 +10,6 @@
 
 #include "runtime/error.hpp"
 #include "runtime/net/frame.hpp"
-#include "runtime/params/links/copy.hpp"
 #include "runtime/random.hpp"
 
 namespace hocket::params {
@@ -82,8 +81,8 @@ std::uint64_t Memory::Lease::place() const {
 
 // ---- Others' ---------------------------------------------------------------------------------------------
 
-std::unique_ptr<OthersMemory> OthersMemory::open(const MemoryName& name, std::uint64_t lease_place,
-                                                 std::uint64_t lease_number) {
+std::shared_ptr<const OthersMemory> OthersMemory::open(const MemoryName& name, std::uint64_t lease_place,
+                                                       std::uint64_t lease_number) {
     const std::string path = fmt::format("/proc/{}/fd/{}", name.process, name.descriptor);
     transport::Socket file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     if (!file.is_open()) return nullptr;
@@ -105,16 +104,15 @@ OthersMemory::OthersMemory(transport::WindowMemory memory, std::uint64_t lease_p
     begin();
 }
 
-bool OthersMemory::is_lent() const {
-    return word_at(memory_.base(), lease_place_).load(std::memory_order_acquire) == lease_number_;
-}
-
-bool OthersMemory::copy(std::uint64_t offset, std::uint64_t bytes, std::byte* to) const {
+std::byte* OthersMemory::at(std::uint64_t offset, std::uint64_t bytes) const {
     if (offset > memory_.bytes() || bytes > memory_.bytes() - offset)
         throw transport::ProtocolError("it names memory that it does not have");
-    copy_bytes(to, memory_.base() + offset, bytes);
+    return memory_.base() + offset;
+}
+
+bool OthersMemory::is_lent() const {
     std::atomic_thread_fence(std::memory_order_acquire);
-    return is_lent();
+    return word_at(memory_.base(), lease_place_).load(std::memory_order_acquire) == lease_number_;
 }
 
 }  // namespace hocket::params

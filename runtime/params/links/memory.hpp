@@ -68,18 +68,18 @@ class Memory final : public std::enable_shared_from_this<Memory>, private forks:
 class OthersMemory final : private forks::Inherited {
   public:
     // Null if it cannot be opened: it is elsewhere, or of another user.
-    static std::unique_ptr<OthersMemory> open(const MemoryName& name, std::uint64_t lease_place,
-                                              std::uint64_t lease_number);
+    static std::shared_ptr<const OthersMemory> open(const MemoryName& name, std::uint64_t lease_place,
+                                                    std::uint64_t lease_number);
     ~OthersMemory() { end(); }
 
-    // False: it is not lent any more, and what was copied is worth nothing. Throws transport::ProtocolError
-    // if there is no such place.
-    bool copy(std::uint64_t offset, std::uint64_t bytes, std::byte* to) const;
+    // Where the bytes from this offset on are. Throws transport::ProtocolError if there is no such place.
+    std::byte* at(std::uint64_t offset, std::uint64_t bytes) const;
+    // To be asked after it was read: false if what was read is worth nothing.
+    bool is_lent() const;
 
   private:
     OthersMemory(transport::WindowMemory memory, std::uint64_t lease_place, std::uint64_t lease_number);
     void in_child() noexcept override { memory_.unmap(); }
-    bool is_lent() const;
 
     transport::WindowMemory memory_;
     const std::uint64_t lease_place_, lease_number_;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <thread>
 
 #include "runtime/log.hpp"
 #include "runtime/xxh3.hpp"
@@ -21,6 +23,7 @@ using transport::Clock;
 using Descriptor = transport::Socket;
 
 constexpr std::uint64_t magic = 0x6f697270'74636b68;  // "hkctprio"
+constexpr int most_attempts = 1000;                   // of 1 ms, to find the file while others remove it
 constexpr int layout_version = 1;                     // in the name: other versions have other files
 
 // The clock counts from the start of the host, unless a process is in another namespace for time.
@@ -50,6 +53,42 @@ std::string complaint_about(int fd, std::size_t bytes) {
     return "";
 }
 
+bool is_named(const std::string& path, int fd) {
+    struct stat named {
+    }, opened{};
+    return lstat(path.c_str(), &named) == 0 && fstat(fd, &opened) == 0 && named.st_dev == opened.st_dev &&
+           named.st_ino == opened.st_ino;
+}
+
+// All users hold a shared lock on the file. Closed, and why, if there is none to share.
+Descriptor open_among_users(const std::string& path, std::size_t bytes, std::string& why) {
+    for (int attempt = 0; attempt < most_attempts; ++attempt) {
+        Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+        if (!file.is_open()) {
+            why = transport::error_text(errno);
+            return {};
+        }
+        why = complaint_about(file.fd(), bytes);
+        if (!why.empty()) return {};
+        const bool is_locked = flock(file.fd(), LOCK_SH | LOCK_NB) == 0;
+        if (is_locked && is_named(path, file.fd())) return file;
+        if (!is_locked && errno != EWOULDBLOCK && errno != EINTR) {
+            why = transport::error_text(errno);
+            return {};
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // its last user removes it just now
+    }
+    why = "another process holds a lock on it";
+    return {};
+}
+
+// The last one removes the file. Who opens it meanwhile sees that the name is gone, and makes a new one.
+void leave(const std::string& path, const Descriptor& file) {
+    if (flock(file.fd(), LOCK_EX | LOCK_NB) < 0) return;
+    if (is_named(path, file.fd())) unlink(path.c_str());
+    flock(file.fd(), LOCK_UN);  // closing is not enough where a forked child has the descriptor, too
+}
+
 }  // namespace
 
 // A file of zeros is one: whoever comes first has nothing to prepare that another could find half done.
@@ -60,6 +99,20 @@ struct HostTraffic::Slots {
 };
 static_assert(std::atomic<std::int64_t>::is_always_lock_free &&
               std::atomic<std::uint64_t>::is_always_lock_free);
+
+struct HostTraffic::User {
+    std::string path;
+    Descriptor file;
+    std::shared_ptr<Slots> slots;
+    pid_t process = getpid();
+
+    User(std::string path, Descriptor file, std::shared_ptr<Slots> slots)
+        : path(std::move(path)), file(std::move(file)), slots(std::move(slots)) {}
+    User(const User&) = delete;
+    ~User() {
+        if (getpid() == process) leave(path, file);  // a forked child shares its parent's lock
+    }
+};
 
 std::string name_of_links(const Environment& environment) {
     if (const auto name = EnvironmentReader(environment).text("HOCKET_PARAMS_HOST")) return *name;
@@ -82,13 +135,8 @@ HostTraffic::HostTraffic(const std::string& folder, const std::string& links) {
 
 // Null, and why.
 std::shared_ptr<HostTraffic::Slots> HostTraffic::map(const std::string& path, std::string& why) {
-    const Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
-    if (!file.is_open()) {
-        why = transport::error_text(errno);
-        return nullptr;
-    }
-    why = complaint_about(file.fd(), sizeof(Slots));
-    if (!why.empty()) return nullptr;
+    Descriptor file = open_among_users(path, sizeof(Slots), why);
+    if (!file.is_open()) return nullptr;
     // Pages that exist: where a file system is full, a store to one that does not would end the process.
     int error;
     while ((error = posix_fallocate(file.fd(), 0, sizeof(Slots))) == EINTR) continue;
@@ -104,9 +152,12 @@ std::shared_ptr<HostTraffic::Slots> HostTraffic::map(const std::string& path, st
     const std::shared_ptr<Slots> slots(static_cast<Slots*>(memory),
                                        [](Slots* mapped) { munmap(mapped, sizeof(Slots)); });
     std::uint64_t found = 0;
-    if (slots->magic.compare_exchange_strong(found, magic) || found == magic) return slots;
-    why = "it is something else";
-    return nullptr;
+    if (!slots->magic.compare_exchange_strong(found, magic) && found != magic) {
+        why = "it is something else";
+        return nullptr;
+    }
+    const auto user = std::make_shared<User>(path, std::move(file), slots);
+    return {user, slots.get()};
 }
 
 void HostTraffic::mark(int priority, Clock::time_point until) {

@@ -1,6 +1,7 @@
 // Which priorities have traffic on this host, known to all processes of one user: memory that they share, one
-// slot for each priority. There is no lock, and a slot says until when it counts: so it does not matter when
-// a process dies.
+// slot for each priority. No lock guards the slots, and each says until when it counts: so it does not matter
+// when a process dies. The file of that memory goes with its last user; if that one is killed, with the last
+// one of those that come later.
 #pragma once
 
 #include <atomic>
@@ -42,6 +43,7 @@ class HostTraffic {
 
   private:
     struct Slots;
+    struct User;
     static std::shared_ptr<Slots> map(const std::string& path, std::string& why);
 
     std::shared_ptr<Slots> slots_;

@@ -140,7 +140,7 @@ void Node::take(const Weights& weights) {
     auto& asked = wants_[weights.chunk].asked;
     asked.erase(asked.begin(), asked.upper_bound(weights.clock));
     serve(weights.chunk);
-    if (staleness_ == 0 && below_.empty()) cached = {};
+    if (!keeps_weights()) cached = {};
 }
 
 // The server answers one want after another. Who has pushed before a pull finds its update in the answer.

@@ -16,7 +16,6 @@ namespace hocket::params {
 // One thread at a time.
 class Node {
   public:
-    // Without staleness nobody asks a node with nobody below it twice for the same weights: it keeps none.
     Node(Worker self, std::size_t chunks, Arithmetic& arithmetic, Staleness staleness = 0);
 
     // The worker's update of one chunk, of the round of its clock. Once each. It must not change before it is
@@ -42,16 +41,20 @@ class Node {
     // What was pushed of rounds below this may be changed again.
     Clock covered() const { return covered_; }
 
+    // Whether it needs weights that pulled() has given. Without staleness nobody asks a node with nobody
+    // below it twice for the same ones.
+    bool keeps_weights() const { return staleness_ != 0 || !below_.empty(); }
     const Epoch& epoch() const { return epoch_; }
     Worker parent() const { return parent_; }
     // Who takes part, as the server has announced it last.
     const std::vector<Member>& members() const { return members_; }
-    std::size_t kept() const { return updates_.size(); }  // of its own updates, by chunk and round
+    // Its own updates that are not covered. One that is null is zeros.
+    using Place = std::pair<Clock, Chunk>;
+    const std::map<Place, Value>& kept() const { return updates_; }
 
   private:
     friend struct Inspection;  // tests look at all that there is
 
-    using Place = std::pair<Clock, Chunk>;
     struct Cached {
         Clock clock = 0;
         Value value;  // null: nothing yet

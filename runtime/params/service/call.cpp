@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
+#include "runtime/log.hpp"
 #include "runtime/net/dial.hpp"
 #include "runtime/net/frame.hpp"
 #include "runtime/net/texts.hpp"
@@ -36,6 +39,28 @@ class Listener final : public Link::Owner {
     PriorityGate* gate() const override { return nullptr; }
 };
 
+constexpr std::chrono::milliseconds quiet_time{2000};  // in which a server may still come, unmentioned
+
+// For people who wait beside a worker, and do not know for what.
+transport::Socket dial_with_patience(transport::Dial dial, transport::Clock::time_point until) {
+    const auto gone_for =
+        std::exchange(dial.gone_for, std::min<transport::Clock::duration>(dial.gone_for, quiet_time));
+    try {
+        return transport::dial(dial, {until});
+    } catch (const transport::DialError& error) {
+        if (error.kind != transport::DialError::Kind::unreachable || gone_for <= quiet_time ||
+            transport::Clock::now() >= until)
+            throw;
+        log_line(
+            "hocket params: worker: there is no way to the parameter server {}: {}; it tries again for {}",
+            dial.to.text(), error.what(),
+            transport::seconds_text(
+                std::chrono::ceil<std::chrono::seconds>(until - transport::Clock::now())));
+    }
+    dial.gone_for = gone_for - quiet_time;
+    return transport::dial(dial, {until});
+}
+
 }  // namespace
 
 transport::Socket call_server(const transport::Endpoint& server, const std::string& secret, int priority,
@@ -44,15 +69,17 @@ transport::Socket call_server(const transport::Endpoint& server, const std::stri
         throw Error(
             Status::invalid_argument,
             "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
-    return transport::dial(
+    return dial_with_patience(
         {.to = server, .secret = secret, .identity = identity(priority), .gone_for = gone_for},
-        {transport::Clock::now() + timeout});
+        transport::Clock::now() + timeout);
 } catch (const transport::DialError& error) {
-    // It is refused for its secret, or for its version.
-    const bool is_mismatch =
-        error.kind == transport::DialError::Kind::refused && error.what() != std::string(wrong_secret);
+    if (error.kind != transport::DialError::Kind::refused)
+        throw Error(Status::bootstrap, fmt::format("there is no way to the parameter server {}: {}",
+                                                   server.text(), error.what()));
+    // For its secret, or for its version.
+    const bool is_mismatch = error.what() != std::string(wrong_secret);
     throw Error(is_mismatch ? Status::mismatch : Status::bootstrap,
-                fmt::format("there is no way to the parameter server {}: {}", server.text(), error.what()));
+                fmt::format("the parameter server {} refuses this process: {}", server.text(), error.what()));
 }
 
 std::string ask_for_stats(const transport::Endpoint& server, const std::string& secret,

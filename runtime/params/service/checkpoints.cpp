@@ -50,12 +50,11 @@ Clock lowest(const Snapshot& snapshot) {
 
 Checkpoint described(const Snapshot& snapshot, const ShardName& name) {
     Checkpoint checkpoint;
-    checkpoint.job = Json{{"job", encode(name.job)},
-                          {"index", name.index},
-                          {"servers", name.servers},
-                          {"all_servers", name.all_servers},
-                          {"applied", Json(snapshot.applied)}}
-                         .dump();
+    checkpoint.job =
+        Json{{"job", encode(name.job)},          {"index", name.index}, {"servers", name.servers},
+             {"all_servers", name.all_servers},  {"run", name.run},     {"every", name.every},
+             {"applied", Json(snapshot.applied)}}
+            .dump();
     checkpoint.incarnation = snapshot.incarnation;
     checkpoint.firsts = snapshot.firsts;
     for (Chunk chunk = 0; chunk < snapshot.clocks.size(); ++chunk) {
@@ -101,6 +100,10 @@ void require_shape(const fs::path& file, const RestoredShard& restored, const Ca
 
 }  // namespace
 
+void require_folder(const fs::path& folder) {
+    require_writable(folder / fmt::format("{}{}", prefix.substr(0, prefix.size() - 1), suffix));
+}
+
 RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t> index, Memory& memory,
                             const MakeCalculator& make_calculator) {
     const fs::path file = index ? file_of(folder, *index) : the_only_file(folder);
@@ -115,6 +118,8 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
         name.at("index").get_to(restored.name.index);
         name.at("servers").get_to(restored.name.servers);
         name.at("all_servers").get_to(restored.name.all_servers);
+        name.at("run").get_to(restored.name.run);
+        name.at("every").get_to(restored.name.every);
         name.at("applied").get_to(restored.snapshot.applied);
     } catch (const std::exception& error) {
         throw Error(Status::io, fmt::format("{} is a checkpoint, but of something else: {}", file.string(),
@@ -138,10 +143,9 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
     return restored;
 }
 
-Checkpoints::Checkpoints(fs::path folder, std::uint64_t every, ShardName name, Clock clock,
-                         transport::Mailbox& mailbox, Written written)
+Checkpoints::Checkpoints(fs::path folder, ShardName name, Clock clock, transport::Mailbox& mailbox,
+                         Written written)
     : file_(file_of(folder, name.index)),
-      every_(std::max<std::uint64_t>(every, 1)),
       name_(std::move(name)),
       last_(clock),
       mailbox_(mailbox),
@@ -154,7 +158,7 @@ Checkpoints::~Checkpoints() {
 
 bool Checkpoints::is_due(Clock clock) const {
     if (is_writing()) return false;
-    return try_again_ ? transport::Clock::now() >= *try_again_ : clock >= last_ + every_;
+    return try_again_ ? transport::Clock::now() >= *try_again_ : clock >= last_ + name_.every;
 }
 
 void Checkpoints::write(Snapshot snapshot, Done done) {

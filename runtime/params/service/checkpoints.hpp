@@ -24,6 +24,8 @@ struct ShardName {
     Job job;
     std::uint32_t index = 0, servers = 1;  // servers: that have chunks
     std::uint32_t all_servers = 1;         // that the first one was started for
+    std::string run;                       // which one of the job (Front::Beginning)
+    std::uint64_t every = 1;               // rounds between two checkpoints: workers keep so many
 };
 
 // What a checkpoint holds. Its incarnation is that of the server that goes on, in the file, too.
@@ -31,6 +33,9 @@ struct RestoredShard {
     ShardName name;
     Snapshot snapshot;
 };
+
+// Throws Error(io) if checkpoints cannot be written there.
+void require_folder(const std::filesystem::path& folder);
 
 // index: needed where the folder has the checkpoints of several servers. Throws Error(not_found | io |
 // invalid_argument), and what make_calculator throws.
@@ -43,8 +48,8 @@ class Checkpoints {
     // Called on the mailbox's thread when this is on the disk; or why it could not be written.
     using Written = std::function<void(const Snapshot& snapshot, const std::string& error)>;
 
-    Checkpoints(std::filesystem::path folder, std::uint64_t every, ShardName name, Clock clock,
-                transport::Mailbox& mailbox, Written written);
+    Checkpoints(std::filesystem::path folder, ShardName name, Clock clock, transport::Mailbox& mailbox,
+                Written written);
     ~Checkpoints();  // waits for the one that is being written
 
     bool is_writing() const { return writer_.joinable(); }
@@ -59,7 +64,6 @@ class Checkpoints {
     void begin();
 
     const std::filesystem::path file_;
-    const std::uint64_t every_;
     const ShardName name_;
     Clock last_;
     std::optional<transport::Clock::time_point> try_again_;  // the last one has failed

@@ -8,6 +8,7 @@
 
 #include "runtime/log.hpp"
 #include "runtime/net/frame.hpp"
+#include "runtime/net/handshake.hpp"
 
 namespace hocket::params {
 namespace {
@@ -22,6 +23,13 @@ constexpr int bits_within_incarnation = 20;
 void refuse(Link& link, const std::string& why) {
     link.send(Json{{"say", "refused"}, {"why", why}});
     link.close_when_sent();
+}
+
+std::string new_name() {
+    std::string name;
+    for (const char c : transport::fresh_nonce().substr(0, 8))
+        name += fmt::format("{:02x}", static_cast<unsigned char>(c));
+    return name;
 }
 
 Json places_note(const std::vector<std::string>& places) {
@@ -40,9 +48,9 @@ Front::Front(std::uint32_t servers, std::string own, MakeCalculator make_calcula
     at_[0] = std::move(own);
 }
 
-void Front::restore(Job job, std::uint32_t incarnation) {
+void Front::restore(Job job, std::string run, std::uint32_t incarnation) {
     incarnation_ = incarnation;
-    beginning_ = {job, 0, {}, false};
+    beginning_ = {job, 0, {}, false, std::move(run)};
     job_ = std::move(job);
     beginning_->servers = used_servers();
     next_ = Worker{incarnation} << bits_within_incarnation;
@@ -56,7 +64,12 @@ std::uint32_t Front::used_servers() const {
 // ---- Workers ---------------------------------------------------------------------------------------------
 
 void Front::take_open(Link& link, const Json& note) {
-    const Job job = decode_job(note.at("job").get<std::string>());
+    Job job;
+    try {
+        job = decode_job(note.at("job").get<std::string>());
+    } catch (const ProtocolError& error) {
+        return refuse(link, error.what());
+    }
     if (!job_) {
         try {
             make_calculator_(job);
@@ -64,8 +77,11 @@ void Front::take_open(Link& link, const Json& note) {
             return refuse(link, error.what());
         }
         job_ = job;
-    } else if (const std::string why = difference(*job_, job); !why.empty())
-        return refuse(link, "the job is another one: " + why);
+    } else {
+        if (beginning_) job.workers = job_->workers;  // it has begun with so many
+        if (const std::string why = difference(*job_, job); !why.empty())
+            return refuse(link, "the job is another one: " + why);
+    }
     Caller caller{&link, std::nullopt, note.at("has_weights").get<bool>()};
     if (note.contains("number")) caller.wanted = note.at("number").get<Worker>();
     callers_.push_back(caller);
@@ -74,7 +90,7 @@ void Front::take_open(Link& link, const Json& note) {
 
 void Front::try_to_begin() {
     if (beginning_ || !job_ || callers_.size() < job_->workers || !places()) return;
-    Beginning beginning{*job_, used_servers(), {}, false};
+    Beginning beginning{*job_, used_servers(), {}, false, new_name()};
     std::set<Worker> taken;
     for (const Caller& caller : callers_)
         if (caller.wanted) taken.insert(*caller.wanted);
@@ -107,28 +123,35 @@ void Front::try_to_answer() {
 }
 
 void Front::answer(const Caller& caller, Worker number) {
-    caller.link->send(Json{{"say", "opened"}, {"number", number}, {"servers", *places()}});
+    caller.link->send(
+        Json{{"say", "opened"}, {"number", number}, {"run", beginning_->run}, {"servers", *places()}});
 }
 
 // ---- Servers ---------------------------------------------------------------------------------------------
 
 void Front::take_serve(Link& link, const Json& note) {
     const auto at = note.at("at").get<std::string>();
+    const bool is_restored = note.at("is_restored").get<bool>();
+    if (beginning_ && !is_restored)
+        return refuse(link,
+                      "the job has begun; a server that takes the place of another needs its checkpoint "
+                      "(--restore)");
+    // Its weights are those of a job that this server does not know.
+    if (is_restored && (!beginning_ || note.at("run").get<std::string>() != beginning_->run))
+        return refuse(link,
+                      "it goes on with another job; start the first server with its checkpoint of that one "
+                      "(--restore), or this one without");
     std::uint32_t index = 1;
     if (note.contains("index"))
         index = note.at("index").get<std::uint32_t>();
     else
         while (index < servers_ && !at_[index].empty()) ++index;
     if (index == 0 || index >= servers_)
-        return refuse(link,
-                      fmt::format("there are {} servers already, as many as the first one was started for "
-                                  "(--servers); one that takes the place of another needs its checkpoint",
-                                  servers_));
-    const bool is_restored = note.at("is_restored").get<bool>();
-    if (beginning_ && !is_restored)
-        return refuse(link,
-                      "the job has begun; a server that takes the place of another needs its checkpoint "
-                      "(--restore)");
+        return refuse(
+            link,
+            fmt::format("there are {} servers already, as many as the first one was started for "
+                        "(--servers); one that takes the place of another needs its checkpoint (--restore)",
+                        servers_));
     const bool has_moved = beginning_ && at_[index] != at;
     at_[index] = at;
     links_[index] = &link;
@@ -144,8 +167,10 @@ void Front::tell_server(std::uint32_t index) {
     links_[index]->send(Json{{"say", "begin"},
                              {"job", encode(beginning.job)},
                              {"servers", beginning.servers},
+                             {"all_servers", servers_},
                              {"founders", beginning.founders},
-                             {"has_weights", beginning.has_weights}});
+                             {"has_weights", beginning.has_weights},
+                             {"run", beginning.run}});
 }
 
 std::optional<std::vector<std::string>> Front::places() const {
@@ -159,26 +184,52 @@ void Front::tell_places(Link& worker) const {
     if (const auto known = places()) worker.send(places_note(*known));
 }
 
+std::optional<std::uint32_t> Front::index_of(const Link& link) const {
+    const auto found = std::find(links_.begin(), links_.end(), &link);
+    if (found == links_.end()) return std::nullopt;
+    return static_cast<std::uint32_t>(found - links_.begin());
+}
+
+void Front::take_leaving(Link& link) {
+    const auto index = index_of(link);
+    if (!index) throw ProtocolError("it says that it leaves, and is no server");
+    links_[*index] = nullptr;
+    if (!beginning_) at_[*index].clear();
+}
+
+void Front::leave() {
+    for (Link* const link : links_) {
+        if (!link) continue;
+        link->send(Json{{"say", "leaving"}});
+        link->close_when_sent();
+    }
+}
+
+bool Front::has_left() const {
+    return std::none_of(links_.begin(), links_.end(),
+                        [](const Link* link) { return link && link->is_open(); });
+}
+
 void Front::lost(Link& link) {
     std::erase_if(callers_, [&](const Caller& caller) { return caller.link == &link; });
-    for (std::uint32_t index = 1; index < servers_; ++index)
-        if (links_[index] == &link) {
-            links_[index] = nullptr;
-            if (!beginning_) at_[index].clear();
-            log_line("hocket params: the connection with server {} ({}) has ended", index, at_[index]);
-        }
+    if (const auto index = index_of(link)) {
+        log_line("hocket params: server 0: the connection with server {} ({}) broke", *index, at_[*index]);
+        links_[*index] = nullptr;
+        if (!beginning_) at_[*index].clear();
+    }
     if (!beginning_ && callers_.empty()) job_.reset();  // who comes next may begin another one
 }
 
 std::string Front::missing() const {
-    std::string text;
-    const auto here =
-        std::count_if(at_.begin(), at_.end(), [](const std::string& at) { return !at.empty(); });
-    if (here < servers_) text = fmt::format("{} of {} servers have come", here, servers_);
-    if (job_ && !beginning_ && callers_.size() < job_->workers)
-        text += fmt::format("{}{} of {} workers have come", text.empty() ? "" : ", and ", callers_.size(),
-                            job_->workers);
-    return text;
+    std::vector<std::string> parts;
+    const std::uint32_t needed = beginning_ ? beginning_->servers : servers_;
+    const auto here = needed - std::count(at_.begin(), at_.begin() + needed, "");
+    if (here < needed) parts.push_back(fmt::format("{} of {} servers have come", here, needed));
+    if (!job_)
+        parts.push_back("no worker has come");
+    else if (!beginning_ && callers_.size() < job_->workers)
+        parts.push_back(fmt::format("{} of {} workers have come", callers_.size(), job_->workers));
+    return fmt::format("{}", fmt::join(parts, ", and "));
 }
 
 }  // namespace hocket::params

@@ -27,6 +27,7 @@ class Front {
         std::uint32_t servers = 1;  // that have chunks
         std::vector<Worker> founders;
         bool has_weights = false;
+        std::string run;  // the name of this run of the job, which no other has
     };
     // own: where this server is reached. begin: for this server's own shard. incarnation: how often the first
     // server was replaced.
@@ -34,12 +35,17 @@ class Front {
           std::function<void(const Beginning&)> begin);
 
     // Goes on with a job that has begun.
-    void restore(Job job, std::uint32_t incarnation);
+    void restore(Job job, std::string run, std::uint32_t incarnation);
 
     // Throws transport::ProtocolError.
     void take_open(Link& link, const nlohmann::json& note);
     void take_serve(Link& link, const nlohmann::json& note);
+    // Another server says that it is being stopped: the end of its connection is no trouble.
+    void take_leaving(Link& link);
     void lost(Link& link);
+    // This server is being stopped. The connections end when the others have heard it.
+    void leave();
+    bool has_left() const;
 
     // Where the servers that have chunks are; nothing while one of them has not come.
     std::optional<std::vector<std::string>> places() const;
@@ -47,7 +53,7 @@ class Front {
     // Called when a server has come to another place, once the job has begun.
     std::function<void(const nlohmann::json& note)> tell_workers;
     const std::optional<Job>& job() const { return job_; }
-    // For people, while the job has not begun.
+    // Who has not come, for people; "": nobody is waited for.
     std::string missing() const;
 
   private:
@@ -62,6 +68,7 @@ class Front {
     void answer(const Caller& caller, Worker number);
     void tell_server(std::uint32_t index);
     std::uint32_t used_servers() const;
+    std::optional<std::uint32_t> index_of(const Link& link) const;
 
     const std::uint32_t servers_;
     const MakeCalculator make_calculator_;

@@ -32,7 +32,20 @@ using Json = nlohmann::json;
 using Time = transport::Clock;
 using transport::ProtocolError;
 
-constexpr std::chrono::milliseconds tick_time = 50ms, dial_time = 5s;
+constexpr std::chrono::milliseconds tick_time = 50ms, dial_time = 2s, farewell_time = 500ms,
+                                    least_silence = 4 * tick_time;
+
+void check(const ShardTerms& terms) {
+    if (terms.silence < least_silence)
+        throw Error(Status::invalid_argument,
+                    fmt::format("silence_ms is {}; workers speak so often that it can be {} or more",
+                                terms.silence.count(), least_silence.count()));
+    if (terms.return_for < terms.silence)
+        throw Error(Status::invalid_argument,
+                    fmt::format("return_ms is {}, which is less than silence_ms, {}: a worker must be silent "
+                                "before others can go on without it",
+                                terms.return_for.count(), terms.silence.count()));
+}
 
 }  // namespace
 
@@ -54,7 +67,10 @@ class Server::Service final : private Link::Owner {
     void tick();
     void done();
     Json state() const;
+    std::string waits_for() const;
+    std::string own_name() const;  // in logs
     void end(std::exception_ptr failure);
+    void say_that_it_leaves();
     void admit(transport::Admitted admitted);
     void dial_first();
     void dialled(transport::Socket socket, const std::string& error);
@@ -70,7 +86,7 @@ class Server::Service final : private Link::Owner {
     Bounds bounds(const Link& link) const override;
     PriorityGate* gate() const override { return gate_.get(); }
     void take(Link& link, const Json& note);
-    void take_checkpoint(Worker worker);
+    void take_checkpoint(Worker worker, std::uint64_t number);
     void take_from_first(const Json& note);
     void drop(Link& link, const std::string& why);
 
@@ -87,11 +103,16 @@ class Server::Service final : private Link::Owner {
     std::optional<Link> first_;                  // of the others: to the first one
     std::unique_ptr<Dialling> dialling_;
     Time::time_point first_deadline_;
-    std::uint32_t index_ = 0;
-    std::optional<std::pair<Job, std::uint32_t>> restored_;  // at the first server: the job, the incarnation
-    std::unique_ptr<PriorityGate> gate_;                     // once there is a job
+    std::string first_trouble_;           // why there is no way to it now
+    bool first_has_left_ = false;         // it has said so
+    std::optional<std::uint32_t> index_;  // nothing: the first server has not said it yet
+    bool is_unused_ = false;
+    std::optional<std::pair<ShardName, std::uint32_t>> restored_;  // at the first server; the incarnation
+    std::unique_ptr<PriorityGate> gate_;                           // once there is a job
     std::unique_ptr<Shard> shard_;
+    std::string run_;  // the shard's
     std::unique_ptr<Checkpoints> checkpoints_;
+    std::string trouble_;  // that workers were told
     Time::time_point next_tick_{};
 
     std::exception_ptr failing_;  // what the first server has said that ends this one
@@ -132,12 +153,17 @@ Server::Service::Service(ServerOptions options)
         throw Error(
             Status::invalid_argument,
             "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
+    check(options_.terms);
+    if (!options_.checkpoints.empty()) require_folder(options_.checkpoints);
     if (endpoint_.is_any_address()) endpoint_.host = transport::own_address();
+    options_.checkpoint_every = std::max<std::uint64_t>(options_.checkpoint_every, 1);
     if (options_.restore) restore();
-    if (!options_.join)
+    if (!options_.join) {
+        index_ = 0;
         front_ = std::make_unique<Front>(options_.servers, endpoint_.text(), options_.make_calculator,
                                          [this](const Front::Beginning& beginning) { begin(beginning); });
-    if (restored_) front_->restore(restored_->first, restored_->second);
+    }
+    if (restored_) front_->restore(restored_->first.job, restored_->first.run, restored_->second);
     if (front_)
         front_->tell_workers = [this](const Json& note) {
             if (shard_) shard_->tell_all(note);
@@ -186,6 +212,7 @@ void Server::Service::end(std::exception_ptr failure) {
     dialling_.reset();
     admission_.reset();
     listener_.close();
+    if (!failure) say_that_it_leaves();
     checkpoints_.reset();
     shard_.reset();
     front_.reset();
@@ -201,6 +228,18 @@ void Server::Service::end(std::exception_ptr failure) {
         mailbox_.empty();
         if (!is_leaving_ && mailbox_.is_empty()) mailbox_.wait();
     }
+}
+
+// To the other servers, for which the end of a connection is trouble else.
+void Server::Service::say_that_it_leaves() {
+    if (first_) {
+        first_->send(Json{{"say", "leaving"}});
+        first_->close_when_sent();
+    }
+    if (front_) front_->leave();
+    const auto until = Time::now() + farewell_time;
+    const auto has_left = [&] { return (!first_ || !first_->is_open()) && (!front_ || front_->has_left()); };
+    while (!has_left() && Time::now() < until) loop_.turn(until);
 }
 
 bool Server::Service::wait(Time::time_point until) {
@@ -229,12 +268,29 @@ std::string Server::Service::stats() {
 }
 
 Json Server::Service::state() const {
-    Json state =
-        shard_ ? shard_->stats() : Json{{"server", index_}, {"waits_for", front_ ? front_->missing() : ""}};
+    Json state = shard_ ? shard_->stats() : Json{{"server", index_ ? Json(*index_) : Json()}};
     state["at"] = endpoint_.text();
+    if (is_unused_)
+        state["unused"] = "the model is so small that this server has no part of it";
+    else if (const std::string what = waits_for(); !shard_ || !what.empty())
+        state["waits_for"] = what;
     const auto places = front_ ? front_->places() : std::nullopt;
     if (places) state["servers"] = *places;
     return state;
+}
+
+std::string Server::Service::waits_for() const {
+    std::string what = shard_ ? shard_->waits_for() : "";
+    if (front_ && what.empty()) what = front_->missing();
+    if (front_ || shard_) return what;
+    const std::string first = fmt::format("the first server ({})", options_.join->text());
+    if (first_ && first_->is_open()) return first + " has not begun it; its status says why";
+    return first_trouble_.empty() ? first + " has not answered yet"
+                                  : "there is no way to " + first + ": " + first_trouble_;
+}
+
+std::string Server::Service::own_name() const {
+    return index_ ? fmt::format("server {}", *index_) : "a server without a number";
 }
 
 void Server::Service::tick() {
@@ -261,7 +317,8 @@ void Server::Service::done() {
 // ---- The first server, as the others see it --------------------------------------------------------------
 
 void Server::Service::dial_first() {
-    const transport::Dial dial{.to = *options_.join, .secret = options_.secret, .identity = identity(0)};
+    const transport::Dial dial{
+        .to = *options_.join, .secret = options_.secret, .identity = identity(0), .gone_for = dial_time};
     dialling_ = std::make_unique<Dialling>(
         mailbox_, dial, dial_time,
         [this](transport::Socket socket, const std::string& error) { dialled(std::move(socket), error); });
@@ -269,15 +326,24 @@ void Server::Service::dial_first() {
 
 void Server::Service::dialled(transport::Socket socket, const std::string& error) {
     if (!error.empty()) {
-        if (!shard_ && Time::now() > first_deadline_)
+        if (!shard_ && !is_done_ && Time::now() > first_deadline_)
             throw Error(Status::bootstrap, "there is no way to the first server: " + error);
+        if (first_trouble_.empty() && !first_has_left_)
+            log_line("hocket params: {}: there is no way to the first server; it tries again: {}", own_name(),
+                     error);
+        first_trouble_ = error;
         return dial_first();
     }
     dialling_.reset();
+    first_trouble_.clear();
+    first_has_left_ = false;
     Link::Owner& self = *this;
     first_.emplace(loop_, std::move(socket), memory_, self);
     Json note{{"say", "serve"}, {"at", endpoint_.text()}, {"is_restored", shard_ != nullptr}};
-    if (shard_) note["index"] = index_;
+    if (shard_) {
+        note["index"] = *index_;
+        note["run"] = run_;
+    }
     first_->send(note);
 }
 
@@ -286,15 +352,23 @@ void Server::Service::take_from_first(const Json& note) {
     if (say == "refused")
         throw Error(Status::mismatch, "the first server refuses this one: " +
                                           transport::printable(note.at("why").get<std::string>()));
-    if (say == "serving") note.at("index").get_to(index_);
-    if (say == "unused") return done();
-    if (say != "begin" || shard_) return;
+    if (say == "serving") index_ = note.at("index").get<std::uint32_t>();
+    if (say == "leaving") first_has_left_ = true;
+    if (say == "unused") {
+        is_unused_ = true;
+        return done();
+    }
+    if (say != "begin" || shard_ || !index_) return;
+    note.at("all_servers").get_to(options_.servers);
     begin({decode_job(note.at("job").get<std::string>()), note.at("servers").get<std::uint32_t>(),
-           note.at("founders").get<std::vector<Worker>>(), note.at("has_weights").get<bool>()});
+           note.at("founders").get<std::vector<Worker>>(), note.at("has_weights").get<bool>(),
+           note.at("run").get<std::string>()});
 }
 
 void Server::Service::begin(const Front::Beginning& beginning) {
-    have_shard({beginning.job, index_, beginning.servers, options_.servers}, 0);
+    have_shard({beginning.job, *index_, beginning.servers, options_.servers, beginning.run,
+                options_.checkpoint_every},
+               0);
     shard_->begin(beginning.founders, beginning.has_weights);
     for (auto& [link, note] : std::exchange(early_, {})) received(*link, note);
 }
@@ -302,17 +376,20 @@ void Server::Service::begin(const Front::Beginning& beginning) {
 void Server::Service::have_shard(ShardName name, Clock clock) {
     const auto job = std::make_shared<const Job>(name.job);
     const auto layout = std::make_shared<const Layout>(*job, name.servers);
-    shard_ =
-        std::make_unique<Shard>(job, layout, index_, memory_, options_.make_calculator(*job), options_.terms,
-                                options_.checkpoints.empty() ? 0 : options_.checkpoint_every,
-                                options_.rack.empty() ? endpoint_.host : options_.rack);
+    shard_ = std::make_unique<Shard>(job, layout, *index_, memory_, options_.make_calculator(*job),
+                                     options_.terms, options_.checkpoints.empty() ? 0 : name.every,
+                                     options_.rack.empty() ? endpoint_.host : options_.rack);
     gate_ = gate_of(*job);
+    run_ = name.run;
     if (options_.checkpoints.empty()) return;
     checkpoints_ = std::make_unique<Checkpoints>(
-        options_.checkpoints, options_.checkpoint_every, std::move(name), clock, mailbox_,
+        options_.checkpoints, std::move(name), clock, mailbox_,
         [this](const Snapshot& snapshot, const std::string& error) {
+            const std::string trouble = error.empty() ? "" : "there is no new checkpoint: " + error;
+            if (trouble != std::exchange(trouble_, trouble))
+                shard_->tell_all(Json{{"say", "trouble"}, {"why", trouble}});
             if (error.empty()) return shard_->keep_what_lacks(snapshot);
-            log_line("hocket params: server {} has no new checkpoint: {}", index_, error);
+            log_line("hocket params: {}: has no new checkpoint: {}", own_name(), error);
         });
 }
 
@@ -328,10 +405,12 @@ void Server::Service::restore() {
             index_ == 0
                 ? "this is the checkpoint of the first server; it takes that one's address, and joins none"
                 : fmt::format("this is the checkpoint of server {}; it needs the address of the first one",
-                              index_));
+                              *index_));
+    // Workers have room for the rounds that they were told.
+    restored.name.every = std::min(restored.name.every, options_.checkpoint_every);
     const auto clock = *std::min_element(restored.snapshot.clocks.begin(), restored.snapshot.clocks.end());
     have_shard(restored.name, clock);
-    if (index_ == 0) restored_ = std::make_pair(restored.name.job, restored.snapshot.incarnation);
+    if (index_ == 0) restored_ = std::make_pair(restored.name, restored.snapshot.incarnation);
     shard_->restore(std::move(restored.snapshot));
 }
 
@@ -367,29 +446,36 @@ void Server::Service::take(Link& link, const Json& note) {
         link.send(answer);
         return link.close_when_sent();
     }
+    if (say == "leaving" && front_) return front_->take_leaving(link);
     if (say == "open" || say == "serve") {
         if (!front_) throw ProtocolError("it takes this server for the first one");
         return say == "open" ? front_->take_open(link, note) : front_->take_serve(link, note);
+    }
+    // A worker whose job's servers are gone must not be taken for another one with its number.
+    if (say == "resume" && (!shard_ || note.at("run").get<std::string>() != run_)) {
+        link.send(Json{{"say", "refused"}, {"why", begun_anew}});
+        return link.close_when_sent();
     }
     if (!shard_) {
         early_.emplace_back(&link, note);
         return;
     }
-    if (say == "checkpoint") return take_checkpoint(shard_->worker_of(link));
+    if (say == "checkpoint")
+        return take_checkpoint(shard_->worker_of(link), note.at("number").get<std::uint64_t>());
     shard_->take(link, note);
     // While it had no connection, servers may have come to other places.
     if (front_ && (say == "reserve" || say == "resume")) front_->tell_places(link);
 }
 
-void Server::Service::take_checkpoint(Worker worker) {
-    const auto answer = [this, worker](const std::string& error) {
-        shard_->tell(worker, Json{{"say", "checkpointed"}, {"error", error}});
+void Server::Service::take_checkpoint(Worker worker, std::uint64_t number) {
+    const auto answer = [this, worker, number](const std::string& error) {
+        shard_->tell(worker, Json{{"say", "checkpointed"}, {"number", number}, {"error", error}});
     };
     if (!checkpoints_)
-        return answer(fmt::format("server {} ({}) was started without a folder for checkpoints", index_,
+        return answer(fmt::format("{} ({}) was started without a folder for checkpoints", own_name(),
                                   endpoint_.text()));
     checkpoints_->write(shard_->snapshot(), [this, answer](const std::string& error) {
-        answer(error.empty() ? "" : fmt::format("server {} ({}): {}", index_, endpoint_.text(), error));
+        answer(error.empty() ? "" : fmt::format("{} ({}): {}", own_name(), endpoint_.text(), error));
     });
 }
 
@@ -401,15 +487,17 @@ void Server::Service::received(Link& link, Message message) try {
 }
 
 void Server::Service::drop(Link& link, const std::string& why) {
-    log_line("hocket params: server {} ends a connection: {}", index_, why);
+    log_line("hocket params: {}: ends a connection: {}", own_name(), why);
     link.close();
     broke(link, why);
 }
 
 void Server::Service::broke(Link& link, const std::string& why) {
     if (first_ && &link == &*first_) {
-        if (is_done_) return;
-        log_line("hocket params: server {}: the connection with the first server broke: {}", index_, why);
+        first_deadline_ = Time::now() + options_.timeout;
+        if (is_unused_ || failing_) return;
+        if (!is_done_ && !first_has_left_)
+            log_line("hocket params: {}: the connection with the first server broke: {}", own_name(), why);
         mailbox_.post([this] {
             first_.reset();
             if (!is_leaving_) dial_first();

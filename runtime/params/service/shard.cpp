@@ -124,6 +124,7 @@ void Shard::arrive(Worker worker, Link& link, const Json& note) {
     note.at("rack").get_to(standing.rack);
     link.user = tag(worker);
     had_workers_ = true;
+    link.send(Json{{"say", "terms"}, {"silence_ms", terms_.silence.count()}});
 }
 
 void Shard::reserve(Link& link, const Json& note) {
@@ -160,9 +161,7 @@ void Shard::resume(Link& link, const Json& note) {
         members.push_back(
             {member.at(0).get<Worker>(), member.at(1).get<Worker>(), member.at(2).get<Clock>()});
     const auto refuse = [&](const std::string& why) { link.send(Json{{"say", "refused"}, {"why", why}}); };
-    if (!root_)
-        return refuse(
-            "this server was begun anew, and knows nothing of the job; start it with its checkpoint");
+    if (!root_) return refuse(begun_anew);
     const auto covered = note.at("covered").get<Clock>();
     window_ = std::max(window_, note.at("window").get<Clock>());
     if (clock() < covered)
@@ -306,7 +305,7 @@ void Shard::tick(transport::Clock::time_point now) {
 
 void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point now) {
     const auto take_out = [&](const std::string& why) {
-        log_line("hocket params: server {} goes on without worker {} ({}): {}", index_, worker, standing.at,
+        log_line("hocket params: server {}: goes on without worker {} ({}): {}", index_, worker, standing.at,
                  why);
         if (standing.link) {
             standing.link->user = nullptr;
@@ -338,7 +337,16 @@ void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point
     deliver();
 }
 
+std::string Shard::waits_for() const {
+    if (has_begun()) return "";
+    return giver_ ? fmt::format("worker {} has not sent all of the first weights", *giver_)
+                  : "no worker that has the first weights has come";
+}
+
 Json Shard::stats() const {
+    std::uint64_t bytes = 0;
+    const Chunk first = layout_->first_of(index_), end = first + layout_->chunks_of(index_);
+    for (Chunk chunk = first; chunk < end; ++chunk) bytes += layout_->place(chunk).bytes();
     Json workers = Json::array();
     for (const auto& [worker, standing] : workers_)
         workers.push_back(
@@ -355,8 +363,10 @@ Json Shard::stats() const {
     return {{"server", index_},
             {"clock", clock()},
             {"epochs", root_ ? root_->epoch().number : 0},
-            {"chunks", layout_->chunks_of(index_)},
-            {"bytes", layout_->bytes()},
+            {"chunks", end - first},
+            {"bytes", bytes},
+            {"model_chunks", layout_->chunks()},
+            {"model_bytes", layout_->bytes()},
             {"update", job_->update},
             {"staleness", job_->staleness ? Json(*job_->staleness) : Json("unbounded")},
             {"tree", job_->tree},

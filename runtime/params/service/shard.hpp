@@ -19,6 +19,10 @@
 
 namespace hocket::params {
 
+// What workers are told that come back to a server that does not know them.
+inline constexpr const char* begun_anew =
+    "this server was begun anew, and knows nothing of the job; start it with its checkpoint (--restore)";
+
 struct ShardTerms {
     std::chrono::milliseconds silence{2000};      // after which a worker is thought not to answer
     std::chrono::milliseconds return_for{10000};  // after which a worker that does not answer is taken out
@@ -60,6 +64,8 @@ class Shard {
     // Throws transport::ProtocolError if it has not said.
     Worker worker_of(const Link& link) const;
     nlohmann::json stats() const;
+    // What it needs before it can begin, for people; "": nothing.
+    std::string waits_for() const;
 
   private:
     struct Standing {

@@ -28,22 +28,44 @@ void Staging::begin_round() {
     }
 }
 
-void Staging::claim(std::uint32_t tensor) {
+// All of them, with the memory for their elements, or none.
+void Staging::claim(std::uint32_t first, std::size_t count, const std::function<void()>& make_room) {
     const std::lock_guard lock(mutex_);
-    if (is_claimed_[tensor])
+    const auto begin = is_claimed_.begin() + first, end = begin + static_cast<std::ptrdiff_t>(count);
+    if (const auto claimed = std::find(begin, end, true); claimed != end) {
+        const auto tensor = static_cast<std::size_t>(claimed - is_claimed_.begin());
         throw Error(
             Status::invalid_argument,
             fmt::format("tensor {} ({}) was pushed in this round already; hkt_params_clock ends the round",
                         tensor, job_->tensors[tensor].name));
-    is_claimed_[tensor] = true;
+    }
+    make_room();
+    std::fill(begin, end, true);
 }
 
-void Staging::add(std::uint32_t tensor, const std::byte* gradient) {
-    claim(tensor);
-    const std::uint64_t size = element_size(job_->tensors[tensor].type);
-    for (const Layout::Piece& piece : layout_->pieces_of_tensor(tensor)) {
-        copy_bytes(room(piece), gradient + piece.first * size, piece.count * size);
-        piece_is_there(piece);
+// The caller has the lock.
+void Staging::make_room(const Layout::Piece& piece) {
+    Filling& filling = filling_[piece.chunk];
+    if (!filling.block) filling.block = memory_->allocate(layout_->place(piece.chunk).bytes());
+}
+
+std::byte* Staging::room(const Layout::Piece& piece) {
+    const std::lock_guard lock(mutex_);
+    return filling_[piece.chunk].block.get() + piece.at * element_size(layout_->place(piece.chunk).type);
+}
+
+void Staging::add(std::uint32_t first, std::span<const std::byte* const> gradients) {
+    const auto tensors_end = first + static_cast<std::uint32_t>(gradients.size());
+    claim(first, gradients.size(), [&] {
+        for (std::uint32_t tensor = first; tensor < tensors_end; ++tensor)
+            for (const Layout::Piece& piece : layout_->pieces_of_tensor(tensor)) make_room(piece);
+    });
+    for (std::uint32_t tensor = first; tensor < tensors_end; ++tensor) {
+        const std::uint64_t size = element_size(job_->tensors[tensor].type);
+        for (const Layout::Piece& piece : layout_->pieces_of_tensor(tensor)) {
+            copy_bytes(room(piece), gradients[tensor - first] + piece.first * size, piece.count * size);
+            piece_is_there(piece);
+        }
     }
 }
 
@@ -58,47 +80,54 @@ void Staging::add_sparse(std::uint32_t tensor, std::span<const std::uint32_t> in
             fmt::format("the indices of a sparse update of tensor {} ({}) must ascend, and be below {}, its "
                         "number of elements",
                         tensor, of.name, of.count));
-    claim(tensor);
-    for (const Layout::Piece& piece : layout_->pieces_of_tensor(tensor)) {
-        const auto begin = std::lower_bound(indices.begin(), indices.end(), piece.first);
-        const auto end = std::lower_bound(begin, indices.end(), piece.first + piece.count);
-        add_sparse_piece(piece, {begin, end}, values + (begin - indices.begin()) * element_size(of.type));
-    }
+    std::vector<SparsePiece> pieces;
+    claim(tensor, 1, [&] {
+        for (const Layout::Piece& piece : layout_->pieces_of_tensor(tensor)) {
+            const auto begin = std::lower_bound(indices.begin(), indices.end(), piece.first);
+            const auto end = std::lower_bound(begin, indices.end(), piece.first + piece.count);
+            pieces.push_back(sparse_piece(piece, {begin, end},
+                                          values + (begin - indices.begin()) * element_size(of.type)));
+        }
+        for (const SparsePiece& sparse : pieces)
+            if (!sparse.is_dense) filling_[sparse.piece.chunk].left = 0;
+    });
+    for (SparsePiece& sparse : pieces) sparse.is_dense ? fill_densely(sparse) : fill(sparse);
 }
 
-// A chunk that has other tensors, too, becomes a dense one.
-void Staging::add_sparse_piece(const Layout::Piece& piece, std::span<const std::uint32_t> indices,
-                               const std::byte* values) {
+// A chunk that has other tensors, too, becomes a dense one. The caller has the lock.
+Staging::SparsePiece Staging::sparse_piece(const Layout::Piece& piece, std::span<const std::uint32_t> indices,
+                                           const std::byte* values) {
     const Layout::Place& place = layout_->place(piece.chunk);
-    const std::uint64_t size = element_size(place.type);
-    Content content{nullptr, sparse_bytes(indices.size(), size), true};
-    if (place.pieces == 1 && content.bytes < place.bytes()) {
-        {
-            const std::lock_guard lock(mutex_);
-            filling_[piece.chunk].left = 0;
-        }
-        if (indices.empty()) return full_(piece.chunk, nullptr);
-        content.block = memory_->allocate(content.bytes);
-        std::memcpy(content.block.get(), values, indices.size() * size);
-        auto* const to =
-            reinterpret_cast<std::uint32_t*>(content.block.get() + sparse_indices_at(indices.size(), size));
-        std::transform(indices.begin(), indices.end(), to,
-                       [&](std::uint32_t index) { return static_cast<std::uint32_t>(index - piece.first); });
-        return full_(piece.chunk, value_of(std::move(content)));
-    }
+    const std::uint64_t bytes = sparse_bytes(indices.size(), element_size(place.type));
+    SparsePiece sparse{piece, indices, values, {nullptr, bytes, true}};
+    sparse.is_dense = place.pieces > 1 || bytes >= place.bytes();
+    if (sparse.is_dense)
+        make_room(piece);
+    else if (!indices.empty())
+        sparse.content.block = memory_->allocate(bytes);
+    return sparse;
+}
+
+void Staging::fill(SparsePiece& sparse) {
+    const auto& [piece, indices, values, content, is_dense] = sparse;
+    if (!content.block) return full_(piece.chunk, nullptr);
+    const std::uint64_t size = element_size(layout_->place(piece.chunk).type);
+    std::memcpy(content.block.get(), values, indices.size() * size);
+    auto* const to =
+        reinterpret_cast<std::uint32_t*>(content.block.get() + sparse_indices_at(indices.size(), size));
+    for (std::size_t i = 0; i < indices.size(); ++i)
+        to[i] = static_cast<std::uint32_t>(indices[i] - piece.first);
+    full_(piece.chunk, value_of(std::move(sparse.content)));
+}
+
+void Staging::fill_densely(const SparsePiece& sparse) {
+    const Layout::Piece& piece = sparse.piece;
+    const std::uint64_t size = element_size(layout_->place(piece.chunk).type);
     std::byte* const to = room(piece);
     std::memset(to, 0, piece.count * size);
-    for (std::size_t i = 0; i < indices.size(); ++i)
-        std::memcpy(to + (indices[i] - piece.first) * size, values + i * size, size);
+    for (std::size_t i = 0; i < sparse.indices.size(); ++i)
+        std::memcpy(to + (sparse.indices[i] - piece.first) * size, sparse.values + i * size, size);
     piece_is_there(piece);
-}
-
-std::byte* Staging::room(const Layout::Piece& piece) {
-    const Layout::Place& place = layout_->place(piece.chunk);
-    const std::lock_guard lock(mutex_);
-    Filling& filling = filling_[piece.chunk];
-    if (!filling.block) filling.block = memory_->allocate(place.bytes());
-    return filling.block.get() + piece.at * element_size(place.type);
 }
 
 void Staging::piece_is_there(const Layout::Piece& piece) {

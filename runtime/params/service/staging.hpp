@@ -21,9 +21,10 @@ class Staging {
     Staging(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout,
             std::shared_ptr<Memory> memory, std::function<void(Chunk chunk, Value gradient)> full);
 
-    // Copies them. Throws Error(invalid_argument) if the tensor has been there in this round.
-    void add(std::uint32_t tensor, const std::byte* gradient);
-    // Only the elements of these indices are not 0; they must ascend.
+    // Copies those of the tensors first, first + 1, ... Throws Error(invalid_argument) if one of them has
+    // been there in this round, and Error(out_of_memory); then none of them counts.
+    void add(std::uint32_t first, std::span<const std::byte* const> gradients);
+    // Only the elements of these indices are not 0; they must ascend. Throws as add() does.
     void add_sparse(std::uint32_t tensor, std::span<const std::uint32_t> indices, const std::byte* values);
     // What was not added is zeros. A round begins.
     void finish();
@@ -35,11 +36,22 @@ class Staging {
         std::vector<bool> is_there;
     };
 
-    void claim(std::uint32_t tensor);
+    struct SparsePiece {
+        const Layout::Piece& piece;
+        std::span<const std::uint32_t> indices;
+        const std::byte* values;
+        Content content;  // of a chunk that stays sparse; its block is null if it has no entries
+        bool is_dense = false;
+    };
+
+    void claim(std::uint32_t first, std::size_t count, const std::function<void()>& make_room);
+    void make_room(const Layout::Piece& piece);
     std::byte* room(const Layout::Piece& piece);
     void piece_is_there(const Layout::Piece& piece);
-    void add_sparse_piece(const Layout::Piece& piece, std::span<const std::uint32_t> indices,
-                          const std::byte* values);
+    SparsePiece sparse_piece(const Layout::Piece& piece, std::span<const std::uint32_t> indices,
+                             const std::byte* values);
+    void fill(SparsePiece& sparse);
+    void fill_densely(const SparsePiece& sparse);
     void begin_round();
 
     const std::shared_ptr<const Job> job_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/log.hpp"
 #include "runtime/net/frame.hpp"
 #include "runtime/net/texts.hpp"
 #include "runtime/params/service/identity.hpp"
@@ -32,7 +33,8 @@ Upstream::Upstream(transport::SocketLoop& loop, transport::Mailbox& mailbox, std
       self_(self),
       handlers_(std::move(handlers)),
       arithmetic_(layout, server, std::move(memory), std::move(calculator)),
-      node_(self.number, layout->chunks_of(server), arithmetic_, self.staleness) {}
+      node_(self.number, layout->chunks_of(server), arithmetic_, self.staleness),
+      silence_(self.silence) {}
 
 // ---- The server ------------------------------------------------------------------------------------------
 
@@ -80,7 +82,7 @@ void Upstream::connect_to_server(std::unique_ptr<Link> link) {
 }
 
 void Upstream::greet() {
-    Json note{{"number", self_.number}, {"at", self_.at}, {"rack", self_.rack}};
+    Json note{{"number", self_.number}, {"at", self_.at}, {"rack", self_.rack}, {"run", self_.run}};
     if (!has_joined()) {
         note["say"] = "reserve";
         note["has_weights"] = self_.has_weights;
@@ -98,6 +100,7 @@ void Upstream::greet() {
     const auto is_self = [&](const Member& member) { return member.worker == self_.number; };
     const auto self = std::find_if(node_.members().begin(), node_.members().end(), is_self);
     if (self != node_.members().end() && joins_ != self->first) join(*joins_);  // it was not heard
+    if (wanted_checkpoint_) ask_for_checkpoint(*wanted_checkpoint_);
 }
 
 void Upstream::join(Clock first) {
@@ -105,9 +108,10 @@ void Upstream::join(Clock first) {
     if (server_) server_->send(Json{{"say", "join"}, {"first", first}, {"window", self_.window}});
 }
 
-// A server that is away is not asked: it is going to be replaced by a checkpoint, or answers later.
-void Upstream::ask_for_checkpoint() {
-    if (server_) server_->send(Json{{"say", "checkpoint"}});
+// A server that is away is asked when it is back.
+void Upstream::ask_for_checkpoint(std::uint64_t number) {
+    wanted_checkpoint_ = number;
+    if (server_) server_->send(Json{{"say", "checkpoint"}, {"number", number}});
 }
 
 void Upstream::server_has_moved(const std::string& at) {
@@ -115,8 +119,10 @@ void Upstream::server_has_moved(const std::string& at) {
     if (server_ && server_->is_open()) lost_server("another process has taken its place");
 }
 
-void Upstream::lost_server(const std::string&) {
+void Upstream::lost_server(const std::string& why) {
     if (is_leaving_) return;
+    log_line("hocket params: worker {}: the connection with server {} ({}) broke: {}", self_.number,
+             server_index_, at_, why);
     ++reconnections_;
     is_reserved_ = false;
     if (server_) retire(std::move(server_));
@@ -146,6 +152,15 @@ void Upstream::take_note(const Json& note) {
         places_.clear();
         for (const Json& place : note.at("at"))
             places_[place.at(0).get<Worker>()] = place.at(1).get<std::string>();
+    } else if (say == "terms")
+        silence_ = std::chrono::milliseconds(note.at("silence_ms").get<std::uint32_t>());
+    else if (say == "trouble")
+        note.at("why").get_to(trouble_);
+    else if (say == "checkpointed") {
+        // Asked once more, a server may answer twice.
+        if (wanted_checkpoint_ != note.at("number").get<std::uint64_t>()) return;
+        wanted_checkpoint_.reset();
+        handlers_.note(note);
     } else if (say == "refused")
         handlers_.failed(Status::peer_lost,
                          fmt::format("server {} ({}) refuses this worker: {}", server_index_, at_,
@@ -266,7 +281,7 @@ void Upstream::tick(Time::time_point now) {
     for (const Child& child : children_) tick(child.link.get());
     if (is_leaving_) return;
     const auto speak = [&](Link* link) {
-        if (link && link->is_open() && !link->has_unsent() && now - link->spoke() > self_.silence / 4)
+        if (link && link->is_open() && !link->has_unsent() && now - link->spoke() > silence_ / 4)
             link->send_heartbeat();
     };
     speak(server_.get());
@@ -283,12 +298,11 @@ void Upstream::tick(Time::time_point now) {
 }
 
 bool Upstream::is_silent(const Link& link) const {
-    return link.is_open() && Time::now() - link.heard() > self_.silence;
+    return link.is_open() && Time::now() - link.heard() > silence_;
 }
 
 std::string Upstream::trouble() const {
-    if (!server_) return fmt::format("server {} ({}) has gone", server_index_, at_);
-    return is_silent(*server_) ? fmt::format("server {} ({}) does not answer", server_index_, at_) : "";
+    return trouble_.empty() ? "" : fmt::format("server {} ({}) says: {}", server_index_, at_, trouble_);
 }
 
 // ---- What links have to say ------------------------------------------------------------------------------

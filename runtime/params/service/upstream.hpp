@@ -25,13 +25,15 @@ namespace hocket::params {
 struct WorkerSelf {
     Worker number = 0;
     std::string at, rack;
+    std::string run;  // of the job: the same program's next one is another
     bool has_weights = false;
     Clock window = 2;  // how many rounds' updates it may keep until they are covered
     std::string secret;
     Staleness staleness = 0;  // of the job
     int priority = 0;
-    PriorityGate* gate = nullptr;  // that all of the worker's connections are read through
-    std::chrono::milliseconds silence{2000}, timeout{60000};
+    PriorityGate* gate = nullptr;             // that all of the worker's connections are read through
+    std::chrono::milliseconds silence{2000};  // until a server says another one
+    std::chrono::milliseconds timeout{60000};
 };
 
 // Of the service's thread.
@@ -54,7 +56,8 @@ class Upstream final : private Link::Owner {
     bool is_reserved() const { return is_reserved_ || has_joined(); }
     // Again, if another server has said a later round meanwhile.
     void join(Clock first);
-    void ask_for_checkpoint();
+    // The answer has this number; what was asked for before is not wanted any more.
+    void ask_for_checkpoint(std::uint64_t number);
     void server_has_moved(const std::string& at);
     void leave();
     bool has_left() const { return !server_ || !server_->is_open(); }
@@ -67,7 +70,8 @@ class Upstream final : private Link::Owner {
     Clock kept_rounds() const { return kept_rounds_; }
     bool has_joined() const { return node_.epoch().number > 0; }
     const std::string& at() const { return at_; }
-    // What is wrong with the server, for people; "": nothing.
+    bool is_away() const { return !server_ || is_silent(*server_); }
+    // What the server says to be wrong with it, for people; "": nothing.
     std::string trouble() const;
     // The connection of a worker that says that it is a child of this one for this shard.
     void adopt(Worker child, std::unique_ptr<Link> link);
@@ -105,6 +109,10 @@ class Upstream final : private Link::Owner {
     void broke(Link& link, const std::string& why) override;
     ChunkShape shape_of(const Link& link, Chunk chunk) const override;
     Bounds bounds(const Link& link) const override;
+    // Weights go to where they were pulled to, and are not needed any more.
+    bool reads_lent(const Link&, const Message& message) const override {
+        return std::holds_alternative<Weights>(message) && !node_.keeps_weights();
+    }
     PriorityGate* gate() const override { return self_.gate; }
     void drop(Link& link, const std::string& why);
 
@@ -125,6 +133,9 @@ class Upstream final : private Link::Owner {
     bool is_reserved_ = false, is_leaving_ = false;
     Clock first_ = 0, kept_rounds_ = 0;
     std::optional<Clock> joins_;  // the round that it has told the server
+    std::optional<std::uint64_t> wanted_checkpoint_;
+    std::chrono::milliseconds silence_;  // as the server says
+    std::string trouble_;                // that the server has said
 
     std::map<Worker, std::string> places_;  // where workers are reached
     Worker parent_ = the_server;            // whom parent_link_ is for

@@ -36,6 +36,10 @@ namespace {
 
 constexpr std::chrono::milliseconds tick_time = 50ms, farewell_time = 2s;
 
+std::string tensors_text(std::uint32_t first, std::size_t count) {
+    return count == 1 ? fmt::format("tensor {}", first) : fmt::format("{} tensors from {} on", count, first);
+}
+
 }  // namespace
 
 class Client::Service final : private Link::Owner {
@@ -65,6 +69,7 @@ class Client::Service final : private Link::Owner {
     void run(transport::Socket front);
     void serve();
     void look_at_time();
+    std::vector<ParameterRequest*> late_requests(Time::time_point now);
     void wait_until_joined();
     void leave();
     bool has_nothing_on_its_way() const;
@@ -73,19 +78,21 @@ class Client::Service final : private Link::Owner {
     void reserved();
     void joined();
     void server_says(const Json& note);
-    void checkpointed(const std::string& error);
+    void checkpointed(std::uint64_t number, const std::string& error);
     Value first_weights(Chunk chunk);
 
     void full(Chunk chunk, Value gradient);
     void take_pull(const std::shared_ptr<std::map<Chunk, Waiting>>& wanted);
     void news(std::uint32_t server);
     void hand_out(Chunk chunk, const Node::Pulled& pulled);
+    void pull_again(Chunk chunk, const std::list<Waiting>& waiting);
     void ask_for_checkpoints();
+    void give_up_checkpoint(ParameterRequest* request);
     bool is_open(const ParameterRequest* request) const;
     void end(ParameterRequest& request, Status status, const std::string& why);
     void fail(Status status, const std::string& why);
     ParameterRequest* make_request(std::string text);
-    ParameterRequest* room_request(std::uint32_t first, std::size_t count);
+    ParameterRequest* make_room_request(std::string text);
     void require_tensors(std::uint32_t first, std::size_t count) const;
     void require_alive() const;
     std::string likely_cause() const;  // why something is late
@@ -109,7 +116,8 @@ class Client::Service final : private Link::Owner {
     std::shared_ptr<const Layout> layout_;
     std::unique_ptr<Staging> staging_;
     std::atomic<Clock> clock_ = 0;
-    Clock first_ = 0;  // of its rounds
+    std::atomic<Clock> covered_ = 0;  // as covered() was last
+    Clock first_ = 0;                 // of its rounds
 
     transport::Socket listener_;
     transport::SocketLoop loop_{transport::SocketLoop::Way::epoll};
@@ -120,9 +128,10 @@ class Client::Service final : private Link::Owner {
     std::vector<std::unique_ptr<Upstream>> upstreams_;  // by server
     std::size_t joined_count_ = 0;
     std::map<Chunk, std::list<Waiting>> waiting_;
-    std::string checkpoint_error_;
-    std::deque<ParameterRequest*> checkpoints_;  // that are asked for; the first one's servers answer next
-    Time::time_point next_look_{};
+    std::deque<ParameterRequest*> checkpoints_;  // that are wanted; servers were asked for the first one
+    std::uint64_t checkpoint_number_ = 0;        // of that
+    std::string checkpoint_error_;               // what a server has answered to it
+    Time::time_point next_look_{}, looked_ = Time::now();
 
     mutable std::mutex mutex_;  // guards what follows
     std::condition_variable changed_;
@@ -226,8 +235,9 @@ void Client::Service::wait_until_joined() {
             Status::timeout,
             fmt::format(
                 "the parameter service at {} has not begun within {}: it waits for all of its servers, "
-                "and for {} workers",
-                options_.server.text(), transport::seconds_text(options_.timeout), job_->workers));
+                "and for {} worker{}; ask it for its status",
+                options_.server.text(), transport::seconds_text(options_.timeout), job_->workers,
+                job_->workers == 1 ? "" : "s"));
 }
 
 void Client::Service::run(transport::Socket socket) {
@@ -284,7 +294,7 @@ void Client::Service::serve() {
 bool Client::Service::has_nothing_on_its_way() const {
     return failure_ != Status::success || !has_joined_ ||
            std::all_of(upstreams_.begin(), upstreams_.end(), [&](const auto& upstream) {
-               return upstream->kept_rounds() > 0 || upstream->node().covered() >= clock_;
+               return upstream->kept_rounds() > 0 || std::max(upstream->node().covered(), first_) >= clock_;
            });
 }
 
@@ -336,6 +346,7 @@ void Client::Service::broke(Link& link, const std::string& why) {
 
 void Client::Service::opened(const Json& note) {
     note.at("number").get_to(self_.number);
+    note.at("run").get_to(self_.run);
     const auto servers = note.at("servers").get<std::vector<std::string>>();
     layout_ = std::make_shared<const Layout>(*job_, static_cast<std::uint32_t>(servers.size()));
     staging_ = std::make_unique<Staging>(
@@ -376,7 +387,8 @@ void Client::Service::joined() {
 }
 
 void Client::Service::server_says(const Json& note) {
-    if (note.at("say") == "checkpointed") return checkpointed(note.at("error").get<std::string>());
+    if (note.at("say") == "checkpointed")
+        return checkpointed(note.at("number").get<std::uint64_t>(), note.at("error").get<std::string>());
     if (note.at("say") != "servers") throw ProtocolError("it says what no server says");
     const auto at = note.at("at").get<std::vector<std::string>>();
     for (std::size_t i = 0; i < std::min(at.size(), upstreams_.size()); ++i)
@@ -397,14 +409,15 @@ Value Client::Service::first_weights(Chunk chunk) {
 
 ParameterRequest* Client::Service::push(std::uint32_t first, std::span<const std::byte* const> gradients) {
     require_tensors(first, gradients.size());
-    for (std::uint32_t i = 0; i < gradients.size(); ++i) staging_->add(first + i, gradients[i]);
-    return room_request(first, gradients.size());
+    staging_->add(first, gradients);
+    return make_room_request(
+        fmt::format("room for updates of {} has not come", tensors_text(first, gradients.size())));
 }
 
 ParameterRequest* Client::Service::push(std::uint32_t tensor, const SparseUpdate& gradient) {
     require_tensors(tensor, 1);
     staging_->add_sparse(tensor, gradient.indices, gradient.values);
-    return room_request(tensor, 1);
+    return make_room_request(fmt::format("room for an update of tensor {} has not come", tensor));
 }
 
 void Client::Service::full(Chunk chunk, Value gradient) {
@@ -416,8 +429,11 @@ void Client::Service::full(Chunk chunk, Value gradient) {
     });
 }
 
+// Whoever has not waited for its pushes waits here: a server has room for so many rounds.
 Clock Client::Service::tick() {
     require_alive();
+    wait(make_room_request(fmt::format("room for the updates of round {} has not come", clock_.load())),
+         Time::time_point::max());
     staging_->finish();
     return ++clock_;
 }
@@ -440,8 +456,8 @@ ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte
                                 staleness, *job_->staleness));
     const Clock clock = clock_;
     const Clock least = job_->staleness && clock > staleness ? clock - staleness : 0;
-    ParameterRequest* const request = make_request(
-        fmt::format("weights of round {} or later of {} tensors from {} on", least, weights.size(), first));
+    ParameterRequest* const request = make_request(fmt::format(
+        "weights of round {} or later of {} have not come", least, tensors_text(first, weights.size())));
     const auto wanted = std::make_shared<std::map<Chunk, Waiting>>();
     for (std::uint32_t i = 0; i < weights.size(); ++i)
         for (const Layout::Piece& piece : layout_->pieces_of_tensor(first + i)) {
@@ -470,6 +486,7 @@ void Client::Service::news(std::uint32_t server) {
     for (const Node::Pulled& pulled : upstreams_[server]->node().pulled())
         hand_out(layout_->first_of(server) + pulled.chunk, pulled);
     const Clock now_covered = covered();
+    covered_ = now_covered;
     const std::lock_guard lock(mutex_);
     for (ParameterRequest& request : requests_)
         if (!request.has_ended && request.room_at > 0 && request.room_at <= now_covered)
@@ -480,7 +497,8 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
     const auto found = waiting_.find(chunk);
     if (found == waiting_.end()) return;
     const std::uint64_t size = element_size(layout_->place(chunk).type);
-    const std::byte* const from = content_of(pulled.weights)->block.get();
+    const Content& content = *content_of(pulled.weights);
+    const std::byte* const from = content.block.get();
     for (auto waiting = found->second.begin(); waiting != found->second.end();) {
         if (waiting->clock > pulled.clock) {
             ++waiting;
@@ -488,6 +506,7 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
         }
         for (const auto& [piece, tensor] : waiting->places)
             copy_bytes(tensor + piece.first * size, from + piece.at * size, piece.count * size);
+        if (content.lender && !content.lender->is_lent()) return pull_again(chunk, found->second);
         const std::lock_guard lock(mutex_);
         if (--waiting->request->left == 0) end(*waiting->request, Status::success, "");
         waiting = found->second.erase(waiting);
@@ -496,15 +515,21 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
     if (found->second.empty()) waiting_.erase(found);
 }
 
+// The connection that lent the weights has been given up. They are asked for again in the next epoch.
+void Client::Service::pull_again(Chunk chunk, const std::list<Waiting>& waiting) {
+    const std::uint32_t server = layout_->server_of(chunk);
+    for (const Waiting& one : waiting)
+        upstreams_[server]->node().pull(chunk - layout_->first_of(server), one.clock);
+}
+
 // ---- Checkpoints -----------------------------------------------------------------------------------------
 
-// One after another, so that it is known which one a server has answered.
+// One after another.
 ParameterRequest* Client::Service::checkpoint() {
     require_alive();
-    ParameterRequest* const request = make_request("checkpoints of all servers");
+    ParameterRequest* const request = make_request("not all servers have written checkpoints");
     mailbox_.post([this, request] {
         if (!is_open(request)) return;
-        request->left = upstreams_.size();
         checkpoints_.push_back(request);
         if (checkpoints_.size() == 1) ask_for_checkpoints();
     });
@@ -512,19 +537,32 @@ ParameterRequest* Client::Service::checkpoint() {
 }
 
 void Client::Service::ask_for_checkpoints() {
-    for (const auto& upstream : upstreams_) upstream->ask_for_checkpoint();
+    checkpoint_error_.clear();
+    ++checkpoint_number_;
+    if (checkpoints_.empty()) return;
+    checkpoints_.front()->left = upstreams_.size();
+    for (const auto& upstream : upstreams_) upstream->ask_for_checkpoint(checkpoint_number_);
 }
 
-void Client::Service::checkpointed(const std::string& error) {
-    if (checkpoints_.empty()) return;
+// Nobody waits for it any more.
+void Client::Service::give_up_checkpoint(ParameterRequest* request) {
+    const bool was_asked_for = !checkpoints_.empty() && checkpoints_.front() == request;
+    std::erase(checkpoints_, request);
+    if (was_asked_for) ask_for_checkpoints();
+}
+
+// Each server says so once for each number.
+void Client::Service::checkpointed(std::uint64_t number, const std::string& error) {
+    if (checkpoints_.empty() || number != checkpoint_number_) return;
     ParameterRequest* const request = checkpoints_.front();
-    const std::lock_guard lock(mutex_);
     if (!error.empty() && checkpoint_error_.empty()) checkpoint_error_ = error;
     if (--request->left > 0) return;
-    const std::string first = std::exchange(checkpoint_error_, "");
-    end(*request, first.empty() ? Status::success : Status::io, first);
+    {
+        const std::lock_guard lock(mutex_);
+        end(*request, checkpoint_error_.empty() ? Status::success : Status::io, checkpoint_error_);
+    }
     checkpoints_.pop_front();
-    if (!checkpoints_.empty()) ask_for_checkpoints();
+    ask_for_checkpoints();
 }
 
 // ---- Requests --------------------------------------------------------------------------------------------
@@ -560,13 +598,12 @@ ParameterRequest* Client::Service::make_request(std::string text) {
 }
 
 // How far a worker may be ahead of what servers have covered: it keeps its updates until then.
-ParameterRequest* Client::Service::room_request(std::uint32_t first, std::size_t count) {
-    ParameterRequest* const request =
-        make_request(fmt::format("room for the updates of {} tensors from {} on", count, first));
+ParameterRequest* Client::Service::make_room_request(std::string text) {
+    ParameterRequest* const request = make_request(std::move(text));
     const Clock window = self_.window, round = clock_;
     const std::lock_guard lock(mutex_);
     if (request->has_ended) return request;
-    if (round < first_ + window) {
+    if (round < std::max(first_, covered_.load()) + window) {
         end(*request, Status::success, "");
         return request;
     }
@@ -609,26 +646,34 @@ void Client::Service::fail(Status status, const std::string& why) {
     changed_.notify_all();
 }
 
+// Time in which a server is away does not count: that has a deadline of its own, with which all ends.
+std::vector<ParameterRequest*> Client::Service::late_requests(Time::time_point now) {
+    const auto since = now - std::exchange(looked_, now);
+    const bool is_a_server_away = std::any_of(upstreams_.begin(), upstreams_.end(),
+                                              [](const auto& upstream) { return upstream->is_away(); });
+    std::vector<ParameterRequest*> late;
+    const std::lock_guard lock(mutex_);
+    for (ParameterRequest& request : requests_) {
+        if (is_a_server_away) request.deadline += since;
+        if (!request.has_ended && request.deadline < now) late.push_back(&request);
+    }
+    return late;
+}
+
 void Client::Service::look_at_time() {
     const auto now = Time::now();
     next_look_ = now + tick_time;
     for (const auto& upstream : upstreams_) upstream->tick(now);
     unknown_.remove_if([](const auto& link) { return !link->is_open(); });
     if (front_ && now - front_->spoke() > options_.silence / 4) front_->send_heartbeat();
-    std::vector<ParameterRequest*> late;
-    {
-        const std::lock_guard lock(mutex_);
-        for (ParameterRequest& request : requests_)
-            if (!request.has_ended && request.deadline < now) late.push_back(&request);
-    }
-    for (ParameterRequest* const request : late) {
-        std::erase(checkpoints_, request);
+    for (ParameterRequest* const request : late_requests(now)) {
+        give_up_checkpoint(request);
         for (auto& [chunk, waiting] : waiting_)
             waiting.remove_if([&](const Waiting& one) { return one.request == request; });
         const std::lock_guard lock(mutex_);
         end(*request, Status::timeout,
-            fmt::format("{} have not come within {}: {}", request->text,
-                        transport::seconds_text(options_.timeout), likely_cause()));
+            fmt::format("{} within {}: {}", request->text, transport::seconds_text(options_.timeout),
+                        likely_cause()));
     }
 }
 
@@ -652,7 +697,8 @@ WorkerStats Client::Service::stats() {
         for (const auto& upstream : upstreams_) {
             stats.bytes_sent += upstream->bytes_sent();
             stats.bytes_received += upstream->bytes_received();
-            stats.kept_bytes += upstream->node().kept();
+            for (const auto& [place, update] : upstream->node().kept())
+                if (update) stats.kept_bytes += content_of(update)->bytes;
             stats.epochs = std::max<std::uint64_t>(stats.epochs, upstream->node().epoch().number);
             stats.reconnections += upstream->reconnections();
             stats.children += upstream->children();

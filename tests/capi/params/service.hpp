@@ -115,10 +115,14 @@ class Meeting {
     Tally is_announced_;
 };
 
-inline Server start_server(const char* secret = "a secret") {
+inline hkt_params_server_options server_options() {
     hkt_params_server_options options = HKT_PARAMS_SERVER_OPTIONS_INIT;
     options.listen = "127.0.0.1:0";
-    options.secret = secret;
+    options.secret = "a secret";
+    return options;
+}
+
+inline Server start_server(const hkt_params_server_options& options = server_options()) {
     hkt_params_server* server = nullptr;
     must(hkt_params_server_start(&options, &server));
     return Server(server);
@@ -138,11 +142,12 @@ inline Params open_worker(const hkt_params_options& options) {
 }
 
 // Processes: one that serves, and `workers` more, which call the body with the address of the first.
-inline std::vector<Outcome> with_service(int workers, const std::function<void(int, const char*)>& body) {
+inline std::vector<Outcome> with_service(int workers, const std::function<void(int, const char*)>& body,
+                                         const hkt_params_server_options& options = server_options()) {
     const Meeting meeting;
     return run_ranks({workers + 1}, [&](int rank) {
         if (rank > 0) return body(rank - 1, meeting.address());
-        const Server server = start_server();
+        const Server server = start_server(options);
         meeting.announce(server.get());
         must(hkt_params_server_wait(server.get(), 50'000));
     });

@@ -1,5 +1,6 @@
 // hkt_params_* as programs use it.
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/capi/comm.hpp"
 #include "tests/capi/params/service.hpp"
@@ -173,7 +174,7 @@ TEST_CASE("sparse pushes count where they have values") {
 
 TEST_CASE("a server says how it is") {
     const Meeting meeting;
-    const Tally has_joined, has_asked;
+    const Tally has_joined, has_asked, has_looked;
     const auto outcomes = run_ranks({2}, [&](int rank) {
         if (rank == 0) {
             const Server server = start_server();
@@ -185,6 +186,7 @@ TEST_CASE("a server says how it is") {
             must(hkt_params_server_stats(server.get(), &text));
             const auto own = nlohmann::json::parse(text);
             expect(own.at("workers").size() == 1 && own.at("clock") == 1, text);
+            has_looked.add();
             has_asked.await(1);
             return must(hkt_params_server_wait(server.get(), 50'000));
         }
@@ -199,6 +201,103 @@ TEST_CASE("a server says how it is") {
         says(failure(hkt_params_status(meeting.address(), "another", 10'000, &text), HKT_ERROR_BOOTSTRAP),
              "secret");
         has_asked.add();
+        has_looked.await(1);
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("a worker that does not wait for its pushes waits at the end of its round") {
+    const Tally is_ahead;
+    const auto outcomes = with_service(2, [&](int number, const char* address) {
+        hkt_params_options options = worker_options(address);
+        options.workers = 2;
+        options.number = number;
+        if (number == 0) options.timeout_ms = 2000;
+        const Params params = open_worker(options);
+        Numbers numbers;
+        constexpr int rounds = 20;
+        int round = 0;
+        if (number == 0) {
+            hkt_status status = HKT_SUCCESS;
+            while (status == HKT_SUCCESS && ++round <= rounds)
+                status = hkt_params_clock(params.get(), nullptr);
+            says(failure(status, HKT_ERROR_TIMEOUT), "room for the updates of round");
+            expect(round < 5, "some rounds, without the other worker's");
+            is_ahead.add();
+        } else {
+            is_ahead.await(1);
+        }
+        for (; round <= rounds; ++round) must(hkt_params_clock(params.get(), nullptr));
+        hkt_params_stats stats{};
+        must(hkt_params_get_stats(params.get(), &stats, sizeof stats));
+        expect(stats.reconnections == 0, "no server had to end a connection");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("a server's patience is its workers', too") {
+    for (const int silence_ms : {300, 20'000}) {
+        hkt_params_server_options patient = server_options();
+        patient.silence_ms = silence_ms;
+        patient.return_ms = 20'000;
+        const auto outcomes = with_service(
+            2,
+            [&](int number, const char* address) {
+                hkt_params_options options = worker_options(address);
+                options.workers = 2;
+                options.number = number;
+                const Params params = open_worker(options);
+                train(params.get(), 2, 1);
+                hkt_params_stats before{}, after{};
+                must(hkt_params_get_stats(params.get(), &before, sizeof before));
+                std::this_thread::sleep_for(std::chrono::milliseconds(silence_ms == 300 ? 1200 : 2800));
+                must(hkt_params_get_stats(params.get(), &after, sizeof after));
+                expect(after.reconnections == 0, "the server was not taken for gone");
+                expect(after.epochs == before.epochs, "no worker was taken for gone");
+                Numbers numbers;
+                pull(params.get(), numbers, 0);
+            },
+            patient);
+        INFO(silence_ms);
+        CHECK(problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("what a worker keeps is counted in bytes") {
+    const auto outcomes = with_service(2, [](int number, const char* address) {
+        hkt_params_options options = worker_options(address);
+        options.workers = 2;
+        options.number = number;
+        const Params params = open_worker(options);
+        Numbers numbers;
+        push(params.get(), numbers);
+        hkt_params_stats stats{};
+        must(hkt_params_get_stats(params.get(), &stats, sizeof stats));
+        expect(stats.kept_bytes == 51003 * 8, "all of the update");
+        must(hkt_params_clock(params.get(), nullptr));
+        pull(params.get(), numbers, 0);
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("ranks that serve need no first weights") {
+    const auto outcomes = run_ranks({3}, [&](int rank) {
+        const Comm comm = join();
+        Numbers first;
+        first.fill(7);
+        const void* nothing[Numbers::tensors] = {};
+        const auto weights = first.pointers();
+        hkt_params* params = nullptr;
+        hkt_params_server* server = nullptr;
+        must(comm.get(),
+             hkt_params_open_with_ranks(comm.get(), 1, Numbers::list, Numbers::tensors,
+                                        rank == 2 ? nothing : weights.data(), nullptr, &params, &server));
+        const Params own(params);
+        const Server served(server);
+        if (server) return must(hkt_params_server_wait(server, 50'000));
+        Numbers got;
+        pull(params, got, 0);
+        expect(got.are(7, 1), "the first weights");
     });
     CHECK(problems(outcomes) == "");
 }

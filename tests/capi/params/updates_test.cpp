@@ -15,7 +15,7 @@ namespace {
 // The first one is cut into chunks, where the update allows that.
 constexpr hkt_params_tensor tensors[] = {{"a", 50000, HKT_FLOAT32}, {"b", 700, HKT_FLOAT32}};
 constexpr std::size_t tensor_count = 2;
-constexpr int workers = 2, rounds = 6;
+constexpr int workers = 2, rounds = 16;
 
 using Model = std::vector<std::vector<double>>;
 
@@ -115,7 +115,7 @@ void train(const char* address, int number, const Rule& rule,
     must(hkt_params_open(tensors, tensor_count, pointers<const void*>(values).data(), &options, &opened));
     const Params params(opened);
     for (int round = 0; round < rounds; ++round) {
-        if (half_time && round == rounds / 2) half_time(opened);
+        if (half_time && round == 3) half_time(opened);
         values = floats([&](std::size_t i) { return gradient(number, round, i); });
         must(hkt_params_push(opened, 0, tensor_count, pointers<const void*>(values).data(), nullptr));
         must(hkt_params_clock(opened, nullptr));
@@ -170,6 +170,8 @@ TEST_CASE("states are in checkpoints: a server that takes another's place goes o
             hkt_params_server_stop(server);
             options.listen = address.c_str();
             options.restore = 1;
+            // Workers keep the rounds of the first server's interval, so that this one has no longer one.
+            options.checkpoint_every = 30;
             must(hkt_params_server_start(&options, &server));
             const Server second(server);
             is_replaced.add();

@@ -232,6 +232,7 @@ TEST_CASE("the processes of a host see each other's traffic") {
             expect(gate.may_receive(), "it waits too long");
             return std::string();
         });
+    const PriorityGate user = host.gate(0);  // so that the file stays
     for (const Meeting* meeting : {&begun, &looked, &marked}) meeting->lead();
     require_success(processes.wait());
     const auto facts = fs::status(host.file());
@@ -298,10 +299,15 @@ TEST_CASE("other links are another host's") {
 
 TEST_CASE("a file that is not the memory is left alone, and nobody waits") {
     Host host;
-    host.gate(0);
-    const fs::path file = host.file();
-    std::string foreign(fs::file_size(file), 'x');
+    fs::path file;
+    std::string foreign;
+    {
+        const PriorityGate user = host.gate(0);
+        file = host.file();
+        foreign.assign(fs::file_size(file), 'x');
+    }
     const auto write_file = [&] { std::ofstream(file, std::ios::binary) << foreign; };
+    std::ofstream(file, std::ios::binary) << std::string(foreign.size(), '\0');
     SECTION("other contents") {
         write_file();
     }
@@ -343,6 +349,77 @@ TEST_CASE("a file that is not the memory is left alone, and nobody waits") {
     high.received(64 * KiB);
     CHECK(low.may_receive());
     CHECK(contents(file) == before);
+}
+
+TEST_CASE("the file of the memory goes with its last user") {
+    Host host;
+    const auto files = [&] {
+        return std::distance(fs::directory_iterator(host.folder()), fs::directory_iterator());
+    };
+    {
+        PriorityGate low = host.gate(0);
+        {
+            PriorityGate high = host.gate(1);
+            high.received(64 * KiB);
+        }
+        CHECK(files() == 1);
+        CHECK_FALSE(low.may_receive());  // it is still the same one
+        host.gate(2).received(64 * KiB);
+        host.now += 49ms;
+        CHECK_FALSE(low.may_receive());
+    }
+    CHECK(files() == 0);
+    CHECK(host.gate(0).is_shared());  // and the next one makes it anew
+    CHECK(files() == 0);
+}
+
+TEST_CASE("the file of a killed user goes with the next one") {
+    Host host;
+    Processes processes;
+    processes.start([&] {
+        const PriorityGate gate = host.gate(1);
+        raise(SIGKILL);
+        return std::string();
+    });
+    CHECK(processes.wait()[0].signal == SIGKILL);
+    CHECK(fs::exists(host.file()));
+    CHECK(host.gate(0).is_shared());
+    CHECK(fs::is_empty(host.folder()));
+}
+
+TEST_CASE("a forked child does not remove what its parent uses") {
+    Host host;
+    auto parents = std::make_unique<PriorityGate>(0, std::nullopt, host.options());
+    Processes processes;
+    processes.start([&] {
+        parents.reset();
+        return std::string();
+    });
+    require_success(processes.wait());
+    host.gate(1).received(64 * KiB);
+    CHECK_FALSE(parents->may_receive());
+    parents.reset();
+    CHECK(fs::is_empty(host.folder()));
+}
+
+TEST_CASE("who comes while the last user removes the file shares memory with who comes after") {
+    constexpr int members = 4, rounds = 5000;
+    Host host;
+    Processes processes;
+    for (int member = 0; member < members; ++member)
+        processes.start([&, member] {
+            host.now += member * 1000s;  // so that the others' traffic counts for nothing
+            for (int round = 0; round < rounds; ++round, host.now += 1s) {
+                PriorityGate high = host.gate(member + 1);
+                expect(high.is_shared(), "it is alone");
+                high.received(64 * KiB);
+                PriorityGate low = host.gate(0);
+                expect(!low.may_receive(), "it has another file");
+            }
+            return std::string();
+        });
+    require_success(processes.wait());
+    CHECK(fs::is_empty(host.folder()));
 }
 
 TEST_CASE("times that nobody can have written count for nothing") {

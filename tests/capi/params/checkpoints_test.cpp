@@ -1,0 +1,80 @@
+// Checkpoints that workers ask for, and servers that go on from one.
+#include <cstdio>
+#include <filesystem>
+
+#include "tests/capi/params/service.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket::test;
+
+namespace {
+
+hkt_params_server_options server_in(const std::string& folder) {
+    hkt_params_server_options options = server_options();
+    options.checkpoints = folder.c_str();
+    options.checkpoint_every = 1000;
+    return options;
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint that cannot be written is an error that names the server") {
+    const auto without_folder = with_service(1, [](int, const char* address) {
+        const Params params = open_worker(worker_options(address));
+        const std::string text = failure(hkt_params_checkpoint(params.get(), nullptr), HKT_ERROR_IO);
+        says(text, address);
+        says(text, "without a folder");
+    });
+    CHECK(problems(without_folder) == "");
+    const TemporaryFolder folder;
+    const std::string there = folder.path() + "/there";
+    std::filesystem::create_directory(there);
+    const auto folder_goes = with_service(
+        1,
+        [&](int, const char* address) {
+            const Params params = open_worker(worker_options(address));
+            must(hkt_params_checkpoint(params.get(), nullptr));
+            std::filesystem::rename(there, there + "-gone");
+            says(failure(hkt_params_checkpoint(params.get(), nullptr), HKT_ERROR_IO), there);
+            std::filesystem::rename(there + "-gone", there);
+            // Several at once, and each has its own answer.
+            hkt_request* requests[3];
+            for (hkt_request*& request : requests) must(hkt_params_checkpoint(params.get(), &request));
+            for (hkt_request* const request : requests) must(hkt_wait(request));
+        },
+        server_in(there));
+    CHECK(problems(folder_goes) == "");
+}
+
+TEST_CASE("a checkpoint is asked for again where a server was replaced meanwhile") {
+    const TemporaryFolder folder;
+    const Meeting meeting;
+    const Tally is_ready, is_gone, has_asked;
+    const auto outcomes = run_ranks({2}, [&](int rank) {
+        if (rank == 0) {
+            hkt_params_server_options options = server_in(folder.path());
+            Server server = start_server(options);
+            meeting.announce(server.get());
+            is_ready.await(1);
+            const std::string address = hkt_params_server_address(server.get());
+            server.reset();
+            is_gone.add();
+            has_asked.await(1);
+            options.listen = address.c_str();
+            options.restore = 1;
+            server = start_server(options);
+            return must(hkt_params_server_wait(server.get(), 50'000));
+        }
+        const Params params = open_worker(worker_options(meeting.address()));
+        train(params.get(), 1, 2);
+        must(hkt_params_checkpoint(params.get(), nullptr));
+        is_ready.add();
+        is_gone.await(1);
+        hkt_request* request = nullptr;
+        must(hkt_params_checkpoint(params.get(), &request));
+        has_asked.add();
+        must(hkt_wait(request));
+    });
+    CHECK(problems(outcomes) == "");
+}
