@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from contextlib import ExitStack
 
-from hosts import LINK, Hosts
+from hosts import LINK, NETWORK, Hosts
 from service import Service, middle, spread_text
 
 RACKS, HOSTS_OF_RACK = 2, 4
@@ -20,8 +20,9 @@ QUEUE_MS = 10  # switches have some hundred KiB for each port
 class RackedHosts(Hosts):
     """Host 0 is at the switch. The others are at the switches of their racks, and those have a link to the first."""
 
-    def __init__(self, bits_per_second, folder):
+    def __init__(self, bits_per_second, folder, congestion):
         super().__init__(1 + WORKERS, bits_per_second, folder, QUEUE_MS)
+        self.congestion = congestion
         self.uplink_rate = bits_per_second * HOSTS_OF_RACK / OVERSUBSCRIPTION
 
     def _link_all(self):
@@ -38,6 +39,9 @@ class RackedHosts(Hosts):
                 self._hold_to_rate(self.switch, end, self.uplink_rate)
             for host in range(HOSTS_OF_RACK):
                 self._link(1 + rack * HOSTS_OF_RACK + host, bridge)
+        for host, pid in enumerate(self.pids):
+            route = f"{NETWORK} dev {LINK} src {self.address(host)}"
+            self._in(pid, f"ip route replace {route} congctl {self.congestion}")
 
     def counters(self):
         """{link: (bytes to it, from it)}, of hosts' links and of racks' uplinks, as the switches see them."""
@@ -140,11 +144,12 @@ def run(options, folder):
     rate = options.rate * 1e6
     folder = os.path.join(folder, "network")
     os.makedirs(folder)
-    with RackedHosts(rate, os.path.join(folder, "hosts")) as hosts:
+    with RackedHosts(rate, os.path.join(folder, "hosts"), options.congestion) as hosts:
         figures = measure(hosts, options.program, folder, options.network_rounds, options.network_mebibytes)
     print(
         f"\n{RACKS} racks of {HOSTS_OF_RACK} workers, links of {options.rate:g} Mbit/s, uplinks of "
-        f"{hosts.uplink_rate / 1e6:g} Mbit/s, {options.network_mebibytes} MiB of weights in chunks of {CHUNK_BYTES >> 10} KiB; bytes in the busier direction"
+        f"{hosts.uplink_rate / 1e6:g} Mbit/s, {options.network_mebibytes} MiB of weights in chunks of {CHUNK_BYTES >> 10} KiB, TCP with {options.congestion}; "
+        "bytes in the busier direction"
     )
     print_table(figures, rate, options.network_mebibytes)
     return figures

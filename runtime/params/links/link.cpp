@@ -43,13 +43,6 @@ Chunk chunk_in(const Message& message) {
     return std::get<Weights>(message).chunk;
 }
 
-// What is asked for comes the sooner. But a want of clock 0 is answered at once, and with unbounded staleness
-// the answer must have the update that was sent before it.
-bool may_overtake(const Message& message) {
-    const auto* const want = std::get_if<Want>(&message);
-    return want && want->clock > 0;
-}
-
 void require_indices(const Content& content, const ChunkShape& shape) {
     const std::uint32_t* const indices = sparse_indices(content, shape.element_bytes);
     const std::uint64_t entries = sparse_entries(content.bytes, shape.element_bytes);
@@ -97,7 +90,7 @@ void Link::send(const Json& text) {
 void Link::send(const Message& message) {
     Message copy = message;
     Value* const value = value_in(copy);
-    put(Kind::message, encode(message), value ? *value : nullptr, true, may_overtake(message));
+    put(Kind::message, encode(message), value ? *value : nullptr, true);
 }
 
 void Link::send_heartbeat() {
@@ -116,7 +109,7 @@ void Link::offer_memory() {
               {"lease", lease_->number()}});
 }
 
-void Link::put(std::uint8_t kind, std::string_view body, Value value, bool may_lend, bool may_overtake) {
+void Link::put(std::uint8_t kind, std::string_view body, Value value, bool may_lend) {
     if (!is_open() || is_closing_) return;
     Header header{};
     header.kind = kind;
@@ -139,16 +132,8 @@ void Link::put(std::uint8_t kind, std::string_view body, Value value, bool may_l
     }
     out.text.assign(reinterpret_cast<const char*>(&header), sizeof header);
     out.text += body;
-    (may_overtake && !outgoing_.empty() ? overtaking_ : outgoing_).push_back(std::move(out));
+    outgoing_.push_back(std::move(out));
     if (outgoing_.size() == 1) show_interest();
-}
-
-// Before the first elements that are not on their way yet.
-void Link::let_overtake() {
-    const auto waits = [](const Outgoing& out) { return out.value != nullptr; };
-    const auto place = std::find_if(outgoing_.begin() + (sent_of_first_ > 0), outgoing_.end(), waits);
-    outgoing_.insert(place, std::move_iterator(overtaking_.begin()), std::move_iterator(overtaking_.end()));
-    overtaking_.clear();
 }
 
 std::vector<iovec> Link::next_pieces() const {
@@ -169,7 +154,6 @@ std::vector<iovec> Link::next_pieces() const {
 }
 
 void Link::flush() {
-    if (!overtaking_.empty()) let_overtake();
     std::uint64_t budget = most_read_at_once;
     while (!outgoing_.empty()) {
         std::vector<iovec> pieces = next_pieces();
@@ -187,7 +171,7 @@ void Link::flush() {
         budget -= std::min(budget, static_cast<std::uint64_t>(bytes));
         if (budget == 0) break;
     }
-    if (outgoing_.empty() && is_closing_) end_sending();
+    if (outgoing_.empty()) is_closing_ ? end_sending() : owner_->has_sent(*this);
     show_interest();
 }
 
@@ -373,7 +357,6 @@ void Link::close() {
     lends_ = false;
     lent_.clear();
     outgoing_.clear();
-    overtaking_.clear();
     content_ = {};
 }
 

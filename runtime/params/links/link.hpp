@@ -43,6 +43,8 @@ class Link final : private transport::SocketLoop::Watcher {
         virtual bool reads_lent(const Link&, const Message&) const { return false; }
         // Asked before each read; null: there is none.
         virtual PriorityGate* gate() const = 0;
+        // Nothing is unsent any more.
+        virtual void has_sent(Link&) {}
 
       protected:
         ~Owner() = default;
@@ -59,7 +61,6 @@ class Link final : private transport::SocketLoop::Watcher {
     // This process's end.
     std::optional<transport::Endpoint> own_end() const { return transport::bound_to(socket_); }
     void send(const nlohmann::json& note);
-    // A Want comes before Sums that were sent before it, if they are not on their way yet.
     void send(const Message& message);
     void send_heartbeat();
 
@@ -93,8 +94,7 @@ class Link final : private transport::SocketLoop::Watcher {
     enum class Reading { header, body, value };
 
     void ready(std::uint32_t events) override;
-    void put(std::uint8_t kind, std::string_view body, Value value, bool may_lend, bool may_overtake = false);
-    void let_overtake();
+    void put(std::uint8_t kind, std::string_view body, Value value, bool may_lend);
     void offer_memory();
     void flush();
     std::vector<iovec> next_pieces() const;
@@ -120,7 +120,6 @@ class Link final : private transport::SocketLoop::Watcher {
     Owner* owner_;
 
     std::deque<Outgoing> outgoing_;
-    std::deque<Outgoing> overtaking_;  // to be put into it; empty if that is
     std::uint64_t sent_of_first_ = 0;
     std::unordered_map<std::uint64_t, Value> lent_;  // by number
     std::uint64_t next_lent_ = 1;

@@ -78,6 +78,7 @@ void Upstream::dial_server_later() {
 void Upstream::connect_to_server(std::unique_ptr<Link> link) {
     server_ = std::move(link);
     server_->hand_to(*this);
+    if (parent_ == the_server) for_parent_.clear();  // of an epoch that ends now
     greet();
 }
 
@@ -136,6 +137,7 @@ void Upstream::leave() {
     parent_dialling_.reset();
     if (parent_link_) parent_link_->close();
     if (!server_) return;
+    go_on_sending_up();
     server_->send(Json{{"say", "goodbye"}});
     server_->close_when_sent();
 }
@@ -179,20 +181,60 @@ void Upstream::give_weights() {
 
 void Upstream::deliver() {
     for (Letter& letter : node_.letters()) {
-        if (Link* const link = link_to(letter.to))
+        if (letter.to == node_.parent())
+            send_up(std::move(letter.message));
+        else if (Link* const link = link_to(letter.to))
             link->send(letter.message);
-        else if (letter.to == parent_ && parent_ != the_server)
-            for_parent_.push_back(std::move(letter.message));
     }
     handlers_.news();
 }
 
+// What is asked for comes the sooner if wants overtake sums. But a want of clock 0 is answered at once, and
+// with unbounded staleness the answer must have the update that was sent before it.
+void Upstream::send_up(Message message) {
+    follow_parent();
+    Link* const link = link_to(parent_);
+    if (!link && parent_ == the_server) return;  // the server says all anew when it is back
+    const auto* const want = std::get_if<Want>(&message);
+    if (link && want && want->clock > 0) {
+        window_.asked(*want);
+        return link->send(message);
+    }
+    for_parent_.push_back(std::move(message));
+    go_on_sending_up();
+}
+
+void Upstream::go_on_sending_up() {
+    Link* const link = link_to(parent_);
+    if (!link) return;
+    for (; !for_parent_.empty(); for_parent_.pop_front()) {
+        const Message& message = for_parent_.front();
+        if (const auto* const sum = std::get_if<Sum>(&message)) {
+            if (must_wait(*link)) return;
+            window_.sent(*sum);
+        } else if (const auto* const want = std::get_if<Want>(&message))
+            window_.asked(*want);
+        link->send(message);
+    }
+}
+
+// What the link has already, nothing overtakes. Processes of one host have no wire to share.
+bool Upstream::must_wait(const Link& link) {
+    if (link.lends() || is_leaving_) return false;
+    if (link.has_unsent()) return true;
+    const auto until = window_.closed_until(Time::now());
+    if (!until) return false;
+    if (opens_) loop_.cancel(*opens_);
+    opens_ = loop_.at(*until, [this] {
+        opens_.reset();
+        go_on_sending_up();
+    });
+    return true;
+}
+
 Link* Upstream::link_to(Worker to) {
     if (to == the_server) return server_.get();
-    if (to == node_.parent()) {
-        follow_parent();
-        return parent_link_.get();
-    }
+    if (to == parent_) return parent_link_.get();
     for (const Child& child : children_)
         if (child.worker == to) return child.link.get();
     return nullptr;
@@ -202,11 +244,14 @@ Link* Upstream::link_to(Worker to) {
 void Upstream::follow_parent() {
     const bool is_another = std::exchange(parent_, node_.parent()) != node_.parent();
     if (is_another) {
-        for_parent_.clear();
         parent_dialling_.reset();
         if (parent_link_) retire(std::move(parent_link_));
     }
     const bool is_news = std::exchange(followed_, node_.epoch()) != node_.epoch();
+    if (is_news) {
+        for_parent_.clear();  // sums of older epochs
+        window_.begin(node_.members(), self_.number, layout_->chunks_of(server_index_));
+    }
     if (parent_ != the_server && is_news && !parent_link_ && !parent_dialling_) dial_parent();
 }
 
@@ -228,7 +273,7 @@ void Upstream::dialled_parent(transport::Socket socket, const std::string& error
     Link::Owner& self = *this;
     parent_link_ = std::make_unique<Link>(loop_, std::move(socket), memory_, self);
     parent_link_->send(Json{{"say", "child"}, {"number", self_.number}, {"server", server_index_}});
-    for (const Message& message : std::exchange(for_parent_, {})) parent_link_->send(message);
+    go_on_sending_up();
 }
 
 // The server is asked for another parent. Until it answers this one is not dialled again.
@@ -324,10 +369,12 @@ void Upstream::received(Link& link, Message message) {
         for (const Child& child : children_)
             if (child.link.get() == &link) from = child.worker;
     const bool was_member = has_joined();
+    if (const auto* const weights = std::get_if<Weights>(&message)) window_.came(*weights, Time::now());
     node_.receive(from, message);
     if (has_joined()) follow_parent();
     if (!was_member && has_joined()) handlers_.joined();
     deliver();
+    go_on_sending_up();
 }
 
 void Upstream::broke(Link& link, const std::string& why) {

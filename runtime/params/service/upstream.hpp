@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -18,6 +19,7 @@
 #include "runtime/params/links/link.hpp"
 #include "runtime/params/protocol/node.hpp"
 #include "runtime/params/service/chunk_arithmetic.hpp"
+#include "runtime/params/service/send_window.hpp"
 
 namespace hocket::params {
 
@@ -100,6 +102,9 @@ class Upstream final : private Link::Owner {
     void dialled_parent(transport::Socket socket, const std::string& error);
     void lost_parent();
     Link* link_to(Worker to);
+    void send_up(Message message);
+    void go_on_sending_up();
+    bool must_wait(const Link& link);
     bool is_silent(const Link& link) const;
     void retire(std::unique_ptr<Link> link);
     std::uint64_t count(std::uint64_t (Link::*of_link)() const, std::uint64_t before) const;
@@ -114,6 +119,7 @@ class Upstream final : private Link::Owner {
         return std::holds_alternative<Weights>(message) && !node_.keeps_weights();
     }
     PriorityGate* gate() const override { return self_.gate; }
+    void has_sent(Link&) override { go_on_sending_up(); }
     void drop(Link& link, const std::string& why);
 
     transport::SocketLoop& loop_;
@@ -142,7 +148,9 @@ class Upstream final : private Link::Owner {
     Epoch followed_;                        // the epoch in which it was looked at
     std::unique_ptr<Link> parent_link_;
     std::unique_ptr<Dialling> parent_dialling_;
-    std::vector<Message> for_parent_;  // until the connection is there
+    std::deque<Message> for_parent_;  // until the connection is there, and the window is open
+    SendWindow window_;
+    std::optional<transport::SocketLoop::Timer> opens_;  // the window
     std::vector<Child> children_;
     std::list<std::unique_ptr<Link>> retired_;  // closed, to be destroyed when none of their functions runs
     std::uint64_t sent_before_ = 0, received_before_ = 0, reconnections_ = 0;

@@ -17,11 +17,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-std::vector<std::unique_ptr<Server>> start_servers(std::uint32_t count) {
+std::vector<std::unique_ptr<Server>> start_servers(std::uint32_t count,
+                                                   const std::string& address = "127.0.0.1") {
     std::vector<std::unique_ptr<Server>> servers;
     for (std::uint32_t i = 0; i < count; ++i) {
         ServerOptions options;
-        options.listen = {"127.0.0.1", 0};
+        options.listen = {address, 0};
         if (i > 0) options.join = servers[0]->endpoint();
         options.servers = count;
         options.secret = "a secret";
@@ -98,8 +99,9 @@ void train(Client& client, std::uint32_t workers, int rounds) {
     }
 }
 
-void run(std::uint32_t servers, std::uint32_t workers, const std::string& tree, int rounds) {
-    auto all = start_servers(servers);
+void run(std::uint32_t servers, std::uint32_t workers, const std::string& tree, int rounds,
+         const std::string& address = "127.0.0.1") {
+    auto all = start_servers(servers, address);
     std::vector<std::thread> threads;
     std::vector<std::string> errors(workers);
     for (std::uint32_t w = 0; w < workers; ++w)
@@ -138,6 +140,9 @@ TEST_CASE("Workers push and pull, and every sum is right", "[params]") {
     }
     SECTION("a chain") {
         run(2, 4, "degree 1", 5);
+    }
+    SECTION("elements go through connections, as between hosts") {
+        run(2, 3, "direct", 20, "127.0.0.2");
     }
     SECTION("more servers than chunks") {
         run(30, 2, "direct", 2);
