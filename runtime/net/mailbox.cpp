@@ -1,5 +1,6 @@
 #include "runtime/net/mailbox.hpp"
 
+#include <iterator>
 #include <utility>
 
 namespace hocket::transport {
@@ -37,7 +38,14 @@ void Mailbox::empty() {
         const std::lock_guard lock(mutex_);
         calls.swap(calls_);
     }
-    for (const auto& call : calls) call();
+    auto next = calls.begin();
+    try {
+        while (next != calls.end()) (*next++)();
+    } catch (...) {
+        const std::lock_guard lock(mutex_);
+        calls_.insert(calls_.begin(), std::move_iterator(next), std::move_iterator(calls.end()));
+        throw;
+    }
 }
 
 bool Mailbox::is_empty() const {

@@ -23,8 +23,10 @@ class Mailbox final : public SocketLoop::Watcher {
     void attend();                          // called first, by that thread: its own posts need not wake it
     int fd() const { return event_.fd(); }  // for the loop to watch: readable when another thread has posted
     void ready(std::uint32_t events) override;
-    void wait();   // until another thread has posted, without a loop
-    void empty();  // makes the calls that are here now
+    void wait();  // until another thread has posted, without a loop
+    // Makes the calls that are here now. If one of them throws, this throws that, and those behind it stay:
+    // who has posted them waits.
+    void empty();
     bool is_empty() const;
     bool close();  // takes no more calls; false: it does, because it is not empty
 

@@ -20,7 +20,6 @@ struct CheckpointChunk {
 struct Checkpoint {
     std::string job;  // whoever writes it knows what it says
     std::uint32_t incarnation = 0;
-    std::uint32_t next_worker = 0;
     std::map<Worker, Clock> firsts;  // of the members: the first round that each takes part in
     std::vector<CheckpointChunk> chunks;
 };

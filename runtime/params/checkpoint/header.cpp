@@ -77,7 +77,7 @@ std::uint64_t checksum(std::uint64_t so_far, std::span<const std::byte> piece) {
 
 std::string encode_header(const Checkpoint& checkpoint) {
     PayloadWriter out;
-    out.u32(checkpoint.incarnation).u32(checkpoint.next_worker);
+    out.u32(checkpoint.incarnation);
     out.u32(static_cast<std::uint32_t>(checkpoint.firsts.size()));
     for (const auto& [worker, first] : checkpoint.firsts) put_u64(out.u32(worker), first);
     out.u32(static_cast<std::uint32_t>(checkpoint.job.size())).bytes(checkpoint.job);
@@ -114,7 +114,6 @@ CheckpointLayout decode_header(const Prologue& prologue, std::string_view header
     PayloadReader in(header);
     CheckpointLayout layout;
     layout.contents.incarnation = in.u32();
-    layout.contents.next_worker = in.u32();
     layout.contents.firsts = read_firsts(in);
     const std::size_t job_bytes = in.u32();
     layout.contents.job = in.bytes(job_bytes);

@@ -3,7 +3,7 @@
 //
 //   0    prologue, 36 bytes: magic, version, bytes of the header, checksum of the header, checksum of the
 //        prologue before it
-//   36   header: incarnation, next worker, members with their first rounds, job; of each chunk its clock, the
+//   36   header: incarnation, members with their first rounds, job; of each chunk its clock, the
 //        checksum of its elements, and the bytes of each of its buffers
 //        elements: the buffers of all chunks, one behind the other, up to the end of the file
 //
@@ -23,7 +23,7 @@
 
 namespace hocket::params {
 
-inline constexpr std::uint32_t checkpoint_version = 1;
+inline constexpr std::uint32_t checkpoint_version = 2;
 inline constexpr std::size_t prologue_bytes = 36;
 
 // The prologue and the header. Reads all elements, for their checksums.

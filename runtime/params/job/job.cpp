@@ -16,6 +16,7 @@ using Json = nlohmann::json;
 using transport::printable;
 
 constexpr std::uint64_t least_chunk = 4 << 10, most_chunk = 64 << 20;
+constexpr std::uint64_t most_chunks = 1 << 22;  // an announcement has the clocks of all
 constexpr std::uint64_t most_elements = std::uint64_t{1} << 40;
 constexpr Clock most_staleness = 1 << 20;
 
@@ -107,7 +108,7 @@ void check(const Job& job) {
     if (job.chunk_bytes != 0 && (job.chunk_bytes < least_chunk || job.chunk_bytes > most_chunk))
         refuse(fmt::format("chunks of {} bytes; they can have {} to {}", job.chunk_bytes, least_chunk,
                            most_chunk));
-    if (bytes / chunk_bytes_of(job) + job.tensors.size() >= UINT32_MAX)
+    if (bytes / chunk_bytes_of(job) + job.tensors.size() > most_chunks)
         refuse(fmt::format("{} bytes in chunks of {} are too many chunks; make them larger", bytes,
                            chunk_bytes_of(job)));
     if (job.staleness && *job.staleness > most_staleness)

@@ -14,6 +14,8 @@
 
 namespace hocket::params {
 
+inline constexpr std::uint32_t most_servers = 1 << 16;
+
 struct Tensor {
     std::string name;
     DataType type;

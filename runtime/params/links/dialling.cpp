@@ -36,20 +36,21 @@ Dialling::Dialling(transport::Mailbox& mailbox, transport::Dial dial, std::chron
     : is_given_up_(std::make_shared<std::atomic<bool>>(false)) {
     thread_ = start_thread("hkt-params-dial", [&mailbox, dial = std::move(dial), patience,
                                                done = std::move(done), is_given_up = is_given_up_] {
-        auto socket = std::make_shared<transport::Socket>();
-        std::string error;
+        auto result = std::make_shared<Result>();
         try {
             const auto abandoned = [&] {
                 return *is_given_up ? std::optional<std::string>("nobody waits for it") : std::nullopt;
             };
-            *socket = transport::dial(dial, {transport::Clock::now() + patience, abandoned});
+            result->socket = transport::dial(dial, {transport::Clock::now() + patience, abandoned});
         } catch (const transport::DialError& failed) {
-            error = text_of(failed, dial.to);
+            using Kind = transport::DialError::Kind;
+            result->error = text_of(failed, dial.to);
+            result->is_refused = failed.kind == Kind::refused || failed.kind == Kind::impostor;
         } catch (const std::exception& failed) {
-            error = failed.what();
+            result->error = failed.what();
         }
-        mailbox.post([done, socket, error, is_given_up] {
-            if (!*is_given_up) done(std::move(*socket), error);
+        mailbox.post([done, result, is_given_up] {
+            if (!*is_given_up) done(std::move(*result));
         });
     });
 }

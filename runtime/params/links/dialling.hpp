@@ -14,9 +14,13 @@ namespace hocket::params {
 
 class Dialling {
   public:
-    // socket: closed if there is an error. Called on the mailbox's thread, once, and not after this is
-    // destroyed.
-    using Done = std::function<void(transport::Socket socket, const std::string& error)>;
+    struct Result {
+        transport::Socket socket;  // closed if there is an error
+        std::string error;
+        bool is_refused = false;  // for the secret or the version, or what listens there is something else
+    };
+    // Called on the mailbox's thread, once, and not after this is destroyed.
+    using Done = std::function<void(Result result)>;
 
     // Throws Error(out_of_memory) if there is no further thread.
     Dialling(transport::Mailbox& mailbox, transport::Dial dial, std::chrono::milliseconds patience,

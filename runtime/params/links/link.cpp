@@ -31,6 +31,11 @@ constexpr int small_buffer = 128 << 10;
 constexpr std::chrono::milliseconds longest_between_ticks{200};
 constexpr int most_unsent = 256 << 10;  // that the kernel has: nothing can overtake it
 constexpr std::uint64_t most_read_at_once = 4 << 20, most_pieces = 64;
+constexpr std::uint64_t cost_of_message = 512;  // in bytes that could be read meanwhile
+constexpr std::size_t most_body_at_once = 64 << 10;
+constexpr int deepest_note = 16;
+// What waits to be sent to somebody who goes on asking, and does not read; and what was lent to it.
+constexpr std::size_t most_answers = 16384, most_lent = 16384;
 
 Value* value_in(Message& message) {
     if (auto* const sum = std::get_if<Sum>(&message)) return &sum->value;
@@ -67,8 +72,9 @@ struct Link::Header {
 };
 
 Link::Link(transport::SocketLoop& loop, transport::Socket socket, std::shared_ptr<Memory> memory,
-           Owner& owner)
-    : loop_(loop),
+           Owner& owner, Side side)
+    : is_host_(side == Side::host),
+      loop_(loop),
       socket_(std::move(socket)),
       memory_(std::move(memory)),
       owner_(&owner),
@@ -120,7 +126,7 @@ void Link::put(std::uint8_t kind, std::string_view body, Value value, bool may_l
         header.elements = content->is_sparse ? Elements::sparse : Elements::dense;
         header.value_bytes = content->bytes;
         bytes_sent_ += content->bytes;
-        if (may_lend && lends_) {
+        if (may_lend && lends_ && lent_.size() < most_lent) {
             header.is_lent = 1;
             header.place = memory_->offset_of(content->block.get());
             header.number = next_lent_++;
@@ -192,36 +198,52 @@ void Link::ready(std::uint32_t events) {
     if (!is_open()) return;
     const bool has_ended = events & (EPOLLHUP | EPOLLERR);
     if (is_closing_) return discard();
-    if (has_ended && held_) return fail("it was closed by the other side");
+    if (has_ended && (held_ || must_read_first())) return fail("it was closed by the other side");
     if (events & ~std::uint32_t{EPOLLOUT}) receive();
+    show_interest();
 }
 
+// The other connections have their turns, whatever comes on this one.
 void Link::receive() try {
-    const std::uint64_t until = bytes_received_ + most_read_at_once;
-    while (is_open() && !held_ && !is_closing_ && bytes_received_ < until) {
+    budget_ = most_read_at_once;
+    while (is_open() && !held_ && !is_closing_ && !must_read_first() && budget_ > 0) {
         if (reading_ == Reading::header) {
             incoming_.resize(sizeof(Header));
             if (!read_some(reinterpret_cast<std::byte*>(incoming_.data()), sizeof(Header))) return;
+            budget_ -= std::min(budget_, cost_of_message);
             header_is_complete();
         } else if (reading_ == Reading::body) {
-            if (!read_some(reinterpret_cast<std::byte*>(incoming_.data()), incoming_.size())) return;
+            if (!read_body()) return;
             body_is_complete();
+            if (incoming_.capacity() > most_body_at_once) std::string().swap(incoming_);
         } else {
             if (!read_some(content_.block.get(), content_.bytes)) return;
             bytes_received_ += content_.bytes;
             value_is_complete();
         }
     }
-} catch (const ProtocolError& error) {
+} catch (const ProtocolError& error) {  // all else is this process's own trouble: others would not end it
     fail(error.what());
-} catch (const Error& error) {
-    fail(error.what());
+}
+
+// Memory grows with the bytes that come, not with the length that was announced.
+bool Link::read_body() {
+    Header header;
+    std::memcpy(&header, incoming_.data(), sizeof header);
+    const std::size_t whole = sizeof header + header.body_bytes;
+    for (;;) {
+        incoming_.resize(std::min<std::size_t>(whole, std::max(incoming_.size(), have_ + most_body_at_once)));
+        if (!read_some(reinterpret_cast<std::byte*>(incoming_.data()), incoming_.size())) return false;
+        if (incoming_.size() == whole) return true;
+        have_ = incoming_.size();
+    }
 }
 
 // Whether there are as many bytes as that now, in all.
 bool Link::read_some(std::byte* to, std::uint64_t bytes) {
     PriorityGate* const gate = owner_->gate();
     while (have_ < bytes) {
+        if (budget_ == 0) return false;
         if (gate && !gate->may_receive()) {
             hold(gate->look_again());
             return false;
@@ -236,6 +258,7 @@ bool Link::read_some(std::byte* to, std::uint64_t bytes) {
         heard_ = transport::Clock::now();
         if (gate) gate->received(static_cast<std::size_t>(got));
         have_ += static_cast<std::uint64_t>(got);
+        budget_ -= std::min(budget_, static_cast<std::uint64_t>(got));
     }
     have_ = 0;
     return true;
@@ -255,7 +278,6 @@ void Link::header_is_complete() {
         if (header.kind != Kind::heartbeat) throw ProtocolError("it sends an empty message");
         return;
     }
-    incoming_.resize(sizeof header + header.body_bytes);
     have_ = sizeof header;
     reading_ = Reading::body;
 }
@@ -266,6 +288,8 @@ void Link::body_is_complete() {
     reading_ = Reading::header;
     if (header.kind == Kind::note) return take_note();
     message_ = decode(std::string_view(incoming_).substr(sizeof header), owner_->bounds(*this));
+    if (std::holds_alternative<Weights>(*message_) && header.elements != Elements::dense)
+        throw ProtocolError("it sends weights, but not all elements of a chunk");
     if (!value_in(*message_) || header.elements == Elements::none) {
         if (header.elements != Elements::none || header.value_bytes != 0)
             throw ProtocolError("it sends elements with a message that has none");
@@ -296,6 +320,7 @@ void Link::take_lent(std::uint64_t place, std::uint64_t number) {
     const std::shared_ptr<const OthersMemory> lender = others_;
     std::byte* const from = lender->at(place, content_.bytes);
     bytes_received_ += content_.bytes;
+    budget_ -= std::min(budget_, content_.bytes);
     if (owner_->reads_lent(*this, *message_) && !content_.is_sparse) {
         content_.block = Block(lender, from);
         content_.lender = lender;
@@ -325,7 +350,11 @@ void Link::value_is_complete() {
 void Link::take_note() {
     Json json;
     try {
-        json = Json::parse(std::string_view(incoming_).substr(sizeof(Header)));
+        const auto require_flat = [](int depth, Json::parse_event_t, Json&) {
+            if (depth > deepest_note) throw ProtocolError("it sends a note that is not understood");
+            return true;
+        };
+        json = Json::parse(std::string_view(incoming_).substr(sizeof(Header)), require_flat);
         if (json.contains("memory")) return take_memory(json);
     } catch (const Json::exception&) {
         throw ProtocolError("it sends a note that is not understood");
@@ -374,8 +403,9 @@ void Link::end_sending() {
 
 void Link::discard() {
     char scratch[16384];
-    for (;;) {
+    for (std::uint64_t read = 0; read < most_read_at_once;) {
         const ssize_t got = recv(socket_.fd(), scratch, sizeof scratch, MSG_DONTWAIT);
+        read += got > 0 ? static_cast<std::uint64_t>(got) : 0;
         if (got > 0 || (got < 0 && errno == EINTR)) continue;
         if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) close();
         return;
@@ -406,10 +436,15 @@ void Link::hold(transport::Clock::time_point until) {
     show_interest();
 }
 
+bool Link::must_read_first() const {
+    return is_host_ && outgoing_.size() > most_answers;
+}
+
 void Link::show_interest() {
     if (!is_open()) return;
-    const std::uint32_t interest = (held_ && !is_closing_ ? 0U : std::uint32_t{EPOLLIN}) |
-                                   (outgoing_.empty() ? 0U : std::uint32_t{EPOLLOUT});
+    const bool waits = (held_ || must_read_first()) && !is_closing_;
+    const std::uint32_t interest =
+        (waits ? 0U : std::uint32_t{EPOLLIN}) | (outgoing_.empty() ? 0U : std::uint32_t{EPOLLOUT});
     if (interest == interest_) return;
     loop_.watch(socket_.fd(), interest, *this);
     interest_ = interest;

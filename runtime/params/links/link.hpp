@@ -7,6 +7,7 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -28,7 +29,8 @@ namespace hocket::params {
 // Of the loop's thread.
 class Link final : private transport::SocketLoop::Watcher {
   public:
-    // All may close() the link, and none may destroy it.
+    // All may close() the link, and none may destroy it. A transport::ProtocolError that they throw ends the
+    // connection; everything else ends what turns the loop.
     class Owner {
       public:
         virtual void received(Link& link, const nlohmann::json& note) = 0;
@@ -50,16 +52,19 @@ class Link final : private transport::SocketLoop::Watcher {
         ~Owner() = default;
     };
 
+    // The host reads nothing more from a guest that does not read what it has asked for. A guest always
+    // reads, so the two never wait for each other.
+    enum class Side { guest, host };
+
     // socket: a connection after the handshake. Throws Error(transport).
-    Link(transport::SocketLoop& loop, transport::Socket socket, std::shared_ptr<Memory> memory, Owner& owner);
+    Link(transport::SocketLoop& loop, transport::Socket socket, std::shared_ptr<Memory> memory, Owner& owner,
+         Side side = Side::guest);
     ~Link() { close(); }
     Link(const Link&) = delete;
 
     bool is_open() const { return socket_.is_open(); }
     // The new owner hears all that comes from now on. An owner may hand a link on while it is told something.
     void hand_to(Owner& owner) { owner_ = &owner; }
-    // This process's end.
-    std::optional<transport::Endpoint> own_end() const { return transport::bound_to(socket_); }
     void send(const nlohmann::json& note);
     void send(const Message& message);
     void send_heartbeat();
@@ -73,8 +78,12 @@ class Link final : private transport::SocketLoop::Watcher {
     void tick(transport::Clock::time_point now);
 
     // When bytes came last, or now while the gate is closed; and when bytes were last accepted by the kernel.
-    // Time in which this process itself was stopped does not count, if tick() is called.
-    transport::Clock::time_point heard() const { return held_ ? transport::Clock::now() : heard_; }
+    // Who must read first is heard by that. Time in which this process itself was stopped does not count, if
+    // tick() is called.
+    transport::Clock::time_point heard() const {
+        if (held_) return transport::Clock::now();
+        return must_read_first() ? std::max(heard_, spoke_) : heard_;
+    }
     transport::Clock::time_point spoke() const { return spoke_; }
 
     std::uint64_t bytes_received() const { return bytes_received_; }  // elements, also those that were lent
@@ -101,6 +110,8 @@ class Link final : private transport::SocketLoop::Watcher {
     void drop_sent(std::uint64_t bytes);
     void receive();
     bool read_some(std::byte* to, std::uint64_t bytes);
+    bool read_body();
+    bool must_read_first() const;
     void header_is_complete();
     void body_is_complete();
     void value_is_complete();
@@ -114,6 +125,7 @@ class Link final : private transport::SocketLoop::Watcher {
     void fail(const std::string& why);
     void show_interest();
 
+    const bool is_host_;
     transport::SocketLoop& loop_;
     transport::Socket socket_;
     const std::shared_ptr<Memory> memory_;
@@ -130,6 +142,7 @@ class Link final : private transport::SocketLoop::Watcher {
     Reading reading_ = Reading::header;
     std::string incoming_;  // header, then body
     std::uint64_t have_ = 0;
+    std::uint64_t budget_ = 0;  // bytes that may still be read in this turn
     std::optional<Message> message_;
     Content content_;
 

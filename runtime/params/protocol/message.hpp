@@ -34,6 +34,9 @@ using Chunk = std::uint32_t;
 // How many rounds older than its own a worker takes weights. Nothing: unbounded.
 using Staleness = std::optional<Clock>;
 
+// No worker gets there; so clocks can be added up.
+inline constexpr Clock most_clock = Clock{1} << 60;
+
 inline constexpr Worker the_server = UINT32_MAX;  // as the parent of a worker
 
 // Elements of one chunk: weights, an update or a sum of updates. The protocol passes them on, and knows

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/net/frame.hpp"
+
 namespace hocket::params {
+
+using transport::ProtocolError;
 
 Node::Node(Worker self, std::size_t chunks, Arithmetic& arithmetic, Staleness staleness)
     : self_(self),
@@ -17,6 +21,7 @@ Node::Node(Worker self, std::size_t chunks, Arithmetic& arithmetic, Staleness st
 
 void Node::push(Chunk chunk, Clock round, Value update) {
     const Place place{round, chunk};
+    next_round_ = std::max(next_round_, round + 1);
     updates_.emplace(place, update);
     partial_[place].emplace(self_, Sum{epoch_, chunk, round, {self_}, std::move(update)});
     pass_on_if_complete(place);
@@ -32,22 +37,44 @@ void Node::pull(Chunk chunk, Clock clock) {
 // ---- Of others -------------------------------------------------------------------------------------------
 
 void Node::receive(Worker from, const Message& message) {
+    if (std::holds_alternative<ParentLost>(message)) throw ProtocolError("it takes a worker for a server");
+    const bool is_servers =
+        std::holds_alternative<Announcement>(message) || std::holds_alternative<Covered>(message);
+    if (is_servers && from != the_server) throw ProtocolError("it says what only a server says");
     if (const auto* const announcement = std::get_if<Announcement>(&message)) return take(*announcement);
     if (const auto* const sum = std::get_if<Sum>(&message)) {
         if (!is_for_later(from, message, sum->epoch)) take(from, *sum);
     } else if (const auto* const want = std::get_if<Want>(&message)) {
         if (!is_for_later(from, message, want->epoch)) take(from, *want);
     } else if (const auto* const weights = std::get_if<Weights>(&message)) {
-        take(*weights);
+        if (from == parent_) take(*weights);
     } else if (const auto* const covered = std::get_if<Covered>(&message)) {
         if (covered->epoch.incarnation == epoch_.incarnation) forget_below(covered->clock);
     }
 }
 
-// A child may hear of an epoch before its parent does.
+// A child may hear of an epoch before its parent does; and of a later one since. Its wants overtake its sums.
 bool Node::is_for_later(Worker from, const Message& message, const Epoch& epoch) {
-    if (epoch > epoch_) early_.emplace_back(from, message);
+    if (epoch > epoch_) {
+        auto& early = early_[from];
+        if (!early.empty() && early.back().first < epoch) early.clear();
+        if (early.empty() || early.back().first == epoch) early.emplace_back(epoch, message);
+    }
     return epoch != epoch_;  // what is older is dropped: the child sends it again, if it must
+}
+
+// What is wrong then cannot be blamed on its connection any more.
+void Node::take_early() {
+    for (const auto& [from, messages] : std::exchange(early_, {}))
+        for (const auto& [epoch, message] : messages) try {
+                receive(from, message);
+            } catch (const ProtocolError&) {
+            }
+}
+
+std::size_t Node::early(Worker child) const {
+    const auto found = early_.find(child);
+    return found == early_.end() ? 0 : found->second.size();
 }
 
 void Node::take(const Announcement& announcement) {
@@ -69,6 +96,7 @@ void Node::take(const Announcement& announcement) {
     }
     parent_ = members.at(self_).parent;
     first_ = members.at(self_).first;
+    next_round_ = std::max(next_round_, first_);
 
     partial_.clear();
     for (const auto& [place, update] : updates_)
@@ -82,13 +110,17 @@ void Node::take(const Announcement& announcement) {
     for (const auto& [place, parts] : partial_) places.push_back(place);
     for (const Place& place : places) pass_on_if_complete(place);
     for (Chunk chunk = 0; chunk < wants_.size(); ++chunk) ask(chunk);
-    for (auto& [from, message] : std::exchange(early_, {})) receive(from, message);
+    take_early();
 }
 
 // ---- Updates, on their way up ----------------------------------------------------------------------------
 
 void Node::take(Worker from, const Sum& sum) {
-    if (sum.chunk >= applied_.size() || !below_.contains(from)) return;
+    const auto child = below_.find(from);
+    if (sum.chunk >= applied_.size() || child == below_.end()) return;
+    const auto is_elsewhere = [&](Worker worker) { return !child->second.contains(worker); };
+    if (std::any_of(sum.workers.begin(), sum.workers.end(), is_elsewhere))
+        throw ProtocolError("it sends updates of workers that are not below it");
     const Place place{sum.clock, sum.chunk};
     partial_[place].emplace(from, sum);
     pass_on_if_complete(place);

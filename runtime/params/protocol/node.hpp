@@ -2,7 +2,6 @@
 // for the workers below it. Pure: events in, messages out.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -25,8 +24,10 @@ class Node {
     // for those that the server has now; clock is 0.
     void pull(Chunk chunk, Clock clock);
 
-    // from: a worker, or the_server.
+    // from: a worker, or the_server. Throws transport::ProtocolError if no correct process says that there.
     void receive(Worker from, const Message& message);
+    // The connection from below has ended; or another one is there in its place, on which all comes anew.
+    void child_lost(Worker child) { early_.erase(child); }
     // The connection to the parent has ended, or cannot be made.
     void parent_lost();
 
@@ -51,6 +52,10 @@ class Node {
     // Its own updates that are not covered. One that is null is zeros.
     using Place = std::pair<Clock, Chunk>;
     const std::map<Place, Value>& kept() const { return updates_; }
+    // Messages of this child that are of an epoch that the server has not announced here yet.
+    std::size_t early(Worker child) const;
+    // No server has applied rounds from this one on: they need this worker's update.
+    Clock next_round() const { return next_round_; }
 
   private:
     friend struct Inspection;  // tests look at all that there is
@@ -72,6 +77,7 @@ class Node {
     void take(const Weights& weights);
     void take_unbounded(const Weights& weights);
     bool is_for_later(Worker from, const Message& message, const Epoch& epoch);
+    void take_early();
     void pass_on_if_complete(Place place);
     void ask(Chunk chunk);
     void serve(Chunk chunk);
@@ -83,7 +89,7 @@ class Node {
 
     std::vector<Letter> letters_;
     std::vector<Pulled> pulled_;
-    Clock covered_ = 0;
+    Clock covered_ = 0, next_round_ = 0;
 
     Epoch epoch_;
     std::vector<Member> members_;
@@ -97,7 +103,7 @@ class Node {
         partial_;  // by child, and itself: of this epoch, not yet passed on
     std::vector<Cached> cache_;
     std::vector<Wants> wants_;
-    std::deque<std::pair<Worker, Message>> early_;  // of epochs that the server has not announced here yet
+    std::map<Worker, std::vector<std::pair<Epoch, Message>>> early_;  // each one's of its latest epoch
 };
 
 }  // namespace hocket::params

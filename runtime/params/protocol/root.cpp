@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/net/frame.hpp"
+
 namespace hocket::params {
+
+using transport::ProtocolError;
 
 namespace {
 
@@ -38,6 +42,11 @@ Clock Root::reserve(Worker worker) {
     const Clock first = *std::max_element(clocks_.begin(), clocks_.end()) + *staleness_ + 1;
     members_[worker].first = first;
     return first;
+}
+
+std::optional<Clock> Root::first_of(Worker worker) const {
+    const auto found = members_.find(worker);
+    return found == members_.end() ? std::nullopt : std::optional(found->second.first);
 }
 
 // Whether a round that it would take part in has been applied without it.
@@ -139,10 +148,20 @@ void Root::receive(Worker from, const Message& message) {
     if (const auto* const want = std::get_if<Want>(&message)) return take(from, *want);
     if (const auto* const lost = std::get_if<ParentLost>(&message))
         return take_lost_parent(from, lost->epoch);
+    throw ProtocolError("it says what only a server says");
+}
+
+// Or is it.
+bool Root::is_below(Worker worker, Worker child) const {
+    while (tree_.contains(worker) && worker != child) worker = tree_.parent(worker);
+    return worker == child;
 }
 
 void Root::take(Worker from, const Sum& sum) {
     if (sum.epoch != epoch_ || sum.chunk >= clocks_.size() || !is_child(from)) return;
+    const auto is_elsewhere = [&](Worker worker) { return !is_below(worker, from); };
+    if (std::any_of(sum.workers.begin(), sum.workers.end(), is_elsewhere))
+        throw ProtocolError("it sends updates of workers that are not below it");
     if (!staleness_) return apply_at_once(sum);
     waiting_[sum.chunk].sums[sum.clock].emplace(from, sum);
     apply_what_is_complete(sum.chunk);
@@ -156,6 +175,7 @@ void Root::take(Worker from, const Want& want) {
 
 void Root::take_lost_parent(Worker from, Epoch epoch) {
     if (epoch != epoch_ || !tree_.contains(from)) return;  // it has another parent already
+    if (is_child(from)) throw ProtocolError("it says that it has lost a parent, and has none");
     Tree tree = tree_;
     tree.lift(from);
     begin_epoch(std::move(tree));

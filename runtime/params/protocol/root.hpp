@@ -50,6 +50,7 @@ class Root {
 
     // ---- What members say
 
+    // Throws transport::ProtocolError if no correct worker says that.
     void receive(Worker from, const Message& message);
 
     // What is to be sent, since the last time that this was asked.
@@ -60,6 +61,7 @@ class Root {
     const Epoch& epoch() const { return epoch_; }
     const Tree& tree() const { return tree_; }
     bool has(Worker worker) const { return members_.contains(worker); }
+    std::optional<Clock> first_of(Worker worker) const;  // the round that it takes part from, if it is known
     Clock clock(Chunk chunk) const { return clocks_[chunk]; }
     const Value& weights(Chunk chunk) const { return weights_[chunk]; }
     Clock lowest_clock() const;
@@ -88,6 +90,7 @@ class Root {
         return tree_.contains(worker) && tree_.parent(worker) == the_server;
     }
     bool goes_without(Worker worker, Clock first) const;
+    bool is_below(Worker worker, Worker child) const;
     Tree grown_tree() const;
     void skip_rounds_without_workers();
     void know_members();

@@ -79,8 +79,9 @@ struct Encoder {
 // ---- In --------------------------------------------------------------------------------------------------
 
 Clock read_clock(PayloadReader& in) {
-    const Clock low = in.u32();
-    return low | Clock{in.u32()} << 32;
+    const Clock low = in.u32(), clock = low | Clock{in.u32()} << 32;
+    if (clock > most_clock) throw ProtocolError("it names a round that nobody gets to");
+    return clock;
 }
 
 Chunk read_chunk(PayloadReader& in, const Bounds& bounds) {

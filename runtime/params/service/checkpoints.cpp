@@ -74,7 +74,7 @@ void require_shape(const fs::path& file, const RestoredShard& restored, const Ca
         throw Error(Status::io,
                     fmt::format("{} is the checkpoint of another version of Hocket: {}", file.string(), why));
     };
-    if (name.index >= name.servers || name.servers > name.all_servers || name.all_servers > 65536)
+    if (name.index >= name.servers || name.servers > name.all_servers || name.all_servers > most_servers)
         refuse(fmt::format("it is of server {} of {}", name.index, name.servers));
     const Layout layout(name.job, name.servers);
     if (snapshot.clocks.size() != layout.chunks_of(name.index))

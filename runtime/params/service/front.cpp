@@ -9,6 +9,7 @@
 #include "runtime/log.hpp"
 #include "runtime/net/frame.hpp"
 #include "runtime/net/handshake.hpp"
+#include "runtime/params/service/note.hpp"
 
 namespace hocket::params {
 namespace {
@@ -70,6 +71,16 @@ void Front::take_open(Link& link, const Json& note) {
     } catch (const ProtocolError& error) {
         return refuse(link, error.what());
     }
+    Caller caller{&link, std::nullopt, note.at("has_weights").get<bool>()};
+    if (note.contains("number")) caller.wanted = said_worker(note.at("number"));
+    const auto is_it = [&](const Caller& known) { return known.link == &link; };
+    if (std::any_of(callers_.begin(), callers_.end(), is_it))
+        throw ProtocolError("it comes twice, on one connection");
+    if (caller.wanted && *caller.wanted >> bits_within_incarnation != 0)
+        return refuse(
+            link,
+            fmt::format("it wants the number {}; workers that the job begins with have numbers below {}",
+                        *caller.wanted, 1 << bits_within_incarnation));
     if (!job_) {
         try {
             make_calculator_(job);
@@ -82,8 +93,6 @@ void Front::take_open(Link& link, const Json& note) {
         if (const std::string why = difference(*job_, job); !why.empty())
             return refuse(link, "the job is another one: " + why);
     }
-    Caller caller{&link, std::nullopt, note.at("has_weights").get<bool>()};
-    if (note.contains("number")) caller.wanted = note.at("number").get<Worker>();
     callers_.push_back(caller);
     beginning_ ? try_to_answer() : try_to_begin();
 }
@@ -130,8 +139,9 @@ void Front::answer(const Caller& caller, Worker number) {
 // ---- Servers ---------------------------------------------------------------------------------------------
 
 void Front::take_serve(Link& link, const Json& note) {
-    const auto at = note.at("at").get<std::string>();
+    const std::string at = said_place(note.at("at"));
     const bool is_restored = note.at("is_restored").get<bool>();
+    if (index_of(link)) throw ProtocolError("it says that it is two servers");
     if (beginning_ && !is_restored)
         return refuse(link,
                       "the job has begun; a server that takes the place of another needs its checkpoint "
@@ -143,9 +153,9 @@ void Front::take_serve(Link& link, const Json& note) {
                       "(--restore), or this one without");
     std::uint32_t index = 1;
     if (note.contains("index"))
-        index = note.at("index").get<std::uint32_t>();
-    else
-        while (index < servers_ && !at_[index].empty()) ++index;
+        index = said_server(note.at("index"));
+    else  // it may come back before its old connection was seen to have ended
+        while (index < servers_ && !at_[index].empty() && at_[index] != at) ++index;
     if (index == 0 || index >= servers_)
         return refuse(
             link,

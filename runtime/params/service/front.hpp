@@ -42,7 +42,7 @@ class Front {
     void take_serve(Link& link, const nlohmann::json& note);
     // Another server says that it is being stopped: the end of its connection is no trouble.
     void take_leaving(Link& link);
-    void lost(Link& link);
+    void lost(Link& link);  // it has ended, or is going to be destroyed
     // This server is being stopped. The connections end when the others have heard it.
     void leave();
     bool has_left() const;

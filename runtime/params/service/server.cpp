@@ -22,6 +22,7 @@
 #include "runtime/params/service/front.hpp"
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
+#include "runtime/params/service/note.hpp"
 #include "runtime/thread.hpp"
 
 namespace hocket::params {
@@ -32,8 +33,9 @@ using Json = nlohmann::json;
 using Time = transport::Clock;
 using transport::ProtocolError;
 
-constexpr std::chrono::milliseconds tick_time = 50ms, dial_time = 2s, farewell_time = 500ms,
-                                    least_silence = 4 * tick_time;
+constexpr std::chrono::milliseconds tick_time = 50ms, dial_time = 2s, pause_between_dials = 200ms,
+                                    farewell_time = 500ms, least_silence = 4 * tick_time;
+constexpr int most_early = 4;  // notes of one worker
 
 void check(const ShardTerms& terms) {
     if (terms.silence < least_silence)
@@ -64,7 +66,9 @@ class Server::Service final : private Link::Owner {
   private:
     void run();
     void serve();
+    void remove_closed_links();
     void tick();
+    void look_at_first(Time::time_point now);
     void done();
     Json state() const;
     std::string waits_for() const;
@@ -73,7 +77,8 @@ class Server::Service final : private Link::Owner {
     void say_that_it_leaves();
     void admit(transport::Admitted admitted);
     void dial_first();
-    void dialled(transport::Socket socket, const std::string& error);
+    void dial_first_later();
+    void dialled_first(Dialling::Result result);
     void begin(const Front::Beginning& beginning);
     void restore();
     void have_shard(ShardName name, Clock clock);
@@ -89,6 +94,7 @@ class Server::Service final : private Link::Owner {
     void take_checkpoint(Worker worker, std::uint64_t number);
     void take_from_first(const Json& note);
     void drop(Link& link, const std::string& why);
+    void forget(Link& link, const std::string& why);
 
     ServerOptions options_;
     transport::Socket listener_;
@@ -114,8 +120,6 @@ class Server::Service final : private Link::Owner {
     std::unique_ptr<Checkpoints> checkpoints_;
     std::string trouble_;  // that workers were told
     Time::time_point next_tick_{};
-
-    std::exception_ptr failing_;  // what the first server has said that ends this one
 
     std::atomic<bool> is_leaving_ = false;
     std::mutex mutex_;  // guards what follows
@@ -200,11 +204,22 @@ void Server::Service::run() {
 void Server::Service::serve() {
     while (!is_leaving_) {
         mailbox_.empty();
-        if (failing_) std::rethrow_exception(failing_);
         const auto now = Time::now();
         if (now >= next_tick_) tick();
         loop_.turn(mailbox_.is_empty() ? next_tick_ : Time::time_point::min());
-        links_.remove_if([](const Link& link) { return !link.is_open(); });
+        remove_closed_links();
+    }
+}
+
+// Those that this server has closed have not been reported as broken.
+void Server::Service::remove_closed_links() {
+    for (auto link = links_.begin(); link != links_.end();) {
+        if (link->is_open()) {
+            ++link;
+            continue;
+        }
+        forget(*link, "this server has ended it");
+        link = links_.erase(link);
     }
 }
 
@@ -212,7 +227,11 @@ void Server::Service::end(std::exception_ptr failure) {
     dialling_.reset();
     admission_.reset();
     listener_.close();
-    if (!failure) say_that_it_leaves();
+    try {
+        if (!failure) say_that_it_leaves();
+    } catch (...) {
+        failure = std::current_exception();
+    }
     checkpoints_.reset();
     shard_.reset();
     front_.reset();
@@ -300,12 +319,18 @@ void Server::Service::tick() {
     for (Link& link : links_)
         if (!link.user && !link.has_unsent() && now - link.spoke() > options_.terms.silence / 4)
             link.send_heartbeat();
-    if (first_ && first_->is_open() && now - first_->spoke() > options_.terms.silence / 4)
-        first_->send_heartbeat();
+    if (first_ && first_->is_open()) look_at_first(now);
     if (!shard_) return;
     shard_->tick(now);
     if (checkpoints_ && shard_->has_begun() && checkpoints_->is_due(shard_->clock())) write_checkpoint();
     if (shard_->is_done()) done();
+}
+
+// Where its host is gone, the connection does not end.
+void Server::Service::look_at_first(Time::time_point now) {
+    first_->tick(now);
+    if (now - first_->heard() > options_.terms.silence) return drop(*first_, "it does not answer");
+    if (now - first_->spoke() > options_.terms.silence / 4) first_->send_heartbeat();
 }
 
 void Server::Service::done() {
@@ -320,25 +345,33 @@ void Server::Service::dial_first() {
     const transport::Dial dial{
         .to = *options_.join, .secret = options_.secret, .identity = identity(0), .gone_for = dial_time};
     dialling_ = std::make_unique<Dialling>(
-        mailbox_, dial, dial_time,
-        [this](transport::Socket socket, const std::string& error) { dialled(std::move(socket), error); });
+        mailbox_, dial, dial_time, [this](Dialling::Result result) { dialled_first(std::move(result)); });
 }
 
-void Server::Service::dialled(transport::Socket socket, const std::string& error) {
-    if (!error.empty()) {
-        if (!shard_ && !is_done_ && Time::now() > first_deadline_)
-            throw Error(Status::bootstrap, "there is no way to the first server: " + error);
+// Not from a function of the link to the first server, which it destroys.
+void Server::Service::dial_first_later() {
+    loop_.at(Time::now() + pause_between_dials, [this] {
+        first_.reset();
+        if (!is_leaving_) dial_first();
+    });
+}
+
+// Who has a shard serves it without the first server, and waits for that one's successor.
+void Server::Service::dialled_first(Dialling::Result result) {
+    dialling_.reset();
+    if (!result.error.empty()) {
+        if (!shard_ && !is_done_ && (result.is_refused || Time::now() > first_deadline_))
+            throw Error(Status::bootstrap, "there is no way to the first server: " + result.error);
         if (first_trouble_.empty() && !first_has_left_)
             log_line("hocket params: {}: there is no way to the first server; it tries again: {}", own_name(),
-                     error);
-        first_trouble_ = error;
-        return dial_first();
+                     result.error);
+        first_trouble_ = result.error;
+        return dial_first_later();
     }
-    dialling_.reset();
     first_trouble_.clear();
     first_has_left_ = false;
     Link::Owner& self = *this;
-    first_.emplace(loop_, std::move(socket), memory_, self);
+    first_.emplace(loop_, std::move(result.socket), memory_, self);
     Json note{{"say", "serve"}, {"at", endpoint_.text()}, {"is_restored", shard_ != nullptr}};
     if (shard_) {
         note["index"] = *index_;
@@ -352,17 +385,26 @@ void Server::Service::take_from_first(const Json& note) {
     if (say == "refused")
         throw Error(Status::mismatch, "the first server refuses this one: " +
                                           transport::printable(note.at("why").get<std::string>()));
-    if (say == "serving") index_ = note.at("index").get<std::uint32_t>();
+    if (say == "serving" && !shard_) index_ = said_server(note.at("index"));
     if (say == "leaving") first_has_left_ = true;
     if (say == "unused") {
         is_unused_ = true;
         return done();
     }
     if (say != "begin" || shard_ || !index_) return;
-    note.at("all_servers").get_to(options_.servers);
-    begin({decode_job(note.at("job").get<std::string>()), note.at("servers").get<std::uint32_t>(),
-           note.at("founders").get<std::vector<Worker>>(), note.at("has_weights").get<bool>(),
-           note.at("run").get<std::string>()});
+    Front::Beginning beginning{decode_job(note.at("job").get<std::string>()),
+                               0,
+                               {},
+                               note.at("has_weights").get<bool>(),
+                               said_name(note.at("run"))};
+    beginning.servers = static_cast<std::uint32_t>(said_number(note.at("servers"), most_servers));
+    const auto all_servers = static_cast<std::uint32_t>(said_number(note.at("all_servers"), most_servers));
+    if (*index_ >= beginning.servers || beginning.servers > all_servers ||
+        beginning.servers > Layout(beginning.job, 1).chunks())
+        throw ProtocolError("it begins a job with a number of servers that cannot be");
+    for (const Json& founder : note.at("founders")) beginning.founders.push_back(said_worker(founder));
+    options_.servers = all_servers;
+    begin(beginning);
 }
 
 void Server::Service::begin(const Front::Beginning& beginning) {
@@ -370,7 +412,8 @@ void Server::Service::begin(const Front::Beginning& beginning) {
                 options_.checkpoint_every},
                0);
     shard_->begin(beginning.founders, beginning.has_weights);
-    for (auto& [link, note] : std::exchange(early_, {})) received(*link, note);
+    for (auto& [link, note] : std::exchange(early_, {}))
+        if (link->is_open()) received(*link, note);
 }
 
 void Server::Service::have_shard(ShardName name, Clock clock) {
@@ -422,16 +465,11 @@ void Server::Service::write_checkpoint() {
 
 void Server::Service::admit(transport::Admitted admitted) {
     Link::Owner& self = *this;
-    links_.emplace_back(loop_, std::move(admitted.socket), memory_, self);
+    links_.emplace_back(loop_, std::move(admitted.socket), memory_, self, Link::Side::host);
 }
 
 void Server::Service::received(Link& link, const Json& note) try {
-    if (&link != (first_ ? &*first_ : nullptr)) return take(link, note);
-    try {
-        take_from_first(note);
-    } catch (const Error&) {  // a connection would take it for its own
-        failing_ = std::current_exception();
-    }
+    first_&&& link == &*first_ ? take_from_first(note) : take(link, note);
 } catch (const Json::exception&) {
     drop(link, "it sends a note that is not understood");
 } catch (const ProtocolError& error) {
@@ -457,11 +495,14 @@ void Server::Service::take(Link& link, const Json& note) {
         return link.close_when_sent();
     }
     if (!shard_) {
+        const auto is_its = [&](const auto& early) { return early.first == &link; };
+        if (std::count_if(early_.begin(), early_.end(), is_its) >= most_early)
+            throw ProtocolError("it goes on talking before the job has begun");
         early_.emplace_back(&link, note);
         return;
     }
     if (say == "checkpoint")
-        return take_checkpoint(shard_->worker_of(link), note.at("number").get<std::uint64_t>());
+        return take_checkpoint(shard_->worker_of(link), said_number(note.at("number"), UINT64_MAX));
     shard_->take(link, note);
     // While it had no connection, servers may have come to other places.
     if (front_ && (say == "reserve" || say == "resume")) front_->tell_places(link);
@@ -471,6 +512,7 @@ void Server::Service::take_checkpoint(Worker worker, std::uint64_t number) {
     const auto answer = [this, worker, number](const std::string& error) {
         shard_->tell(worker, Json{{"say", "checkpointed"}, {"number", number}, {"error", error}});
     };
+    if (!shard_->has_begun()) throw ProtocolError("it asks for a checkpoint before the job has begun");
     if (!checkpoints_)
         return answer(fmt::format("{} ({}) was started without a folder for checkpoints", own_name(),
                                   endpoint_.text()));
@@ -495,15 +537,15 @@ void Server::Service::drop(Link& link, const std::string& why) {
 void Server::Service::broke(Link& link, const std::string& why) {
     if (first_ && &link == &*first_) {
         first_deadline_ = Time::now() + options_.timeout;
-        if (is_unused_ || failing_) return;
+        if (is_unused_) return;
         if (!is_done_ && !first_has_left_)
             log_line("hocket params: {}: the connection with the first server broke: {}", own_name(), why);
-        mailbox_.post([this] {
-            first_.reset();
-            if (!is_leaving_) dial_first();
-        });
-        return;
+        return dial_first_later();
     }
+    forget(link, why);
+}
+
+void Server::Service::forget(Link& link, const std::string& why) {
     std::erase_if(early_, [&](const auto& early) { return early.first == &link; });
     if (front_) front_->lost(link);
     if (shard_) shard_->lost(link, why);

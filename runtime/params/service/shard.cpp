@@ -8,6 +8,7 @@
 #include "runtime/log.hpp"
 #include "runtime/net/frame.hpp"
 #include "runtime/net/texts.hpp"
+#include "runtime/params/service/note.hpp"
 
 namespace hocket::params {
 namespace {
@@ -16,6 +17,7 @@ using Json = nlohmann::json;
 using transport::ProtocolError;
 
 constexpr std::size_t most_workers = 1 << 16;
+constexpr Clock most_ahead = 1 << 20;  // of this server's rounds, another server's
 
 // A link's user is its worker's number plus 1; 0: it has not said yet.
 void* tag(Worker worker) {
@@ -101,6 +103,7 @@ void Shard::take(Link& link, const Json& note) {
     if (say == "reserve") return reserve(link, note);
     if (say == "resume") return resume(link, note);
     if (say == "join") return join(link, note);
+    if (say == "goodbye" && link.user == nullptr) return link.close_when_sent();  // it was refused
     const Worker worker = worker_of(link);
     if (say == "goodbye") {
         link.user = nullptr;
@@ -111,8 +114,11 @@ void Shard::take(Link& link, const Json& note) {
     throw ProtocolError("it says what no worker says: " + transport::printable(say));
 }
 
+// All is read before anything changes: a connection that is dropped must not be found here.
 void Shard::arrive(Worker worker, Link& link, const Json& note) {
-    if (worker >= the_server - 1) throw ProtocolError("it says a number that no worker has");
+    const std::string at = said_place(note.at("at")), rack = said_name(note.at("rack"));
+    if (link.user != nullptr && worker_of(link) != worker)
+        throw ProtocolError("it says that it is two workers");
     Standing& standing = workers_[worker];
     if (standing.link && standing.link != &link) {
         standing.link->user = nullptr;  // it has come back before its old connection was seen to have ended
@@ -120,32 +126,37 @@ void Shard::arrive(Worker worker, Link& link, const Json& note) {
     }
     standing.link = &link;
     standing.gone_since.reset();
-    note.at("at").get_to(standing.at);
-    note.at("rack").get_to(standing.rack);
+    if (!root_) standing.is_suspected = false;
+    standing.at = at;
+    standing.rack = rack;
     link.user = tag(worker);
     had_workers_ = true;
     link.send(Json{{"say", "terms"}, {"silence_ms", terms_.silence.count()}});
 }
 
 void Shard::reserve(Link& link, const Json& note) {
-    const auto worker = note.at("number").get<Worker>();
+    const Worker worker = said_worker(note.at("number"));
+    const bool has_weights = note.at("has_weights").get<bool>();
     arrive(worker, link, note);
-    note.at("has_weights").get_to(workers_[worker].has_weights);
+    workers_[worker].has_weights = has_weights;
     ask_for_weights();
     if (!root_) {
-        early_.emplace_back(worker, note);
+        early_[worker] = note;
         return;
     }
-    const auto& firsts = root_->snapshot().firsts;
-    const auto founder = firsts.find(worker);
-    const Clock first = founder != firsts.end() ? founder->second : root_->reserve(worker);
+    const auto known = root_->first_of(worker);
+    const Clock first = known ? *known : root_->reserve(worker);
     link.send(Json{{"say", "reserved"}, {"first", first}, {"kept_rounds", kept_rounds_}});
 }
 
 void Shard::join(Link& link, const Json& note) {
     const Worker worker = worker_of(link);
-    window_ = std::max(window_, note.at("window").get<Clock>());
-    if (!root_ || !root_->join(worker, group_of(workers_.at(worker).rack), note.at("first").get<Clock>()))
+    const Clock window = said_clock(note.at("window")), first = said_clock(note.at("first"));
+    const auto reserved = root_ ? root_->first_of(worker) : std::nullopt;
+    if (reserved && (first < *reserved || first - *reserved > most_ahead))
+        throw ProtocolError("it begins with a round that was not reserved for it");
+    window_ = std::max(window_, window);
+    if (!root_ || !root_->join(worker, group_of(workers_.at(worker).rack), first))
         link.send(Json{{"say", "refused"},
                        {"why",
                         "rounds were applied without this worker, because a server was replaced while it "
@@ -155,21 +166,21 @@ void Shard::join(Link& link, const Json& note) {
 
 // Of a worker whose connection broke, or whose server was replaced by this one.
 void Shard::resume(Link& link, const Json& note) {
-    const auto worker = note.at("number").get<Worker>();
+    const Worker worker = said_worker(note.at("number"));
+    const Clock covered = said_clock(note.at("covered")), window = said_clock(note.at("window"));
+    const auto incarnation = said_number(note.at("incarnation"), UINT32_MAX);
     std::vector<Member> members;
     for (const Json& member : note.at("members"))
-        members.push_back(
-            {member.at(0).get<Worker>(), member.at(1).get<Worker>(), member.at(2).get<Clock>()});
+        members.push_back({said_worker(member.at(0)), the_server, said_clock(member.at(2))});
+    if (members.size() > most_workers) throw ProtocolError("it names more workers than there may be");
     const auto refuse = [&](const std::string& why) { link.send(Json{{"say", "refused"}, {"why", why}}); };
     if (!root_) return refuse(begun_anew);
-    const auto covered = note.at("covered").get<Clock>();
-    window_ = std::max(window_, note.at("window").get<Clock>());
     if (clock() < covered)
         return refuse(
             fmt::format("this server goes on from round {}, but workers have kept no updates below round {}: "
                         "it has another checkpoint than the last one, or servers wrote none",
                         clock(), covered));
-    const bool is_same = note.at("incarnation").get<std::uint32_t>() == root_->epoch().incarnation;
+    const bool is_same = incarnation == root_->epoch().incarnation;
     if (is_same && !root_->has(worker))
         return refuse(fmt::format(
             "it did not answer for so long that the others went on without it (after {} ms, or {} "
@@ -177,6 +188,7 @@ void Shard::resume(Link& link, const Json& note) {
             terms_.return_for.count(), terms_.death.count()));
     arrive(worker, link, note);
     workers_[worker].is_suspected = false;
+    window_ = std::max(window_, window);
     const int group = group_of(workers_[worker].rack);
     if (is_same)
         root_->trust(worker);
@@ -214,21 +226,28 @@ int Shard::group_of(const std::string& rack) {
 void Shard::take(Link& link, const Message& message) {
     const Worker worker = worker_of(link);
     if (const auto* const weights = std::get_if<Weights>(&message)) {
-        if (!root_ && missing_weights_ > 0) take_first_weights(*weights);
-        return;
+        if (root_) return;  // another one has given them meanwhile
+        if (giver_ != worker) throw ProtocolError("it sends weights that nobody has asked it for");
+        return take_first_weights(*weights);
     }
     if (!root_) throw ProtocolError("it pushes or pulls before the job has begun");
-    if (const auto* const sum = std::get_if<Sum>(&message)) require_possible(*sum);
+    require_possible(message);
     root_->receive(worker, message);
     deliver();
 }
 
 // Sums of later rounds wait here, and take memory. A worker pushes no round that is further from one that is
 // covered; it begins no further from another server's rounds, and these no further from this one's.
-void Shard::require_possible(const Sum& sum) const {
-    if (job_->staleness && sum.epoch == root_->epoch() &&
-        sum.clock > root_->clock(sum.chunk) + 2 * window_ + *job_->staleness + 1)
-        throw ProtocolError("it pushes an update of a round that it cannot have come to");
+void Shard::require_possible(const Message& message) const {
+    const auto require = [&](const Epoch& epoch, Chunk chunk, Clock clock) {
+        if (job_->staleness && epoch == root_->epoch() &&
+            clock > root_->clock(chunk) + 2 * window_ + *job_->staleness + 1)
+            throw ProtocolError(
+                "it pushes an update of a round that it cannot have come to, or pulls weights of one");
+    };
+    if (const auto* const sum = std::get_if<Sum>(&message)) require(sum->epoch, sum->chunk, sum->clock);
+    if (const auto* const want = std::get_if<Want>(&message))
+        require(want->epoch, want->chunk, want->clock > 0 ? want->clock - 1 : 0);
 }
 
 void Shard::deliver() {
@@ -236,10 +255,8 @@ void Shard::deliver() {
     for (const Letter& letter : root_->letters()) {
         const auto found = workers_.find(letter.to);
         if (found == workers_.end() || !found->second.link) continue;  // it hears it all anew when it is back
-        if (std::holds_alternative<Announcement>(letter.message)) {
+        if (std::holds_alternative<Announcement>(letter.message))
             found->second.link->send(Json{{"say", "places"}, {"at", places()}});
-            ++epochs_;
-        }
         found->second.link->send(letter.message);
     }
 }
@@ -268,10 +285,10 @@ void Shard::keep_what_lacks(const Snapshot& snapshot) {
 // ---- Who is there ----------------------------------------------------------------------------------------
 
 void Shard::lost(Link& link, const std::string& why) {
-    if (link.user == nullptr) return;
-    const Worker worker = worker_of(link);
-    Standing& standing = workers_.at(worker);
-    if (standing.link != &link) return;
+    const auto found = std::find_if(workers_.begin(), workers_.end(),
+                                    [&](const auto& one) { return one.second.link == &link; });
+    if (found == workers_.end()) return;
+    auto& [worker, standing] = *found;
     standing.link = nullptr;
     standing.gone_since = transport::Clock::now();
     log_line("hocket params: server {}: the connection with worker {} ({}) broke: {}", index_, worker,
@@ -280,8 +297,8 @@ void Shard::lost(Link& link, const std::string& why) {
         giver_.reset();
         ask_for_weights();
     }
-    if (!root_) return;
     standing.is_suspected = true;
+    if (!root_) return;
     root_->suspect(worker);
     deliver();
 }

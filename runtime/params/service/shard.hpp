@@ -87,7 +87,7 @@ class Shard {
     void deliver();
     nlohmann::json places() const;
     int group_of(const std::string& rack);
-    void require_possible(const Sum& sum) const;
+    void require_possible(const Message& message) const;
     Shape shape() const;
 
     const std::shared_ptr<const Job> job_;
@@ -108,8 +108,7 @@ class Shard {
     Snapshot first_;
     std::size_t missing_weights_ = 0;
     std::optional<Worker> giver_;
-    std::vector<std::pair<Worker, nlohmann::json>> early_;
-    std::uint64_t epochs_ = 0, rounds_ = 0;
+    std::map<Worker, nlohmann::json> early_;
 };
 
 }  // namespace hocket::params

@@ -9,6 +9,7 @@
 #include "runtime/net/frame.hpp"
 #include "runtime/net/texts.hpp"
 #include "runtime/params/service/identity.hpp"
+#include "runtime/params/service/note.hpp"
 
 namespace hocket::params {
 namespace {
@@ -48,10 +49,9 @@ void Upstream::dial_server() {
     const transport::Dial dial{.to = transport::Endpoint::parse(at_).value(),
                                .secret = self_.secret,
                                .identity = identity(self_.priority)};
-    server_dialling_ = std::make_unique<Dialling>(mailbox_, dial, server_dial_time,
-                                                  [this](transport::Socket socket, const std::string& error) {
-                                                      dialled_server(std::move(socket), error);
-                                                  });
+    server_dialling_ = std::make_unique<Dialling>(
+        mailbox_, dial, server_dial_time,
+        [this](Dialling::Result result) { dialled_server(std::move(result.socket), result.error); });
 }
 
 void Upstream::dialled_server(transport::Socket socket, const std::string& error) {
@@ -79,6 +79,7 @@ void Upstream::connect_to_server(std::unique_ptr<Link> link) {
     server_ = std::move(link);
     server_->hand_to(*this);
     if (parent_ == the_server) for_parent_.clear();  // of an epoch that ends now
+    has_given_weights_ = false;
     greet();
 }
 
@@ -145,22 +146,22 @@ void Upstream::leave() {
 void Upstream::take_note(const Json& note) {
     const auto say = note.at("say").get<std::string>();
     if (say == "reserved") {
-        first_ = std::max(first_, note.at("first").get<Clock>());
-        note.at("kept_rounds").get_to(kept_rounds_);
+        const Clock first = said_clock(note.at("first"));
+        kept_rounds_ = said_clock(note.at("kept_rounds"));
+        first_ = std::max(first_, first);
         if (!std::exchange(is_reserved_, true)) handlers_.reserved();
     } else if (say == "give_weights")
         give_weights();
     else if (say == "places") {
         places_.clear();
-        for (const Json& place : note.at("at"))
-            places_[place.at(0).get<Worker>()] = place.at(1).get<std::string>();
+        for (const Json& place : note.at("at")) places_[said_worker(place.at(0))] = said_name(place.at(1));
     } else if (say == "terms")
-        silence_ = std::chrono::milliseconds(note.at("silence_ms").get<std::uint32_t>());
+        silence_ = std::chrono::milliseconds(said_number(note.at("silence_ms"), UINT32_MAX));
     else if (say == "trouble")
         note.at("why").get_to(trouble_);
     else if (say == "checkpointed") {
         // Asked once more, a server may answer twice.
-        if (wanted_checkpoint_ != note.at("number").get<std::uint64_t>()) return;
+        if (wanted_checkpoint_ != said_number(note.at("number"), UINT64_MAX)) return;
         wanted_checkpoint_.reset();
         handlers_.note(note);
     } else if (say == "refused")
@@ -171,7 +172,10 @@ void Upstream::take_note(const Json& note) {
         handlers_.note(note);
 }
 
+// The worker's own are looked at until it takes part.
 void Upstream::give_weights() {
+    if (!self_.has_weights || has_joined() || std::exchange(has_given_weights_, true))
+        throw ProtocolError("it asks for first weights that this worker has not, or not any more");
     for (Chunk chunk = 0; chunk < layout_->chunks_of(server_index_); ++chunk)
         server_->send(
             Weights{{}, chunk, 0, handlers_.first_weights(layout_->first_of(server_index_) + chunk)});
@@ -261,10 +265,9 @@ void Upstream::dial_parent() {
     if (!at) return lost_parent();
     const transport::Dial dial{
         .to = *at, .secret = self_.secret, .identity = identity(self_.priority), .gone_for = 200ms};
-    parent_dialling_ = std::make_unique<Dialling>(mailbox_, dial, parent_dial_time,
-                                                  [this](transport::Socket socket, const std::string& error) {
-                                                      dialled_parent(std::move(socket), error);
-                                                  });
+    parent_dialling_ = std::make_unique<Dialling>(
+        mailbox_, dial, parent_dial_time,
+        [this](Dialling::Result result) { dialled_parent(std::move(result.socket), result.error); });
 }
 
 void Upstream::dialled_parent(transport::Socket socket, const std::string& error) {
@@ -281,13 +284,14 @@ void Upstream::lost_parent() {
     for_parent_.clear();
     if (parent_link_) retire(std::move(parent_link_));
     node_.parent_lost();
-    mailbox_.post([this] { deliver(); });
+    loop_.at(Time::now(), [this] { deliver(); });  // not at once: deliver() may have come here
 }
 
 void Upstream::adopt(Worker child, std::unique_ptr<Link> link) {
     for (Child& known : children_)
         if (known.worker == child) retire(std::move(known.link));
     std::erase_if(children_, [](const Child& known) { return !known.link; });
+    node_.child_lost(child);
     link->hand_to(*this);
     children_.push_back({child, std::move(link)});
 }
@@ -361,13 +365,17 @@ void Upstream::received(Link& link, const Json& note) try {
     drop(link, error.what());
 }
 
-void Upstream::received(Link& link, Message message) {
+void Upstream::received(Link& link, Message message) try {
     Worker from = the_server;
     if (&link == parent_link_.get())
         from = parent_;
-    else if (&link != server_.get())
-        for (const Child& child : children_)
-            if (child.link.get() == &link) from = child.worker;
+    else if (&link != server_.get()) {
+        const auto child = std::find_if(children_.begin(), children_.end(),
+                                        [&](const Child& one) { return one.link.get() == &link; });
+        if (child == children_.end()) return;
+        from = child->worker;
+    }
+    require_possible(link, from, message);
     const bool was_member = has_joined();
     if (const auto* const weights = std::get_if<Weights>(&message)) window_.came(*weights, Time::now());
     node_.receive(from, message);
@@ -375,13 +383,38 @@ void Upstream::received(Link& link, Message message) {
     if (!was_member && has_joined()) handlers_.joined();
     deliver();
     go_on_sending_up();
+} catch (const ProtocolError& error) {
+    drop(link, error.what());
+}
+
+// As a server does. What comes from below waits here, and takes memory.
+void Upstream::require_possible(const Link& link, Worker from, const Message& message) const {
+    const bool is_childs = std::holds_alternative<Sum>(message) || std::holds_alternative<Want>(message);
+    const bool is_child = &link != server_.get() && &link != parent_link_.get();
+    if (is_childs != is_child) throw ProtocolError("it says what it has not to say in its place of the tree");
+    if (!is_child) return;
+    const auto* const sum = std::get_if<Sum>(&message);
+    const Clock clock = sum ? sum->clock : std::get<Want>(message).clock;
+    if (has_joined() && clock > node_.next_round() + most_rounds())
+        throw ProtocolError(
+            "it pushes an update of a round that it cannot have come to, or pulls weights of one");
+    if (node_.early(from) > 2 * layout_->chunks_of(server_index_) * (most_rounds() + 1))
+        throw ProtocolError("it sends more of an epoch that the server has not announced than there can be");
+}
+
+// That another worker can be ahead of this one: it begins no further from one server's rounds than it goes.
+std::size_t Upstream::most_rounds() const {
+    return 2 * self_.window + self_.staleness.value_or(0) + 2;
 }
 
 void Upstream::broke(Link& link, const std::string& why) {
     if (&link == server_.get()) return lost_server(why);
     if (&link == parent_link_.get()) return lost_parent();
-    for (Child& child : children_)
-        if (child.link.get() == &link) retire(std::move(child.link));
+    for (Child& child : children_) {
+        if (child.link.get() != &link) continue;
+        node_.child_lost(child.worker);
+        retire(std::move(child.link));
+    }
     std::erase_if(children_, [](const Child& child) { return !child.link; });
 }
 

@@ -76,6 +76,7 @@ class Upstream final : private Link::Owner {
     // What the server says to be wrong with it, for people; "": nothing.
     std::string trouble() const;
     // The connection of a worker that says that it is a child of this one for this shard.
+    bool may_adopt(Worker child) const { return child != self_.number; }
     void adopt(Worker child, std::unique_ptr<Link> link);
 
     std::uint64_t bytes_sent() const;
@@ -95,6 +96,8 @@ class Upstream final : private Link::Owner {
     void lost_server(const std::string& why);
     void take_note(const nlohmann::json& note);
     void give_weights();
+    void require_possible(const Link& link, Worker from, const Message& message) const;
+    std::size_t most_rounds() const;
     void connect_to_server(std::unique_ptr<Link> link);
     void dial_server_later();
     void follow_parent();
@@ -137,6 +140,7 @@ class Upstream final : private Link::Owner {
     std::unique_ptr<Dialling> server_dialling_;
     transport::Clock::time_point server_deadline_{};  // while there is no connection
     bool is_reserved_ = false, is_leaving_ = false;
+    bool has_given_weights_ = false;  // on this connection
     Clock first_ = 0, kept_rounds_ = 0;
     std::optional<Clock> joins_;  // the round that it has told the server
     std::optional<std::uint64_t> wanted_checkpoint_;

@@ -21,6 +21,7 @@
 #include "runtime/params/service/call.hpp"
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
+#include "runtime/params/service/note.hpp"
 #include "runtime/params/service/staging.hpp"
 #include "runtime/params/service/upstream.hpp"
 #include "runtime/thread.hpp"
@@ -101,6 +102,7 @@ class Client::Service final : private Link::Owner {
     void received(Link& link, const Json& note) override;
     void received(Link& link, Message message) override;
     void broke(Link& link, const std::string& why) override;
+    void drop(Link& link, const std::string& why);
     ChunkShape shape_of(const Link&, Chunk) const override {
         throw ProtocolError("it sends elements too early");
     }
@@ -136,7 +138,7 @@ class Client::Service final : private Link::Owner {
     mutable std::mutex mutex_;  // guards what follows
     std::condition_variable changed_;
     std::list<ParameterRequest> requests_;
-    bool has_joined_ = false, has_left_ = false;
+    bool has_joined_ = false;
     Status failure_ = Status::success;
     std::string why_;
 
@@ -212,7 +214,8 @@ Client::Service::Service(WorkerOptions options)
     terms.refuse = [](const transport::Hello& hello) { return refusal(hello.identity); };
     terms.admit = [this](transport::Admitted admitted) {
         Link::Owner& self = *this;
-        unknown_.push_back(std::make_unique<Link>(loop_, std::move(admitted.socket), memory_, self));
+        unknown_.push_back(
+            std::make_unique<Link>(loop_, std::move(admitted.socket), memory_, self, Link::Side::host));
     };
     admission_ = std::make_unique<transport::Admission>(loop_, listener_.fd(), std::move(terms));
     auto shared = std::make_shared<transport::Socket>(std::move(front));
@@ -254,11 +257,6 @@ void Client::Service::run(transport::Socket socket) {
     } catch (const std::exception& error) {
         fail(Status::internal, error.what());
     }
-    {
-        const std::lock_guard lock(mutex_);
-        has_left_ = true;
-    }
-    changed_.notify_all();
     admission_.reset();
     upstreams_.clear();
     unknown_.clear();
@@ -320,21 +318,28 @@ void Client::Service::received(Link& link, const Json& note) try {
                                               transport::printable(note.at("why").get<std::string>()));
     }
     if (say != "child") throw ProtocolError("it says what no worker says");
-    const auto server = note.at("server").get<std::size_t>();
-    if (server >= upstreams_.size()) throw ProtocolError("it names a server that does not exist");
+    const std::uint32_t server = said_server(note.at("server"));
+    const Worker number = said_worker(note.at("number"));
     const auto found =
         std::find_if(unknown_.begin(), unknown_.end(), [&](const auto& one) { return one.get() == &link; });
+    if (server >= upstreams_.size() || found == unknown_.end() || !upstreams_[server]->may_adopt(number))
+        throw ProtocolError("it takes this worker for another one");
     std::unique_ptr<Link> child = std::move(*found);
     unknown_.erase(found);
-    upstreams_[server]->adopt(note.at("number").get<Worker>(), std::move(child));
+    upstreams_[server]->adopt(number, std::move(child));
 } catch (const Json::exception&) {
-    link.close();
-} catch (const ProtocolError&) {
-    link.close();
+    drop(link, "it sends a note that is not understood");
+} catch (const ProtocolError& error) {
+    drop(link, error.what());
 }
 
 void Client::Service::received(Link& link, Message) {
-    link.close();  // it has not said who it is
+    drop(link, "it has not said who it is");
+}
+
+void Client::Service::drop(Link& link, const std::string& why) {
+    link.close();
+    broke(link, why);
 }
 
 void Client::Service::broke(Link& link, const std::string& why) {
@@ -345,9 +350,13 @@ void Client::Service::broke(Link& link, const std::string& why) {
 }
 
 void Client::Service::opened(const Json& note) {
-    note.at("number").get_to(self_.number);
-    note.at("run").get_to(self_.run);
-    const auto servers = note.at("servers").get<std::vector<std::string>>();
+    const Worker number = said_worker(note.at("number"));
+    std::vector<std::string> servers;
+    for (const Json& at : note.at("servers")) servers.push_back(said_place(at));
+    if (servers.empty() || servers.size() > Layout(*job_, 1).chunks())
+        throw ProtocolError("it names a number of servers that cannot be");
+    self_.run = said_name(note.at("run"));
+    self_.number = number;
     layout_ = std::make_shared<const Layout>(*job_, static_cast<std::uint32_t>(servers.size()));
     staging_ = std::make_unique<Staging>(
         job_, layout_, memory_, [this](Chunk chunk, Value gradient) { full(chunk, std::move(gradient)); });
@@ -388,9 +397,10 @@ void Client::Service::joined() {
 
 void Client::Service::server_says(const Json& note) {
     if (note.at("say") == "checkpointed")
-        return checkpointed(note.at("number").get<std::uint64_t>(), note.at("error").get<std::string>());
+        return checkpointed(said_number(note.at("number"), UINT64_MAX), note.at("error").get<std::string>());
     if (note.at("say") != "servers") throw ProtocolError("it says what no server says");
-    const auto at = note.at("at").get<std::vector<std::string>>();
+    std::vector<std::string> at;
+    for (const Json& place : note.at("at")) at.push_back(said_place(place));
     for (std::size_t i = 0; i < std::min(at.size(), upstreams_.size()); ++i)
         upstreams_[i]->server_has_moved(at[i]);
 }
@@ -472,7 +482,8 @@ ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte
 }
 
 void Client::Service::take_pull(const std::shared_ptr<std::map<Chunk, Waiting>>& wanted) {
-    if (!is_open(wanted->begin()->second.request)) return;  // and its memory must not be written
+    if (upstreams_.empty() || !is_open(wanted->begin()->second.request))
+        return;  // and its memory must not be written
     for (auto& [chunk, waiting] : *wanted) {
         const Clock clock = waiting.clock;
         waiting_[chunk].push_back(std::move(waiting));

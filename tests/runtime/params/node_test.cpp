@@ -4,11 +4,13 @@
 
 #include <catch2/catch.hpp>
 
+#include "runtime/net/frame.hpp"
 #include "runtime/params/protocol/root.hpp"
 
 namespace {
 
 using namespace hocket::params;
+using hocket::transport::ProtocolError;
 
 // Values are numbers.
 Value value(int number) {
@@ -142,4 +144,63 @@ TEST_CASE("a server takes sums from its children alone") {
     CHECK(root.clock(0) == 0);
     root.receive(0, Sum{root.epoch(), 0, 0, {0, 1}, value(5)});
     CHECK(root.clock(0) == 1);
+}
+
+TEST_CASE("a server takes from each only updates of workers below it") {
+    Adding adding;
+    Root root({1, {value(0)}, {0}, {{0, 0}, {1, 0}, {2, 0}}}, Shape::parse("binary"), adding);
+    for (const Worker worker : {0, 1, 2}) CHECK(root.join(worker, 0, 0));
+    CHECK(root.tree().parent(2) == 0);
+    CHECK_THROWS_AS(root.receive(1, Sum{root.epoch(), 0, 0, {1, 2}, value(5)}), ProtocolError);
+    CHECK_THROWS_AS(root.receive(1, Sum{root.epoch(), 0, 0, {1, 7}, value(5)}), ProtocolError);
+    CHECK_THROWS_AS(root.receive(1, Covered{root.epoch(), 1}), ProtocolError);
+    CHECK_THROWS_AS(root.receive(1, ParentLost{root.epoch()}), ProtocolError);
+    root.receive(0, Sum{root.epoch(), 0, 0, {0, 2}, value(5)});
+    root.receive(1, Sum{root.epoch(), 0, 0, {1}, value(5)});
+    CHECK(root.clock(0) == 1);
+}
+
+TEST_CASE("a node takes from each only what it has to say in its place") {
+    Adding adding;
+    Node node(1, 1, adding, 1);
+    const std::vector<Member> members{{1, 9, 0}, {2, 1, 0}, {3, 2, 0}, {4, 1, 0}, {9, the_server, 0}};
+    node.receive(the_server, Announcement{first_epoch, members, {0}});
+    for (const Worker from : {2, 9}) {
+        CHECK_THROWS_AS(node.receive(from, Announcement{second_epoch, {{1, the_server, 0}}, {5}}),
+                        ProtocolError);
+        CHECK_THROWS_AS(node.receive(from, Covered{first_epoch, 1}), ProtocolError);
+        CHECK_THROWS_AS(node.receive(from, ParentLost{first_epoch}), ProtocolError);
+    }
+    CHECK(node.epoch() == first_epoch);
+    for (const Worker nobodys : {4, 7})
+        CHECK_THROWS_AS(node.receive(2, Sum{first_epoch, 0, 0, {2, nobodys}, value(5)}), ProtocolError);
+    node.pull(0, 1);
+    for (const Worker from : {Worker{2}, the_server})
+        node.receive(from, Weights{first_epoch, 0, 1, value(8)});
+    CHECK(node.pulled().empty());
+    node.receive(9, Weights{first_epoch, 0, 1, value(8)});
+    CHECK(node.pulled().size() == 1);
+}
+
+TEST_CASE("a node keeps what comes early of one epoch, and while the child is there") {
+    Adding adding;
+    Node node(1, 1, adding, 1);
+    const Epoch third_epoch{1, 3};
+    const auto sum = [](const Epoch& epoch) { return Sum{epoch, 0, 0, {2}, value(5)}; };
+    node.receive(2, sum(second_epoch));
+    node.receive(2, Want{third_epoch, 0, 1});
+    node.receive(2, sum(second_epoch));  // which the want has overtaken
+    CHECK(node.early(2) == 1);
+    node.receive(2, sum(third_epoch));
+    CHECK(node.early(2) == 2);
+    node.receive(3, sum(third_epoch));
+    node.child_lost(3);
+    CHECK(node.early(3) == 0);
+    node.push(0, 0, value(4));
+    node.receive(the_server, Announcement{third_epoch, {{1, the_server, 0}, {2, 1, 0}}, {0}});
+    const auto letters = node.letters();
+    const auto sums = sent<Sum>(letters, the_server);
+    REQUIRE(sums.size() == 1);
+    CHECK(number(sums[0].value) == 45);
+    CHECK(sent<Want>(letters, the_server).size() == 1);
 }

@@ -68,6 +68,7 @@ TEST_CASE("messages that do not hold together are refused") {
     CHECK_THAT(error_of(Announcement{epoch, {{1, 4, 0}}, clocks}), Contains("not a tree"));
     CHECK_THAT(error_of(Announcement{epoch, {}, {0, 0}}), Contains("too short"));
     CHECK_THAT(error_of(Announcement{epoch, {}, {0, 0, 0, 0}}), Contains("too long"));
+    CHECK_THAT(error_of(Want{epoch, 0, UINT64_MAX}), Contains("nobody gets to"));
     CHECK_THROWS_AS(decode("", bounds), ProtocolError);
     CHECK_THROWS_AS(decode(std::string(12, '\0'), bounds), ProtocolError);
 }

@@ -133,8 +133,9 @@ struct Inspection {
             text += fmt::format(" {}{}", cached.clock, text_of(cached.value));
         for (const auto& wants : node.wants_)
             text += fmt::format(" {}{}{}{}", wants.own, wants.asked, wants.children, wants.pulls);
-        for (const auto& [from, message] : node.early_)
-            text += fmt::format(" {}:{}", name_of(from), text_of(message));
+        for (const auto& [from, messages] : node.early_)
+            for (const auto& [epoch, message] : messages)
+                text += fmt::format(" {}:{}", name_of(from), text_of(message));
         return text;
     }
 };
@@ -279,6 +280,7 @@ void World::happen(const Event& event) {
             links_.erase({event.server, event.from, event.to});
             links_.erase({event.server, event.to, event.from});
             node(event.server, event.from).parent_lost();
+            node(event.server, event.to).child_lost(event.from);
             break;
         case Kind::cut:
             cut(event);
@@ -311,8 +313,10 @@ void World::deliver(const Event& event) {
     Node& receiver = node(event.server, event.to);
     if (message)
         receiver.receive(event.from, *message);
-    else if (receiver.parent() == event.from)
-        receiver.parent_lost();
+    else {
+        receiver.child_lost(event.from);
+        if (receiver.parent() == event.from) receiver.parent_lost();
+    }
 }
 
 // What the others have not received yet still comes, or is lost with it.
@@ -349,7 +353,10 @@ void World::mend(const Event& event) {
     cut_.erase({event.server, event.from});
     const Node& place = node(event.server, event.from);
     const std::uint32_t incarnation = root(event.server).epoch().incarnation;
-    if (place.epoch().incarnation == incarnation)
+    // It has not heard that it takes part: it says once more from which round on.
+    if (place.epoch().number == 0) {
+        if (!root(event.server).join(event.from, 0, workers_.at(event.from).first)) leave(event.from);
+    } else if (place.epoch().incarnation == incarnation)
         root(event.server).trust(event.from);
     else if (!root(event.server).resume(event.from, 0, place.members()))
         leave(event.from);

@@ -1,0 +1,48 @@
+// What notes of other processes say. All throw transport::ProtocolError if it is not there, or cannot be.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/net/frame.hpp"
+#include "runtime/net/socket.hpp"
+#include "runtime/params/job/job.hpp"
+
+namespace hocket::params {
+
+inline std::uint64_t said_number(const nlohmann::json& json, std::uint64_t most) {
+    if (!json.is_number_unsigned() || json.get<std::uint64_t>() > most)
+        throw transport::ProtocolError("it says a number that cannot be");
+    return json.get<std::uint64_t>();
+}
+
+inline Clock said_clock(const nlohmann::json& json) {
+    return said_number(json, most_clock);
+}
+
+inline Worker said_worker(const nlohmann::json& json) {
+    return static_cast<Worker>(said_number(json, the_server - 2));
+}
+
+inline std::uint32_t said_server(const nlohmann::json& json) {
+    return static_cast<std::uint32_t>(said_number(json, most_servers - 1));
+}
+
+// The name of a host or a rack, with its port perhaps. Others keep it, and are told it.
+inline std::string said_name(const nlohmann::json& json) {
+    constexpr std::size_t longest = 1024;
+    auto name = json.get<std::string>();
+    if (name.size() > longest) throw transport::ProtocolError("it says a name that is too long");
+    return name;
+}
+
+// Where a process listens.
+inline std::string said_place(const nlohmann::json& json) {
+    std::string place = said_name(json);
+    if (!transport::Endpoint::parse(place))
+        throw transport::ProtocolError("it says a place that nobody can be reached at");
+    return place;
+}
+
+}  // namespace hocket::params

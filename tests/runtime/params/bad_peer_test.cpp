@@ -1,0 +1,631 @@
+// Processes that know the secret, and say what no correct one says. They must not disturb those that work:
+// what they break is their own connection.
+#include <catch2/catch.hpp>
+
+#include <list>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "runtime/error.hpp"
+#include "tests/runtime/params/peer.hpp"
+#include "tests/runtime/params/training.hpp"
+
+using namespace hocket;
+using namespace hocket::params;
+using namespace hocket::test;
+using namespace std::chrono_literals;
+using Json = nlohmann::json;
+using Catch::Contains;
+
+namespace {
+
+constexpr Worker stranger = 77;
+
+Json reserve_note(Json number = stranger) {
+    return {
+        {"say", "reserve"}, {"number", number}, {"at", "127.0.0.1:9"}, {"rack", "r"}, {"has_weights", false}};
+}
+
+Json resume_note(const std::string& run) {
+    return {{"run", run},
+            {"say", "resume"},
+            {"number", stranger},
+            {"at", "127.0.0.1:9"},
+            {"rack", "r"},
+            {"covered", 0},
+            {"window", 2},
+            {"incarnation", UINT32_MAX},
+            {"members", Json::array()}};
+}
+
+Json join_note(Json first, Json window = 2) {
+    return {{"say", "join"}, {"first", first}, {"window", window}};
+}
+
+Json open_note(const Job& job) {
+    return {{"say", "open"}, {"job", encode(job)}, {"has_weights", false}};
+}
+
+Json with(Json note, const char* key, const Json& value) {
+    note[key] = value;
+    return note;
+}
+
+Json without(Json note, const char* key) {
+    note.erase(key);
+    return note;
+}
+
+// w = w + g, whichever rounds there are; or no room for it.
+class Summing final : public Calculator {
+  public:
+    enum class Lacks { nothing, room_for_sums, room_for_round_3 };
+    explicit Summing(Lacks lacks) : lacks_(lacks) {}
+    void sum(DataType type, std::span<const std::byte* const> parts, std::uint64_t count,
+             std::byte* to) const override {
+        if (lacks_ == Lacks::room_for_sums) throw Error(Status::out_of_memory, "there is no room for a sum");
+        kernels::combine(type, ReduceOp::sum, {{to}}, parts, count);
+    }
+    std::size_t states() const override { return 0; }
+    std::uint64_t state_bytes(DataType) const override { return 0; }
+    void update(DataType type, std::span<const std::byte* const> before, const std::byte* gradient,
+                std::uint64_t count, std::span<const std::uint64_t>, Round round,
+                std::span<std::byte* const> after) const override {
+        if (lacks_ == Lacks::room_for_round_3 && round.number == 3)
+            throw Error(Status::out_of_memory, "there is no room for an update");
+        const std::byte* const operands[] = {before[0], gradient};
+        kernels::combine(type, ReduceOp::sum, after, operands, count);
+    }
+
+  private:
+    const Lacks lacks_;
+};
+
+MakeCalculator summing(Summing::Lacks lacks = Summing::Lacks::nothing) {
+    return [lacks](const Job&) { return std::make_shared<Summing>(lacks); };
+}
+
+// A server takes out at once whose connection has ended.
+void forget_quickly(ServerOptions& options) {
+    options.terms.death = 10ms;
+}
+
+// What is no message at all, to a server or a worker.
+using Script = std::function<void(Peer&)>;
+std::map<std::string, Script> nonsense() {
+    return {
+        {"no kind", [](Peer& peer) { peer.raw({.kind = 0}); }},
+        {"an unknown kind", [](Peer& peer) { peer.raw({.kind = 9, .body_bytes = 1}, "x"); }},
+        {"an empty note", [](Peer& peer) { peer.raw({.kind = 1}); }},
+        {"a note that is no JSON", [](Peer& peer) { peer.text("{\"say\": \"ope"); }},
+        {"a note that is no text", [](Peer& peer) { peer.text("{\"say\": \"\xff\xfe\"}"); }},
+        {"a number", [](Peer& peer) { peer.text("7"); }},
+        {"a list", [](Peer& peer) { peer.text("[\"say\"]"); }},
+        {"a deep list", [](Peer& peer) { peer.text(std::string(1 << 20, '[')); }},
+        {"no say",
+         [](Peer& peer) {
+             peer.say({{"at", "127.0.0.1:9"}});
+         }},
+        {"a say that is no text",
+         [](Peer& peer) {
+             peer.say({{"say", 7}});
+         }},
+        {"an unknown say",
+         [](Peer& peer) {
+             peer.say({{"say", "so"}});
+         }},
+        {"memory without a name",
+         [](Peer& peer) {
+             peer.say({{"memory", "offered"}});
+         }},
+        {"a note that is too long", [](Peer& peer) { peer.raw({.kind = 1, .body_bytes = UINT32_MAX}); }},
+        {"a message that is cut off", [](Peer& peer) { peer.frame(2, "abc"); }},
+        {"an unknown message", [](Peer& peer) { peer.frame(2, std::string(12, '\x7f')); }},
+        {"a sum",
+         [](Peer& peer) {
+             peer.say(Sum{{0, 1}, 0, 0, {0}, nullptr});
+         }},
+        {"weights",
+         [](Peer& peer) {
+             peer.say(Weights{{0, 1}, 0, 0, nullptr});
+         }},
+        {"an announcement",
+         [](Peer& peer) {
+             peer.say(Announcement{{0, 1 << 20}, {{0, the_server, 0}}, {}});
+         }},
+    };
+}
+
+// What memory is offered that is not there is not taken; and others end their connections before they have
+// to.
+std::map<std::string, Script> harmless() {
+    return {
+        {"nothing", [](Peer&) {}},
+        {"a heartbeat", [](Peer& peer) { peer.raw({.kind = 3}); }},
+        {"what was not lent", [](Peer& peer) { peer.raw({.kind = 4, .number = 12}); }},
+        {"half a header", [](Peer& peer) { peer.bytes("\x01\x00"); }},
+        {"half a note", [](Peer& peer) { peer.raw({.kind = 1, .body_bytes = 64 << 20}, "{"); }},
+        {"others' memory",
+         [](Peer& peer) {
+             peer.say({{"memory", "offered"},
+                       {"process", 1},
+                       {"descriptor", 0},
+                       {"bytes", UINT64_MAX},
+                       {"token", 0},
+                       {"lease_place", UINT64_MAX},
+                       {"lease", 0}});
+         }},
+        {"memory is taken",
+         [](Peer& peer) {
+             peer.say({{"memory", "taken"}});
+         }},
+    };
+}
+
+// Of workers, to a server.
+std::map<std::string, Script> bad_workers(const std::string& run = "") {
+    std::map<std::string, Script> scripts;
+    const auto add = [&](const std::string& name, const std::vector<Json>& notes) {
+        scripts.emplace(name, [notes](Peer& peer) {
+            for (const Json& note : notes) peer.say(note);
+        });
+    };
+    for (const char* key : {"number", "at", "rack", "has_weights"})
+        add(std::string("reserves without ") + key, {without(reserve_note(), key)});
+    for (const Json& number : {Json(-1), Json("0"), Json(1.5), Json(UINT32_MAX), Json(UINT32_MAX - 1),
+                               Json(std::uint64_t{1} << 32), Json(UINT64_MAX), Json()})
+        add("reserves as " + number.dump(), {reserve_note(number)});
+    add("reserves at no place", {with(reserve_note(), "at", "nowhere")});
+    add("reserves in a long rack", {with(reserve_note(), "rack", std::string(1 << 20, 'x'))});
+    add("is two workers", {reserve_note(), reserve_note(stranger + 1)});
+    add("is another worker when it resumes",
+        {reserve_note(), with(resume_note(run), "number", stranger + 1)});
+    add("joins without a number", {join_note(0)});
+    for (const Json& first : {Json(-1), Json(UINT64_MAX), Json(std::uint64_t{1} << 59), Json("0"), Json(0)})
+        add("joins at " + first.dump(), {reserve_note(), join_note(first)});
+    add("has a huge window", {reserve_note(), join_note(0, UINT64_MAX)});
+    const Json resume = resume_note(run);
+    for (const auto& [key, value] : resume.items())
+        if (key != "say") add("resumes without " + key, {without(resume_note(run), key.c_str())});
+    add("resumes with others that cannot be", {with(resume_note(run), "members", {{1, 2}, {-1, 2, 3}})});
+    add("asks for a checkpoint before it has said who it is", {{{"say", "checkpoint"}}});
+    add("opens without a job", {{{"say", "open"}, {"has_weights", false}}});
+    add("opens what is no job", {{{"say", "open"}, {"job", "{}"}, {"has_weights", false}}});
+    add("opens for too many chunks", [] {
+        Json job = Json::parse(encode(small_job(1)));
+        job["tensors"][0][2] = std::uint64_t{1} << 39;
+        return std::vector<Json>{{{"say", "open"}, {"job", job.dump()}, {"has_weights", false}}};
+    }());
+    add("serves nowhere", {{{"say", "serve"}, {"at", "x"}, {"is_restored", false}}});
+    add("serves as a server that cannot be",
+        {{{"say", "serve"}, {"at", "127.0.0.1:9"}, {"is_restored", true}, {"index", UINT64_MAX}}});
+    add("leaves, and is no server", {{{"say", "leaving"}}});
+    add("goes before it has come", {{{"say", "goodbye"}}});
+    add("asks for the state as a worker", {reserve_note(), {{"say", "stats"}}});
+    scripts.emplace("a sum without elements that has some", [](Peer& peer) {
+        peer.say(reserve_note());
+        peer.say(Want{{0, 1}, 0, 0}, "12345678", Peer::Elements::dense);
+    });
+    scripts.emplace("lends what it did not offer", [](Peer& peer) {
+        peer.say(reserve_note());
+        const std::string body(24, '\0');
+        peer.raw({.kind = 2, .elements = 1, .is_lent = 1, .body_bytes = 24, .value_bytes = 4096}, body);
+    });
+    return scripts;
+}
+
+// Connections that have ended, in the middle of whatever it was.
+void run_and_leave(const std::map<std::string, Script>& scripts, const transport::Endpoint& to,
+                   const std::function<void()>& work) {
+    for (const auto& [name, script] : scripts) {
+        INFO(name);
+        Peer peer(to);
+        script(peer);
+        peer.close();
+        work();
+    }
+}
+
+// Connections that the other side ends, whatever becomes of it then.
+void run_and_be_closed(const std::map<std::string, Script>& scripts, const transport::Endpoint& to,
+                       const std::function<void()>& work) {
+    for (const auto& [name, script] : scripts) {
+        INFO(name);
+        Peer peer(to);
+        script(peer);
+        CHECK(peer.is_closed());
+        work();
+    }
+}
+
+// The name of the job's run, which comes to an end with its servers.
+std::string run_of(const Server& server, const Job& job) {
+    Peer peer(server.endpoint());
+    peer.say(open_note(job));
+    return peer.note("opened").value().at("run");
+}
+
+transport::Endpoint place_of_worker(const Server& server, Worker number) {
+    const Json stats = Json::parse(server.stats());
+    for (const Json& worker : stats.at("workers"))
+        if (worker.at("number") == number)
+            return transport::Endpoint::parse(worker.at("at").get<std::string>()).value();
+    throw std::runtime_error("no such worker");
+}
+
+std::string dense(const Job& job, Chunk chunk) {
+    return std::string(Layout(job, 1).place(chunk).bytes(), '\1');
+}
+
+}  // namespace
+
+TEST_CASE("a server lives with workers that say what none says, while others train") {
+    const auto servers = start_servers(1, forget_quickly);
+    Team team(*servers[0], small_job(2));
+    const auto train = [&] { team.train(); };
+    run_and_be_closed(nonsense(), servers[0]->endpoint(), train);
+    run_and_be_closed(bad_workers(run_of(*servers[0], small_job(2))), servers[0]->endpoint(), train);
+    run_and_leave(harmless(), servers[0]->endpoint(), train);
+}
+
+TEST_CASE("a server lives with workers that say what none says before the job has begun") {
+    const auto servers = start_servers(2, forget_quickly);
+    std::list<Peer> peers;  // that stay; those that talk too early are heard when it begins
+    for (const auto& scripts : {nonsense(), bad_workers(), harmless()})
+        for (const auto& [name, script] : scripts)
+            for (const auto& server : servers) script(peers.emplace_back(server->endpoint()));
+    // The second note of a connection that the first one has ended.
+    for (const auto& server : servers) {
+        Peer& peer = peers.emplace_back(server->endpoint());
+        for (const Json& note : {without(reserve_note(), "rack"), reserve_note()}) peer.say(note);
+    }
+    for (Peer& peer : peers) peer.take_in();
+    {
+        Peer& flood = peers.emplace_back(servers[1]->endpoint());
+        for (int i = 0; i < 100; ++i) flood.say(reserve_note(i));
+        CHECK(flood.is_closed());
+    }
+    const Job job = small_job(2);
+    {
+        Peer& twice = peers.emplace_back(servers[0]->endpoint());
+        for (int i = 0; i < 2; ++i) twice.say(open_note(job));
+        CHECK(twice.is_closed());
+        Peer& curious = peers.emplace_back(servers[0]->endpoint());
+        curious.say(open_note(job));
+        curious.say({{"say", "stats"}});
+        CHECK(curious.note("stats"));
+    }
+    while (!peers.empty()) peers.pop_front();
+    Team team(*servers[0], job);
+    for (int round = 0; round < 3; ++round) team.train();
+}
+
+TEST_CASE("a server waits for the first weights, whatever others say meanwhile") {
+    const auto servers = start_servers(1, [](ServerOptions& options) {
+        forget_quickly(options);
+        options.make_calculator = summing();
+    });
+    const transport::Endpoint at = servers[0]->endpoint();
+    const Job job = small_job(1);
+    Peer founder(at);
+    founder.say(with(open_note(job), "has_weights", true));
+    const auto opened = founder.note("opened");
+    REQUIRE(opened);
+    const auto nothing = [] {};
+    run_and_be_closed(nonsense(), at, nothing);
+    run_and_leave(bad_workers(opened->at("run")), at, nothing);
+    run_and_be_closed({{"asks for a checkpoint",
+                        [](Peer& peer) {
+                            peer.say(reserve_note());
+                            peer.say({{"say", "checkpoint"}});
+                        }},
+                       {"gives weights unasked",
+                        [&](Peer& peer) {
+                            peer.say(reserve_note());
+                            peer.say(Weights{{}, 0, 0, nullptr}, dense(job, 0), Peer::Elements::dense);
+                        }},
+                       {"pushes",
+                        [](Peer& peer) {
+                            peer.say(reserve_note());
+                            peer.say(Sum{{0, 1}, 0, 0, {stranger}, nullptr});
+                        }}},
+                      at, nothing);
+    founder.say(reserve_note(0));
+    founder.close();
+    Buffers zeros;
+    const auto pointers = zeros.pointers();
+    Team team(*servers[0], job, [&](WorkerOptions& options) {
+        options.first_weights = {pointers.begin(), pointers.end()};
+    });
+    for (int round = 0; round < 3; ++round) team.train();
+}
+
+TEST_CASE("a worker lives with others that say what none below it says") {
+    const auto servers = start_servers(1, forget_quickly);
+    Job job = small_job(3);
+    job.tree = "degree 1";
+    Team team(*servers[0], job);
+    const auto train = [&] { team.train(); };
+    train();
+    const Epoch now{0, Json::parse(servers[0]->stats()).at("epochs").get<std::uint32_t>()};
+    const Epoch later{0, now.number + 100};
+    const auto child_note = [](const Json& number = stranger, const Json& server = 0) {
+        return Json{{"say", "child"}, {"number", number}, {"server", server}};
+    };
+    std::map<std::string, Script> scripts;
+    for (const Json& note : {without(child_note(), "number"), without(child_note(), "server"), child_note(-1),
+                             child_note(UINT32_MAX), child_note(std::uint64_t{1} << 32), child_note("0"),
+                             child_note(0, 1), child_note(0, UINT64_MAX)})
+        scripts.emplace(note.dump(), [note](Peer& peer) { peer.say(note); });
+    const auto add = [&](const std::string& name, const Message& message, const std::string& value = "",
+                         Peer::Elements elements = Peer::Elements::none) {
+        scripts.emplace(name, [=](Peer& peer) {
+            peer.say(child_note());
+            peer.say(message, value, elements);
+        });
+    };
+    const std::vector<Clock> clocks(Layout(job, 1).chunks());
+    add("announces",
+        Announcement{later, {{0, the_server, 0}, {1, the_server, 0}, {2, the_server, 0}}, clocks});
+    add("covers", Covered{now, 1000});
+    add("gives weights", Weights{now, 0, 1000, nullptr}, dense(job, 0), Peer::Elements::dense);
+    add("has lost it", ParentLost{now});
+    add("pushes what is far away", Sum{now, 0, 100000, {stranger}, nullptr});
+    add("pulls what is far away", Want{now, 0, 100000});
+    add("pushes a round that nobody gets to", Sum{now, 0, UINT64_MAX, {stranger}, nullptr});
+    add("pushes too little", Sum{now, 0, 0, {stranger}, nullptr}, "123", Peer::Elements::dense);
+    scripts.emplace("talks", [&](Peer& peer) {
+        for (int i = 0; i < 2; ++i) peer.say(child_note());
+    });
+    scripts.emplace("floods", [&](Peer& peer) {
+        peer.say(child_note());
+        for (int i = 0; i < 100000; ++i) peer.say(Sum{later, 0, 0, {stranger}, nullptr});
+    });
+    scripts.erase(child_note(0, 1).dump());  // see below
+    for (Worker number = 0; number < 3; ++number) {
+        const transport::Endpoint at = place_of_worker(*servers[0], number);
+        run_and_be_closed(nonsense(), at, train);
+        run_and_be_closed(scripts, at, train);
+        run_and_be_closed({{"itself", [&](Peer& peer) { peer.say(child_note(number)); }},
+                           {"of another server", [&](Peer& peer) { peer.say(child_note(stranger, 1)); }}},
+                          at, train);
+        run_and_leave(harmless(), at, train);
+        // Who says that it is another one has its place until that one hears of it.
+        run_and_leave({{"another", [&](Peer& peer) { peer.say(child_note((number + 1) % 3)); }}}, at, train);
+    }
+}
+
+TEST_CASE("a server does not go on reading from who does not read its answers") {
+    const auto servers = start_servers(1, forget_quickly);
+    Team team(*servers[0], small_job(2));
+    Peer peer(servers[0]->endpoint());
+    const Json note = with(resume_note(run_of(*servers[0], small_job(2))), "incarnation", 0);
+    bool is_heard = true;
+    for (int i = 0; i < 300000 && is_heard; ++i) is_heard = peer.can_say(note);
+    CHECK_FALSE(is_heard);
+    for (int round = 0; round < 3; ++round) team.train();
+}
+
+// ---- Bad servers -----------------------------------------------------------------------------------------
+
+namespace {
+
+struct Listener {
+    transport::Socket socket = transport::listen_on({"127.0.0.1", 0}, transport::Clock::now() + 10s, "");
+    transport::Endpoint at = transport::bound_to(socket).value();
+    Peer next() const { return Peer(socket.fd()); }
+};
+
+// A worker of a bad server, on a thread of its own as long as it comes.
+class Victim {
+  public:
+    explicit Victim(const transport::Endpoint& server, Job job = small_job(1),
+                    std::chrono::milliseconds timeout = 20s)
+        : thread_([this, server, job, timeout] {
+              WorkerOptions options = worker_options(server, job);
+              options.timeout = timeout;
+              try {
+                  client_ = std::make_unique<Client>(std::move(options));
+              } catch (const Error& error) {
+                  error_ = error.what();
+              }
+          }) {}
+    ~Victim() {
+        if (thread_.joinable()) thread_.join();
+    }
+    // Why it could not come; "": it has.
+    std::string error() {
+        if (thread_.joinable()) thread_.join();
+        return error_;
+    }
+    Client& client() { return *client_; }
+
+  private:
+    std::unique_ptr<Client> client_;
+    std::string error_;
+    std::thread thread_;
+};
+
+// All that a server says until a worker takes part.
+void bring_in(Peer& peer, const Listener& server, const Job& job) {
+    REQUIRE(peer.note("open"));
+    peer.say({{"say", "opened"}, {"number", 0}, {"run", "r"}, {"servers", {server.at.text()}}});
+    REQUIRE(peer.note("reserve"));
+    peer.say({{"say", "reserved"}, {"first", 0}, {"kept_rounds", 0}});
+    REQUIRE(peer.note("join"));
+    const std::vector<Clock> clocks(Layout(job, 1).chunks());
+    peer.say(Announcement{{1, 1}, {{0, the_server, 0}}, clocks});
+}
+
+}  // namespace
+
+TEST_CASE("a worker gives a server up that says what none says when it comes") {
+    const Listener server;
+    const Json opened{{"say", "opened"}, {"number", 0}, {"run", "r"}, {"servers", {server.at.text()}}};
+    std::map<std::string, Script> scripts = nonsense();
+    const std::vector<Json> notes = {
+        without(opened, "number"),
+        without(opened, "run"),
+        without(opened, "servers"),
+        with(opened, "number", -1),
+        with(opened, "number", UINT32_MAX),
+        with(opened, "servers", Json::array()),
+        with(opened, "servers", {"x"}),
+        with(opened, "servers", {7}),
+        with(opened, "servers", std::vector<std::string>(1000, server.at.text())),
+        {{"say", "refused"}},
+        {{"say", "refused"}, {"why", "no"}},
+        {{"say", "child"}, {"number", 1}, {"server", 0}}};
+    for (const Json& note : notes) scripts.emplace(note.dump(), [note](Peer& peer) { peer.say(note); });
+    for (const auto& [name, script] : scripts) {
+        INFO(name);
+        Victim victim(server.at);
+        Peer peer = server.next();
+        REQUIRE(peer.note("open"));
+        script(peer);
+        CHECK(peer.is_closed());
+        CHECK(victim.error() != "");
+    }
+}
+
+TEST_CASE("a worker ends a connection on which its server says what none says, and makes another one") {
+    const Listener server;
+    Job job = small_job(1);
+    job.staleness = GENERATE(Staleness(0), Staleness());
+    const std::vector<Clock> clocks(Layout(job, 1).chunks());
+    const Epoch epoch{1, 1};
+    std::map<std::string, Script> scripts = nonsense();
+    scripts.erase("an announcement");  // of no chunks; there are some here
+    const std::vector<Json> notes = {{{"say", "give_weights"}},
+                                     {{"say", "places"}},
+                                     {{"say", "places"}, {"at", {{0}}}},
+                                     {{"say", "places"}, {"at", {{-1, "x"}}}},
+                                     {{"say", "servers"}, {"at", {"x"}}},
+                                     {{"say", "reserved"}, {"first", -1}, {"kept_rounds", 0}},
+                                     {{"say", "reserved"}, {"first", 0}, {"kept_rounds", UINT64_MAX}},
+                                     {{"say", "checkpointed"}},
+                                     {{"say", "opened"}}};
+    for (const Json& note : notes) scripts.emplace(note.dump(), [note](Peer& peer) { peer.say(note); });
+    const auto add = [&](const std::string& name, const Message& message, const std::string& value = "",
+                         Peer::Elements elements = Peer::Elements::none) {
+        scripts.emplace(name, [=](Peer& peer) { peer.say(message, value, elements); });
+    };
+    add("weights without elements", Weights{epoch, 0, 1, nullptr});
+    add("sparse weights", Weights{epoch, 0, 1, nullptr}, std::string(12, '\0'), Peer::Elements::sparse);
+    add("too few weights", Weights{epoch, 0, 1, nullptr}, "12345678", Peer::Elements::dense);
+    add("weights of no chunk", Weights{epoch, 1000, 1, nullptr}, dense(job, 0), Peer::Elements::dense);
+    add("a push", Sum{epoch, 0, 0, {0}, nullptr});
+    add("a pull", Want{epoch, 0, 0});
+    add("a lost parent", ParentLost{epoch});
+    add("no tree", Announcement{{1, 2}, {{0, 1, 0}, {1, 0, 0}}, clocks});
+    add("too few clocks", Announcement{{1, 2}, {{0, the_server, 0}}, {0}});
+    for (const auto& [name, script] : scripts) {
+        INFO(name);
+        Victim victim(server.at, job);
+        Peer peer = server.next();
+        bring_in(peer, server, job);
+        REQUIRE(victim.error() == "");
+        script(peer);
+        CHECK(peer.is_closed());
+        Peer again = server.next();
+        CHECK(again.note("resume"));
+    }
+}
+
+TEST_CASE("a worker that has first weights gives them once, and as long as it comes") {
+    const Listener server;
+    const Job job = small_job(1);
+    Buffers buffers;
+    const auto pointers = buffers.pointers();
+    const auto come = [&](std::unique_ptr<Client>& client) {
+        WorkerOptions options = worker_options(server.at, job);
+        options.first_weights = {pointers.begin(), pointers.end()};
+        client = std::make_unique<Client>(std::move(options));
+    };
+    std::unique_ptr<Client> client;
+    std::thread thread([&] { come(client); });
+    Peer peer = server.next();
+    bring_in(peer, server, job);
+    thread.join();
+    peer.say({{"say", "give_weights"}});
+    CHECK(peer.is_closed());
+    server.next().note("resume");
+}
+
+TEST_CASE("a server that begins what cannot be is not believed; a silent first server is called again") {
+    const Listener first;
+    const auto join_first = [&](ServerOptions& options) {
+        options.join = first.at;
+        options.terms.silence = 300ms;
+    };
+    const auto servers = start_servers(1, join_first);
+    const Job job = small_job(1);
+    const auto begin = [&](std::uint64_t count, const Json& founders) {
+        return Json{{"say", "begin"}, {"job", encode(job)},   {"servers", count},    {"all_servers", 2},
+                    {"run", "r"},     {"founders", founders}, {"has_weights", false}};
+    };
+    const Json serving{{"say", "serving"}, {"index", 1}};
+    for (const std::vector<Json>& notes :
+         std::vector<std::vector<Json>>{{{{"say", "serving"}, {"index", -1}}},
+                                        {serving, begin(0, Json::array())},
+                                        {serving, begin(1, Json::array())},
+                                        {serving, begin(1000, Json::array())},
+                                        {serving, begin(2, {-1})},
+                                        {serving, {{"say", "begin"}}}}) {
+        Peer peer = first.next();
+        REQUIRE(peer.note("serve"));
+        for (const Json& note : notes) peer.say(note);
+        CHECK(peer.is_closed());
+    }
+    const Peer silent = first.next();
+    CHECK(first.next().note("serve"));
+}
+
+TEST_CASE("a server that is refused for its secret says so at once") {
+    const auto servers = start_servers(1);
+    const auto strangers = start_servers(1, [&](ServerOptions& options) {
+        options.join = servers[0]->endpoint();
+        options.secret = "another secret";
+        options.timeout = 10 * long_enough;
+    });
+    CHECK_THROWS_WITH(strangers[0]->wait(transport::Clock::now() + long_enough), Contains("wrong secret"));
+    CHECK(Json::parse(strangers[0]->stats()).contains("at"));
+}
+
+// ---- Own trouble -----------------------------------------------------------------------------------------
+
+TEST_CASE("a server that cannot go on says why, and does not take it for its workers' fault") {
+    const auto servers = start_servers(1, [](ServerOptions& options) {
+        options.make_calculator = summing(Summing::Lacks::room_for_round_3);
+    });
+    Team team(*servers[0], small_job(1), [](WorkerOptions& options) { options.timeout = 1s; });
+    for (int round = 0; round < 2; ++round) team.train();
+    Buffers buffers;
+    const auto pointers = buffers.pointers();
+    push(team.worker(0), buffers);
+    team.worker(0).tick();
+    CHECK_THROWS_WITH(
+        team.worker(0).wait(team.worker(0).pull(0, pointers, 0), transport::Clock::now() + long_enough),
+        Contains("gone"));
+    CHECK_THROWS_WITH(servers[0]->wait(transport::Clock::now() + long_enough),
+                      Contains("no room for an update"));
+}
+
+TEST_CASE("a worker that cannot sum fails itself, and the one below it goes on") {
+    const auto servers = start_servers(1, forget_quickly);
+    Job job = small_job(2);
+    job.tree = "degree 1";
+    Team team(*servers[0], job, [](WorkerOptions& options) {
+        options.make_calculator = summing(Summing::Lacks::room_for_sums);
+    });
+    Buffers buffers;
+    for (const std::size_t number : {0, 1}) {
+        push(team.worker(number), buffers);
+        team.worker(number).tick();
+    }
+    pull(team.worker(1), buffers, 0);
+    const auto pointers = buffers.pointers();
+    CHECK_THROWS_WITH(
+        team.worker(0).wait(team.worker(0).pull(0, pointers, 0), transport::Clock::now() + long_enough),
+        Contains("no room for a sum"));
+}
