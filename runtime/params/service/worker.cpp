@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <list>
 #include <map>
 #include <mutex>
@@ -22,6 +21,7 @@
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/params/service/note.hpp"
+#include "runtime/params/service/requests.hpp"
 #include "runtime/params/service/staging.hpp"
 #include "runtime/params/service/upstream.hpp"
 #include "runtime/thread.hpp"
@@ -70,7 +70,7 @@ class Client::Service final : private Link::Owner {
     void run(transport::Socket front);
     void serve();
     void look_at_time();
-    std::vector<ParameterRequest*> late_requests(Time::time_point now);
+    void end_late_requests(Time::time_point now);
     void wait_until_joined();
     void leave();
     bool has_nothing_on_its_way() const;
@@ -79,7 +79,6 @@ class Client::Service final : private Link::Owner {
     void reserved();
     void joined();
     void server_says(const Json& note);
-    void checkpointed(std::uint64_t number, const std::string& error);
     Value first_weights(Chunk chunk);
 
     void full(Chunk chunk, Value gradient);
@@ -87,15 +86,9 @@ class Client::Service final : private Link::Owner {
     void news(std::uint32_t server);
     void hand_out(Chunk chunk, const Node::Pulled& pulled);
     void pull_again(Chunk chunk, const std::list<Waiting>& waiting);
-    void ask_for_checkpoints();
-    void give_up_checkpoint(ParameterRequest* request);
-    bool is_open(const ParameterRequest* request) const;
-    void end(ParameterRequest& request, Status status, const std::string& why);
     void fail(Status status, const std::string& why);
-    ParameterRequest* make_request(std::string text);
     ParameterRequest* make_room_request(std::string text);
     void require_tensors(std::uint32_t first, std::size_t count) const;
-    void require_alive() const;
     std::string likely_cause() const;  // why something is late
     Clock covered() const;
 
@@ -129,18 +122,13 @@ class Client::Service final : private Link::Owner {
     std::list<std::unique_ptr<Link>> unknown_;  // of workers that have not said whose children they are
     std::vector<std::unique_ptr<Upstream>> upstreams_;  // by server
     std::size_t joined_count_ = 0;
+    Requests requests_{options_.timeout};
+    CheckpointRequests checkpoints_{requests_, [this](std::uint64_t number) {
+                                        for (const auto& upstream : upstreams_)
+                                            upstream->ask_for_checkpoint(number);
+                                    }};
     std::map<Chunk, std::list<Waiting>> waiting_;
-    std::deque<ParameterRequest*> checkpoints_;  // that are wanted; servers were asked for the first one
-    std::uint64_t checkpoint_number_ = 0;        // of that
-    std::string checkpoint_error_;               // what a server has answered to it
     Time::time_point next_look_{}, looked_ = Time::now();
-
-    mutable std::mutex mutex_;  // guards what follows
-    std::condition_variable changed_;
-    std::list<ParameterRequest> requests_;
-    bool has_joined_ = false;
-    Status failure_ = Status::success;
-    std::string why_;
 
     std::atomic<bool> is_leaving_ = false;
     std::thread thread_;
@@ -229,10 +217,7 @@ Client::Service::Service(WorkerOptions options)
 }
 
 void Client::Service::wait_until_joined() {
-    std::unique_lock lock(mutex_);
-    const bool has_come = changed_.wait_until(lock, Time::now() + options_.timeout,
-                                              [&] { return has_joined_ || failure_ != Status::success; });
-    if (failure_ != Status::success) throw Error(failure_, why_);
+    const bool has_come = requests_.wait_until_joined(Time::now() + options_.timeout);
     if (!has_come)
         throw Error(
             Status::timeout,
@@ -290,7 +275,7 @@ void Client::Service::serve() {
 // Its last updates may be in sums of others that it would leave behind. Where servers write checkpoints, what
 // they say to be covered says less than that.
 bool Client::Service::has_nothing_on_its_way() const {
-    return failure_ != Status::success || !has_joined_ ||
+    return !requests_.is_working() ||
            std::all_of(upstreams_.begin(), upstreams_.end(), [&](const auto& upstream) {
                return upstream->kept_rounds() > 0 || std::max(upstream->node().covered(), first_) >= clock_;
            });
@@ -390,14 +375,13 @@ void Client::Service::reserved() {
 
 void Client::Service::joined() {
     if (++joined_count_ < upstreams_.size()) return;
-    const std::lock_guard lock(mutex_);
-    has_joined_ = true;
-    changed_.notify_all();
+    requests_.has_joined();
 }
 
 void Client::Service::server_says(const Json& note) {
     if (note.at("say") == "checkpointed")
-        return checkpointed(said_number(note.at("number"), UINT64_MAX), note.at("error").get<std::string>());
+        return checkpoints_.answered(said_number(note.at("number"), UINT64_MAX),
+                                     note.at("error").get<std::string>());
     if (note.at("say") != "servers") throw ProtocolError("it says what no server says");
     std::vector<std::string> at;
     for (const Json& place : note.at("at")) at.push_back(said_place(place));
@@ -441,9 +425,10 @@ void Client::Service::full(Chunk chunk, Value gradient) {
 
 // Whoever has not waited for its pushes waits here: a server has room for so many rounds.
 Clock Client::Service::tick() {
-    require_alive();
-    wait(make_room_request(fmt::format("room for the updates of round {} has not come", clock_.load())),
-         Time::time_point::max());
+    requests_.require_alive();
+    requests_.wait(
+        make_room_request(fmt::format("room for the updates of round {} has not come", clock_.load())),
+        Time::time_point::max());
     staging_->finish();
     return ++clock_;
 }
@@ -466,7 +451,7 @@ ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte
                                 staleness, *job_->staleness));
     const Clock clock = clock_;
     const Clock least = job_->staleness && clock > staleness ? clock - staleness : 0;
-    ParameterRequest* const request = make_request(fmt::format(
+    ParameterRequest* const request = requests_.make(fmt::format(
         "weights of round {} or later of {} have not come", least, tensors_text(first, weights.size())));
     const auto wanted = std::make_shared<std::map<Chunk, Waiting>>();
     for (std::uint32_t i = 0; i < weights.size(); ++i)
@@ -482,7 +467,7 @@ ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte
 }
 
 void Client::Service::take_pull(const std::shared_ptr<std::map<Chunk, Waiting>>& wanted) {
-    if (upstreams_.empty() || !is_open(wanted->begin()->second.request))
+    if (upstreams_.empty() || !requests_.is_open(wanted->begin()->second.request))
         return;  // and its memory must not be written
     for (auto& [chunk, waiting] : *wanted) {
         const Clock clock = waiting.clock;
@@ -498,10 +483,7 @@ void Client::Service::news(std::uint32_t server) {
         hand_out(layout_->first_of(server) + pulled.chunk, pulled);
     const Clock now_covered = covered();
     covered_ = now_covered;
-    const std::lock_guard lock(mutex_);
-    for (ParameterRequest& request : requests_)
-        if (!request.has_ended && request.room_at > 0 && request.room_at <= now_covered)
-            end(request, Status::success, "");
+    requests_.are_covered(now_covered);
 }
 
 void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
@@ -518,8 +500,7 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
         for (const auto& [piece, tensor] : waiting->places)
             copy_bytes(tensor + piece.first * size, from + piece.at * size, piece.count * size);
         if (content.lender && !content.lender->is_lent()) return pull_again(chunk, found->second);
-        const std::lock_guard lock(mutex_);
-        if (--waiting->request->left == 0) end(*waiting->request, Status::success, "");
+        requests_.one_is_there(*waiting->request);
         waiting = found->second.erase(waiting);
         if (!job_->staleness) break;  // each pull has an answer of its own
     }
@@ -535,113 +516,42 @@ void Client::Service::pull_again(Chunk chunk, const std::list<Waiting>& waiting)
 
 // ---- Checkpoints -----------------------------------------------------------------------------------------
 
-// One after another.
 ParameterRequest* Client::Service::checkpoint() {
-    require_alive();
-    ParameterRequest* const request = make_request("not all servers have written checkpoints");
+    requests_.require_alive();
+    ParameterRequest* const request = requests_.make("not all servers have written checkpoints");
     mailbox_.post([this, request] {
-        if (!is_open(request)) return;
-        checkpoints_.push_back(request);
-        if (checkpoints_.size() == 1) ask_for_checkpoints();
+        if (requests_.is_open(request)) checkpoints_.add(request, upstreams_.size());
     });
     return request;
 }
 
-void Client::Service::ask_for_checkpoints() {
-    checkpoint_error_.clear();
-    ++checkpoint_number_;
-    if (checkpoints_.empty()) return;
-    checkpoints_.front()->left = upstreams_.size();
-    for (const auto& upstream : upstreams_) upstream->ask_for_checkpoint(checkpoint_number_);
-}
-
-// Nobody waits for it any more.
-void Client::Service::give_up_checkpoint(ParameterRequest* request) {
-    const bool was_asked_for = !checkpoints_.empty() && checkpoints_.front() == request;
-    std::erase(checkpoints_, request);
-    if (was_asked_for) ask_for_checkpoints();
-}
-
-// Each server says so once for each number.
-void Client::Service::checkpointed(std::uint64_t number, const std::string& error) {
-    if (checkpoints_.empty() || number != checkpoint_number_) return;
-    ParameterRequest* const request = checkpoints_.front();
-    if (!error.empty() && checkpoint_error_.empty()) checkpoint_error_ = error;
-    if (--request->left > 0) return;
-    {
-        const std::lock_guard lock(mutex_);
-        end(*request, checkpoint_error_.empty() ? Status::success : Status::io, checkpoint_error_);
-    }
-    checkpoints_.pop_front();
-    ask_for_checkpoints();
-}
-
 // ---- Requests --------------------------------------------------------------------------------------------
 
-// Whether it is still waited for: what is over may be gone.
-bool Client::Service::is_open(const ParameterRequest* request) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(requests_.begin(), requests_.end(),
-                                    [&](const ParameterRequest& one) { return &one == request; });
-    return found != requests_.end() && !found->has_ended;
-}
-
 void Client::Service::require_tensors(std::uint32_t first, std::size_t count) const {
-    require_alive();
+    requests_.require_alive();
     if (first > job_->tensors.size() || count > job_->tensors.size() - first || count == 0)
         throw Error(Status::invalid_argument,
                     fmt::format("{} tensors from {} on: the job has {}, numbered from 0", count, first,
                                 job_->tensors.size()));
 }
 
-void Client::Service::require_alive() const {
-    const std::lock_guard lock(mutex_);
-    if (failure_ != Status::success) throw Error(failure_, why_);
-}
-
-ParameterRequest* Client::Service::make_request(std::string text) {
-    const std::lock_guard lock(mutex_);
-    ParameterRequest& request = requests_.emplace_back();
-    request.text = std::move(text);
-    request.deadline = Time::now() + options_.timeout;
-    if (failure_ != Status::success) end(request, failure_, why_);
-    return &request;
-}
-
 // How far a worker may be ahead of what servers have covered: it keeps its updates until then.
 ParameterRequest* Client::Service::make_room_request(std::string text) {
-    ParameterRequest* const request = make_request(std::move(text));
+    ParameterRequest* const request = requests_.make(std::move(text));
     const Clock window = self_.window, round = clock_;
-    const std::lock_guard lock(mutex_);
-    if (request->has_ended) return request;
     if (round < std::max(first_, covered_.load()) + window) {
-        end(*request, Status::success, "");
+        requests_.end(*request);
         return request;
     }
-    request->room_at = round - window + 1;
+    requests_.end_when_covered(*request, round - window + 1);
     mailbox_.post([this] {
         if (!upstreams_.empty()) news(0);
     });
     return request;
 }
 
-// The caller has the lock.
-void Client::Service::end(ParameterRequest& request, Status status, const std::string& why) {
-    if (request.has_ended) return;
-    request.has_ended = true;
-    request.status = status;
-    request.why = why;
-    changed_.notify_all();
-}
-
 bool Client::Service::wait(ParameterRequest* request, Time::time_point until) {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_until(lock, until, [&] { return request->has_ended; })) return false;
-    const Status status = request->status;
-    const std::string why = std::move(request->why);
-    requests_.remove_if([&](const ParameterRequest& one) { return &one == request; });
-    if (status != Status::success) throw Error(status, why);
-    return true;
+    return requests_.wait(request, until);
 }
 
 // The other servers must not wait for a worker that has failed.
@@ -649,26 +559,23 @@ void Client::Service::fail(Status status, const std::string& why) {
     waiting_.clear();
     checkpoints_.clear();
     for (const auto& upstream : upstreams_) upstream->leave();
-    const std::lock_guard lock(mutex_);
-    if (failure_ != Status::success) return;
-    failure_ = status;
-    why_ = why;
-    for (ParameterRequest& request : requests_) end(request, status, why);
-    changed_.notify_all();
+    requests_.fail(status, why);
 }
 
 // Time in which a server is away does not count: that has a deadline of its own, with which all ends.
-std::vector<ParameterRequest*> Client::Service::late_requests(Time::time_point now) {
+void Client::Service::end_late_requests(Time::time_point now) {
     const auto since = now - std::exchange(looked_, now);
     const bool is_a_server_away = std::any_of(upstreams_.begin(), upstreams_.end(),
                                               [](const auto& upstream) { return upstream->is_away(); });
-    std::vector<ParameterRequest*> late;
-    const std::lock_guard lock(mutex_);
-    for (ParameterRequest& request : requests_) {
-        if (is_a_server_away) request.deadline += since;
-        if (!request.has_ended && request.deadline < now) late.push_back(&request);
+    for (ParameterRequest* const request :
+         requests_.late(now, is_a_server_away ? since : Time::duration::zero())) {
+        checkpoints_.give_up(request);
+        for (auto& [chunk, waiting] : waiting_)
+            waiting.remove_if([&](const Waiting& one) { return one.request == request; });
+        requests_.end(*request, Status::timeout,
+                      fmt::format("{} within {}: {}", request->text,
+                                  transport::seconds_text(options_.timeout), likely_cause()));
     }
-    return late;
 }
 
 void Client::Service::look_at_time() {
@@ -677,15 +584,7 @@ void Client::Service::look_at_time() {
     for (const auto& upstream : upstreams_) upstream->tick(now);
     unknown_.remove_if([](const auto& link) { return !link->is_open(); });
     if (front_ && now - front_->spoke() > options_.silence / 4) front_->send_heartbeat();
-    for (ParameterRequest* const request : late_requests(now)) {
-        give_up_checkpoint(request);
-        for (auto& [chunk, waiting] : waiting_)
-            waiting.remove_if([&](const Waiting& one) { return one.request == request; });
-        const std::lock_guard lock(mutex_);
-        end(*request, Status::timeout,
-            fmt::format("{} within {}: {}", request->text, transport::seconds_text(options_.timeout),
-                        likely_cause()));
-    }
+    end_late_requests(now);
 }
 
 std::string Client::Service::likely_cause() const {
