@@ -87,6 +87,8 @@ HKT_ENDS_WITH(hkt_cache_verification, findings);
 HKT_ENDS_WITH(hkt_params_options, interrupt_user);
 HKT_ENDS_WITH(hkt_params_stats, children);
 HKT_ENDS_WITH(hkt_params_server_options, rack);
+HKT_ENDS_WITH(hkt_overlap_options, bucket_bytes);
+HKT_ENDS_WITH(hkt_overlap_prediction, overlap);
 
 template <>
 struct Published<hkt_comm_options> {
@@ -187,6 +189,21 @@ struct Published<hkt_params_server_options> {
     static constexpr const char* cure = "start from HKT_PARAMS_SERVER_OPTIONS_INIT";
     static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_params_server_options, index);
     static constexpr hkt_params_server_options defaults = HKT_PARAMS_SERVER_OPTIONS_INIT;
+};
+
+template <>
+struct Published<hkt_overlap_options> {
+    static constexpr const char* name = "hkt_overlap_options.size";
+    static constexpr const char* cure = "start from HKT_OVERLAP_OPTIONS_INIT";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_overlap_options, bucket_bytes);
+    static constexpr hkt_overlap_options defaults = HKT_OVERLAP_OPTIONS_INIT;
+};
+
+template <>
+struct Published<hkt_overlap_prediction> {
+    static constexpr const char* name = "the size of the hkt_overlap_prediction";
+    static constexpr const char* cure = "pass sizeof(hkt_overlap_prediction)";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_overlap_prediction, overlap);
 };
 
 #undef HKT_ENDS_WITH

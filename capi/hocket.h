@@ -1463,6 +1463,58 @@ HKT_API void hkt_params_server_stop(hkt_params_server* server);
 HKT_API hkt_status hkt_params_status(const char* address, const char* secret, int64_t timeout_ms,
                                      const char** json);
 
+/* ---- Overlap of communication and computation --------------------------------------------------- */
+/* Plans in which batches a model's layers communicate while other layers compute, from the times of each
+ * (iBatch: Wang, Pi, Zhou 2019). Forward, layers communicate and then compute: weights are pulled. Backward,
+ * they compute, from the last to the first, and then communicate: gradients are pushed or reduced. A batch is
+ * some consecutive layers, which communicate in one go. docs/overlap.md has the methods. What is planned is
+ * not run: that is the program's. The function is pure and thread-safe, and leaves its error text in
+ * hkt_last_error(). */
+
+typedef enum hkt_overlap_method {
+    HKT_OVERLAP_OPTIMUM = 0,    /* no plan is faster. The square of the number of layers is its time */
+    HKT_OVERLAP_SEQUENTIAL = 1, /* one batch */
+    HKT_OVERLAP_LAYERS = 2,     /* each layer is a batch */
+    HKT_OVERLAP_ALGORITHM1 = 3, /* of iBatch, from the first layer on */
+    HKT_OVERLAP_ALGORITHM2 = 4, /* of iBatch, from the last layer on */
+    HKT_OVERLAP_IBATCH = 5,     /* the faster one of these two */
+    HKT_OVERLAP_MG_WFBP = 6,    /* Shi, Chu, Li 2019; backward alone */
+    HKT_OVERLAP_BUCKETS = 7     /* batches of a constant number of bytes */
+} hkt_overlap_method;
+
+/* Everything has a default: start from HKT_OVERLAP_OPTIONS_INIT and change what you need. */
+typedef struct hkt_overlap_options {
+    size_t size;           /* sizeof(hkt_overlap_options) */
+    int32_t method;        /* hkt_overlap_method; HKT_OVERLAP_OPTIMUM */
+    int32_t backward;      /* 0: forward; 1: backward */
+    uint64_t limit_bytes;  /* the most bytes of a batch of several layers; 0: any number */
+    uint64_t bucket_bytes; /* with HKT_OVERLAP_BUCKETS: a batch is closed when it has so many; 25 MiB */
+} hkt_overlap_options;
+
+#define HKT_OVERLAP_OPTIONS_INIT \
+    { sizeof(hkt_overlap_options), HKT_OVERLAP_OPTIMUM, 0, 0, 0 }
+
+/* What a plan is predicted to take, in seconds. */
+typedef struct hkt_overlap_prediction {
+    double seconds;       /* from the beginning to the end */
+    double communication; /* how long the link is busy, with start-ups */
+    double computation;   /* how long layers compute */
+    double overlap;       /* how long both go on */
+} hkt_overlap_prediction;
+
+/* startup: the seconds that each communication takes besides its transfers. transfer[i], compute[i]: the
+ * seconds of layer i, the model's first one first in both directions; each time is finite, and from 0 to 1e9.
+ * bytes[i]: of layer i, up to 2^48; null where neither buckets nor a limit are asked for. layers: 1 to 20000.
+ * Sets *batches to the number of batches, and ends[b] to the number of layers up to the end of batch b: the
+ * first batch is layers 0 to ends[0] - 1, the last ends[*batches - 1] is `layers`. Backward, the last batch
+ * comes first in time. ends has room for `layers` numbers. options and prediction may be null.
+ * prediction_size: sizeof(hkt_overlap_prediction). Errors: INVALID_ARGUMENT (then nothing is written),
+ * OUT_OF_MEMORY. */
+HKT_API hkt_status hkt_overlap_plan(double startup, const double* transfer, const double* compute,
+                                    const uint64_t* bytes, size_t layers, const hkt_overlap_options* options,
+                                    size_t* ends, size_t* batches, hkt_overlap_prediction* prediction,
+                                    size_t prediction_size);
+
 #ifdef __cplusplus
 }
 #endif

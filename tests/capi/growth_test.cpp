@@ -274,6 +274,13 @@ TEST_CASE("the library reads all options by the rule") {
         return hkt_lamb(nullptr, nullptr, nullptr, nullptr, nullptr, 0, HKT_FLOAT32, 1, 1, options, &skipped);
     });
 
+    const hkt_overlap_options overlap = HKT_OVERLAP_OPTIONS_INIT;
+    follows_the_rule(overlap, 32, [](const hkt_overlap_options* options) {
+        const double time = 1;
+        std::size_t end, batches;
+        return hkt_overlap_plan(0, &time, &time, nullptr, 1, options, &end, &batches, nullptr, 0);
+    });
+
     follows_the_rule(empty_cache(), 144, [](const hkt_cache_options* options) {
         hkt_cache* cache = nullptr;
         const hkt_status status = hkt_cache_open(options, &cache);

@@ -91,7 +91,8 @@ TEST_CASE("what is installed, and nothing else") {
     const auto add = [&](const std::string& folder, const Words& names) {
         for (const auto& name : names) expected.insert(folder + "/" + name);
     };
-    const Words tools{"hocket-bench", "hocket-cache", "hocket-params", "hocket-run", "hocket-tune", "schedc"};
+    const Words tools{"hocket-bench", "hocket-cache", "hocket-overlap", "hocket-params",
+                      "hocket-run",   "hocket-tune",  "schedc"};
     add(HOCKET_BINDIR, tools);
     add(HOCKET_INCLUDEDIR, {"hocket.h"});
     add(HOCKET_LIBDIR,

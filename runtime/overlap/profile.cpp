@@ -1,0 +1,138 @@
+#include "runtime/overlap/profile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "runtime/error.hpp"
+
+namespace hocket::overlap {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t longest_name = 256, most_text = 16 << 20;  // bytes
+constexpr std::size_t longest_shown = 40;                        // characters of a wrong value
+constexpr const char* form =
+    R"({"startup": 0.001, "layers": [{"name": "conv1", "transfer": 0.002, "compute": 0.003}, ...]})";
+
+[[noreturn]] void refuse(const std::string& text) {
+    throw Error(Status::invalid_argument, text);
+}
+
+// A value as a message shows it.
+std::string shown(const Json& value) {
+    if (value.is_object()) return "an object";
+    if (value.is_array()) return "a list";
+    const std::string text = value.dump(-1, ' ', true);
+    return text.size() > longest_shown ? text.substr(0, longest_shown) + "..." : text;
+}
+
+const Json& member(const Json& object, const std::string& path, const char* key, const std::string& wanted) {
+    const auto found = object.find(key);
+    if (found == object.end()) refuse(fmt::format("{}{} is missing; it must be {}", path, key, wanted));
+    return *found;
+}
+
+double time_in(const Json& object, const std::string& path, const char* key) {
+    const Json& value = member(object, path, key, time_words());
+    const double seconds = value.is_number() ? value.get<double>() : -1.0;
+    if (!is_time(seconds))
+        refuse(fmt::format("{}{} is {}; it must be {}", path, key, shown(value), time_words()));
+    return seconds;
+}
+
+std::optional<std::uint64_t> bytes_in(const Json& object, const std::string& path) {
+    const auto value = object.find("bytes");
+    if (value == object.end()) return std::nullopt;
+    if (!value->is_number_unsigned() || value->get<std::uint64_t>() > most_bytes)
+        refuse(fmt::format("{}bytes is {}; it must be a whole number from 0 to {}, or left out", path,
+                           shown(*value), most_bytes));
+    return value->get<std::uint64_t>();
+}
+
+// It is printed in tables and pictures: one line.
+std::string name_in(const Json& object, const std::string& path, std::size_t number) {
+    const auto value = object.find("name");
+    if (value == object.end()) return fmt::format("layer {}", number);
+    const auto is_control = [](unsigned char c) { return c < ' ' || c == 127; };
+    const std::string* name = value->get_ptr<const std::string*>();
+    if (name == nullptr || name->empty() || name->size() > longest_name ||
+        std::any_of(name->begin(), name->end(), is_control))
+        refuse(fmt::format("{}name is {}; it must be a text of one line and up to {} bytes, or left out",
+                           path, shown(*value), longest_name));
+    return *name;
+}
+
+Layer layer_from(const Json& json, std::size_t index) {
+    const std::string path = fmt::format("layers[{}]", index);
+    if (!json.is_object())
+        refuse(fmt::format("{} is {}; it must be an object: {}", path, shown(json),
+                           R"({"name": "conv1", "transfer": 0.002, "compute": 0.003})"));
+    const std::string inside = path + ".";
+    return {name_in(json, inside, index + 1), time_in(json, inside, "transfer"),
+            time_in(json, inside, "compute"), bytes_in(json, inside)};
+}
+
+Json json_from(const std::string& text) {
+    try {
+        return Json::parse(text);
+    } catch (const Json::exception& error) {
+        // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+        const std::string what = error.what();
+        const std::size_t after = what.find("] ");
+        refuse(fmt::format("it is no JSON: {}. A profile is {}",
+                           after == std::string::npos ? what : what.substr(after + 2), form));
+    }
+}
+
+}  // namespace
+
+bool is_time(double seconds) {
+    return std::isfinite(seconds) && seconds >= 0 && seconds <= longest_time;
+}
+
+std::string time_words() {
+    return fmt::format("seconds, from 0 to {:g}", longest_time);
+}
+
+Profile parse_profile(const std::string& text) {
+    if (text.size() > most_text)
+        refuse(fmt::format("it has {} bytes; {} are the most. A profile has the times of layers, no more",
+                           text.size(), most_text));
+    const Json json = json_from(text);
+    if (!json.is_object()) refuse(fmt::format("it is {}; a profile is {}", shown(json), form));
+    Profile profile;
+    profile.startup = time_in(json, "", "startup");
+    const Json& layers = member(json, "", "layers", "the list of the model's layers");
+    if (!layers.is_array() || layers.empty() || layers.size() > most_layers)
+        refuse(fmt::format("layers is {}; it must be a list of 1 to {} layers",
+                           layers.is_array() ? fmt::format("a list of {}", layers.size()) : shown(layers),
+                           most_layers));
+    for (const Json& layer : layers) profile.layers.push_back(layer_from(layer, profile.layers.size()));
+    return profile;
+}
+
+Profile read_profile(const std::string& file) {
+    errno = 0;
+    std::ifstream stream(file, std::ios::binary);
+    std::string text;
+    // One byte more than there may be, so that a larger file is refused and not read.
+    for (char c = 0; text.size() <= most_text && stream.get(c);) text += c;
+    if (!stream.is_open() || stream.bad() || (text.empty() && errno != 0))
+        throw Error(Status::io,
+                    fmt::format("{} cannot be read: {}", file, std::strerror(errno != 0 ? errno : EIO)));
+    try {
+        return parse_profile(text);
+    } catch (const Error& error) {
+        refuse(fmt::format("{}: {}", file, error.what()));
+    }
+}
+
+}  // namespace hocket::overlap

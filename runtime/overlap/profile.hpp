@@ -1,0 +1,43 @@
+// What the planner of overlap starts from: how long each layer of a model communicates and computes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hocket::overlap {
+
+struct Layer {
+    std::string name;
+    double transfer = 0, compute = 0;  // seconds
+    std::optional<std::uint64_t> bytes;
+    bool operator==(const Layer&) const = default;
+};
+
+struct Profile {
+    double startup = 0;         // seconds that each communication takes besides its transfers
+    std::vector<Layer> layers;  // the model's first one first, in both directions
+    bool operator==(const Profile&) const = default;
+};
+
+// What a profile may hold. Within these bounds no sum overflows.
+inline constexpr std::size_t most_layers = 20'000;
+inline constexpr double longest_time = 1e9;  // seconds
+inline constexpr std::uint64_t most_bytes = std::uint64_t{1} << 48;
+
+// Finite, and from 0 to longest_time.
+bool is_time(double seconds);
+// "seconds, from 0 to 1e9": what is_time wants, for messages.
+std::string time_words();
+
+// Throws Error(invalid_argument) that says what is wrong, at which path of the JSON text, and what is wanted:
+// "layers[3].transfer is -1; it must be seconds, from 0 to 1e9". Members that it does not know are passed
+// over.
+Profile parse_profile(const std::string& text);
+
+// Throws Error(invalid_argument) as above, with the file's name, and Error(io) if it cannot be read.
+Profile read_profile(const std::string& file);
+
+}  // namespace hocket::overlap

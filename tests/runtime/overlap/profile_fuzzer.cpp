@@ -1,0 +1,32 @@
+// The reader of profiles on arbitrary text. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address with
+// runtime/overlap/*.cpp); the unit tests call it with seeded text.
+#include <cstdint>
+#include <string>
+
+#include "runtime/error.hpp"
+#include "runtime/overlap/planner.hpp"
+#include "tests/support/fuzz_input.hpp"
+
+using namespace hocket::overlap;
+using hocket::test::require;
+
+// What is read keeps to the bounds, and every method that it has what it needs for plans it. What is refused
+// is refused with a reason.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    try {
+        const Profile profile = parse_profile({reinterpret_cast<const char*>(data), size});
+        require(is_time(profile.startup) && !profile.layers.empty() && profile.layers.size() <= most_layers);
+        for (const Layer& layer : profile.layers)
+            require(is_time(layer.transfer) && is_time(layer.compute) && !layer.name.empty());
+        for (const Direction direction : {Direction::forward, Direction::backward})
+            for (const Method method : all_methods) {
+                const PlanOptions options{.direction = direction, .bucket_bytes = 100};
+                if (why_not(profile, method, options)) continue;
+                const Plan made = plan(profile, method, options);
+                require(made.batches.back() == profile.layers.size() && made.seconds >= 0);
+            }
+    } catch (const hocket::Error& error) {
+        require(error.status() == hocket::Status::invalid_argument && *error.what() != '\0');
+    }
+    return 0;
+}

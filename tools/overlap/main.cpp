@@ -1,0 +1,47 @@
+// hocket-overlap: what the methods of planning make of a profile. No process and no clock is in it.
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <fstream>
+#include <system_error>
+
+#include "tools/overlap/options.hpp"
+#include "tools/overlap/report.hpp"
+#include "tools/tool.hpp"
+
+namespace hocket::overlap_tool {
+namespace {
+
+void write(const std::string& file, const std::string& text) {
+    errno = 0;
+    std::ofstream stream(file);
+    stream << text;
+    stream.close();
+    if (!stream)
+        throw std::system_error(errno != 0 ? errno : EIO, std::generic_category(),
+                                fmt::format("the picture {} cannot be written", file));
+}
+
+int plan(const Options& options) {
+    const overlap::Profile profile = overlap::read_profile(options.profile);
+    const auto plans = plan_all(profile, options.planning);
+    if (!options.picture.empty())
+        write(options.picture, picture_text(profile, options.planning.direction, plans));
+    if (options.json)
+        fmt::print("{}\n", json_text(profile, options.planning.direction, plans));
+    else
+        fmt::print("{}", table_text(profile, plans));
+    return 0;
+}
+
+}  // namespace
+}  // namespace hocket::overlap_tool
+
+int main(int argc, char** argv) {
+    using namespace hocket::overlap_tool;
+    return hocket::tools::run_tool("hocket-overlap", [&] {
+        int exit_code = 0;
+        const auto options = parse_options(argc, argv, exit_code);
+        return options ? plan(*options) : exit_code;
+    });
+}

@@ -1,0 +1,168 @@
+// Plans as a picture, like Fig. 4 of the paper of iBatch.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/overlap/report.hpp"
+
+namespace hocket::overlap_tool {
+namespace {
+
+using overlap::BatchTimes;
+
+constexpr double left = 110, width = 1000, right = 20;         // of the rows, and beside them
+constexpr double title_height = 24, row_height = 26, gap = 6;  // of a plan
+constexpr double plan_height = title_height + 2 * row_height + gap + 18;
+constexpr double top = 30, axis_height = 34;
+constexpr double narrowest_number = 9;  // for each digit, in pixels: below, a box has no number
+constexpr int most_marks = 12;          // of the axis
+
+std::string escaped(const std::string& text) {
+    std::string safe;
+    for (const char c : text) switch (c) {
+            case '<':
+                safe += "&lt;";
+                break;
+            case '>':
+                safe += "&gt;";
+                break;
+            case '&':
+                safe += "&amp;";
+                break;
+            default:
+                safe += c;
+        }
+    return safe;
+}
+
+// 1, 2 or 5 times a power of ten.
+double step_of(double seconds) {
+    double step = seconds > 0 ? std::pow(10.0, std::floor(std::log10(seconds / most_marks))) : 1.0;
+    for (const double factor : {2.0, 2.5, 2.0})
+        if (seconds / step > most_marks) step *= factor;
+    return step;
+}
+
+class Picture {
+  public:
+    Picture(const overlap::Profile& profile, double seconds)
+        : profile_(profile), scale_(seconds > 0 ? width / seconds : 0) {}
+
+    void text(double x, double y, const std::string& text, const char* more = "") {
+        drawn_ += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\"{}>{}</text>\n", x, y, more, escaped(text));
+    }
+
+    // tip: what is shown where the mouse points at it.
+    void box(double from, double to, double y, const char* kind, const std::string& number,
+             const std::string& tip) {
+        const double x = left + scale_ * from, wide = scale_ * (to - from);
+        drawn_ += fmt::format(
+            "<rect class=\"{}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\"><title>{}: "
+            "{:.6g} "
+            "s</title></rect>\n",
+            kind, x, y, wide, row_height, escaped(tip), to - from);
+        if (wide >= narrowest_number * static_cast<double>(number.size()) && !number.empty())
+            text(x + wide / 2, y + row_height / 2 + 4, number, " text-anchor=\"middle\"");
+    }
+
+    // The batch's layers one after the other, from `at` on: what each takes is `time`.
+    void layers(const BatchTimes& batch, bool is_backward, double at, double y, const char* kind,
+                double overlap::Layer::*time) {
+        for (std::size_t i = batch.begin; i < batch.end; ++i) {
+            const std::size_t layer = is_backward ? batch.end - 1 - (i - batch.begin) : i;
+            const double after = at + profile_.layers[layer].*time;
+            box(at, after, y, kind, fmt::format("{}", layer + 1), profile_.layers[layer].name);
+            at = after;
+        }
+    }
+
+    void axis(double y) {
+        drawn_ += fmt::format("<line x1=\"{0:.2f}\" y1=\"{1:.2f}\" x2=\"{2:.2f}\" y2=\"{1:.2f}\"/>\n", left,
+                              y, left + width);
+        const double step = step_of(scale_ > 0 ? width / scale_ : 0);
+        for (int mark = 0; scale_ * step * mark <= width; ++mark) {
+            const double x = left + scale_ * step * mark;
+            drawn_ += fmt::format("<line x1=\"{0:.2f}\" y1=\"{1:.2f}\" x2=\"{0:.2f}\" y2=\"{2:.2f}\"/>\n", x,
+                                  y, y + 4);
+            text(x, y + 18, fmt::format("{:.6g}{}", step * mark, mark == 0 ? " s" : ""),
+                 " text-anchor=\"middle\"");
+            if (scale_ == 0) break;
+        }
+    }
+
+    std::string done(double height) const {
+        return fmt::format(
+                   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+                   "viewBox=\"0 0 "
+                   "{0:.0f} {1:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n"
+                   "<style>rect {{ stroke: #333; stroke-width: 0.5 }} line {{ stroke: #333 }} .startup {{ "
+                   "fill: "
+                   "#555 }} .transfer {{ fill: #9ecae1 }} .compute {{ fill: #fdae6b }}</style>\n"
+                   "<rect x=\"0\" y=\"0\" width=\"{0:.0f}\" height=\"{1:.0f}\" style=\"fill: white; stroke: "
+                   "none\"/>\n",
+                   left + width + right, height) +
+               drawn_ + "</svg>\n";
+    }
+
+  private:
+    const overlap::Profile& profile_;
+    double scale_;  // pixels for a second
+    std::string drawn_;
+};
+
+void draw_key(Picture& picture, double unit) {
+    double x = 0;
+    for (const auto& [kind, what] :
+         {std::pair{"startup", "start-up"}, {"transfer", "transfer"}, {"compute", "computation"}}) {
+        picture.box(x, x + 20 * unit, 2, kind, "", what);
+        picture.text(left + x / unit + 26, 19, what);
+        x += 130 * unit;
+    }
+}
+
+void draw_plan(Picture& picture, const Planned& planned, bool is_backward, double y,
+               const std::string& names) {
+    const auto& [plan, timeline] = planned;
+    picture.text(left, y + 16,
+                 fmt::format("{}: {:.4g} s, batches: {}, overlap {:.1f} %", names, plan.seconds,
+                             plan.batches.size(), 100 * timeline.share_of_overlap()),
+                 " font-weight=\"bold\"");
+    const double link = y + title_height, processor = link + row_height + gap;
+    picture.text(4, link + 17, "communication");
+    picture.text(4, processor + 17, "computation");
+    for (const BatchTimes& batch : timeline.batches) {
+        picture.box(batch.startup_begin, batch.transfer_begin, link, "startup", "",
+                    fmt::format("start-up of layers {} to {}", batch.begin + 1, batch.end));
+        picture.layers(batch, is_backward, batch.transfer_begin, link, "transfer", &overlap::Layer::transfer);
+        picture.layers(batch, is_backward, batch.compute_begin, processor, "compute",
+                       &overlap::Layer::compute);
+    }
+}
+
+}  // namespace
+
+std::string picture_text(const overlap::Profile& profile, overlap::Direction direction,
+                         const std::vector<Planned>& plans) {
+    double longest = 0;
+    for (const Planned& planned : plans) longest = std::max(longest, planned.timeline.seconds);
+    Picture picture(profile, longest);
+    draw_key(picture, longest / width);
+    double y = top;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+        // Methods that make the same batches share a place.
+        const auto same = [&](const Planned& other) { return other.plan.batches == plans[i].plan.batches; };
+        const auto begin = plans.begin(), here = begin + static_cast<std::ptrdiff_t>(i);
+        if (std::any_of(begin, here, same)) continue;
+        std::string names;
+        for (const Planned& other : plans)
+            if (same(other))
+                names += (names.empty() ? "" : ", ") + std::string(overlap::name_of(other.plan.method));
+        draw_plan(picture, plans[i], direction == overlap::Direction::backward, y, names);
+        y += plan_height;
+    }
+    picture.axis(y);
+    return picture.done(y + axis_height);
+}
+
+}  // namespace hocket::overlap_tool
