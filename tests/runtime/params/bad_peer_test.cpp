@@ -5,8 +5,10 @@
 #include <list>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "runtime/error.hpp"
+#include "runtime/params/protocol/wire.hpp"
 #include "tests/runtime/params/peer.hpp"
 #include "tests/runtime/params/training.hpp"
 
@@ -530,6 +532,48 @@ TEST_CASE("a worker ends a connection on which its server says what none says, a
         Peer again = server.next();
         CHECK(again.note("resume"));
     }
+}
+
+TEST_CASE("weights that were not lent any more when they were read are asked for again") {
+    const Listener server;
+    Job job;
+    job.tensors = {{"a", DataType::int64, 512}};
+    job.chunk_bytes = 4096;
+    const auto weights_of = [](std::int64_t value) { return std::vector<std::int64_t>(512, value); };
+    const std::vector<std::int64_t> wrong = weights_of(7), right = weights_of(9);
+    Victim victim(server.at, job);
+    Peer first = server.next();
+    bring_in(first, server, job);
+    REQUIRE(victim.error() == "");
+    std::vector<std::int64_t> got(512);
+    const std::vector<std::byte*> places = {reinterpret_cast<std::byte*>(got.data())};
+    ParameterRequest* const request = victim.client().pull(0, places, 0);
+
+    const auto memory = Memory::make();
+    const Block block = memory->allocate(4096);
+    std::memcpy(block.get(), wrong.data(), 4096);
+    auto lease = std::make_optional<Memory::Lease>(*memory);
+    REQUIRE(first.lend(*memory, *lease));
+    lease.reset();
+    const std::string body = encode(Weights{{1, 1}, 0, 0, nullptr});
+    first.raw({.kind = 2,
+               .elements = 1,
+               .is_lent = 1,
+               .body_bytes = static_cast<std::uint32_t>(body.size()),
+               .value_bytes = 4096,
+               .place = memory->offset_of(block.get()),
+               .number = 1},
+              body);
+    CHECK(first.is_closed());
+    CHECK_FALSE(victim.client().wait(request, transport::Clock::now()));
+
+    Peer second = server.next();
+    REQUIRE(second.note("resume"));
+    second.say(Announcement{{1, 2}, {{0, the_server, 0}}, {0}});
+    second.say(Weights{{1, 2}, 0, 0, nullptr}, {reinterpret_cast<const char*>(right.data()), 4096},
+               Peer::Elements::dense);
+    REQUIRE(victim.client().wait(request, transport::Clock::now() + 20s));
+    CHECK(got == right);
 }
 
 TEST_CASE("a worker that has first weights gives them once, and as long as it comes") {

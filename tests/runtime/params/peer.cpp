@@ -136,6 +136,19 @@ std::optional<Peer::Json> Peer::note(std::string_view say) {
     return std::nullopt;
 }
 
+bool Peer::lend(const params::Memory& memory, const params::Memory::Lease& lease) {
+    say(Json{{"memory", "offered"},
+             {"process", memory.name().process},
+             {"descriptor", memory.name().descriptor},
+             {"bytes", memory.name().bytes},
+             {"token", memory.name().token},
+             {"lease_place", lease.place()},
+             {"lease", lease.number()}});
+    while (const auto frame = next())
+        if (frame->header.kind == 1 && Json::parse(frame->body).value("memory", "") == "taken") return true;
+    return false;
+}
+
 std::optional<params::Announcement> Peer::announcement(std::size_t chunks) {
     while (const auto frame = next()) {
         if (frame->header.kind != 2) continue;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "runtime/net/socket.hpp"
+#include "runtime/params/links/memory.hpp"
 #include "runtime/params/protocol/message.hpp"
 
 namespace hocket::test {
@@ -41,6 +42,8 @@ class Peer {
     // The next note, or the next one that says this; nothing at the connection's end. What else comes is
     // passed over.
     std::optional<Json> note(std::string_view say = "");
+    // Lends the memory, as long as there is the lease, and waits until the other side has opened it.
+    bool lend(const params::Memory& memory, const params::Memory::Lease& lease);
     // The next announcement.
     std::optional<params::Announcement> announcement(std::size_t chunks);
     // Whether the other side closes the connection.
