@@ -55,6 +55,11 @@ Json description_of(const params::Job& job) {
 
 void compare(const std::vector<Json>& said) {
     for (std::size_t rank = 1; rank < said.size(); ++rank) {
+        const int there = said[rank].at("servers"), here = said[0].at("servers");
+        if (there != here)
+            throw Error(Status::mismatch, fmt::format("the ranks open the parameter service differently: "
+                                                      "servers is {} on rank {}, and {} on rank 0",
+                                                      there, rank, here));
         if (said[rank].at("hash") == said[0].at("hash")) continue;
         const std::string why =
             params::difference(params::decode_job(said[rank].at("job").get<std::string>()),
@@ -91,19 +96,20 @@ std::unique_ptr<params::Server> serve(const Communicator& communicator, std::opt
 ParameterRole take_roles(Communicator& communicator, int servers,
                          const std::function<params::WorkerOptions()>& make) {
     const int workers = communicator.size() - servers, rank = communicator.rank();
-    if (servers < 1 || workers < 1)
-        throw Error(Status::invalid_argument,
-                    fmt::format("{} of {} ranks are to serve: there must be a server and a worker", servers,
-                                communicator.size()));
     ParameterRole role;
     params::WorkerOptions options;
     const auto introductions = together(communicator, [&] {
+        if (servers < 1 || workers < 1)
+            throw Error(Status::invalid_argument,
+                        fmt::format("{} of {} ranks are to serve: there must be a server and a worker",
+                                    servers, communicator.size()));
         options = make();
         options.job.workers = static_cast<std::uint32_t>(workers);
         if (options.rack.empty()) options.rack = rack_of(communicator);
         params::check(options.job);
         settle_update(options.job);
         Json said = description_of(options.job);
+        said["servers"] = servers;
         if (rank == workers) {
             role.server = serve(communicator, std::nullopt, servers, options);
             said["at"] = role.server->endpoint().text();

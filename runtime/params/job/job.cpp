@@ -38,6 +38,10 @@ std::string staleness_text(const Job& job) {
     return job.staleness ? std::to_string(*job.staleness) : "unbounded";
 }
 
+std::string chunk_text(const Job& job) {
+    return job.chunk_bytes == 0 ? "the default" : fmt::format("{} bytes", job.chunk_bytes);
+}
+
 // Other names would not come to the servers as they are.
 bool is_utf8(const std::string& text) try {
     Json(text).dump();
@@ -140,7 +144,7 @@ std::string difference(const Job& theirs, const Job& ours) {
         return differ("the staleness", staleness_text(theirs), staleness_text(ours));
     if (theirs.tree != ours.tree) return differ("the tree", printable(theirs.tree), printable(ours.tree));
     if (theirs.chunk_bytes != ours.chunk_bytes)
-        return differ("the size of chunks", theirs.chunk_bytes, ours.chunk_bytes);
+        return differ("the size of chunks", chunk_text(theirs), chunk_text(ours));
     if (theirs.workers != ours.workers)
         return differ("the number of workers to begin with", theirs.workers, ours.workers);
     if (theirs.priority != ours.priority) return differ("the priority", theirs.priority, ours.priority);

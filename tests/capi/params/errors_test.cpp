@@ -156,6 +156,10 @@ TEST_CASE("a service that is another one, or none, is an error that says so") {
         options.staleness = 1;
         says(failure(open_again(options), HKT_ERROR_MISMATCH), "staleness");
         options = worker_options(address);
+        options.chunk_bytes = 65536;
+        says(failure(open_again(options), HKT_ERROR_MISMATCH),
+             "the size of chunks is the default there and 65536 bytes here");
+        options = worker_options(address);
         options.workers = 7;  // the job has begun: nobody counts any more
         open_worker(options);
         train(params.get(), 1, 2);  // nothing of that was applied
@@ -297,22 +301,28 @@ TEST_CASE("a server that ends is an error of its workers, which names it") {
 }
 
 TEST_CASE("ranks that open the service differently all fail") {
-    const auto fails = [](int servers, hkt_status expected, const std::string& why,
-                          const std::function<void(int, hkt_params_options&)>& change) {
+    const auto fails_with = [](const std::function<int(int)>& servers_on, hkt_status expected,
+                               const std::string& why,
+                               const std::function<void(int, hkt_params_options&)>& change) {
         const auto outcomes = run_ranks({3}, [&](int rank) {
             const Comm comm = join();
             hkt_params_options options = HKT_PARAMS_OPTIONS_INIT;
             change(rank, options);
             hkt_params* params = nullptr;
             hkt_params_server* server = nullptr;
-            const hkt_status status = hkt_params_open_with_ranks(
-                comm.get(), servers, Numbers::list, Numbers::tensors, nullptr, &options, &params, &server);
+            const hkt_status status =
+                hkt_params_open_with_ranks(comm.get(), servers_on(rank), Numbers::list, Numbers::tensors,
+                                           nullptr, &options, &params, &server);
             says(failure_of(comm.get(), status, expected), why);
             expect(params == nullptr && server == nullptr, "no handle");
             must(comm.get(), hkt_barrier(comm.get()));
         });
         INFO(why);
         CHECK(problems(outcomes) == "");
+    };
+    const auto fails = [&](int servers, hkt_status expected, const std::string& why,
+                           const std::function<void(int, hkt_params_options&)>& change) {
+        fails_with([&](int) { return servers; }, expected, why, change);
     };
     fails(1, HKT_ERROR_MISMATCH, "staleness",
           [](int rank, hkt_params_options& options) { options.staleness = rank; });
@@ -322,6 +332,10 @@ TEST_CASE("ranks that open the service differently all fail") {
           [](int, hkt_params_options& options) { options.number = 1; });
     fails(3, HKT_ERROR_INVALID_ARGUMENT, "3 of 3 ranks are to serve", [](int, hkt_params_options&) {});
     fails(0, HKT_ERROR_INVALID_ARGUMENT, "0 of 3 ranks are to serve", [](int, hkt_params_options&) {});
+    fails_with([](int rank) { return rank == 1 ? 2 : 1; }, HKT_ERROR_MISMATCH,
+               "servers is 2 on rank 1, and 1 on rank 0", [](int, hkt_params_options&) {});
+    fails_with([](int rank) { return rank == 1 ? 3 : 1; }, HKT_ERROR_INVALID_ARGUMENT,
+               "3 of 3 ranks are to serve", [](int, hkt_params_options&) {});
 }
 
 TEST_CASE("a forked child cannot use its parent's handles, and the parent goes on") {
