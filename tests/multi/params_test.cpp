@@ -313,6 +313,48 @@ TEST_CASE("servers that are killed go on from their checkpoints, with the comman
     CHECK(second->finish(20s).exit_code == 0);
 }
 
+TEST_CASE("an option that a server does not take is named as on the command line") {
+    const auto refused = [](Words options, const std::string& why) {
+        options.insert(options.begin(), HOCKET_PARAMS);
+        const auto result = run(options, 20s, secret);
+        CAPTURE(options, result.err);
+        CHECK(result.exit_code == 2);
+        CHECK_THAT(result.err, Contains(why) && !Contains("hkt_"));
+        CHECK(result.err.size() < 250);
+    };
+    for (const char* const address : {"7000", "here:", "here:x", "here:65536", "::1:7000"}) {
+        refused({"serve", "--listen", address}, std::string("--listen: '") + address + "' is no address");
+        refused({"serve", "--join", address}, std::string("--join: '") + address + "' is no address");
+        refused({"status", address}, std::string("ADDRESS: '") + address + "' is no address");
+    }
+    refused({"serve", "--join", ":7000"}, "--join: ':7000' has no host");
+    refused({"serve", "--silence-ms", "199"}, "--silence-ms: Value 199 not in range 200");
+    refused({"serve", "--silence-ms", "3000", "--return-ms", "2000"},
+            "--return-ms: 2000 is less than --silence-ms, 3000");
+    refused({"serve", "--silence-ms", "20000"}, "--return-ms: 10000 is less than --silence-ms, 20000");
+    for (const char* const rounds : {"0", "4294967296"})
+        refused({"serve", "--checkpoints", "/tmp", "--every", rounds},
+                std::string("--every: Value ") + rounds + " not in range 1 to 4294967295");
+    Process least(serve({"--silence-ms", "200", "--return-ms", "200"}), secret);
+    address_of(least);
+    kill(least.pid(), SIGTERM);
+    CHECK(least.finish(20s).exit_code == 0);
+}
+
+TEST_CASE("the help of hocket-params has its examples once") {
+    const auto help = [](Words command) {
+        command.insert(command.begin(), HOCKET_PARAMS);
+        command.push_back("--help");
+        const auto result = run(command, 20s);
+        CHECK(result.exit_code == 0);
+        return result.out;
+    };
+    CHECK_THAT(help({}), Contains("Examples:"));
+    CHECK_THAT(help({"serve"}),
+               Contains("--checkpoints") && Contains("it must exist") && !Contains("Examples:"));
+    CHECK_THAT(help({"status"}), Contains("ADDRESS") && !Contains("Examples:"));
+}
+
 TEST_CASE("a server ends with a signal, and says what is wrong with its options") {
     Process server(serve({}), secret);
     const std::string address = address_of(server);
@@ -331,7 +373,6 @@ TEST_CASE("a server ends with a signal, and says what is wrong with its options"
     CHECK(nowhere.exit_code == 1);
     CHECK_THAT(nowhere.err, Contains("/nowhere/") && Contains("its folder must exist"));
     CHECK(run({HOCKET_PARAMS}, 20s).exit_code == 2);
-    CHECK(run({HOCKET_PARAMS, "--help"}, 20s).exit_code == 0);
     const auto without = run({"env", "-u", "HOCKET_SECRET", HOCKET_PARAMS, "serve", "--listen", ":0"}, 20s);
     CHECK(without.exit_code == 1);
     CHECK_THAT(without.err, Contains("HOCKET_SECRET"));

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <stdexcept>
 
 #include "capi/hocket.h"
+#include "tools/address.hpp"
 
 namespace hocket::cache_tool {
 namespace {
@@ -69,7 +69,7 @@ class Parser {
         if (options_.command != Command::warm) options_.servers.clear();
         if (listen_.empty()) return;
         try {
-            parse_address(listen_, options_.host, options_.port);
+            tools::parse_address(listen_, options_.host, options_.port);
         } catch (const std::invalid_argument& error) {
             throw CLI::ValidationError("--listen", error.what());
         }
@@ -130,23 +130,6 @@ class Parser {
 };
 
 }  // namespace
-
-void parse_address(const std::string& text, std::string& host, int& port) {
-    const std::size_t colon = text.rfind(':');
-    const std::string digits = colon == std::string::npos ? "" : text.substr(colon + 1);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-    if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || port < 0 ||
-        port > 65535)
-        throw std::invalid_argument("'" + text +
-                                    "' is no address: write HOST:PORT, with a port from 0 to 65535");
-    host = text.substr(0, colon);
-    const bool is_bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-    if (is_bracketed) host = host.substr(1, host.size() - 2);
-    if (!is_bracketed && host.find(':') != std::string::npos)
-        throw std::invalid_argument("'" + text + "' is no address: write an IPv6 address as [" + host +
-                                    "]:" + digits);
-    if (host.empty()) host = "0.0.0.0";
-}
 
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     Options options;

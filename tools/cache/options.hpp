@@ -24,8 +24,4 @@ struct Options {
 // Returns nothing and sets exit_code if the program is to end (help, or an error that it has printed).
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
 
-// "HOST:PORT", "[IPV6]:PORT", ":PORT" (all addresses). Throws std::invalid_argument, which says what is
-// wrong.
-void parse_address(const std::string& text, std::string& host, int& port);
-
 }  // namespace hocket::cache_tool

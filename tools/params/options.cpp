@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <stdexcept>
 
 #include "capi/hocket.h"
+#include "tools/address.hpp"
 
 namespace hocket::params_tool {
 namespace {
@@ -23,6 +25,32 @@ HOCKET_FABRIC_ADDR: the address of this host that others are told, if it has sev
 It ends with 0; with 1 if something failed, or a server does not answer; with 2 if the command line is wrong.)";
 
 constexpr std::int64_t a_day_ms = 24 * 3600 * 1000;
+constexpr std::int64_t least_silence_ms = 200;  // hkt_params_server_start refuses less
+
+std::string refuse_no_address(const std::string& text) {
+    std::string host;
+    int port = 0;
+    try {
+        tools::parse_address(text, host, port);
+    } catch (const std::invalid_argument& error) {
+        return error.what();
+    }
+    return "";
+}
+
+// Another process has a host.
+std::string refuse_no_other(const std::string& text) {
+    const std::string why = refuse_no_address(text);
+    return why.empty() && text.starts_with(':') ? "'" + text + "' has no host: write HOST:PORT" : why;
+}
+
+void check_times(const Options& options) {
+    if (options.return_ms < options.silence_ms)
+        throw CLI::ValidationError(
+            "--return-ms", fmt::format("{} is less than --silence-ms, {}: a worker must be silent before "
+                                       "others can go on without it",
+                                       options.return_ms, options.silence_ms));
+}
 
 }  // namespace
 
@@ -30,25 +58,29 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     Options options;
     CLI::App app{about, "hocket-params"};
     app.require_subcommand(1);
-    app.footer(examples);
     app.set_version_flag("--version", fmt::format("hocket-params {}", hkt_version()));
 
     auto* serve = app.add_subcommand("serve", "Keeps a share of the weights, until SIGINT or SIGTERM");
-    serve->callback([&] { options.command = Command::serve; });
+    serve->callback([&] {
+        options.command = Command::serve;
+        check_times(options);
+    });
     serve
         ->add_option("--listen", options.listen,
                      "HOST:PORT, [IPV6]:PORT or :PORT (all addresses); port 0: any that is free")
+        ->check(refuse_no_address)
         ->capture_default_str();
     auto* servers =
         serve->add_option("--servers", options.servers, "how many servers there are, this first one included")
             ->check(CLI::Range(1, 65536))
             ->capture_default_str();
     serve->add_option("--join", options.join, "HOST:PORT of the first server; without it, this is the first")
+        ->check(refuse_no_other)
         ->excludes(servers);
-    auto* checkpoints =
-        serve->add_option("--checkpoints", options.checkpoints, "the folder for this server's checkpoint");
+    auto* checkpoints = serve->add_option("--checkpoints", options.checkpoints,
+                                          "the folder for this server's checkpoint; it must exist");
     serve->add_option("--every", options.every, "rounds between two checkpoints")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{UINT32_MAX}))
         ->needs(checkpoints)
         ->capture_default_str();
     auto* restore =
@@ -59,11 +91,11 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
         ->check(CLI::Range(0, 65535))
         ->needs(restore);
     serve->add_option("--silence-ms", options.silence_ms, "after which a worker is thought not to answer")
-        ->check(CLI::Range(std::int64_t{1}, a_day_ms))
+        ->check(CLI::Range(least_silence_ms, a_day_ms))
         ->capture_default_str();
     serve
         ->add_option("--return-ms", options.return_ms,
-                     "after which a worker that does not answer is taken out")
+                     "after which a worker that does not answer is taken out; --silence-ms or more")
         ->check(CLI::Range(std::int64_t{1}, a_day_ms))
         ->capture_default_str();
     serve->add_option("--rack", options.rack, "the rack of workers that are near it (default: this host)");
@@ -73,11 +105,13 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     status->callback([&] { options.command = Command::status; });
     status->add_option("ADDRESS", options.address, "HOST:PORT of the first server")
         ->envname("HOCKET_PARAMS_ADDRESS")
+        ->check(refuse_no_other)
         ->required();
     status->add_option("--timeout-ms", options.timeout_ms, "the longest wait for a server's answer")
         ->check(CLI::Range(std::int64_t{1}, a_day_ms))
         ->capture_default_str();
     status->add_flag("--json", options.json, "as JSON");
+    app.footer(examples);  // behind the commands, whose help would have it, too
     try {
         app.parse(argc, argv);
         return options;

@@ -1,0 +1,12 @@
+// Addresses on a command line.
+#pragma once
+
+#include <string>
+
+namespace hocket::tools {
+
+// "HOST:PORT", "[IPV6]:PORT", ":PORT" (all addresses). Throws std::invalid_argument, which says what is
+// wrong.
+void parse_address(const std::string& text, std::string& host, int& port);
+
+}  // namespace hocket::tools
