@@ -319,7 +319,7 @@ static int whole_number(const char* text) {
 static const char usage[] =
     "options: --schedule S --topology T --words FILE --epochs N --steps N --batch N --hidden N --seed N\n"
     "         --max-words N --rate R --gradients S --density D --warm-up STEPS\n"
-    "         --params servers=N,staleness=N,tree=T --workers N --help\n"
+    "         --params servers=N,staleness=N|unbounded,tree=T --workers N --help\n"
     "         T: direct, binary, \"degree N\", rack or auto (docs/params.md)";
 
 static void parse_options(int argc, char** argv) {
@@ -353,6 +353,12 @@ static void parse_options(int argc, char** argv) {
         fail("epochs, batch, hidden (up to 4096) and rate must be positive");
     if ((options.params || options.workers > 0) && options.gradients)
         fail("--gradients is for all_reduce: it goes with neither --params nor --workers");
+    if (options.params && options.schedule)
+        fail("--schedule is for all_reduce: it does not go with --params");
+    if (options.params && options.workers > 0)
+        fail("--workers is for one process without a service: it does not go with --params");
+    if (options.workers > options.batch)
+        fail("--workers is more than --batch: each worker needs a word of each batch");
 }
 
 /* From now on comm is that of the workers. */
@@ -372,6 +378,8 @@ int main(int argc, char** argv) {
     const size_t count = list.count;
     if (count < (size_t)options.batch) fail("fewer words than one batch");
     join();
+    if (options.workers > 0 && ranks > 1)
+        fail("--workers: one process does the work of all workers, but this job has more than one");
 
     const size_t size = model_size(options.hidden), steps = count / options.batch;
     const size_t last = options.steps > 0 ? (size_t)options.steps : steps * options.epochs;
@@ -380,8 +388,6 @@ int main(int argc, char** argv) {
     const Model m = model_in(weights, options.hidden);
     if (rank == 0) initialise(m, options.seed);
     if (options.params != NULL) use_service(m, last);
-    if (options.workers > 0 && (ranks > 1 || options.workers > options.batch))
-        fail("--workers is for one process, and each of them needs a word of a batch");
     cache = open_cache(&list, comm);
     check(hkt_broadcast(weights, weights, size, HKT_FLOAT32, 0, comm, NULL));
     const Sums sums = plan_sums();
@@ -408,7 +414,7 @@ int main(int argc, char** argv) {
         lessons += train_epoch(m, weights, gradient, keys, steps, epoch, sums, &step, last);
         shuffled(keys, count, options.seed + epoch);
     }
-    if (service.params != NULL) finish_by_service(service, m);
+    if (service.params != NULL) finish_by_service(service, m, comm);
     const double seconds = now() - start, share = seconds_communicating / seconds;
     const double final_loss = mean_loss(m, test, tested);
     if (rank == 0) {

@@ -9,8 +9,8 @@
 enum { TENSORS = 5 };
 
 typedef struct {
-    int servers, staleness;
-    char* tree;
+    int servers, staleness; /* staleness: or HKT_UNBOUNDED */
+    char* tree;             /* null: the one that the service takes by itself */
 } Wanted;
 
 static void check(hkt_status status) {
@@ -18,9 +18,12 @@ static void check(hkt_status status) {
 }
 
 static void fail_params(const char* what, const char* part) {
-    char text[200];
-    snprintf(text, sizeof text, "--params: %s: \"%.100s\"; it is like servers=2,staleness=0,tree=rack", what,
-             part);
+    char text[250];
+    snprintf(
+        text, sizeof text,
+        "--params: %s: \"%.100s\"; it is like servers=2,staleness=0,tree=rack, with a number or unbounded "
+        "as staleness",
+        what, part);
     fail(text);
 }
 
@@ -33,14 +36,20 @@ static int number_of(const char* value) {
 
 static Wanted read_options(char* text) {
     char* const names[] = {"servers", "staleness", "tree", NULL};
+    int given[3] = {0, 0, 0};
     Wanted wanted = {1, 0, NULL};
+    const size_t length = strlen(text);
+    /* getsubopt sees no part there. */
+    if (length == 0 || text[length - 1] == ',') fail_params("a part is empty", text);
     while (*text != '\0') {
         char* value = NULL;
         const int which = getsubopt(&text, names, &value);
         /* Without a name that it knows, getsubopt's value is the whole part. */
-        if (which < 0 || value == NULL) fail_params("not understood", which < 0 ? value : names[which]);
+        if (which < 0 || value == NULL || *value == '\0')
+            fail_params("not understood", which < 0 ? value : names[which]);
+        if (given[which]++) fail_params("given twice", names[which]);
         if (which == 0) wanted.servers = number_of(value);
-        if (which == 1) wanted.staleness = number_of(value);
+        if (which == 1) wanted.staleness = strcmp(value, "unbounded") == 0 ? HKT_UNBOUNDED : number_of(value);
         if (which == 2) wanted.tree = value;
     }
     if (wanted.servers < 1) fail("--params: servers is 1 or more");
@@ -79,13 +88,19 @@ Service open_service(hkt_comm* comm, const char* text, Model m, float rate, size
     hkt_params_tensor tensors[TENSORS];
     float* weights[TENSORS];
     list_tensors(m, tensors, weights);
+    const int rank = hkt_comm_rank(comm), learners = hkt_comm_size(comm) - wanted.servers,
+              is_server = rank >= learners;
     char update[200];
-    snprintf(update, sizeof update, "w = w - %.9g * (1 - 0.9 * (round - 1) / %zu) * g / workers", rate, last);
+    if (wanted.staleness == HKT_UNBOUNDED) /* then each worker's gradient is a round of its own */
+        snprintf(update, sizeof update, "w = w - %.9g * (1 - 0.9 * (round - 1) / %zu) * g / %d", rate,
+                 last * learners, learners);
+    else
+        snprintf(update, sizeof update, "w = w - %.9g * (1 - 0.9 * (round - 1) / %zu) * g / workers", rate,
+                 last);
     hkt_params_options options = HKT_PARAMS_OPTIONS_INIT;
     options.update = update;
     options.staleness = wanted.staleness;
     options.tree = wanted.tree;
-    const int rank = hkt_comm_rank(comm), is_server = rank >= hkt_comm_size(comm) - wanted.servers;
     Service service = {NULL, wanted.staleness};
     hkt_params_server* server;
     if (hkt_params_open_with_ranks(comm, wanted.servers, tensors, TENSORS,
@@ -117,7 +132,11 @@ void step_by_service(Service service, Model m, Model g) {
     pull(service, m, service.staleness);
 }
 
-void finish_by_service(Service service, Model m) {
+void finish_by_service(Service service, Model m, hkt_comm* workers) {
+    pull(service, m, 0);
+    if (service.staleness != HKT_UNBOUNDED) return;
+    /* All workers' gradients are there when each worker has pulled its own. */
+    if (hkt_barrier(workers) != HKT_SUCCESS) fail(hkt_comm_last_error(workers));
     pull(service, m, 0);
 }
 

@@ -9,20 +9,20 @@
 
 typedef struct {
     hkt_params* params; /* of a worker */
-    int staleness;
+    int staleness;      /* or HKT_UNBOUNDED */
 } Service;
 
-/* The last ranks of comm serve, the others are workers. text: "servers=2,staleness=0,tree=rack". m: the first
- * weights, on rank 0. rate: the first step's; it falls to a tenth until the step `last`. Does not return on
- * servers: they end with the program when all workers have left. *workers becomes the communicator of the
- * workers. */
+/* The last ranks of comm serve, the others are workers. text: "servers=2,staleness=0,tree=rack"; staleness
+ * can be "unbounded", too. m: the first weights, on rank 0. rate: the first step's; it falls to a tenth until
+ * the step `last`. Does not return on servers: they end with the program when all workers have left. *workers
+ * becomes the communicator of the workers. */
 Service open_service(hkt_comm* comm, const char* text, Model m, float rate, size_t last, hkt_comm** workers);
 
 /* A step: the servers take g into the mean over all workers, and m becomes what they have. */
 void step_by_service(Service service, Model m, Model g);
 
-/* m becomes the weights after all steps of all workers. */
-void finish_by_service(Service service, Model m);
+/* Collective among the workers. m becomes the weights after all steps of all of them. */
+void finish_by_service(Service service, Model m, hkt_comm* workers);
 
 /* What step_by_service does for `count` weights, in the same order and with the same bits; g: the sum over
  * the workers. */

@@ -88,6 +88,7 @@ TEST_CASE("through a parameter service it learns what it learns with all_reduce"
     const std::string alone = words(1, with(small, {"--workers", "4"}));
     CHECK(hash(words(6, with(small, {"--params", "servers=2,tree=direct"}))) == hash(alone));
     CHECK(hash(words(5, with(small, {"--params", "servers=1,tree=direct"}))) == hash(alone));
+    CHECK(loss("servers=2,staleness=unbounded") < 2.9);  // guessing is 3.296
 }
 
 TEST_CASE("an option of the service that does not exist is named") {
@@ -99,7 +100,28 @@ TEST_CASE("an option of the service that does not exist is named") {
     CHECK_THAT(failed("servers=1,oak=3"), Catch::Contains("\"oak=3\""));
     CHECK_THAT(failed("staleness"), Catch::Contains("\"staleness\""));
     CHECK_THAT(failed("servers=two"), Catch::Contains("\"two\""));
+    CHECK_THAT(failed("staleness=endless"), Catch::Contains("\"endless\"") && Catch::Contains("unbounded"));
+    CHECK_THAT(failed("tree="), Catch::Contains("\"tree\""));
+    CHECK_THAT(failed("servers=1,"), Catch::Contains("a part is empty: \"servers=1,\""));
+    CHECK_THAT(failed(""), Catch::Contains("a part is empty: \"\""));
+    CHECK_THAT(failed("servers=1,staleness=0,servers=1"), Catch::Contains("given twice: \"servers\""));
     CHECK_THAT(hocket::test::run({HOCKET_WORDS, "--help"}, 20s).out, Catch::Contains("degree N"));
+}
+
+TEST_CASE("options that do not go together are an error that says so, before a service is opened") {
+    const auto error_of = [](Words options, const std::string& ranks = "1") {
+        Words command{HOCKET_RUN, "-n", ranks, HOCKET_WORDS, "--max-words", "100"};
+        command.insert(command.end(), options.begin(), options.end());
+        const auto result = hocket::test::run(command, 60s);
+        CHECK(result.exit_code == 1);
+        return result.err;
+    };
+    CHECK_THAT(error_of({"--params", "servers=1", "--schedule", "ring"}),
+               Catch::Contains("--schedule is for all_reduce: it does not go with --params"));
+    CHECK_THAT(error_of({"--params", "servers=1", "--workers", "2"}, "3"),
+               Catch::Contains("--workers is for one process without a service"));
+    CHECK_THAT(error_of({"--workers", "33"}), Catch::Contains("--workers is more than --batch"));
+    CHECK_THAT(error_of({"--workers", "2"}, "2"), Catch::Contains("one process does the work of all"));
 }
 
 TEST_CASE("a schedule that wants other things than a density, or none, is an error that says so") {
