@@ -1312,8 +1312,9 @@ typedef struct hkt_params_options {
     uint64_t chunk_bytes; /* the pieces in which weights are dealt to servers and sent; a 128th of all, but 64
                              to 512 KiB */
     int32_t workers;      /* 1: the job begins when so many have come */
-    int32_t number;       /* this worker's number, if it is one of those; -1: any */
-    int32_t priority;     /* among jobs that share hosts: 0 to 255; higher goes first */
+    int32_t number;   /* this worker's number, if it is one of those; -1: any. Each is given once; who comes
+                         later, or to a job that was restored, gets a new one */
+    int32_t priority; /* among jobs that share hosts: 0 to 255; higher goes first */
     int32_t
         longest_wait_ms; /* 500: a job that has waited so long for others reads a little even so; -1: never */
     int64_t timeout_ms;  /* HOCKET_TIMEOUT_MS; 60000: the longest wait for the job's beginning, and for what a
@@ -1360,7 +1361,8 @@ HKT_API void hkt_params_close(hkt_params* params);
 /* Pushes the gradients of the tensors first, first + 1, ... first + count - 1 in this worker's round, each
  * tensor once a round; gradients[i] is that of tensor first + i. They are copied before the call returns.
  * What the call, or the request, waits for is room for the next round: a worker keeps the updates of a few
- * rounds until servers have applied them. Errors: INVALID_ARGUMENT, and those of hkt_params_pull. */
+ * rounds until servers have applied them. Errors: INVALID_ARGUMENT (nothing is pushed), and those of
+ * hkt_params_pull: the gradients are pushed then, also after TIMEOUT, and must not be pushed again. */
 HKT_API hkt_status hkt_params_push(hkt_params* params, size_t first, size_t count,
                                    const void* const* gradients, hkt_request** request);
 
@@ -1377,6 +1379,7 @@ HKT_API hkt_status hkt_params_clock(hkt_params* params, uint64_t* round);
 
 /* Pulls the weights of the tensors first, ... first + count - 1 into weights[0], ... weights[count - 1]: of
  * all rounds below this worker's round minus staleness, at least. staleness: not above that of the options.
+ * Of tensors that this worker has pushed in its round, the weights may have that round, too, in some chunks.
  * The memory is the service's until the call has returned, or the request has ended. Errors:
  * INVALID_ARGUMENT; TIMEOUT (another worker has not pushed its round; this one may go on); PEER_LOST (a
  * server is gone, and none has taken its place; the text names it. Only hkt_params_close is left),
@@ -1446,8 +1449,9 @@ HKT_API hkt_status hkt_params_server_wait(hkt_params_server* server, int64_t tim
 /* Sets *json to what hkt_params_status gives of this server. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_params_server_stats(hkt_params_server* server, const char** json);
 
-/* Ends the server and frees the handle. Workers that are left take it for one that has died. Null is a no-op.
- */
+/* Ends the server and frees the handle. If it has a folder for checkpoints it writes a last one before, of
+ * all rounds so far; log lines say if it cannot. Workers that are left take it for one that has died. Null is
+ * a no-op. */
 HKT_API void hkt_params_server_stop(hkt_params_server* server);
 
 /* Asks the server at "host:port", which is one of a job's or waits for its job; secret null: HOCKET_SECRET.

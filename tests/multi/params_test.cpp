@@ -295,13 +295,14 @@ TEST_CASE("servers that are killed go on from their checkpoints, with the comman
         CHECK(values == std::vector<std::int64_t>(values.size(), sum));
     };
     round(1);
-    CHECK(hkt_params_checkpoint(params, nullptr) == HKT_SUCCESS);
-    round(2);  // which is in no checkpoint
+    round(2);  // which is in no checkpoint: there is one of the beginning
+    CHECK(hocket::test::eventually([&] { return std::filesystem::exists(b + "/server-1.checkpoint"); }));
     kill(second->pid(), SIGKILL);
     CHECK(second->finish(20s).exit_code != 0);
     second = std::make_unique<Process>(serve({"--restore", "--checkpoints", b, "--join", address, "--once"}),
                                        secret);
     round(3);
+    CHECK(hkt_params_checkpoint(params, nullptr) == HKT_SUCCESS);
     kill(first->pid(), SIGKILL);
     CHECK(first->finish(20s).exit_code != 0);
     first = std::make_unique<Process>(
@@ -353,6 +354,43 @@ TEST_CASE("the help of hocket-params has its examples once") {
     CHECK_THAT(help({"serve"}),
                Contains("--checkpoints") && Contains("it must exist") && !Contains("Examples:"));
     CHECK_THAT(help({"status"}), Contains("ADDRESS") && !Contains("Examples:"));
+}
+
+TEST_CASE("a job that is stopped goes on with all of its rounds, and without whom had left") {
+    const hocket::test::TemporaryFolder folder;
+    const auto serve_in = [&](const Words& more) {
+        Words words = serve({"--checkpoints", folder.path(), "--every", "1000"});
+        words.insert(words.end(), more.begin(), more.end());
+        return std::make_unique<Process>(words, secret);
+    };
+    const auto train = [](const std::string& address, std::int64_t sum) {
+        hkt_params* const params = open_worker(address);
+        std::vector<std::int64_t> values(100000, 1);
+        const void* const gradient = values.data();
+        void* const weights = values.data();
+        CHECK(hkt_params_push(params, 0, 1, &gradient, nullptr) == HKT_SUCCESS);
+        CHECK(hkt_params_clock(params, nullptr) == HKT_SUCCESS);
+        CHECK(hkt_params_pull(params, 0, 1, &weights, 0, nullptr) == HKT_SUCCESS);
+        CHECK(values == std::vector<std::int64_t>(values.size(), sum));
+        hkt_params_close(params);
+    };
+    auto server = serve_in({"--once"});
+    train(address_of(*server), 1);
+    CHECK(server->finish(20s).exit_code == 0);
+
+    const auto careless = serve_in({})->finish(20s);  // it would write over the model
+    CHECK(careless.exit_code == 1);
+    CHECK_THAT(careless.err, Contains("server-0.checkpoint") && Contains("--restore"));
+
+    server = serve_in({"--restore"});
+    const std::string address = address_of(*server);
+    CHECK_THAT(run({HOCKET_PARAMS, "status", address}, 20s, secret).out, Contains("round 1,"));
+    train(address, 2);
+    kill(server->pid(), SIGTERM);
+    CHECK(server->finish(20s).exit_code == 0);
+    server = serve_in({"--restore"});
+    CHECK_THAT(run({HOCKET_PARAMS, "status", address_of(*server)}, 20s, secret).out, Contains("0 workers"));
+    train(address_of(*server), 3);
 }
 
 TEST_CASE("a server ends with a signal, and says what is wrong with its options") {

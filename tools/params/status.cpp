@@ -27,13 +27,14 @@ std::string plain(const Json& value) {
 
 void show_workers(const Json& workers) {
     if (workers.empty()) return;
-    fmt::print("  {:>6}  {:<22}{:<20}{:<8}{:<9}{:>11}{:>11}  {}\n", "worker", "at", "rack", "below",
-               "answers", "received", "sent", "memory");
+    fmt::print("  {:>6}  {:<22}{:<20}{:<8}{:<9}{:>8}{:>11}{:>11}  {}\n", "worker", "at", "rack", "below",
+               "answers", "rounds", "received", "sent", "memory");
     for (const Json& worker : workers)
-        fmt::print("  {:>6}  {:<22}{:<20}{:<8}{:<9}{:>11}{:>11}  {}\n", plain(worker.at("number")),
+        fmt::print("  {:>6}  {:<22}{:<20}{:<8}{:<9}{:>8}{:>11}{:>11}  {}\n", plain(worker.at("number")),
                    plain(worker.at("at")), plain(worker.at("rack")), plain(worker.at("parent")),
-                   worker.at("answers").get<bool>() ? "yes" : "NO", bytes(worker.at("received")),
-                   bytes(worker.at("sent")), worker.at("shares_memory").get<bool>() ? "shared" : "");
+                   worker.at("answers").get<bool>() ? "yes" : "NO", plain(worker.at("pushed")),
+                   bytes(worker.at("received")), bytes(worker.at("sent")),
+                   worker.at("shares_memory").get<bool>() ? "shared" : "");
 }
 
 // "3 of 6 chunks, 1.2 MB of 2.4 MB"

@@ -155,6 +155,7 @@ class ExistingFile {
     }
 
     std::uint64_t bytes() const { return bytes_; }
+    std::uint64_t place() const { return place_; }  // of what is read next
     // The next ones.
     void read(std::span<std::byte> to) {
         while (!to.empty()) {
@@ -163,6 +164,7 @@ class ExistingFile {
             if (taken < 0) fail(errno);
             if (taken == 0) throw transport::ProtocolError("it has been cut off");
             to = to.subspan(static_cast<std::size_t>(taken));
+            place_ += static_cast<std::uint64_t>(taken);
         }
     }
     std::string read_text(std::uint64_t bytes) {
@@ -179,7 +181,7 @@ class ExistingFile {
 
     const fs::path& file_;
     const Descriptor descriptor_;
-    std::uint64_t bytes_ = 0;
+    std::uint64_t bytes_ = 0, place_ = 0;
 };
 
 // place: of the chunk's first element in the file.
@@ -204,12 +206,16 @@ CheckpointChunk read_chunk(ExistingFile& file, std::size_t number, Clock clock,
     return chunk;
 }
 
-Checkpoint read_whole(const fs::path& path, const AllocateBuffer& allocate) {
-    ExistingFile file(path);
+CheckpointLayout read_layout(ExistingFile& file) {
     const std::string first = file.read_text(std::min<std::uint64_t>(prologue_bytes, file.bytes()));
     const Prologue prologue = decode_prologue(first, file.bytes());
-    CheckpointLayout layout = decode_header(prologue, file.read_text(prologue.header_bytes), file.bytes());
-    std::uint64_t place = prologue_bytes + prologue.header_bytes;
+    return decode_header(prologue, file.read_text(prologue.header_bytes), file.bytes());
+}
+
+Checkpoint read_whole(const fs::path& path, const AllocateBuffer& allocate) {
+    ExistingFile file(path);
+    CheckpointLayout layout = read_layout(file);
+    std::uint64_t place = file.place();
     for (std::size_t i = 0; i < layout.chunks.size(); ++i) {
         CheckpointChunk& chunk = layout.contents.chunks[i];
         chunk = read_chunk(file, i, chunk.clock, layout.chunks[i], place, allocate);
@@ -233,6 +239,13 @@ void write_checkpoint(const fs::path& file, const Checkpoint& checkpoint) {
 
 void require_writable(const fs::path& file) {
     const NewFile probe(file);
+}
+
+std::uint32_t incarnation_of(const fs::path& file) try {
+    ExistingFile existing(file);
+    return read_layout(existing).contents.incarnation;
+} catch (const std::exception&) {
+    return 0;
 }
 
 Checkpoint read_checkpoint(const fs::path& file, const AllocateBuffer& allocate) {

@@ -27,20 +27,26 @@ fs::path file_of(const fs::path& folder, std::uint32_t index) {
     return folder / fmt::format("{}{}{}", prefix, index, suffix);
 }
 
-fs::path the_only_file(const fs::path& folder) {
+std::vector<fs::path> files_in(const fs::path& folder, std::error_code& error) {
     std::vector<fs::path> found;
-    std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder, error)) {
         const std::string name = entry.path().filename();
         if (name.starts_with(prefix) && name.ends_with(suffix)) found.push_back(entry.path());
     }
+    return found;
+}
+
+fs::path the_only_file(const fs::path& folder) {
+    std::error_code error;
+    const std::vector<fs::path> found = files_in(folder, error);
     if (found.size() == 1) return found[0];
     if (found.empty())
         throw Error(Status::not_found, fmt::format("{} has no checkpoint of a server{}", folder.string(),
                                                    error ? ": " + error.message() : ""));
     throw Error(
         Status::invalid_argument,
-        fmt::format("{} has the checkpoints of {} servers; say which one this server takes the place of",
+        fmt::format("{} has the checkpoints of {} servers; say which one this server takes the place of "
+                    "(index, or --index)",
                     folder.string(), found.size()));
 }
 
@@ -100,8 +106,16 @@ void require_shape(const fs::path& file, const RestoredShard& restored, const Ca
 
 }  // namespace
 
-void require_folder(const fs::path& folder) {
+void require_folder(const fs::path& folder, bool is_new) {
     require_writable(folder / fmt::format("{}{}", prefix.substr(0, prefix.size() - 1), suffix));
+    std::error_code error;
+    const std::vector<fs::path> found = files_in(folder, error);
+    if (is_new && !found.empty())
+        throw Error(
+            Status::invalid_argument,
+            fmt::format("{} is a checkpoint, which a new job would replace; go on from it (restore, or "
+                        "--restore), or take another folder",
+                        found[0].string()));
 }
 
 RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t> index, Memory& memory,
@@ -143,8 +157,8 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
     return restored;
 }
 
-Checkpoints::Checkpoints(fs::path folder, ShardName name, Clock clock, transport::Mailbox& mailbox,
-                         Written written)
+Checkpoints::Checkpoints(fs::path folder, ShardName name, std::optional<Clock> clock,
+                         transport::Mailbox& mailbox, Written written)
     : file_(file_of(folder, name.index)),
       name_(std::move(name)),
       last_(clock),
@@ -158,13 +172,28 @@ Checkpoints::~Checkpoints() {
 
 bool Checkpoints::is_due(Clock clock) const {
     if (is_writing()) return false;
-    return try_again_ ? transport::Clock::now() >= *try_again_ : clock >= last_ + name_.every;
+    if (try_again_) return transport::Clock::now() >= *try_again_;
+    return !last_ || clock >= *last_ + name_.every;
 }
 
 void Checkpoints::write(Snapshot snapshot, Done done) {
     next_ = std::move(snapshot);
     if (done) next_done_.push_back(std::move(done));
     if (!is_writing()) begin();
+}
+
+void Checkpoints::finish(const Snapshot& snapshot) {
+    *is_alive_ = false;
+    if (writer_.joinable()) writer_.join();
+    store(snapshot);
+}
+
+// A server that was thought to be dead, and has another one in its place, must not write over what that has.
+void Checkpoints::store(const Snapshot& snapshot) const {
+    if (incarnation_of(file_) > snapshot.incarnation)
+        throw Error(Status::io,
+                    fmt::format("{} is of another server, which has taken this one's place", file_.string()));
+    write_checkpoint(file_, described(snapshot, name_));
 }
 
 void Checkpoints::begin() {
@@ -174,7 +203,7 @@ void Checkpoints::begin() {
     writer_ = start_thread("hkt-params-disk", [this, snapshot, done, is_alive = is_alive_] {
         std::string error;
         try {
-            write_checkpoint(file_, described(*snapshot, name_));
+            store(*snapshot);
         } catch (const std::exception& failed) {
             error = failed.what();
         }

@@ -34,8 +34,9 @@ struct RestoredShard {
     Snapshot snapshot;
 };
 
-// Throws Error(io) if checkpoints cannot be written there.
-void require_folder(const std::filesystem::path& folder);
+// Throws Error(io) if checkpoints cannot be written there. is_new: for a job that begins; then
+// Error(invalid_argument), too, if there are checkpoints, which it would replace.
+void require_folder(const std::filesystem::path& folder, bool is_new);
 
 // index: needed where the folder has the checkpoints of several servers. Throws Error(not_found | io |
 // invalid_argument), and what make_calculator throws.
@@ -48,8 +49,9 @@ class Checkpoints {
     // Called on the mailbox's thread when this is on the disk; or why it could not be written.
     using Written = std::function<void(const Snapshot& snapshot, const std::string& error)>;
 
-    Checkpoints(std::filesystem::path folder, ShardName name, Clock clock, transport::Mailbox& mailbox,
-                Written written);
+    // clock: of the one that there is; nothing: there is none, and one is due.
+    Checkpoints(std::filesystem::path folder, ShardName name, std::optional<Clock> clock,
+                transport::Mailbox& mailbox, Written written);
     ~Checkpoints();  // waits for the one that is being written
 
     bool is_writing() const { return writer_.joinable(); }
@@ -59,13 +61,16 @@ class Checkpoints {
     // meanwhile. done: called as Written is, with why it could not be written; may be empty.
     using Done = std::function<void(const std::string& error)>;
     void write(Snapshot snapshot, Done done = {});
+    // The last one: is on the disk when this returns. Throws Error(io).
+    void finish(const Snapshot& snapshot);
 
   private:
     void begin();
+    void store(const Snapshot& snapshot) const;
 
     const std::filesystem::path file_;
     const ShardName name_;
-    Clock last_;
+    std::optional<Clock> last_;
     std::optional<transport::Clock::time_point> try_again_;  // the last one has failed
     transport::Mailbox& mailbox_;
     const Written written_;

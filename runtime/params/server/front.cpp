@@ -81,6 +81,9 @@ void Front::take_open(Link& link, const Json& note) {
             link,
             fmt::format("it wants the number {}; workers that the job begins with have numbers below {}",
                         *caller.wanted, 1 << bits_within_incarnation));
+    const auto has_number = [&](const Caller& known) { return known.wanted == caller.wanted; };
+    if (!beginning_ && caller.wanted && std::any_of(callers_.begin(), callers_.end(), has_number))
+        return refuse(link, fmt::format("another worker has the number {}", *caller.wanted));
     if (!job_) {
         try {
             make_calculator_(job);
@@ -106,13 +109,8 @@ void Front::try_to_begin() {
     std::vector<std::pair<Caller, Worker>> answers;
     std::set<Worker> given;
     for (const Caller& caller : callers_) {
-        Worker number;
-        if (caller.wanted && !given.contains(*caller.wanted))
-            number = *caller.wanted;
-        else {
-            while (taken.contains(next_)) ++next_;
-            number = next_++;
-        }
+        while (!caller.wanted && taken.contains(next_)) ++next_;
+        const Worker number = caller.wanted ? *caller.wanted : next_++;
         given.insert(number);
         answers.emplace_back(caller, number);
         beginning.has_weights |= caller.has_weights;

@@ -81,8 +81,9 @@ class Server::Service final : private Link::Owner {
     void dialled_first(Dialling::Result result);
     void begin(const Front::Beginning& beginning);
     void restore();
-    void have_shard(ShardName name, Clock clock);
+    void have_shard(ShardName name, std::optional<Clock> clock);
     void write_checkpoint();
+    void write_last_checkpoint();
 
     void received(Link& link, const Json& note) override;
     void received(Link& link, Message message) override;
@@ -158,7 +159,7 @@ Server::Service::Service(ServerOptions options)
             Status::invalid_argument,
             "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
     check(options_.terms);
-    if (!options_.checkpoints.empty()) require_folder(options_.checkpoints);
+    if (!options_.checkpoints.empty()) require_folder(options_.checkpoints, !options_.restore);
     if (endpoint_.is_any_address()) endpoint_.host = transport::own_address();
     options_.checkpoint_every = std::max<std::uint64_t>(options_.checkpoint_every, 1);
     if (options_.restore) restore();
@@ -228,6 +229,7 @@ void Server::Service::end(std::exception_ptr failure) {
     admission_.reset();
     listener_.close();
     try {
+        if (!failure) write_last_checkpoint();
         if (!failure) say_that_it_leaves();
     } catch (...) {
         failure = std::current_exception();
@@ -410,13 +412,13 @@ void Server::Service::take_from_first(const Json& note) {
 void Server::Service::begin(const Front::Beginning& beginning) {
     have_shard({beginning.job, *index_, beginning.servers, options_.servers, beginning.run,
                 options_.checkpoint_every},
-               0);
+               std::nullopt);
     shard_->begin(beginning.founders, beginning.has_weights);
     for (auto& [link, note] : std::exchange(early_, {}))
         if (link->is_open()) received(*link, note);
 }
 
-void Server::Service::have_shard(ShardName name, Clock clock) {
+void Server::Service::have_shard(ShardName name, std::optional<Clock> clock) {
     const auto job = std::make_shared<const Job>(name.job);
     const auto layout = std::make_shared<const Layout>(*job, name.servers);
     shard_ = std::make_unique<Shard>(job, layout, *index_, memory_, options_.make_calculator(*job),
@@ -459,6 +461,13 @@ void Server::Service::restore() {
 
 void Server::Service::write_checkpoint() {
     if (checkpoints_ && shard_->has_begun()) checkpoints_->write(shard_->snapshot());
+}
+
+// Whoever stops a server may begin it again later, with all of its rounds.
+void Server::Service::write_last_checkpoint() try {
+    if (checkpoints_ && shard_->has_begun()) checkpoints_->finish(shard_->snapshot());
+} catch (const Error& error) {
+    log_line("hocket params: {}: has written no last checkpoint: {}", own_name(), error.what());
 }
 
 // ---- Workers ---------------------------------------------------------------------------------------------

@@ -232,6 +232,10 @@ void Shard::take(Link& link, const Message& message) {
     }
     if (!root_) throw ProtocolError("it pushes or pulls before the job has begun");
     require_possible(message);
+    if (const auto* const sum = std::get_if<Sum>(&message))
+        for (const Worker from : sum->workers)
+            if (const auto found = workers_.find(from); found != workers_.end())
+                found->second.pushed = std::max(found->second.pushed, sum->clock + 1);
     root_->receive(worker, message);
     deliver();
 }
@@ -373,6 +377,7 @@ Json Shard::stats() const {
              {"parent", root_ && root_->tree().contains(worker) && root_->tree().parent(worker) != the_server
                             ? Json(root_->tree().parent(worker))
                             : Json("server")},
+             {"pushed", standing.pushed},
              {"answers", standing.link != nullptr && !standing.is_suspected},
              {"received", standing.link ? standing.link->bytes_received() : 0},
              {"sent", standing.link ? standing.link->bytes_sent() : 0},

@@ -72,6 +72,7 @@ class Shard {
         Link* link = nullptr;  // null: there is none now
         std::string at, rack;
         bool has_weights = false, is_suspected = false;
+        Clock pushed = 0;       // it has pushed of rounds below this
         bool is_named = false;  // by a worker that had another server in this one's place
         std::optional<transport::Clock::time_point> gone_since;  // it has had no connection
     };

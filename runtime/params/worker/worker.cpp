@@ -593,7 +593,8 @@ std::string Client::Service::likely_cause() const {
         if (const std::string trouble = upstream->trouble(); !trouble.empty())
             cause += (cause.empty() ? "" : ", and ") + trouble;
     return cause.empty()
-               ? "another worker has not pushed its update of a round that must be in them, or is slow"
+               ? "another worker has not pushed its update of a round that must be in them, or is slow; the "
+                 "status of the service shows how many rounds each has pushed"
                : cause;
 }
 

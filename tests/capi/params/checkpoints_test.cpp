@@ -47,6 +47,35 @@ TEST_CASE("a checkpoint that cannot be written is an error that names the server
     CHECK(problems(folder_goes) == "");
 }
 
+TEST_CASE("a server that another one has taken the place of leaves that one's checkpoint alone") {
+    const auto outcomes = run_ranks({1}, [](int) {
+        const TemporaryFolder folder;
+        hkt_params_server_options options = server_in(folder.path());
+        Server old = start_server(options);
+        {
+            hkt_params_options as_worker = worker_options(hkt_params_server_address(old.get()));
+            const Params params = open_worker(as_worker);
+            train(params.get(), 1, 3);
+            must(hkt_params_checkpoint(params.get(), nullptr));
+        }
+        options.restore = 1;
+        Server next = start_server(options);
+        const auto written = [&] {
+            return std::filesystem::last_write_time(folder.path() + "/server-0.checkpoint");
+        };
+        const auto before = written();
+        old.reset();
+        expect(written() == before, "the old server has written");
+        next.reset();
+        expect(written() != before, "the new one writes its last one");
+        const Server third = start_server(options);
+        const char* text = nullptr;
+        must(hkt_params_server_stats(third.get(), &text));
+        says(text, "\"clock\":3");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
 TEST_CASE("a checkpoint is asked for again where a server was replaced meanwhile") {
     const TemporaryFolder folder;
     const Meeting meeting;

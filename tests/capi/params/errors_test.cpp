@@ -187,6 +187,29 @@ TEST_CASE("workers that a job begins with say the same number of them") {
     CHECK(problems(outcomes) == "");
 }
 
+TEST_CASE("no two workers that a job begins with have one number") {
+    const Tally refused, have_tried;
+    const auto outcomes = with_service(2, [&](int number, const char* address) {
+        hkt_params_options options = worker_options(address);
+        options.workers = 2;
+        options.number = 0;
+        options.timeout_ms = 3000;
+        const hkt_status status = open_again(options);
+        if (status == HKT_ERROR_MISMATCH) {
+            says(hkt_last_error(), "another worker has the number 0");
+            refused.add();
+        } else {
+            failure(status, HKT_ERROR_TIMEOUT);
+        }
+        have_tried.meet(2);
+        options.number = number;
+        options.timeout_ms = 0;
+        train(open_worker(options).get(), 2, 1);
+    });
+    CHECK(problems(outcomes) == "");
+    CHECK(refused.value() == 1);
+}
+
 TEST_CASE("pushes and pulls that make no sense are refused, and the worker goes on") {
     const auto outcomes = with_service(1, [](int, const char* address) {
         const Params params = open_worker(worker_options(address));
