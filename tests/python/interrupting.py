@@ -23,8 +23,10 @@ def interrupt_when(condition):
 
 def interrupted(condition, call):
     """The call ends with KeyboardInterrupt, and with nothing else."""
-    interrupt_when(condition)
+    begun = threading.Event()  # the condition may hold before that, because of calls that were left
+    interrupt_when(lambda: begun.is_set() and condition())
     try:
+        begun.set()
         call()
     except KeyboardInterrupt:
         return

@@ -229,8 +229,8 @@ void Server::Service::end(std::exception_ptr failure) {
     admission_.reset();
     listener_.close();
     try {
-        if (!failure) write_last_checkpoint();
         if (!failure) say_that_it_leaves();
+        if (!failure) write_last_checkpoint();  // after that: workers are heard meanwhile
     } catch (...) {
         failure = std::current_exception();
     }
@@ -303,7 +303,7 @@ Json Server::Service::state() const {
 std::string Server::Service::waits_for() const {
     std::string what = shard_ ? shard_->waits_for() : "";
     if (front_ && what.empty()) what = front_->missing();
-    if (front_ || shard_) return what;
+    if (front_ || shard_ || !options_.join) return what;
     const std::string first = fmt::format("the first server ({})", options_.join->text());
     if (first_ && first_->is_open()) return first + " has not begun it; its status says why";
     return first_trouble_.empty() ? first + " has not answered yet"
@@ -499,7 +499,8 @@ void Server::Service::take(Link& link, const Json& note) {
         return say == "open" ? front_->take_open(link, note) : front_->take_serve(link, note);
     }
     // A worker whose job's servers are gone must not be taken for another one with its number.
-    if (say == "resume" && (!shard_ || note.at("run").get<std::string>() != run_)) {
+    const bool is_of_a_run = say == "resume" || (say == "reserve" && shard_);
+    if (is_of_a_run && (!shard_ || note.at("run").get<std::string>() != run_)) {
         link.send(Json{{"say", "refused"}, {"why", begun_anew}});
         return link.close_when_sent();
     }

@@ -122,6 +122,7 @@ void Shard::arrive(Worker worker, Link& link, const Json& note) {
     Standing& standing = workers_[worker];
     if (standing.link && standing.link != &link) {
         standing.link->user = nullptr;  // it has come back before its old connection was seen to have ended
+        if (giver_ == worker) giver_.reset();
         standing.link->close_when_sent();
     }
     standing.link = &link;
@@ -241,17 +242,25 @@ void Shard::take(Link& link, const Message& message) {
 }
 
 // Sums of later rounds wait here, and take memory. A worker pushes no round that is further from one that is
-// covered; it begins no further from another server's rounds, and these no further from this one's.
+// covered; it begins no further from another server's rounds, and these no further from this one's. Who comes
+// to servers that were restored begins where the furthest one is.
 void Shard::require_possible(const Message& message) const {
     const auto require = [&](const Epoch& epoch, Chunk chunk, Clock clock) {
         if (job_->staleness && epoch == root_->epoch() &&
-            clock > root_->clock(chunk) + 2 * window_ + *job_->staleness + 1)
+            clock > std::max(root_->clock(chunk), latest_first()) + 2 * window_ + *job_->staleness + 1)
             throw ProtocolError(
                 "it pushes an update of a round that it cannot have come to, or pulls weights of one");
     };
     if (const auto* const sum = std::get_if<Sum>(&message)) require(sum->epoch, sum->chunk, sum->clock);
     if (const auto* const want = std::get_if<Want>(&message))
         require(want->epoch, want->chunk, want->clock > 0 ? want->clock - 1 : 0);
+}
+
+Clock Shard::latest_first() const {
+    Clock latest = 0;
+    for (const auto& [worker, standing] : workers_)
+        latest = std::max(latest, root_->first_of(worker).value_or(0));
+    return latest;
 }
 
 void Shard::deliver() {

@@ -89,6 +89,7 @@ class Shard {
     nlohmann::json places() const;
     int group_of(const std::string& rack);
     void require_possible(const Message& message) const;
+    Clock latest_first() const;  // round that a worker takes part in
     Shape shape() const;
 
     const std::shared_ptr<const Job> job_;

@@ -23,9 +23,9 @@ namespace {
 
 constexpr Worker stranger = 77;
 
-Json reserve_note(Json number = stranger) {
-    return {
-        {"say", "reserve"}, {"number", number}, {"at", "127.0.0.1:9"}, {"rack", "r"}, {"has_weights", false}};
+Json reserve_note(Json number = stranger, const std::string& run = "") {
+    return {{"say", "reserve"},    {"run", run},  {"number", number},
+            {"at", "127.0.0.1:9"}, {"rack", "r"}, {"has_weights", false}};
 }
 
 Json resume_note(const std::string& run) {
@@ -173,19 +173,20 @@ std::map<std::string, Script> bad_workers(const std::string& run = "") {
         });
     };
     for (const char* key : {"number", "at", "rack", "has_weights"})
-        add(std::string("reserves without ") + key, {without(reserve_note(), key)});
+        add(std::string("reserves without ") + key, {without(reserve_note(stranger, run), key)});
     for (const Json& number : {Json(-1), Json("0"), Json(1.5), Json(UINT32_MAX), Json(UINT32_MAX - 1),
                                Json(std::uint64_t{1} << 32), Json(UINT64_MAX), Json()})
-        add("reserves as " + number.dump(), {reserve_note(number)});
-    add("reserves at no place", {with(reserve_note(), "at", "nowhere")});
-    add("reserves in a long rack", {with(reserve_note(), "rack", std::string(1 << 20, 'x'))});
-    add("is two workers", {reserve_note(), reserve_note(stranger + 1)});
+        add("reserves as " + number.dump(), {reserve_note(number, run)});
+    add("reserves at no place", {with(reserve_note(stranger, run), "at", "nowhere")});
+    add("reserves in a long rack", {with(reserve_note(stranger, run), "rack", std::string(1 << 20, 'x'))});
+    add("is of another run", {reserve_note(0, "another")});
+    add("is two workers", {reserve_note(stranger, run), reserve_note(stranger + 1, run)});
     add("is another worker when it resumes",
-        {reserve_note(), with(resume_note(run), "number", stranger + 1)});
+        {reserve_note(stranger, run), with(resume_note(run), "number", stranger + 1)});
     add("joins without a number", {join_note(0)});
     for (const Json& first : {Json(-1), Json(UINT64_MAX), Json(std::uint64_t{1} << 59), Json("0"), Json(0)})
-        add("joins at " + first.dump(), {reserve_note(), join_note(first)});
-    add("has a huge window", {reserve_note(), join_note(0, UINT64_MAX)});
+        add("joins at " + first.dump(), {reserve_note(stranger, run), join_note(first)});
+    add("has a huge window", {reserve_note(stranger, run), join_note(0, UINT64_MAX)});
     const Json resume = resume_note(run);
     for (const auto& [key, value] : resume.items())
         if (key != "say") add("resumes without " + key, {without(resume_note(run), key.c_str())});
@@ -203,13 +204,13 @@ std::map<std::string, Script> bad_workers(const std::string& run = "") {
         {{{"say", "serve"}, {"at", "127.0.0.1:9"}, {"is_restored", true}, {"index", UINT64_MAX}}});
     add("leaves, and is no server", {{{"say", "leaving"}}});
     add("goes before it has come", {{{"say", "goodbye"}}});
-    add("asks for the state as a worker", {reserve_note(), {{"say", "stats"}}});
-    scripts.emplace("a sum without elements that has some", [](Peer& peer) {
-        peer.say(reserve_note());
+    add("asks for the state as a worker", {reserve_note(stranger, run), {{"say", "stats"}}});
+    scripts.emplace("a sum without elements that has some", [run](Peer& peer) {
+        peer.say(reserve_note(stranger, run));
         peer.say(Want{{0, 1}, 0, 0}, "12345678", Peer::Elements::dense);
     });
-    scripts.emplace("lends what it did not offer", [](Peer& peer) {
-        peer.say(reserve_note());
+    scripts.emplace("lends what it did not offer", [run](Peer& peer) {
+        peer.say(reserve_note(stranger, run));
         const std::string body(24, '\0');
         peer.raw({.kind = 2, .elements = 1, .is_lent = 1, .body_bytes = 24, .value_bytes = 4096}, body);
     });
@@ -313,26 +314,27 @@ TEST_CASE("a server waits for the first weights, whatever others say meanwhile")
     founder.say(with(open_note(job), "has_weights", true));
     const auto opened = founder.note("opened");
     REQUIRE(opened);
+    const std::string run = opened->at("run");
     const auto nothing = [] {};
     run_and_be_closed(nonsense(), at, nothing);
-    run_and_leave(bad_workers(opened->at("run")), at, nothing);
+    run_and_leave(bad_workers(run), at, nothing);
     run_and_be_closed({{"asks for a checkpoint",
-                        [](Peer& peer) {
-                            peer.say(reserve_note());
+                        [&](Peer& peer) {
+                            peer.say(reserve_note(stranger, run));
                             peer.say({{"say", "checkpoint"}});
                         }},
                        {"gives weights unasked",
                         [&](Peer& peer) {
-                            peer.say(reserve_note());
+                            peer.say(reserve_note(stranger, run));
                             peer.say(Weights{{}, 0, 0, nullptr}, dense(job, 0), Peer::Elements::dense);
                         }},
                        {"pushes",
-                        [](Peer& peer) {
-                            peer.say(reserve_note());
+                        [&](Peer& peer) {
+                            peer.say(reserve_note(stranger, run));
                             peer.say(Sum{{0, 1}, 0, 0, {stranger}, nullptr});
                         }}},
                       at, nothing);
-    founder.say(reserve_note(0));
+    founder.say(reserve_note(0, run));
     founder.close();
     Buffers zeros;
     const auto pointers = zeros.pointers();
