@@ -34,7 +34,7 @@ std::string text_of(const Update& update) {
                     ? fmt::format("let {} = total({})  ", update.totals[step.target], value)
                     : fmt::format("{} = {}  ", buffers[step.target], value);
     }
-    text.resize(text.size() - std::min<std::size_t>(text.size(), 2));
+    text.erase(text.size() - std::min<std::size_t>(text.size(), 2));  // the blanks after the last one
     return text;
 }
 
