@@ -13,6 +13,7 @@
 #include "runtime/params/server/server.hpp"
 #include "runtime/params/worker/worker.hpp"
 #include "tests/runtime/params/adding.hpp"
+#include "tests/support/expect.hpp"
 
 namespace hocket::test {
 
@@ -74,15 +75,16 @@ struct Buffers {
     }
 };
 
+// On any thread: Catch2's macros are for one.
 inline void push(Client& client, Buffers& buffers) {
     const auto pointers = buffers.pointers();
     const std::vector<const std::byte*> gradients(pointers.begin(), pointers.end());
-    REQUIRE(client.wait(client.push(0, gradients), transport::Clock::time_point::max()));
+    expect(client.wait(client.push(0, gradients), transport::Clock::time_point::max()), "a push");
 }
 
 inline void pull(Client& client, Buffers& buffers, Clock staleness) {
     const auto pointers = buffers.pointers();
-    REQUIRE(client.wait(client.pull(0, pointers, staleness), transport::Clock::time_point::max()));
+    expect(client.wait(client.pull(0, pointers, staleness), transport::Clock::time_point::max()), "a pull");
 }
 
 // Workers that one thread takes from round to round. Worker w pushes w + 1 + round in each round, and i more
