@@ -193,7 +193,7 @@ TEST_CASE("no two workers that a job begins with have one number") {
         hkt_params_options options = worker_options(address);
         options.workers = 2;
         options.number = 0;
-        options.timeout_ms = 3000;
+        options.timeout_ms = 5000;
         const hkt_status status = open_again(options);
         if (status == HKT_ERROR_MISMATCH) {
             says(hkt_last_error(), "another worker has the number 0");
@@ -307,7 +307,7 @@ TEST_CASE("a server that ends is an error of its workers, which names it") {
             return has_joined.await(1);
         }
         hkt_params_options options = worker_options(meeting.address());
-        options.timeout_ms = 3000;
+        options.timeout_ms = 5000;
         const Params params = open_worker(options);
         has_joined.add();
         Numbers numbers;
