@@ -399,6 +399,19 @@ TEST_CASE("a worker lives with others that say what none below it says") {
     }
 }
 
+TEST_CASE("a worker of another run of the job is refused, also before it has joined") {
+    const auto servers = start_servers(1, forget_quickly);
+    Team team(*servers[0], small_job(2));
+    for (const Json& note : {reserve_note(0, "another"), resume_note("another")}) {
+        Peer peer(servers[0]->endpoint());
+        peer.say(note);
+        const auto answer = peer.note();
+        REQUIRE(answer);
+        CHECK(answer->at("say") == "refused");
+    }
+    for (int round = 0; round < 3; ++round) team.train();
+}
+
 TEST_CASE("a server does not go on reading from who does not read its answers") {
     const auto servers = start_servers(1, forget_quickly);
     Team team(*servers[0], small_job(2));
