@@ -79,7 +79,7 @@ void remove_what_dead_writers_left(const fs::path& file) {
     }
 }
 
-// The file under its name for now.
+// The new file, under another name until it is published.
 class NewFile {
   public:
     explicit NewFile(const fs::path& file) : file_(file) {

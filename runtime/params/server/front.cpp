@@ -8,8 +8,8 @@
 
 #include "runtime/log.hpp"
 #include "runtime/net/frame.hpp"
-#include "runtime/net/handshake.hpp"
 #include "runtime/params/service/note.hpp"
+#include "runtime/random.hpp"
 
 namespace hocket::params {
 namespace {
@@ -24,13 +24,6 @@ constexpr int bits_within_incarnation = 20;
 void refuse(Link& link, const std::string& why) {
     link.send(Json{{"say", "refused"}, {"why", why}});
     link.close_when_sent();
-}
-
-std::string new_name() {
-    std::string name;
-    for (const char c : transport::fresh_nonce().substr(0, 8))
-        name += fmt::format("{:02x}", static_cast<unsigned char>(c));
-    return name;
 }
 
 Json places_note(const std::vector<std::string>& places) {
@@ -102,7 +95,7 @@ void Front::take_open(Link& link, const Json& note) {
 
 void Front::try_to_begin() {
     if (beginning_ || !job_ || callers_.size() < job_->workers || !places()) return;
-    Beginning beginning{*job_, used_servers(), {}, false, new_name()};
+    Beginning beginning{*job_, used_servers(), {}, false, random_hex(8)};
     std::set<Worker> taken;
     for (const Caller& caller : callers_)
         if (caller.wanted) taken.insert(*caller.wanted);

@@ -246,8 +246,9 @@ void Shard::take(Link& link, const Message& message) {
 // to servers that were restored begins where the furthest one is.
 void Shard::require_possible(const Message& message) const {
     const auto require = [&](const Epoch& epoch, Chunk chunk, Clock clock) {
-        if (job_->staleness && epoch == root_->epoch() &&
-            clock > std::max(root_->clock(chunk), latest_first()) + 2 * window_ + *job_->staleness + 1)
+        if (!job_->staleness || epoch != root_->epoch()) return;
+        const Clock ahead = 2 * window_ + *job_->staleness + 1;
+        if (clock > root_->clock(chunk) + ahead && clock > latest_first() + ahead)
             throw ProtocolError(
                 "it pushes an update of a round that it cannot have come to, or pulls weights of one");
     };
