@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import sys
 import tempfile
 import unittest
 
@@ -193,4 +194,4 @@ class Cost(Case):
 
 
 if __name__ == "__main__":
-    running.main()
+    sys.exit(running.main())

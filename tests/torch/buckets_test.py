@@ -28,7 +28,7 @@ def group_of(backend):
 
 
 def ways():
-    """Of making the buckets: what this torch is given, and, where that is a list, also what is done before torch 2.13."""
+    """Of making the buckets: what this torch is given, and, where that is a list, also what is done before torch 2.11."""
     return (True, False) if planned.TAKES_A_LIST else (False,)
 
 
@@ -73,6 +73,11 @@ def by_plan(rank, size, backend):
             for found, wanted in zip(gradients(one, rank), expected):
                 same(found, wanted, f"{backend}, {takes_a_list}, {keywords}")
             assert buckets(one) == names_of((5, 4), (3, 2, 1), (0,)), buckets(one)
+        if backend == "hocket":
+            one = ddp(takes_a_list, model(), plan)
+            hocket.torch.ddp_hook(one)
+            for found, wanted in zip(gradients(one, rank), expected):
+                same(found, wanted, "with ddp_hook")
 
 
 def by_sizes(rank, size, backend):
@@ -88,7 +93,10 @@ def by_sizes(rank, size, backend):
         assert buckets(one) == names_of((5,), (4, 3), (2, 1), (0,)), buckets(one)
 
 
-def copied(rank, size):
+def copied(rank, size, backend):
+    if backend == "gloo":  # a copy takes the default group
+        dist.destroy_process_group()
+        dist.init_process_group(backend, store=dist.HashStore(), rank=rank, world_size=size)
     one = ddp(False, model(), [LINEAR, 100 * LINEAR])
     other = copy.deepcopy(one)
     gradients(other, rank)
@@ -111,6 +119,15 @@ def unused(rank, size):
 
 def different_plans(rank, size):
     ddp(False, model(), [LINEAR] if rank == 0 else [2 * LINEAR])
+
+
+def no_way(rank, size):
+    """As torch 2.0 and 2.1 are."""
+    planned._CAN_CHANGE_GROUPS = False
+    try:
+        ddp(False, model(), [LINEAR], process_group=dist.new_group(backend="gloo"))
+    except RuntimeError as error:
+        return str(error)
 
 
 class OneOf(torch.nn.Module):
@@ -228,11 +245,17 @@ class Planned(ranks.TestCase):
                     self.check(2, function, backend)
 
     def test_copied(self):
-        self.check(2, copied)
+        for size, backend in ((2, "hocket"), (1, "gloo")):
+            with self.subTest(backend=backend):
+                self.check(size, copied, backend)
 
     def test_unused_parameters(self):
         for text in self.check(2, unused):
             self.assertIn("offers no way", text)
+
+    @ranks.unittest.skipUnless(hasattr(planned.c10d, "Backend"), "torch 1.13 has a way")
+    def test_where_torch_has_no_way(self):
+        self.assertIn("offers no way to choose buckets with a backend of C++", self.check(1, no_way)[0])
 
     def test_ranks_with_other_plans(self):
         first, second = ranks.run(2, different_plans)
@@ -267,7 +290,7 @@ class Measured(ranks.TestCase):
     def test_a_parameter_that_gets_no_gradient_on_one_rank_is_told_to_all(self):
         for outcome in ranks.run(2, never_reached):
             self.assertEqual(outcome.kind, "raised")
-            self.assertIn("2 of 4 parameters got no gradient in half of the steps, '0.weight' among them", outcome.value)
+            self.assertIn("2 of 4 parameters got no gradient, '0.weight' among them", outcome.value)
 
 
 if __name__ == "__main__":

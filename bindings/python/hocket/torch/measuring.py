@@ -15,8 +15,8 @@ from hocket import overlap
 
 from .planned import bytes_of, trained_parameters
 
-_LEAST, _MOST = 1 << 12, 1 << 25  # bytes of the all_reduces that are measured
-_SIZES = 8
+_LEAST, _MOST = 1 << 8, 1 << 25  # bytes of the all_reduces that are measured
+_SIZES = 9  # a third of them so short that they tell the start-up
 
 
 def measure_profile(model, step, *, group=None, steps=10, warm_up=3, rounds=9):
@@ -26,7 +26,8 @@ def measure_profile(model, step, *, group=None, steps=10, warm_up=3, rounds=9):
     model   a module, or a DistributedDataParallel, whose gradients are not reduced meanwhile
     step    what runs the model forward and backward once, without an optimizer: the ranks' weights would no longer be the same
     group   the process group that will reduce the gradients: by default the DistributedDataParallel's, or that of all ranks
-    steps   how many are measured, after warm_up others; times are medians
+    steps   how many are measured, after warm_up others; times are medians. Copies of the gradients are reduced meanwhile, as communication takes the processor's
+            time, too
     rounds  how many all_reduces of each size are measured
 
     Gradients that there were before are changed, as by any step; those that there were not are None again.
@@ -36,18 +37,20 @@ def measure_profile(model, step, *, group=None, steps=10, warm_up=3, rounds=9):
     group = group or (model.process_group if is_ddp else dist.group.WORLD)
     parameters = trained_parameters(module)
     _refuse(parameters, steps, rounds)
+    sizes = [bytes_of(parameter) for parameter in parameters.values()]
     without = [parameter for parameter in parameters.values() if parameter.grad is None]
     with model.no_sync() if is_ddp else contextlib.nullcontext(), _Watch(module, parameters) as watch:
         for _ in range(warm_up):
             step()
-        samples = [watch.times_of(step, group) for _ in range(steps)]
+        _refuse_what_never_comes(_slowest(watch.times_of(step, group), group), parameters)  # so all ranks reduce as often
+        load = _Load(group, next(iter(parameters.values())).dtype, sum(sizes))
+        samples = [watch.times_of(step, group, load) for _ in range(steps)]
     for parameter in without:
         parameter.grad = None
     ready = _slowest([statistics.median(times) for times in zip(*samples)], group)
-    _refuse_what_never_came(ready, parameters)
-    some = next(iter(parameters.values()))
-    startup, per_byte = _cost(group, some.dtype, sum(map(bytes_of, parameters.values())), rounds)
-    return _profile(list(parameters), list(map(bytes_of, parameters.values())), ready, startup, per_byte)
+    _refuse_what_never_comes(ready, parameters)
+    startup, per_byte = _cost(group, load.whole, rounds)
+    return _profile(list(parameters), sizes, ready, startup, per_byte)
 
 
 def _refuse(parameters, steps, rounds):
@@ -61,10 +64,10 @@ def _refuse(parameters, steps, rounds):
         raise ValueError(f"hocket: steps is {steps}, and rounds {rounds}: at least one of each must be measured")
 
 
-def _refuse_what_never_came(ready, parameters):
+def _refuse_what_never_comes(ready, parameters):
     missing = [name for name, seconds in zip(parameters, ready) if seconds == float("inf")]
     if missing:
-        raise ValueError(f"hocket: on some rank {len(missing)} of {len(ready)} parameters got no gradient in half of the steps, {missing[0]!r} among them. A "
+        raise ValueError(f"hocket: on some rank {len(missing)} of {len(ready)} parameters got no gradient, {missing[0]!r} among them. A "
                          "plan is for passes that reach all parameters: does step() call the model, and backward()?")
 
 
@@ -88,7 +91,7 @@ class _Watch:
 
     def __init__(self, module, parameters):
         self._module, self._parameters = module, list(parameters.values())
-        self._began, self._ready, self._handles, self._nodes = None, {}, [], []
+        self._began, self._ready, self._handles, self._nodes, self._load = None, {}, [], [], None
 
     def __enter__(self):
         self._handles.append(self._module.register_forward_hook(self._forward))
@@ -105,6 +108,8 @@ class _Watch:
 
     def _forward(self, module, inputs, outputs):
         self._began, self._ready = None, {}  # of several passes the last one counts
+        if self._load is not None:
+            self._load.wait()
         for tensor in _tensors_in(outputs):
             if tensor.requires_grad:
                 tensor.register_hook(self._begin)
@@ -116,12 +121,46 @@ class _Watch:
     def _is_ready(self, i):
         self._begin()
         self._ready[i] = time.perf_counter() - self._began
+        if self._load is not None:
+            self._load.add(self._parameters[i].grad)
 
-    def times_of(self, step, group):
-        self._began, self._ready = None, {}
+    def times_of(self, step, group, load=None):
+        self._began, self._ready, self._load = None, {}, load
         dist.barrier(group=group)
-        step()
+        try:
+            step()
+        finally:
+            if load is not None:
+                load.wait()
         return [self._ready.get(i, float("inf")) for i in range(len(self._parameters))]
+
+
+class _Load:
+    """What DistributedDataParallel does beside the pass: it copies gradients into buckets, and reduces each that is full. Buckets are of one size, so
+    ranks whose gradients come in another order fit together, too."""
+
+    BUCKET = 1 << 20  # bytes
+
+    def __init__(self, group, dtype, total):
+        self._group, self._filled, self._reduced, self._works = group, 0, 0, []
+        size = torch.empty((), dtype=dtype).element_size()
+        self._bucket = self.BUCKET // size
+        self.whole = torch.zeros(-(-max(total, self.BUCKET) // self.BUCKET) * self._bucket, dtype=dtype)
+
+    def add(self, gradient):
+        if gradient.layout is torch.strided:
+            room = self.whole[self._filled:self._filled + gradient.numel()]
+            room.copy_(gradient.detach().reshape(-1)[:room.numel()])
+        self._filled += gradient.numel()
+        while self._reduced + self._bucket <= min(self._filled, self.whole.numel()):
+            bucket = self.whole[self._reduced:self._reduced + self._bucket]
+            self._works.append(dist.all_reduce(bucket, group=self._group, async_op=True))
+            self._reduced += self._bucket
+
+    def wait(self):
+        for work in self._works:
+            work.wait()
+        self._filled, self._reduced, self._works = 0, 0, []
 
 
 def _tensors_in(outputs):
@@ -139,13 +178,13 @@ def _tensors_in(outputs):
 
 # ---- What an all_reduce costs ---------------------------------------------------------------------------------------
 
-def _cost(group, dtype, most, rounds):
-    """The start-up and the seconds of a byte of the group's all_reduces, of sizes up to that of all gradients."""
-    most = max(1 << 20, min(most, _MOST))
+def _cost(group, whole, rounds):
+    """The start-up and the seconds of a byte of the group's all_reduces, of sizes up to that of the tensor."""
+    element = whole.element_size()
+    most = min(whole.numel() * element, _MOST)
     sizes = sorted({_LEAST * round((most / _LEAST) ** (i / (_SIZES - 1))) for i in range(_SIZES)})
-    whole = torch.zeros(sizes[-1] // torch.empty((), dtype=dtype).element_size(), dtype=dtype)
-    tensors = [whole[:size // whole.element_size()] for size in sizes]
-    with _like_a_bucket(group, whole):
+    tensors = [whole[:size // element] for size in sizes]
+    with _like_a_bucket(group, whole[:sizes[-1] // element]):
         times = [[_seconds_of(tensor, group) for tensor in tensors] for _ in range(rounds + 1)][1:]
     flat = _slowest([seconds for turn in times for seconds in turn], group)
     medians = [statistics.median(flat[i::len(sizes)]) for i in range(len(sizes))]

@@ -2,7 +2,7 @@
 
     ddp = hocket.torch.planned_ddp(model, plan)
 
-From torch 2.13 on DistributedDataParallel takes a list of sizes, bucket_cap_mb_list, and that is what it is given. Before, it has one size, and one
+From torch 2.11 on DistributedDataParallel takes a list of sizes, bucket_cap_mb_list, and that is what it is given. Before, it has one size, and one
 for the first bucket. But it makes its buckets twice, and the second time rank 0 tells its own to the others by its process group. That is done
 here at once, and what is told is the plan.
 """
@@ -62,7 +62,7 @@ def planned_ddp(module, plan, **keywords):
     never_again = keywords.get("find_unused_parameters", False) and not keywords.get("static_graph", False)
     if not TAKES_A_LIST:
         if never_again:
-            raise RuntimeError(f"hocket: with find_unused_parameters=True torch {torch.__version__} offers no way to choose buckets. Use torch 2.13 or "
+            raise RuntimeError(f"hocket: with find_unused_parameters=True torch {torch.__version__} offers no way to choose buckets. Use torch 2.11 or "
                                "later, or static_graph=True, or leave it out")
         _refuse_another_way(keywords.get("process_group"))
         return _Planned(module, buckets, **keywords)
@@ -106,7 +106,7 @@ def _by_plan(plan, parameters):
             raise ValueError(f"hocket: no layer of the plan is the parameter {name!r} or a module that it is in. Plan with a profile of this module "
                              "(hocket.torch.measure_profile), or give sizes (hocket.torch.bucket_sizes)")
         members.setdefault(layers[layer], []).append(name)
-    buckets = [[name for layer in reversed(batch) for name in members.get(layer, ())] for batch in plan.in_time]
+    buckets = [[name for layer in batch for name in members.get(layer, ())] for batch in plan.in_time]
     return [bucket for bucket in buckets if bucket]
 
 
@@ -136,7 +136,7 @@ def _refuse_another_order(buckets, parameters):
                                  f"{name!r} earlier. Leave find_unused_parameters out, or add static_graph=True")
 
 
-# ---- Before torch 2.13 ----------------------------------------------------------------------------------------------
+# ---- Before torch 2.11 ----------------------------------------------------------------------------------------------
 
 class _Told:
     """What a reducer that makes its buckets anew tells by its group's broadcast: the indices of parameters, one bucket after another, with the number
@@ -178,7 +178,8 @@ def _refuse_another_way(group):
     """torch 2.0 and 2.1: a reducer asks its group for parts of C++ that a group of Python does not have, and keeps the group that it was given."""
     if torch.__version__.startswith("1.") or _CAN_CHANGE_GROUPS or _is_python(group or torch.distributed.group.WORLD):
         return
-    raise RuntimeError(f"hocket: torch {torch.__version__} offers no way to choose the buckets of a backend of its own. Use torch 2.2 or later, or 1.13")
+    raise RuntimeError(f"hocket: torch {torch.__version__} offers no way to choose buckets with a backend of C++, such as gloo. Use torch 2.11 or "
+                       "later, or the backend hocket")
 
 
 class _Planned(DistributedDataParallel):
@@ -217,7 +218,7 @@ class _Planned(DistributedDataParallel):
         made = [[indices.get(id(parameter)) for parameter in bucket.parameters()] for bucket in self.reducer._get_zeros_like_grad_buckets()]
         if made != wanted:
             raise RuntimeError(f"hocket: rank {self.process_group.rank()} has buckets of {_counts(made)} parameters, and its plan has {_counts(wanted)}. Either "
-                               f"rank 0 has another plan: broadcast one; or torch {torch.__version__} makes buckets in another way: use torch 2.13 or later")
+                               f"rank 0 has another plan: broadcast one; or torch {torch.__version__} makes buckets in another way: use torch 2.11 or later")
 
     @contextlib.contextmanager
     def _telling(self, told):
