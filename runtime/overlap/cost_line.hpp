@@ -25,8 +25,9 @@ struct CostLine {
     }
 };
 
-// The line with the smallest sum of absolute errors whose numbers are not negative; so some of the times may
-// be any. What the times do not tell apart is 0. No times: all is 0.
+// The line with the smallest sum of errors, as shares of the times, whose numbers are not negative. So it
+// stays where it is if some of the times are far too long. What the times do not tell apart is 0. No times:
+// all is 0.
 CostLine fit_cost_line(std::span<const BusyTime> times);
 
 }  // namespace hocket::overlap

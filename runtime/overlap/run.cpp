@@ -113,7 +113,7 @@ bool Run::begin_backward(Clock::time_point until) {
 
 void Run::backward(std::size_t layer) {
     unless_failed([&] {
-        const Nanoseconds now = nanoseconds_of(Clock::now());
+        const Nanoseconds now = nanoseconds_of(options_.now());
         if (stage_ != Stage::backward) refuse("the backward pass has not begun");
         if (next_layer_ == 0) refuse("all layers were there already: the iteration is to be finished");
         if (layer + 1 != next_layer_)
@@ -150,7 +150,7 @@ bool Run::finish(Clock::time_point until) {
 }
 
 void Run::begin_record() {
-    const Nanoseconds now = nanoseconds_of(Clock::now());
+    const Nanoseconds now = nanoseconds_of(options_.now());
     record_ = {batches_, last_ended_.value_or(now), now, {}, {}, 0};
     record_.ready.resize(layers());
     record_.moved.resize(batches_.size());

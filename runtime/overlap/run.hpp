@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,7 @@ struct RunOptions {
     std::size_t measure = 16;  // iterations before the first plan; least_to_measure or more
     std::optional<std::size_t> look_every = 100;  // iterations; nothing: never
     std::optional<Profile> profile;               // to plan from, with the layers of this model
+    std::function<Clock::time_point()> now = &Clock::now;
 };
 
 // The first one is only a warm-up, and the others run two plans at least.
