@@ -133,6 +133,20 @@ TEST_CASE("what is measured is what the link and the layers take") {
     }
 }
 
+TEST_CASE("the first iteration is not looked at") {
+    World world;
+    RunOptions options;
+    options.measure = 3;
+    const std::vector<double> usual = world.compute;
+    for (double& seconds : world.compute) seconds *= 50;
+    Training training(world, options);
+    training.iterate();
+    world.compute = usual;
+    training.iterate(2);
+    for (std::size_t layer = 0; layer < usual.size(); ++layer)
+        CHECK(training.run.profile()->layers[layer].compute == Approx(usual[layer]).margin(1e-6));
+}
+
 TEST_CASE("an iteration takes what was predicted, with every method") {
     for (const Method method : all_methods) {
         World world;
