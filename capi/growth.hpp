@@ -89,6 +89,8 @@ HKT_ENDS_WITH(hkt_params_stats, children);
 HKT_ENDS_WITH(hkt_params_server_options, rack);
 HKT_ENDS_WITH(hkt_overlap_options, bucket_bytes);
 HKT_ENDS_WITH(hkt_overlap_prediction, overlap);
+HKT_ENDS_WITH(hkt_overlap_run_options, staleness);
+HKT_ENDS_WITH(hkt_overlap_run_stats, overlap);
 
 template <>
 struct Published<hkt_comm_options> {
@@ -204,6 +206,21 @@ struct Published<hkt_overlap_prediction> {
     static constexpr const char* name = "the size of the hkt_overlap_prediction";
     static constexpr const char* cure = "pass sizeof(hkt_overlap_prediction)";
     static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_overlap_prediction, overlap);
+};
+
+template <>
+struct Published<hkt_overlap_run_options> {
+    static constexpr const char* name = "hkt_overlap_run_options.size";
+    static constexpr const char* cure = "start from HKT_OVERLAP_RUN_OPTIONS_INIT";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_overlap_run_options, staleness);
+    static constexpr hkt_overlap_run_options defaults = HKT_OVERLAP_RUN_OPTIONS_INIT;
+};
+
+template <>
+struct Published<hkt_overlap_run_stats> {
+    static constexpr const char* name = "the size of the hkt_overlap_run_stats";
+    static constexpr const char* cure = "pass sizeof(hkt_overlap_run_stats)";
+    static constexpr std::size_t first_size = HKT_SIZE_UP_TO(hkt_overlap_run_stats, overlap);
 };
 
 #undef HKT_ENDS_WITH

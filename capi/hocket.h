@@ -1471,9 +1471,9 @@ HKT_API hkt_status hkt_params_status(const char* address, const char* secret, in
 /* Plans in which batches a model's layers communicate while other layers compute, from the times of each
  * (iBatch: Wang, Pi, Zhou 2019). Forward, layers communicate and then compute: weights are pulled. Backward,
  * they compute, from the last to the first, and then communicate: gradients are pushed or reduced. A batch is
- * some consecutive layers, which communicate in one go. docs/overlap.md has the methods. What is planned is
- * not run: that is the program's. The function is pure and thread-safe, and leaves its error text in
- * hkt_last_error(). */
+ * some consecutive layers, which communicate in one go. docs/overlap.md has the methods. hkt_overlap_plan
+ * only plans; an hkt_overlap measures a training program's times, plans from them, and runs the plans. The
+ * text of an error is in hkt_last_error(). */
 
 typedef enum hkt_overlap_method {
     HKT_OVERLAP_OPTIMUM = 0,    /* no plan is faster. The square of the number of layers is its time */
@@ -1506,7 +1506,8 @@ typedef struct hkt_overlap_prediction {
     double overlap;       /* how long both go on */
 } hkt_overlap_prediction;
 
-/* startup: the seconds that each communication takes besides its transfers. transfer[i], compute[i]: the
+/* Plans from given times. Pure, and thread-safe.
+ * startup: the seconds that each communication takes besides its transfers. transfer[i], compute[i]: the
  * seconds of layer i, the model's first one first in both directions; each time is finite, and from 0 to 1e9.
  * bytes[i]: of layer i, up to 2^48; null where neither buckets nor a limit are asked for. layers: 1 to 20000.
  * Sets *batches to the number of batches, and ends[b] to the number of layers up to the end of batch b: the
@@ -1518,6 +1519,132 @@ HKT_API hkt_status hkt_overlap_plan(double startup, const double* transfer, cons
                                     const uint64_t* bytes, size_t layers, const hkt_overlap_options* options,
                                     size_t* ends, size_t* batches, hkt_overlap_prediction* prediction,
                                     size_t prediction_size);
+
+/* Plans that are measured and run
+ *   An hkt_overlap belongs to one model. While a backward pass computes layer after layer, from the last to
+ * the first, the gradients of the layers that are done are exchanged: among the ranks of a communicator by
+ * all_reduce, or with a parameter service, which gets them and gives the weights that it makes of them. Which
+ * layers go together is planned from what was measured: in the first iterations other plans are run, with
+ * batches of many sizes, and later the times are looked at again now and then. A training loop is
+ *
+ *     for each iteration {
+ *         for each layer, from 0 on { hkt_overlap_forward(overlap, layer); ... its forward pass ... }
+ *         hkt_overlap_begin_backward(overlap);
+ *         for each layer, from the last to 0 { ... its gradients ...; hkt_overlap_backward(overlap, layer); }
+ *         hkt_overlap_finish(overlap);
+ *         ... the optimizer, where there is no service ...
+ *     }
+ *
+ *   The results have the same bits with every plan. All functions return the first error again, once one of
+ * them has failed otherwise than with INVALID_ARGUMENT or INTERRUPTED. One thread at a time may call them for
+ * one hkt_overlap; those of its communicator or its parameter service may be called meanwhile, but not push,
+ * pull or clock. */
+typedef struct hkt_overlap hkt_overlap;
+
+/* A layer of the model: the next tensors of it. Never grows. */
+typedef struct hkt_overlap_layer {
+    const char* name; /* in profiles; null: none */
+    size_t tensors;   /* how many; 0: it has no weights, and only computes */
+} hkt_overlap_layer;
+
+/* Everything has a default: start from HKT_OVERLAP_RUN_OPTIONS_INIT and change what you need. */
+typedef struct hkt_overlap_run_options {
+    size_t size;           /* sizeof(hkt_overlap_run_options) */
+    int32_t method;        /* hkt_overlap_method; HKT_OVERLAP_OPTIMUM */
+    uint64_t limit_bytes;  /* as in hkt_overlap_options */
+    uint64_t bucket_bytes; /* likewise */
+    int32_t measure;       /* how many iterations are measured before the plan is made; 16. 3 or more */
+    int32_t look_every;  /* after how many iterations the times are looked at again; if they have changed by a
+                            tenth they are measured anew, as at the beginning; 100. -1: never */
+    const char* profile; /* what hkt_overlap_profile has given in an earlier run of the same layers: the plan
+                            is made of it at once, and nothing is measured before. The same on all ranks */
+    hkt_op op;           /* among ranks: how gradients are combined; HKT_AVERAGE */
+    const char* schedule; /* among ranks: as in hkt_plan_options; null: "reproducible", in which an element is
+                             added up in the same order wherever it lies. With others the bits may depend on
+                             the batches */
+    int64_t staleness;    /* with a service: of the weights, as in hkt_params_pull; HKT_UNBOUNDED; 0 */
+} hkt_overlap_run_options;
+
+#define HKT_OVERLAP_RUN_OPTIONS_INIT \
+    { sizeof(hkt_overlap_run_options), HKT_OVERLAP_OPTIMUM, 0, 0, 0, 0, NULL, HKT_AVERAGE, NULL, 0 }
+
+/* Gradients are combined among the ranks of comm. tensors: all of the model, with one type; layers: how they
+ * belong together, the first layer's tensors first. gradients[i] is the memory of tensor i, for as long as
+ * the overlap lives: an iteration combines what the ranks have there, in place. Where the tensors of a layer,
+ * and of the next one, follow each other in memory they are worked on where they are, else they are copied
+ * together; memory of hkt_mem_alloc is the fastest. comm moves operations by itself (HKT_PROGRESS_THREAD),
+ * and must live longer. Collective: all ranks give the same layers and options. options may be null. On
+ * success *overlap is the caller's, to be given to hkt_overlap_close. Errors: INVALID_ARGUMENT, NOT_FOUND and
+ * SCHEDULE (the schedule), MISMATCH (ranks give other layers or options), OUT_OF_MEMORY, and those of
+ * collectives. */
+HKT_API hkt_status hkt_overlap_with_ranks(hkt_comm* comm, const hkt_params_tensor* tensors, size_t count,
+                                          void* const* gradients, const hkt_overlap_layer* layers,
+                                          size_t layer_count, const hkt_overlap_run_options* options,
+                                          hkt_overlap** overlap);
+
+/* Gradients are pushed to the parameter service, and the weights that it makes of them are pulled, batch by
+ * batch, while the backward pass goes on. layers: how the tensors that params was opened with belong
+ * together. gradients[i] and weights[i] are the memory of tensor i, for as long as the overlap lives. The
+ * weights of now are pulled into weights before the call returns. When hkt_overlap_backward is called with a
+ * layer, its weights may be written at once: nothing may need the old ones any more. A tensor that several
+ * layers use belongs to the first of them. Each worker plans for itself; what it chooses is nothing to the
+ * others. params must live longer. options may be null. On success *overlap is the caller's. Errors:
+ * INVALID_ARGUMENT, OUT_OF_MEMORY, and those of hkt_params_pull. */
+HKT_API hkt_status hkt_overlap_with_params(hkt_params* params, const void* const* gradients,
+                                           void* const* weights, const hkt_overlap_layer* layers,
+                                           size_t layer_count, const hkt_overlap_run_options* options,
+                                           hkt_overlap** overlap);
+
+/* Waits until the weights of this layer, and of those before it, are there. Layers may be left out, and
+ * hkt_overlap_begin_backward waits for all. Among ranks there is nothing to wait for. Errors: those of
+ * hkt_params_pull. */
+HKT_API hkt_status hkt_overlap_forward(hkt_overlap* overlap, size_t layer);
+
+/* The backward pass begins: what was computed until now can overlap with nothing. Errors: those of
+ * hkt_overlap_forward. */
+HKT_API hkt_status hkt_overlap_begin_backward(hkt_overlap* overlap);
+
+/* The gradients of this layer are there, and of all after it: each layer once, from the last one to 0. If
+ * they end a batch it begins to move, and nobody but Hocket may touch its gradients until hkt_overlap_finish
+ * has returned, or with a service until this call has. Errors: INVALID_ARGUMENT (another layer's turn), and
+ * those of collectives, or of hkt_params_push. */
+HKT_API hkt_status hkt_overlap_backward(hkt_overlap* overlap, size_t layer);
+
+/* Ends the iteration. Among ranks it returns when all gradients are combined; with a service it ends the
+ * worker's round (hkt_params_clock), and weights may still be on their way. Every now and then it does a
+ * little more: all ranks put together what they have measured, and take the same plan from then on. Errors:
+ * INVALID_ARGUMENT (not all layers were there), those of collectives, or of hkt_params_clock; INTERRUPTED:
+ * call it again. */
+HKT_API hkt_status hkt_overlap_finish(hkt_overlap* overlap);
+
+/* What an hkt_overlap runs, and how it goes. Times are seconds, medians of the iterations that ran this plan,
+ * at most the last 100. */
+typedef struct hkt_overlap_run_stats {
+    uint64_t iterations;      /* since it was opened */
+    uint64_t plans;           /* how many were made. 0: it still measures, and predicted_seconds is 0 */
+    uint64_t batches;         /* of the plan that runs */
+    double predicted_seconds; /* of an iteration, from the end of one to the end of the next */
+    double measured_seconds;
+    double computation;   /* what a part of that was: layers, and what was done between iterations */
+    double communication; /* as long as batches were on their way */
+    double overlap;       /* as long as both were so */
+} hkt_overlap_run_stats;
+
+/* size: sizeof(hkt_overlap_run_stats). Errors: INVALID_ARGUMENT. */
+HKT_API hkt_status hkt_overlap_get_stats(hkt_overlap* overlap, hkt_overlap_run_stats* stats, size_t size);
+
+/* The plan that runs, as hkt_overlap_plan gives it; ends has room for as many numbers as there are layers. */
+HKT_API hkt_status hkt_overlap_batches(hkt_overlap* overlap, size_t* ends, size_t* batches);
+
+/* Sets *json to the profile of the last plan, which hocket-overlap plan --backward reads (docs/overlap.md).
+ * The calling thread's copy, valid until its next hkt_ call. Errors: INVALID_ARGUMENT (nothing has been
+ * measured yet). */
+HKT_API hkt_status hkt_overlap_profile(hkt_overlap* overlap, const char** json);
+
+/* Frees it, between two iterations or in one, which is given up then: another rank's then fails, and a
+ * worker's round lacks what was not pushed. Its communicator or parameter service goes on. Null is a no-op.
+ */
+HKT_API void hkt_overlap_close(hkt_overlap* overlap);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "capi/handles.hpp"
+#include "capi/waiting.hpp"
 #include "runtime/environment.hpp"
 
 using namespace hocket;
@@ -61,26 +62,6 @@ hkt_params& params_of(const Request& request) {
     return handle;
 }
 
-// wait_until(T): waits until then; whether what is waited for has ended. The program is asked between such
-// waits whether to go on.
-template <typename WaitUntil>
-auto wait_unless_interrupted(const char* function, const capi::Interruption& interruption,
-                             Clock::time_point until, WaitUntil wait_until) {
-    if (interruption.is_interrupted == nullptr) return wait_until(until);
-    for (;;) {
-        const Clock::time_point now = Clock::now(),
-                                next = std::min(until, now + capi::Interruption::asked_every);
-        const auto ended = wait_until(next);
-        if (ended || next <= now) return ended;
-        if (interruption.is_interrupted(interruption.user) != 0)
-            throw Error(
-                Status::interrupted,
-                fmt::format("{}: {} has ended the wait; what was started goes on, and its request can be "
-                            "waited for again",
-                            function, interruption.name));
-    }
-}
-
 hkt_status wait(const char* function, Request& started, Clock::time_point until) {
     if (started.type == Request::Type::batch)
         return cache_of(started).wait(batch(started), until) ? HKT_SUCCESS : HKT_IN_PROGRESS;
@@ -89,8 +70,9 @@ hkt_status wait(const char* function, Request& started, Clock::time_point until)
         const auto wait_until = [&](Clock::time_point until) {
             return params.client->wait(&of_parameters(started), until);
         };
-        return wait_unless_interrupted(function, params.interruption, until, wait_until) ? HKT_SUCCESS
-                                                                                         : HKT_IN_PROGRESS;
+        return capi::wait_unless_interrupted(function, params.interruption, until, wait_until)
+                   ? HKT_SUCCESS
+                   : HKT_IN_PROGRESS;
     }
     hkt_comm* const comm = static_cast<hkt_comm*>(started.user);
     const auto wait_until = [&](Clock::time_point until) {
@@ -107,8 +89,8 @@ hkt_status wait(const char* function, Request& started, Clock::time_point until)
         }
         std::abort();
     };
-    return wait_unless_interrupted(function, comm->interruption, until, wait_until) ? HKT_SUCCESS
-                                                                                    : HKT_IN_PROGRESS;
+    return capi::wait_unless_interrupted(function, comm->interruption, until, wait_until) ? HKT_SUCCESS
+                                                                                          : HKT_IN_PROGRESS;
 }
 
 Clock::time_point end_of(const char* function, std::int64_t timeout_ms) {
@@ -195,7 +177,7 @@ hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t time
         const Clock::time_point until = end_of("hkt_wait_any", timeout_ms);
         return capi::guarded(comm_of_all("hkt_wait_any", given, places), [&] {
             const hkt_comm& comm = *static_cast<hkt_comm*>(given[0]->user);
-            const auto first = wait_unless_interrupted(
+            const auto first = capi::wait_unless_interrupted(
                 "hkt_wait_any", comm.interruption, until,
                 [&](Clock::time_point next) { return comm.engine->wait_any(given, next); });
             if (first) *index = places[*first];
@@ -258,7 +240,7 @@ hkt_status hkt_test(hkt_request* request) {
                 case Request::Type::joined:
                     return capi::JoinedRequests::wait(joined(started), *comm->engine, Clock::now());
                 case Request::Type::parameters:
-                    return params_of(started).client->wait(&of_parameters(started), Clock::now());
+                    return params_of(started).client->wait(&of_parameters(started), Clock::now()).has_value();
                 case Request::Type::batch:
                     break;
             }

@@ -1,12 +1,14 @@
+#define _GNU_SOURCE /* program_invocation_short_name */
 #include "examples/words_model.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 void fail(const char* what) {
-    fprintf(stderr, "words: %s\n", what);
+    fprintf(stderr, "%s: %s\n", program_invocation_short_name, what);
     exit(1);
 }
 

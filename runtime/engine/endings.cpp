@@ -2,6 +2,8 @@
 
 #include <sys/eventfd.h>
 
+#include <chrono>
+
 #include "runtime/thread.hpp"
 
 namespace hocket::engine {
@@ -46,12 +48,14 @@ void Caller::run() {
 }
 
 void Endings::add(const Request& request, Way way) {
-    Waiting waiting{&request, {}, {}};
+    Waiting waiting{&request, {}, {}, {nullptr}};
     if (auto* const eventfd = std::get_if<transport::Socket>(&way)) {
         waiting.eventfd = std::move(*eventfd);
-    } else {
+    } else if (const auto* const call = std::get_if<Call>(&way)) {
         caller_.prepare();
-        waiting.call.push_back(std::get<Call>(way));
+        waiting.call.push_back(*call);
+    } else {
+        waiting.moment = std::get<Moment>(way);
     }
     waiting_.push_back(std::move(waiting));
 }
@@ -59,6 +63,9 @@ void Endings::add(const Request& request, Way way) {
 std::list<Endings::Waiting>::iterator Endings::tell(std::list<Waiting>::iterator ended) noexcept {
     // It fails only where so many ends wait to be read that no number is left for them; then it is readable.
     if (ended->eventfd.is_open()) eventfd_write(ended->eventfd.fd(), 1);
+    if (ended->moment.at != nullptr)
+        ended->moment.at->store(
+            std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
     if (!ended->call.empty()) caller_.add(ended->call, ended->call.begin());
     return waiting_.erase(ended);
 }

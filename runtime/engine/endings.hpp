@@ -1,7 +1,9 @@
-// Tells the program that an operation has ended: through an eventfd, or by a call.
+// Tells that an operation has ended: the program through an eventfd or by a call, others by the moment.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -17,6 +19,11 @@ namespace hocket::engine {
 struct Call {
     void (*function)(void* user);
     void* user;
+};
+
+// Where the moment is written: nanoseconds of the steady clock, by the thread that moves operations.
+struct Moment {
+    std::atomic<std::int64_t>* at;
 };
 
 // Calls functions one after another, on a thread that begins with the first of them. Thread-safe.
@@ -47,8 +54,8 @@ class Caller {
 // What is still to be told. Not thread-safe, but for what caller() gives.
 class Endings {
   public:
-    // An eventfd of the program, which this has a descriptor of its own for; or a call.
-    using Way = std::variant<transport::Socket, Call>;
+    // An eventfd of the program, which this has a descriptor of its own for; a call; or a moment.
+    using Way = std::variant<transport::Socket, Call, Moment>;
 
     // Throws hocket::Error(out_of_memory), std::bad_alloc.
     void add(const Request& request, Way way);
@@ -70,6 +77,7 @@ class Endings {
         const Request* request;
         transport::Socket eventfd;
         std::list<Call> call;  // of one or none: its node moves to the caller
+        Moment moment;
     };
 
     std::list<Waiting>::iterator tell(std::list<Waiting>::iterator ended) noexcept;

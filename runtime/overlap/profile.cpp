@@ -48,6 +48,10 @@ double time_in(const Json& object, const std::string& path, const char* key) {
     return seconds;
 }
 
+double time_or_none(const Json& object, const char* key) {
+    return object.contains(key) ? time_in(object, "", key) : 0;
+}
+
 std::optional<std::uint64_t> bytes_in(const Json& object, const std::string& path) {
     const auto value = object.find("bytes");
     if (value == object.end()) return std::nullopt;
@@ -57,14 +61,11 @@ std::optional<std::uint64_t> bytes_in(const Json& object, const std::string& pat
     return value->get<std::uint64_t>();
 }
 
-// It is printed in tables and pictures: one line.
 std::string name_in(const Json& object, const std::string& path, std::size_t number) {
     const auto value = object.find("name");
     if (value == object.end()) return fmt::format("layer {}", number);
-    const auto is_control = [](unsigned char c) { return c < ' ' || c == 127; };
     const std::string* name = value->get_ptr<const std::string*>();
-    if (name == nullptr || name->empty() || name->size() > longest_name ||
-        std::any_of(name->begin(), name->end(), is_control))
+    if (name == nullptr || !is_name(*name))
         refuse(fmt::format("{}name is {}; it must be a text of one line and up to {} bytes, or left out",
                            path, shown(*value), longest_name));
     return *name;
@@ -98,6 +99,12 @@ bool is_time(double seconds) {
     return std::isfinite(seconds) && seconds >= 0 && seconds <= longest_time;
 }
 
+// It is printed in tables and pictures.
+bool is_name(const std::string& name) {
+    const auto is_control = [](unsigned char c) { return c < ' ' || c == 127; };
+    return !name.empty() && name.size() <= longest_name && std::none_of(name.begin(), name.end(), is_control);
+}
+
 std::string time_words() {
     return fmt::format("seconds, from 0 to {:g}", longest_time);
 }
@@ -110,6 +117,8 @@ Profile parse_profile(const std::string& text) {
     if (!json.is_object()) refuse(fmt::format("it is {}; a profile is {}", shown(json), form));
     Profile profile;
     profile.startup = time_in(json, "", "startup");
+    profile.before = time_or_none(json, "before");
+    profile.latency = time_or_none(json, "latency");
     const Json& layers = member(json, "", "layers", "the list of the model's layers");
     if (!layers.is_array() || layers.empty() || layers.size() > most_layers)
         refuse(fmt::format("layers is {}; it must be a list of 1 to {} layers",
@@ -117,6 +126,21 @@ Profile parse_profile(const std::string& text) {
                            most_layers));
     for (const Json& layer : layers) profile.layers.push_back(layer_from(layer, profile.layers.size()));
     return profile;
+}
+
+std::string json_of(const Profile& profile) {
+    nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+    for (const Layer& layer : profile.layers) {
+        nlohmann::ordered_json one{
+            {"name", layer.name}, {"transfer", layer.transfer}, {"compute", layer.compute}};
+        if (layer.bytes) one["bytes"] = *layer.bytes;
+        layers.push_back(std::move(one));
+    }
+    const nlohmann::ordered_json json{{"startup", profile.startup},
+                                      {"before", profile.before},
+                                      {"latency", profile.latency},
+                                      {"layers", std::move(layers)}};
+    return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 Profile read_profile(const std::string& file) {

@@ -19,6 +19,9 @@ struct Layer {
 struct Profile {
     double startup = 0;         // seconds that each communication takes besides its transfers
     std::vector<Layer> layers;  // the model's first one first, in both directions
+    // No plan changes these, so plans are made without them.
+    double before = 0;   // seconds of an iteration in which nothing can communicate: the forward pass
+    double latency = 0;  // seconds that a communication takes besides, if none is under way when it begins
     bool operator==(const Profile&) const = default;
 };
 
@@ -29,6 +32,8 @@ inline constexpr std::uint64_t most_bytes = std::uint64_t{1} << 48;
 
 // Finite, and from 0 to longest_time.
 bool is_time(double seconds);
+// What a layer may be called: a text of one line, up to 256 bytes.
+bool is_name(const std::string& name);
 // "seconds, from 0 to 1e9": what is_time wants, for messages.
 std::string time_words();
 
@@ -36,6 +41,9 @@ std::string time_words();
 // "layers[3].transfer is -1; it must be seconds, from 0 to 1e9". Members that it does not know are passed
 // over.
 Profile parse_profile(const std::string& text);
+
+// The text of which parse_profile makes this profile.
+std::string json_of(const Profile& profile);
 
 // Throws Error(invalid_argument) as above, with the file's name, and Error(io) if it cannot be read.
 Profile read_profile(const std::string& file);

@@ -53,6 +53,22 @@ std::vector<std::pair<double, double>> boxes(const std::string& picture, const s
 
 }  // namespace
 
+TEST_CASE("what a whole iteration takes besides is said") {
+    const TemporaryFolder folder;
+    const std::string file = folder.path() + "/measured.json";
+    std::ofstream(file) << R"({"startup": 1, "before": 0.25, "latency": 0.5, "layers": [)"
+                           R"({"transfer": 2, "compute": 5}]})";
+    const Finished table = plan({file, "--backward"});
+    CHECK(table.exit_code == 0);
+    CHECK_THAT(table.out,
+               Contains("a whole iteration takes 0.75 s more: 0.25 s before, and 0.5 s of latency\n"));
+    const Json json = Json::parse(plan({file, "--backward", "--json"}).out);
+    CHECK(json["before"] == 0.25);
+    CHECK(json["latency"] == 0.5);
+    CHECK(json["methods"]["optimum"]["seconds"] == 8);
+    CHECK_THAT(plan({small_profile(folder)}).out, !Contains("whole iteration"));
+}
+
 TEST_CASE("the JSON has each method's seconds and batches, in both directions") {
     const TemporaryFolder folder;
     const std::string profile = small_profile(folder);

@@ -50,6 +50,10 @@ std::string table_text(const overlap::Profile& profile, const std::vector<Planne
                                    tools::count_text(profile.layers.size(), "layer"), profile.startup,
                                    overlap::Sums(profile).transfer(0, profile.layers.size()),
                                    overlap::Sums(profile).computation(0, profile.layers.size()));
+    if (profile.before > 0 || profile.latency > 0)
+        text +=
+            fmt::format("a whole iteration takes {:.6g} s more: {:.6g} s before, and {:.6g} s of latency\n",
+                        profile.before + profile.latency, profile.before, profile.latency);
     text += fmt::format("{:<11}{:>12}{:>9}{:>9}{:>12}{:>12}  {}\n", "method", "seconds", "batches", "overlap",
                         "only comm.", "only comp.", "layers");
     for (const auto& [plan, timeline] : plans)
@@ -78,6 +82,8 @@ std::string json_text(const overlap::Profile& profile, overlap::Direction direct
     }
     const Json json = {{"direction", direction == overlap::Direction::forward ? "forward" : "backward"},
                        {"startup", profile.startup},
+                       {"before", profile.before},
+                       {"latency", profile.latency},
                        {"layers", profile.layers.size()},
                        {"methods", methods}};
     return json.dump(2);

@@ -21,6 +21,7 @@ struct ParameterRequest final : Request {
     std::uint64_t left = 0;  // chunks that have not come; for a push 1: there is no room yet
     Clock room_at = 0;       // a push: the round that must be covered
     bool has_ended = false;
+    transport::Clock::time_point ended_at;
     Status status = Status::success;
     std::string why;
 };

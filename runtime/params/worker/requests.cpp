@@ -16,14 +16,16 @@ ParameterRequest* Requests::make(std::string text) {
     return &request;
 }
 
-bool Requests::wait(ParameterRequest* request, transport::Clock::time_point until) {
+std::optional<transport::Clock::time_point> Requests::wait(ParameterRequest* request,
+                                                           transport::Clock::time_point until) {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_until(lock, until, [&] { return request->has_ended; })) return false;
+    if (!changed_.wait_until(lock, until, [&] { return request->has_ended; })) return std::nullopt;
     const Status status = request->status;
     const std::string why = std::move(request->why);
+    const auto ended_at = request->ended_at;
     requests_.remove_if([&](const ParameterRequest& one) { return &one == request; });
     if (status != Status::success) throw Error(status, why);
-    return true;
+    return ended_at;
 }
 
 bool Requests::is_open(const ParameterRequest* request) const {
@@ -41,6 +43,7 @@ void Requests::end(ParameterRequest& request, Status status, const std::string& 
 void Requests::end_locked(ParameterRequest& request, Status status, const std::string& why) {
     if (request.has_ended) return;
     request.has_ended = true;
+    request.ended_at = transport::Clock::now();
     request.status = status;
     request.why = why;
     changed_.notify_all();

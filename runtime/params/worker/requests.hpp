@@ -8,6 +8,7 @@
 #include <functional>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,10 @@ class Requests {
     // text: what has not come to pass, for the error if its time is over. If the worker has failed, the
     // request ends at once.
     ParameterRequest* make(std::string text);
-    // True: it has ended, and is gone; or throws why it failed, and it is gone. False: not before `until`.
-    bool wait(ParameterRequest* request, transport::Clock::time_point until);
+    // When it has ended; it is gone then. Or throws why it failed, and it is gone. Nothing: not before
+    // `until`.
+    std::optional<transport::Clock::time_point> wait(ParameterRequest* request,
+                                                     transport::Clock::time_point until);
     // Whether it is still waited for: what is over may be gone.
     bool is_open(const ParameterRequest* request) const;
 

@@ -50,14 +50,18 @@ class Client::Service final : private Link::Owner {
 
     Worker number() const { return self_.number; }
     Clock clock() const { return clock_; }
+    const Job& job() const { return *job_; }
     const Layout& layout() const { return *layout_; }
 
     ParameterRequest* push(std::uint32_t first, std::span<const std::byte* const> gradients);
     ParameterRequest* push(std::uint32_t tensor, const SparseUpdate& gradient);
     ParameterRequest* pull(std::uint32_t first, std::span<std::byte* const> weights, Clock staleness);
+    ParameterRequest* pull_ahead(std::span<const Chunk> chunks, std::span<std::byte* const> weights,
+                                 Clock staleness);
     ParameterRequest* checkpoint();
     Clock tick();
-    bool wait(ParameterRequest* request, Time::time_point until);
+    std::optional<Time::time_point> wait(ParameterRequest* request, Time::time_point until);
+    void give_up(ParameterRequest* request);
     WorkerStats stats();
 
   private:
@@ -82,7 +86,11 @@ class Client::Service final : private Link::Owner {
     Value first_weights(Chunk chunk);
 
     void full(Chunk chunk, Value gradient);
-    void take_pull(const std::shared_ptr<std::map<Chunk, Waiting>>& wanted);
+    using Wanted = std::map<Chunk, Waiting>;
+    Clock least_clock(Clock round, Clock staleness) const;
+    ParameterRequest* pull(const std::shared_ptr<Wanted>& wanted, Clock least, const std::string& what);
+    void take_pull(const std::shared_ptr<Wanted>& wanted);
+    void forget_pull(const ParameterRequest* request);
     void news(std::uint32_t server);
     void hand_out(Chunk chunk, const Node::Pulled& pulled);
     void pull_again(Chunk chunk, const std::list<Waiting>& waiting);
@@ -144,6 +152,9 @@ Worker Client::number() const {
 Clock Client::clock() const {
     return service_->clock();
 }
+const Job& Client::job() const {
+    return service_->job();
+}
 const Layout& Client::layout() const {
     return service_->layout();
 }
@@ -156,14 +167,21 @@ ParameterRequest* Client::push(std::uint32_t tensor, const SparseUpdate& gradien
 ParameterRequest* Client::pull(std::uint32_t first, std::span<std::byte* const> weights, Clock staleness) {
     return service_->pull(first, weights, staleness);
 }
+ParameterRequest* Client::pull_ahead(std::span<const Chunk> chunks, std::span<std::byte* const> weights,
+                                     Clock staleness) {
+    return service_->pull_ahead(chunks, weights, staleness);
+}
 ParameterRequest* Client::checkpoint() {
     return service_->checkpoint();
 }
 Clock Client::tick() {
     return service_->tick();
 }
-bool Client::wait(ParameterRequest* request, Time::time_point until) {
+std::optional<Time::time_point> Client::wait(ParameterRequest* request, Time::time_point until) {
     return service_->wait(request, until);
+}
+void Client::give_up(ParameterRequest* request) {
+    service_->give_up(request);
 }
 WorkerStats Client::stats() const {
     return service_->stats();
@@ -445,28 +463,47 @@ Clock Client::Service::covered() const {
 ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte* const> weights,
                                         Clock staleness) {
     require_tensors(first, weights.size());
+    const auto wanted = std::make_shared<Wanted>();
+    for (std::uint32_t i = 0; i < weights.size(); ++i)
+        for (const Layout::Piece& piece : layout_->pieces_of_tensor(first + i))
+            (*wanted)[piece.chunk].places.emplace_back(piece, weights[i]);
+    return pull(wanted, least_clock(clock_, staleness), tensors_text(first, weights.size()));
+}
+
+ParameterRequest* Client::Service::pull_ahead(std::span<const Chunk> chunks,
+                                              std::span<std::byte* const> weights, Clock staleness) {
+    requests_.require_alive();
+    const auto wanted = std::make_shared<Wanted>();
+    for (const Chunk chunk : chunks)
+        for (const Layout::Piece& piece : layout_->pieces_of_chunk(chunk))
+            (*wanted)[chunk].places.emplace_back(piece, weights[piece.tensor]);
+    return pull(wanted, least_clock(clock_ + 1, staleness),
+                chunks.size() == 1 ? "1 chunk" : fmt::format("{} chunks", chunks.size()));
+}
+
+// Of weights that a worker in this round asks for.
+Clock Client::Service::least_clock(Clock round, Clock staleness) const {
     if (job_->staleness && staleness > *job_->staleness)
         throw Error(Status::invalid_argument,
                     fmt::format("a pull with staleness {}, where the service was opened for {} at most",
                                 staleness, *job_->staleness));
-    const Clock clock = clock_;
-    const Clock least = job_->staleness && clock > staleness ? clock - staleness : 0;
-    ParameterRequest* const request = requests_.make(fmt::format(
-        "weights of round {} or later of {} have not come", least, tensors_text(first, weights.size())));
-    const auto wanted = std::make_shared<std::map<Chunk, Waiting>>();
-    for (std::uint32_t i = 0; i < weights.size(); ++i)
-        for (const Layout::Piece& piece : layout_->pieces_of_tensor(first + i)) {
-            Waiting& waiting = (*wanted)[piece.chunk];
-            waiting.request = request;
-            waiting.clock = least;
-            waiting.places.emplace_back(piece, weights[i]);
-        }
+    return job_->staleness && round > staleness ? round - staleness : 0;
+}
+
+ParameterRequest* Client::Service::pull(const std::shared_ptr<Wanted>& wanted, Clock least,
+                                        const std::string& what) {
+    ParameterRequest* const request =
+        requests_.make(fmt::format("weights of round {} or later of {} have not come", least, what));
+    for (auto& [chunk, waiting] : *wanted) {
+        waiting.request = request;
+        waiting.clock = least;
+    }
     request->left = wanted->size();
     mailbox_.post([this, wanted] { take_pull(wanted); });
     return request;
 }
 
-void Client::Service::take_pull(const std::shared_ptr<std::map<Chunk, Waiting>>& wanted) {
+void Client::Service::take_pull(const std::shared_ptr<Wanted>& wanted) {
     if (upstreams_.empty() || !requests_.is_open(wanted->begin()->second.request))
         return;  // and its memory must not be written
     for (auto& [chunk, waiting] : *wanted) {
@@ -505,6 +542,12 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
         if (!job_->staleness) break;  // each pull has an answer of its own
     }
     if (found->second.empty()) waiting_.erase(found);
+}
+
+// Its memory is not written any more.
+void Client::Service::forget_pull(const ParameterRequest* request) {
+    for (auto& [chunk, waiting] : waiting_)
+        waiting.remove_if([&](const Waiting& one) { return one.request == request; });
 }
 
 // The connection that lent the weights has been given up. They are asked for again in the next epoch.
@@ -550,8 +593,21 @@ ParameterRequest* Client::Service::make_room_request(std::string text) {
     return request;
 }
 
-bool Client::Service::wait(ParameterRequest* request, Time::time_point until) {
+std::optional<Time::time_point> Client::Service::wait(ParameterRequest* request, Time::time_point until) {
     return requests_.wait(request, until);
+}
+
+void Client::Service::give_up(ParameterRequest* request) {
+    const auto end = [this, request] {
+        forget_pull(request);
+        requests_.end(*request, Status::aborted, "it was given up");
+    };
+    if (!mailbox_.post(end)) end();  // the thread is gone
+    try {
+        requests_.wait(request, Time::time_point::max());
+    } catch (const Error&) {
+        // That, or why it has failed before.
+    }
 }
 
 // The other servers must not wait for a worker that has failed.
@@ -570,8 +626,7 @@ void Client::Service::end_late_requests(Time::time_point now) {
     for (ParameterRequest* const request :
          requests_.late(now, is_a_server_away ? since : Time::duration::zero())) {
         checkpoints_.give_up(request);
-        for (auto& [chunk, waiting] : waiting_)
-            waiting.remove_if([&](const Waiting& one) { return one.request == request; });
+        forget_pull(request);
         requests_.end(*request, Status::timeout,
                       fmt::format("{} within {}: {}", request->text,
                                   transport::seconds_text(options_.timeout), likely_cause()));

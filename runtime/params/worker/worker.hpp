@@ -56,6 +56,7 @@ class Client {
 
     Worker number() const;
     Clock clock() const;
+    const Job& job() const;
     const Layout& layout() const;
 
     // The gradients of the tensors first, first + 1, ... of this worker's round, each tensor once a round.
@@ -66,14 +67,22 @@ class Client {
     // Into the tensors first, first + 1, ...: weights of all rounds below clock() - staleness at least, and
     // of whole rounds. The memory is written until the request has ended.
     ParameterRequest* pull(std::uint32_t first, std::span<std::byte* const> weights, Clock staleness);
+    // The same for these chunks of all tensors, and of this worker's round, too, whose gradients it has
+    // pushed there: of all rounds below clock() + 1 - staleness. weights: by tensor.
+    ParameterRequest* pull_ahead(std::span<const Chunk> chunks, std::span<std::byte* const> weights,
+                                 Clock staleness);
     // Ends when all servers have written a checkpoint of what their weights were after this was called. Fails
     // with Error(io) if one cannot.
     ParameterRequest* checkpoint();
     // Ends the round. What was not pushed counts as zeros. Returns the number of the next round.
     Clock tick();
 
-    // True: it has ended, and is gone; or throws why it failed, and it is gone. False: not before `until`.
-    bool wait(ParameterRequest* request, transport::Clock::time_point until);
+    // When it has ended; it is gone then. Or throws why it failed, and it is gone. Nothing: not before
+    // `until`.
+    std::optional<transport::Clock::time_point> wait(ParameterRequest* request,
+                                                     transport::Clock::time_point until);
+    // It is gone, and its memory is not written any more.
+    void give_up(ParameterRequest* request);
 
     WorkerStats stats() const;
 

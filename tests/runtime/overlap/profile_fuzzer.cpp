@@ -15,6 +15,8 @@ using hocket::test::require;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     try {
         const Profile profile = parse_profile({reinterpret_cast<const char*>(data), size});
+        require(is_time(profile.before) && is_time(profile.latency));
+        require(parse_profile(json_of(profile)) == profile);
         require(is_time(profile.startup) && !profile.layers.empty() && profile.layers.size() <= most_layers);
         for (const Layer& layer : profile.layers)
             require(is_time(layer.transfer) && is_time(layer.compute) && !layer.name.empty());

@@ -2,30 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "capi/errors.hpp"
 #include "capi/growth.hpp"
+#include "capi/overlap/methods.hpp"
 #include "runtime/overlap/planner.hpp"
 
 using namespace hocket;
-using overlap::Method;
 
 namespace {
-
-// By the numbers of hkt_overlap_method.
-constexpr std::array methods{Method::optimum,    Method::sequential, Method::layers,  Method::algorithm1,
-                             Method::algorithm2, Method::ibatch,     Method::mg_wfbp, Method::buckets};
-static_assert(methods.size() == std::size(overlap::all_methods));
-static_assert(methods[HKT_OVERLAP_OPTIMUM] == Method::optimum &&
-              methods[HKT_OVERLAP_SEQUENTIAL] == Method::sequential &&
-              methods[HKT_OVERLAP_LAYERS] == Method::layers &&
-              methods[HKT_OVERLAP_ALGORITHM1] == Method::algorithm1 &&
-              methods[HKT_OVERLAP_ALGORITHM2] == Method::algorithm2 &&
-              methods[HKT_OVERLAP_IBATCH] == Method::ibatch &&
-              methods[HKT_OVERLAP_MG_WFBP] == Method::mg_wfbp &&
-              methods[HKT_OVERLAP_BUCKETS] == Method::buckets);
 
 void check_time(double seconds, const std::string& name) {
     if (!overlap::is_time(seconds))
@@ -45,7 +31,8 @@ overlap::Profile profile_of(double startup, const double* transfer, const double
                                  overlap::most_layers));
     check_given(transfer, "transfer");
     check_given(compute, "compute");
-    overlap::Profile profile{startup, {}};
+    overlap::Profile profile;
+    profile.startup = startup;
     for (std::size_t i = 0; i < layers; ++i) {
         check_time(transfer[i], fmt::format("transfer[{}]", i));
         check_time(compute[i], fmt::format("compute[{}]", i));
@@ -59,9 +46,6 @@ overlap::Profile profile_of(double startup, const double* transfer, const double
 }
 
 overlap::PlanOptions planning_of(const hkt_overlap_options& options) {
-    if (options.method < 0 || static_cast<std::size_t>(options.method) >= methods.size())
-        capi::refuse(fmt::format("hkt_overlap_options.method is {}; it must be an hkt_overlap_method",
-                                 options.method));
     if (options.backward != 0 && options.backward != 1)
         capi::refuse(fmt::format("hkt_overlap_options.backward is {}; it must be 0 or 1", options.backward));
     overlap::PlanOptions planning;
@@ -83,10 +67,10 @@ hkt_status hkt_overlap_plan(double startup, const double* transfer, const double
         if (prediction != nullptr) place.emplace(prediction, prediction_size);
         check_given(ends, "ends");
         check_given(batches, "batches");
+        const overlap::Method method = capi::method_of("hkt_overlap_options", options.method);
         const overlap::PlanOptions planning = planning_of(options);
         const overlap::Profile profile = profile_of(startup, transfer, compute, bytes, layers);
-        const overlap::Plan plan =
-            overlap::plan(profile, methods[static_cast<std::size_t>(options.method)], planning);
+        const overlap::Plan plan = overlap::plan(profile, method, planning);
         const overlap::Timeline timeline =
             overlap::simulate(overlap::Sums(profile), plan.batches, planning.direction);
         std::copy(plan.batches.begin(), plan.batches.end(), ends);

@@ -1,0 +1,296 @@
+// hkt_overlap: checks and translates arguments, no more.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capi/growth.hpp"
+#include "capi/handles.hpp"
+#include "capi/overlap/methods.hpp"
+#include "capi/ranges.hpp"
+#include "capi/vocabulary.hpp"
+#include "capi/waiting.hpp"
+#include "runtime/engine/overlap/exchange_among_ranks.hpp"
+#include "runtime/engine/overlap/exchange_with_service.hpp"
+#include "runtime/overlap/run.hpp"
+
+using namespace hocket;
+
+struct hkt_overlap : hocket::capi::Handle {
+    std::unique_ptr<overlap::Run> run;
+    capi::Interruption interruption;
+};
+
+namespace {
+
+thread_local std::string own_json;  // the calling thread's copy
+
+overlap::Run& opened(hkt_overlap* handle, const char* function) {
+    if (handle == nullptr) capi::refuse(fmt::format("{}: overlap is null", function));
+    handle->require_own("overlap");
+    return *handle->run;
+}
+
+void check_place(const char* function, hkt_overlap** overlap) {
+    if (overlap == nullptr)
+        capi::refuse(fmt::format("{}: overlap is null; pass the address of an hkt_overlap*", function));
+    *overlap = nullptr;
+}
+
+overlap::RunOptions run_options_of(const hkt_overlap_run_options& given) {
+    overlap::RunOptions options;
+    options.method = capi::method_of("hkt_overlap_run_options", given.method);
+    options.limit_bytes = given.limit_bytes;
+    if (given.bucket_bytes != 0) options.bucket_bytes = given.bucket_bytes;
+    if (given.measure != 0) {
+        if (given.measure < static_cast<std::int32_t>(overlap::least_to_measure))
+            capi::refuse(fmt::format("hkt_overlap_run_options.measure is {}; it must be {} or more, or 0",
+                                     given.measure, overlap::least_to_measure));
+        options.measure = static_cast<std::size_t>(given.measure);
+    }
+    if (given.look_every < -1)
+        capi::refuse(fmt::format("hkt_overlap_run_options.look_every is {}; it must be 1 or more, 0 or -1",
+                                 given.look_every));
+    if (given.look_every == -1) options.look_every.reset();
+    if (given.look_every > 0) options.look_every = static_cast<std::size_t>(given.look_every);
+    if (given.profile == nullptr) return options;
+    try {
+        options.profile = overlap::parse_profile(given.profile);
+    } catch (const Error& error) {
+        capi::refuse(fmt::format("hkt_overlap_run_options.profile: {}", error.what()));
+    }
+    return options;
+}
+
+// The layers of a call.
+struct Layers {
+    std::vector<std::string> names;
+    std::vector<std::size_t> tensors;
+};
+
+Layers layers_of(const char* function, const hkt_overlap_layer* layers, std::size_t count,
+                 std::size_t tensors) {
+    if (count < 1 || count > overlap::most_layers)
+        capi::refuse(fmt::format("{}: layer_count is {}; it must be from 1 to {}", function, count,
+                                 overlap::most_layers));
+    if (layers == nullptr) capi::refuse(fmt::format("{}: layers is null", function));
+    Layers made;
+    std::size_t all = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::string name = layers[i].name == nullptr ? "" : layers[i].name;
+        made.names.push_back(overlap::is_name(name) ? name : fmt::format("layer {}", i + 1));
+        made.tensors.push_back(layers[i].tensors);
+        if (__builtin_add_overflow(all, layers[i].tensors, &all) || all > tensors)
+            capi::refuse(
+                fmt::format("{}: the layers up to layers[{}] have more tensors than the {} of the "
+                            "model",
+                            function, i, tensors));
+    }
+    if (all != tensors)
+        capi::refuse(fmt::format("{}: the layers have {} tensors in all, and the model has {}", function, all,
+                                 tensors));
+    return made;
+}
+
+template <typename To, typename From>
+std::vector<To*> memory_of(const char* function, const char* name, From* const* given,
+                           const std::vector<std::uint64_t>& bytes) {
+    if (given == nullptr) capi::refuse(fmt::format("{}: {} is null", function, name));
+    std::vector<To*> pointers;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        if (given[i] == nullptr && bytes[i] > 0)
+            capi::refuse(fmt::format("{}: {}[{}] is null", function, name, i));
+        capi::refuse_device(function, fmt::format("{}[{}]", name, i), given[i]);
+        pointers.push_back(static_cast<To*>(given[i]));
+    }
+    return pointers;
+}
+
+// What ranks combine: tensors of one type.
+engine::RankedGradients gradients_of(const char* function, hkt_comm& comm, const hkt_params_tensor* tensors,
+                                     std::size_t count, void* const* gradients,
+                                     const hkt_overlap_run_options& given) {
+    if (tensors == nullptr || count == 0) capi::refuse(fmt::format("{}: there are no tensors", function));
+    engine::RankedGradients made{.type = capi::type_of(tensors[0].type),
+                                 .counts = {},
+                                 .memory = {},
+                                 .layer_tensors = {},
+                                 .op = ReduceOp::sum,
+                                 .schedule = "reproducible"};
+    std::vector<std::uint64_t> bytes;
+    std::uint64_t all = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        if (tensors[i].type != tensors[0].type)
+            capi::refuse(
+                fmt::format("{}: tensors[{}] is of {}, and tensors[0] of {}; they must have one type: "
+                            "make an hkt_overlap for those of each",
+                            function, i, name_of(capi::type_of(tensors[i].type)), name_of(made.type)));
+        if (tensors[i].count > overlap::most_bytes / element_size(made.type) ||
+            (all += tensors[i].count * element_size(made.type)) > overlap::most_bytes)
+            capi::refuse(fmt::format("{}: the tensors up to tensors[{}] have more than {} bytes", function, i,
+                                     overlap::most_bytes));
+        made.counts.push_back(tensors[i].count);
+        bytes.push_back(tensors[i].count * element_size(made.type));
+    }
+    made.memory = memory_of<std::byte>(function, "gradients", gradients, bytes);
+    auto combined = capi::operator_of(given.op, made.type, comm.operators);
+    made.op = std::move(combined.op);
+    made.factor = combined.factor;
+    if (given.schedule != nullptr) made.schedule = given.schedule;
+    return made;
+}
+
+engine::ServedModel model_of(const char* function, const hkt_params& params, const void* const* gradients,
+                             void* const* weights, const hkt_overlap_run_options& given) {
+    engine::ServedModel model;
+    for (const params::Tensor& tensor : params.client->job().tensors)
+        model.tensor_bytes.push_back(tensor.count * element_size(tensor.type));
+    model.gradients = memory_of<const std::byte>(function, "gradients", gradients, model.tensor_bytes);
+    model.weights = memory_of<std::byte>(function, "weights", weights, model.tensor_bytes);
+    if (given.staleness < HKT_UNBOUNDED || (given.staleness == HKT_UNBOUNDED && !params.is_unbounded))
+        capi::refuse(
+            fmt::format("hkt_overlap_run_options.staleness is {}; it is a number of rounds, or, if "
+                        "the service was opened so, HKT_UNBOUNDED",
+                        given.staleness));
+    model.staleness = static_cast<params::Clock>(given.staleness);
+    return model;
+}
+
+hkt_overlap* handle_of(std::unique_ptr<overlap::Exchange> exchange, Layers layers,
+                       overlap::RunOptions options, const capi::Interruption& interruption) {
+    auto made = std::make_unique<hkt_overlap>();
+    made->run =
+        std::make_unique<overlap::Run>(std::move(exchange), std::move(layers.names), std::move(options));
+    made->interruption = interruption;
+    return made.release();
+}
+
+// A step of an iteration that may wait.
+template <typename Step>
+hkt_status step(hkt_overlap* handle, const char* function, const Step& take) {
+    return capi::guarded([&] {
+        overlap::Run& run = opened(handle, function);
+        capi::wait_unless_interrupted(
+            function, handle->interruption, overlap::Clock::time_point::max(),
+            [&](overlap::Clock::time_point until) { return take(run, until); },
+            "the exchange goes on, and the call can be made again");
+        return HKT_SUCCESS;
+    });
+}
+
+}  // namespace
+
+extern "C" {
+
+hkt_status hkt_overlap_with_ranks(hkt_comm* comm, const hkt_params_tensor* tensors, size_t count,
+                                  void* const* gradients, const hkt_overlap_layer* layers, size_t layer_count,
+                                  const hkt_overlap_run_options* options, hkt_overlap** overlap) {
+    return capi::guarded([&] {
+        const char* const function = "hkt_overlap_with_ranks";
+        check_place(function, overlap);
+        if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
+        comm->require_own("communicator");
+        const hkt_overlap_run_options given = capi::read_options(options);
+        engine::RankedGradients made = gradients_of(function, *comm, tensors, count, gradients, given);
+        Layers named = layers_of(function, layers, layer_count, count);
+        overlap::RunOptions run_options = run_options_of(given);
+        made.layer_tensors = named.tensors;
+        *overlap = handle_of(std::make_unique<engine::ExchangeAmongRanks>(*comm->engine, std::move(made)),
+                             std::move(named), std::move(run_options), comm->interruption);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_overlap_with_params(hkt_params* params, const void* const* gradients, void* const* weights,
+                                   const hkt_overlap_layer* layers, size_t layer_count,
+                                   const hkt_overlap_run_options* options, hkt_overlap** overlap) {
+    return capi::guarded([&] {
+        const char* const function = "hkt_overlap_with_params";
+        check_place(function, overlap);
+        if (params == nullptr) capi::refuse(fmt::format("{}: params is null", function));
+        params->require_own("parameter worker");
+        const hkt_overlap_run_options given = capi::read_options(options);
+        engine::ServedModel model = model_of(function, *params, gradients, weights, given);
+        Layers named = layers_of(function, layers, layer_count, model.tensor_bytes.size());
+        overlap::RunOptions run_options = run_options_of(given);
+        model.layer_tensors = named.tensors;
+        *overlap = handle_of(std::make_unique<engine::ExchangeWithService>(*params->client, std::move(model)),
+                             std::move(named), std::move(run_options), params->interruption);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_overlap_forward(hkt_overlap* overlap, size_t layer) {
+    return step(overlap, "hkt_overlap_forward",
+                [&](overlap::Run& run, auto until) { return run.forward(layer, until); });
+}
+
+hkt_status hkt_overlap_begin_backward(hkt_overlap* overlap) {
+    return step(overlap, "hkt_overlap_begin_backward",
+                [](overlap::Run& run, auto until) { return run.begin_backward(until); });
+}
+
+hkt_status hkt_overlap_backward(hkt_overlap* overlap, size_t layer) {
+    return capi::guarded([&] {
+        opened(overlap, "hkt_overlap_backward").backward(layer);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_overlap_finish(hkt_overlap* overlap) {
+    return step(overlap, "hkt_overlap_finish",
+                [](overlap::Run& run, auto until) { return run.finish(until); });
+}
+
+hkt_status hkt_overlap_get_stats(hkt_overlap* overlap, hkt_overlap_run_stats* stats, size_t size) {
+    return capi::guarded([&] {
+        const overlap::Run& of = opened(overlap, "hkt_overlap_get_stats");
+        const capi::Place place(stats, size);
+        const overlap::RunStats now = of.stats();
+        place.write({.iterations = now.iterations,
+                     .plans = now.plans,
+                     .batches = now.batches,
+                     .predicted_seconds = now.predicted_seconds,
+                     .measured_seconds = now.measured.seconds,
+                     .computation = now.measured.computation,
+                     .communication = now.measured.communication,
+                     .overlap = now.measured.overlap});
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_overlap_batches(hkt_overlap* overlap, size_t* ends, size_t* batches) {
+    return capi::guarded([&] {
+        const overlap::Run& of = opened(overlap, "hkt_overlap_batches");
+        if (ends == nullptr || batches == nullptr)
+            capi::refuse("hkt_overlap_batches: ends or batches is null");
+        std::copy(of.batches().begin(), of.batches().end(), ends);
+        *batches = of.batches().size();
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_overlap_profile(hkt_overlap* overlap, const char** json) {
+    return capi::guarded([&] {
+        const overlap::Run& of = opened(overlap, "hkt_overlap_profile");
+        if (json == nullptr)
+            capi::refuse("hkt_overlap_profile: json is null; pass the address of a const char*");
+        if (of.profile() == nullptr)
+            capi::refuse(
+                "hkt_overlap_profile: there is no profile yet: it is made after "
+                "hkt_overlap_run_options.measure iterations");
+        own_json = overlap::json_of(*of.profile());
+        *json = own_json.c_str();
+        return HKT_SUCCESS;
+    });
+}
+
+void hkt_overlap_close(hkt_overlap* overlap) {
+    if (overlap != nullptr && overlap->is_of_a_parent()) capi::give_up(overlap->run);
+    delete overlap;
+}
+
+}  // extern "C"

@@ -1,0 +1,104 @@
+#include "runtime/engine/overlap/exchange_among_ranks.hpp"
+
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "runtime/error.hpp"
+
+namespace hocket::engine {
+namespace {
+
+std::vector<std::uint64_t> bytes_of(const RankedGradients& gradients) {
+    std::vector<std::uint64_t> bytes;
+    for (const std::uint64_t count : gradients.counts) bytes.push_back(count * element_size(gradients.type));
+    return bytes;
+}
+
+// Checks first, as the other ranks are not waited for in vain then.
+const RankedGradients& checked(const Communicator& communicator, const RankedGradients& gradients) {
+    if (communicator.size() > 1 && communicator.progress() != std::string_view("thread"))
+        throw Error(Status::invalid_argument,
+                    "nothing moves this communicator's operations while its program computes: set "
+                    "hkt_comm_options.progress to HKT_PROGRESS_THREAD, or HOCKET_PROGRESS=thread");
+    return gradients;
+}
+
+}  // namespace
+
+ExchangeAmongRanks::ExchangeAmongRanks(Communicator& communicator, RankedGradients gradients)
+    : communicator_(communicator),
+      gradients_(std::move(gradients)),
+      layers_(bytes_of(checked(communicator, gradients_)), gradients_.layer_tensors),
+      plans_(communicator.make_plans({.collective = dsl::Collective::all_reduce,
+                                      .type = gradients_.type,
+                                      .op = gradients_.op,
+                                      .schedule = gradients_.schedule})),
+      memory_(std::make_shared<GatherMemory>(communicator.window())) {}
+
+ExchangeAmongRanks::~ExchangeAmongRanks() {
+    for (InFlight& batch : in_flight_) try {
+            if (batch.execution != nullptr) communicator_.wait(*std::exchange(batch.execution, nullptr));
+        } catch (const std::exception&) {
+            // The communicator has failed, and says so at its next call.
+        }
+}
+
+void ExchangeAmongRanks::begin(std::size_t batches) {
+    while (in_flight_.size() < batches) in_flight_.emplace_back();
+}
+
+// Where the tensors lie one after another, or were copied together.
+std::byte* ExchangeAmongRanks::place_of(InFlight& batch, std::size_t first_tensor, std::size_t last_tensor) {
+    std::byte *place = nullptr, *end = nullptr;
+    std::vector<std::uint64_t> bytes;
+    bool lie_together = true;
+    for (std::size_t tensor = first_tensor; tensor < last_tensor; ++tensor) {
+        bytes.push_back(gradients_.counts[tensor] * element_size(gradients_.type));
+        std::byte* const memory = gradients_.memory[tensor];
+        if (place == nullptr) place = memory;
+        lie_together &= end == nullptr || end == memory;
+        end = memory + bytes.back();
+    }
+    if (lie_together) return place;
+    batch.gathered.emplace(memory_);
+    std::byte* const room = batch.gathered->room_for(bytes);
+    std::byte* const* const tensors = gradients_.memory.data() + first_tensor;
+    GatheredTensors::copy_into(room, reinterpret_cast<const void* const*>(tensors), bytes);
+    batch.gathered->expect(room, reinterpret_cast<void* const*>(tensors), bytes);
+    return room;
+}
+
+std::uint64_t ExchangeAmongRanks::start(std::size_t batch, std::size_t first, std::size_t last) {
+    const std::size_t first_tensor = layers_.first_tensor(first), last_tensor = layers_.first_tensor(last);
+    const auto begin = gradients_.counts.begin();
+    const std::uint64_t count =
+        std::accumulate(begin + static_cast<std::ptrdiff_t>(first_tensor),
+                        begin + static_cast<std::ptrdiff_t>(last_tensor), std::uint64_t{0});
+    if (count == 0) return 0;
+    InFlight& one = in_flight_[batch];
+    std::byte* const place = place_of(one, first_tensor, last_tensor);
+    one.execution = &communicator_.start(communicator_.plan_for(*plans_, count).plan, place, place,
+                                         Extent(count), gradients_.factor);
+    communicator_.tell_end(*one.execution, Moment{&one.ended});
+    return count * element_size(gradients_.type);
+}
+
+std::optional<overlap::Clock::time_point> ExchangeAmongRanks::wait(std::size_t batch,
+                                                                   overlap::Clock::time_point until) {
+    InFlight& one = in_flight_[batch];
+    Execution* const execution = std::exchange(one.execution, nullptr);  // gone, if this throws
+    if (!communicator_.wait(*execution, until)) {
+        one.execution = execution;
+        return std::nullopt;
+    }
+    if (one.gathered) one.gathered->finish();
+    one.gathered.reset();
+    return overlap::Clock::time_point(std::chrono::nanoseconds(one.ended.load()));
+}
+
+std::vector<std::int64_t> ExchangeAmongRanks::greatest(std::vector<std::int64_t> own) {
+    return communicator_.size() == 1 ? own : communicator_.greatest(own, "plan of overlap");
+}
+
+}  // namespace hocket::engine

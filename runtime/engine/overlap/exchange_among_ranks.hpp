@@ -1,0 +1,64 @@
+// Gradients that the ranks of a communicator combine, batch by batch.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/communicator.hpp"
+#include "runtime/engine/overlap/layers.hpp"
+#include "runtime/engine/start/gathered_tensors.hpp"
+#include "runtime/overlap/exchange.hpp"
+
+namespace hocket::engine {
+
+struct RankedGradients {
+    DataType type;
+    std::vector<std::uint64_t> counts;  // elements, by tensor
+    std::vector<std::byte*> memory;     // by tensor; the host's
+    std::vector<std::size_t> layer_tensors;
+    Reduction op;
+    double factor = 1;     // as in Communicator::start
+    std::string schedule;  // of all_reduce
+};
+
+// The all_reduces of an iteration go on beside each other, in the order in which they were started.
+class ExchangeAmongRanks final : public overlap::Exchange {
+  public:
+    // Throws Error(invalid_argument) if nothing moves the communicator's operations while its program
+    // computes; Error(not_found | schedule | ...) for the schedule.
+    ExchangeAmongRanks(Communicator& communicator, RankedGradients gradients);
+    // Waits for what is in flight, up to the communicator's deadline.
+    ~ExchangeAmongRanks() override;
+
+    const std::vector<std::uint64_t>& bytes() const override { return layers_.bytes(); }
+    void begin(std::size_t batches) override;
+    std::uint64_t start(std::size_t batch, std::size_t first, std::size_t last) override;
+    std::optional<overlap::Clock::time_point> wait(std::size_t batch,
+                                                   overlap::Clock::time_point until) override;
+    void end() override {}
+    bool ends_with_iteration() const override { return true; }
+    std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override;
+
+  private:
+    struct InFlight {
+        Execution* execution = nullptr;  // null: nothing is
+        std::atomic<std::int64_t> ended = 0;
+        std::optional<GatheredTensors> gathered;  // where the tensors lie apart
+    };
+
+    std::byte* place_of(InFlight& batch, std::size_t first_tensor, std::size_t last_tensor);
+
+    Communicator& communicator_;
+    const RankedGradients gradients_;
+    const LayersOfTensors layers_;
+    const std::unique_ptr<SizedPlans> plans_;
+    const std::shared_ptr<GatherMemory> memory_;
+    std::deque<InFlight> in_flight_;  // by batch
+};
+
+}  // namespace hocket::engine

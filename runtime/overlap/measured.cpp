@@ -1,0 +1,185 @@
+#include "runtime/overlap/measured.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace hocket::overlap {
+namespace {
+
+double seconds_of(Nanoseconds time) {
+    return static_cast<double>(std::max<Nanoseconds>(time, 0)) * 1e-9;
+}
+
+double median(std::vector<double> values) {
+    if (values.empty()) return 0;
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+template <typename Value>
+double median_of(std::span<const IterationTimes> iterations, const Value& value) {
+    std::vector<double> values;
+    for (const IterationTimes& iteration : iterations) values.push_back(value(iteration));
+    return median(std::move(values));
+}
+
+// A time in which batches were on their way: from when the first was handed over until each of them had come.
+struct Busy {
+    struct Come {
+        std::uint64_t bytes = 0;  // with those of the batches before
+        Nanoseconds at = 0;       // all of these
+    };
+    Nanoseconds begin = 0;
+    std::vector<Come> come;
+    Nanoseconds end() const { return come.back().at; }
+};
+
+// In the order in which they ran: the last batch first. One that is handed over up to `early` before the
+// others have ended is behind a pause, which its latency makes.
+std::vector<Busy> busy_times(const IterationTimes& iteration, Nanoseconds early) {
+    std::vector<Busy> all;
+    for (auto moved = iteration.moved.rbegin(); moved != iteration.moved.rend(); ++moved) {
+        if (moved->bytes == 0) continue;
+        if (all.empty() || moved->handed + early >= all.back().end())
+            all.push_back({moved->handed, {{moved->bytes, moved->ended}}});
+        else
+            all.back().come.push_back(
+                {all.back().come.back().bytes + moved->bytes, std::max(all.back().end(), moved->ended)});
+    }
+    return all;
+}
+
+// By how much batches were handed over before the others had ended: some of these times, from 0 on.
+std::vector<Nanoseconds> possible_pauses(std::span<const IterationTimes> iterations) {
+    constexpr std::size_t most = 16;
+    std::vector<Nanoseconds> all;
+    for (const IterationTimes& iteration : iterations) {
+        Nanoseconds end = INT64_MIN;
+        for (auto moved = iteration.moved.rbegin(); moved != iteration.moved.rend(); ++moved) {
+            if (moved->bytes == 0) continue;
+            if (moved->handed < end) all.push_back(end - moved->handed);
+            end = std::max(end, moved->ended);
+        }
+    }
+    std::sort(all.begin(), all.end());
+    std::vector<Nanoseconds> some{0};
+    for (std::size_t i = 0; i < std::min(most, all.size()); ++i)
+        some.push_back(all[i * all.size() / std::min(most, all.size())]);
+    return some;
+}
+
+// A line, and how far the times are from it that it was fitted to.
+struct Fit {
+    CostLine line;
+    double error = std::numeric_limits<double>::infinity();  // share of the times
+
+    Nanoseconds pause() const {
+        return static_cast<Nanoseconds>(std::max(line.latency - line.startup, 0.0) * 1e9);
+    }
+};
+
+Fit fit(std::span<const IterationTimes> iterations, Nanoseconds early) {
+    std::vector<BusyTime> times;
+    for (const IterationTimes& iteration : iterations)
+        for (const Busy& busy : busy_times(iteration, early))
+            for (std::size_t i = 0; i < busy.come.size(); ++i)
+                times.push_back({i + 1, busy.come[i].bytes, seconds_of(busy.come[i].at - busy.begin)});
+    Fit made{fit_cost_line(times), 0};
+    double seconds = 0;
+    for (const BusyTime& time : times) {
+        made.error += std::abs(time.seconds - made.line.seconds_of(time));
+        seconds += time.seconds;
+    }
+    if (seconds > 0) made.error /= seconds;
+    return made;
+}
+
+// Which batches follow each other without a pause depends on the latency, and that on what follows what. So
+// of some ways to divide them the one is taken whose times are the most like a line.
+CostLine cost_line_of(std::span<const IterationTimes> iterations) {
+    Fit best;
+    const auto try_with = [&](Nanoseconds early) {
+        const Fit one = fit(iterations, early);
+        const bool is_better = one.error < best.error;
+        if (is_better) best = one;
+        return is_better;
+    };
+    for (const Nanoseconds early : possible_pauses(iterations)) try_with(early);
+    constexpr int most_refinements = 4;
+    for (int i = 0; i < most_refinements && try_with(best.pause()); ++i) continue;
+    return best.line;
+}
+
+}  // namespace
+
+std::vector<Nanoseconds> IterationTimes::times() const {
+    std::vector<Nanoseconds> all{begun, backward, ended};
+    all.insert(all.end(), ready.begin(), ready.end());
+    for (const Moved& one : moved) all.insert(all.end(), {one.handed, one.ended});
+    return all;
+}
+
+void IterationTimes::set_times(std::span<const Nanoseconds>& from) {
+    const auto next = [&from](Nanoseconds& to) {
+        to = from.front();
+        from = from.subspan(1);
+    };
+    for (Nanoseconds* const to : {&begun, &backward, &ended}) next(*to);
+    for (Nanoseconds& to : ready) next(to);
+    for (Moved& one : moved) {
+        next(one.handed);
+        next(one.ended);
+    }
+}
+
+Profile profile_of(std::span<const IterationTimes> iterations, std::span<const std::string> names,
+                   std::span<const std::uint64_t> bytes) {
+    const CostLine line = cost_line_of(iterations);
+    Profile profile;
+    profile.startup = line.startup;
+    profile.latency = std::max(line.latency - line.startup, 0.0);
+    profile.before = median_of(iterations, [](const IterationTimes& iteration) {
+        return seconds_of(iteration.backward - iteration.begun);
+    });
+    for (std::size_t layer = 0; layer < bytes.size(); ++layer) {
+        const double compute = median_of(iterations, [&](const IterationTimes& iteration) {
+            const bool is_last = layer + 1 == bytes.size();
+            return seconds_of(iteration.ready[layer] -
+                              (is_last ? iteration.backward : iteration.ready[layer + 1]));
+        });
+        profile.layers.push_back(
+            {names[layer], line.per_byte * static_cast<double>(bytes[layer]), compute, bytes[layer]});
+    }
+    return profile;
+}
+
+IterationSummary summary_of(std::span<const IterationTimes> iterations) {
+    const auto computes_until = [](const IterationTimes& iteration) {
+        return iteration.ready.empty() ? iteration.backward : iteration.ready.front();
+    };
+    return {median_of(iterations,
+                      [](const IterationTimes& iteration) {
+                          return seconds_of(iteration.ended - iteration.begun);
+                      }),
+            median_of(iterations,
+                      [&](const IterationTimes& iteration) {
+                          return seconds_of(computes_until(iteration) - iteration.begun);
+                      }),
+            median_of(iterations,
+                      [](const IterationTimes& iteration) {
+                          double seconds = 0;
+                          for (const Busy& busy : busy_times(iteration, 0))
+                              seconds += seconds_of(busy.end() - busy.begin);
+                          return seconds;
+                      }),
+            median_of(iterations, [&](const IterationTimes& iteration) {
+                double seconds = 0;
+                for (const Busy& busy : busy_times(iteration, 0))
+                    seconds += seconds_of(std::min(busy.end(), computes_until(iteration)) - busy.begin);
+                return seconds;
+            })};
+}
+
+}  // namespace hocket::overlap

@@ -1,0 +1,283 @@
+#include "runtime/overlap/run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/error.hpp"
+#include "runtime/xxh3.hpp"
+
+namespace hocket::overlap {
+namespace {
+
+constexpr std::size_t most_recent = 100;  // iterations that the figures are of
+constexpr double clear_change = 0.1;      // of the time of an iteration
+
+[[noreturn]] void refuse(const std::string& text) {
+    throw Error(Status::invalid_argument, text);
+}
+
+std::size_t begin_of(const Batches& batches, std::size_t index) {
+    return index == 0 ? 0 : batches[index - 1];
+}
+
+// For medians, and for what ranks put together.
+std::vector<IterationTimes> listed(const std::deque<IterationTimes>& iterations) {
+    return {iterations.begin(), iterations.end()};
+}
+
+}  // namespace
+
+// Nothing goes on after a failure: batches may be half started.
+template <typename Action>
+auto Run::unless_failed(const Action& action) {
+    if (failure_) std::rethrow_exception(failure_);
+    try {
+        return action();
+    } catch (const Error& error) {
+        if (error.status() != Status::invalid_argument) failure_ = std::current_exception();
+        throw;
+    } catch (...) {
+        failure_ = std::current_exception();
+        throw;
+    }
+}
+
+Run::Run(std::unique_ptr<Exchange> exchange, std::vector<std::string> names, RunOptions options)
+    : exchange_(std::move(exchange)), names_(std::move(names)), options_(std::move(options)) {
+    if (options_.measure < least_to_measure)
+        refuse(fmt::format("{} iterations are to be measured; it must be {} or more", options_.measure,
+                           least_to_measure));
+    check_profile();
+    check_all_alike();
+    if (options_.profile) {
+        profile_ = options_.profile;
+        take_plan();
+    } else {
+        batches_ = batches_to_measure();
+    }
+}
+
+void Run::check_profile() const {
+    if (!options_.profile) return;
+    const std::vector<Layer>& given = options_.profile->layers;
+    if (given.size() != layers())
+        refuse(fmt::format("the profile has {} layers, and the model {}: it is one of another model",
+                           given.size(), layers()));
+    for (std::size_t i = 0; i < given.size(); ++i)
+        if (given[i].bytes != exchange_->bytes()[i])
+            refuse(fmt::format(
+                "the profile's layer {} has {} bytes, and the model's {}: it is one of another "
+                "model",
+                i, given[i].bytes ? fmt::format("{}", *given[i].bytes) : "no", exchange_->bytes()[i]));
+}
+
+// Who plans together must come to the same plans, at the same times.
+void Run::check_all_alike() {
+    std::string all = fmt::format("{} {} {} {} {}", static_cast<int>(options_.method), options_.limit_bytes,
+                                  options_.bucket_bytes, options_.measure, options_.look_every.value_or(0));
+    for (const std::uint64_t bytes : exchange_->bytes()) all += fmt::format(" {}", bytes);
+    if (options_.profile) all += json_of(*options_.profile);
+    const auto own = static_cast<std::int64_t>(XXH3_64bits(all.data(), all.size()) >> 1);
+    const std::vector<std::int64_t> greatest = exchange_->greatest({own, -own});
+    if (greatest[0] != own || greatest[1] != -own)
+        throw Error(Status::mismatch,
+                    "the ranks give different layers, options or profiles; all must give the same");
+}
+
+// ---- An iteration ----------------------------------------------------------------------------------------
+
+bool Run::forward(std::size_t layer, Clock::time_point until) {
+    return unless_failed([&] {
+        if (layer >= layers())
+            refuse(fmt::format("layer {}: there are {}, numbered from 0", layer, layers()));
+        if (stage_ != Stage::forward)
+            refuse(
+                fmt::format("the forward pass of layer {} is out of turn: the backward pass of layer {} is "
+                            "next",
+                            layer, next_layer_ == 0 ? 0 : next_layer_ - 1));
+        return wait_for_batches(layer, until);
+    });
+}
+
+bool Run::begin_backward(Clock::time_point until) {
+    return unless_failed([&] {
+        if (stage_ != Stage::forward) refuse("the backward pass has begun already");
+        if (!wait_for_batches(layers() - 1, until)) return false;
+        close_record();
+        begin_record();
+        return true;
+    });
+}
+
+void Run::backward(std::size_t layer) {
+    unless_failed([&] {
+        const Nanoseconds now = nanoseconds_of(options_.now());
+        if (stage_ != Stage::backward) refuse("the backward pass has not begun");
+        if (next_layer_ == 0) refuse("all layers were there already: the iteration is to be finished");
+        if (layer + 1 != next_layer_)
+            refuse(fmt::format("the gradients of layer {} are out of turn: those of layer {} are next", layer,
+                               next_layer_ - 1));
+        --next_layer_;
+        record_.ready[layer] = now;
+        const std::size_t first = begin_of(record_.batches, next_batch_ - 1);
+        if (layer != first) return;
+        --next_batch_;
+        IterationTimes::Moved& moved = record_.moved[next_batch_];
+        moved.handed = moved.ended = now;
+        moved.bytes = exchange_->start(next_batch_, first, record_.batches[next_batch_]);
+        has_come_[next_batch_] = moved.bytes == 0;
+    });
+}
+
+bool Run::finish(Clock::time_point until) {
+    return unless_failed([&] {
+        if (stage_ != Stage::backward) refuse("the backward pass has not begun");
+        if (next_layer_ != 0)
+            refuse(fmt::format("the gradients of layers 0 to {} are missing", next_layer_ - 1));
+        if (!std::exchange(is_ended_, true)) exchange_->end();
+        if (exchange_->ends_with_iteration()) {
+            if (!wait_for_batches(layers() - 1, until)) return false;
+            close_record();
+        }
+        is_ended_ = false;
+        stage_ = Stage::forward;
+        ++iterations_;
+        go_on();
+        return true;
+    });
+}
+
+void Run::begin_record() {
+    const Nanoseconds now = nanoseconds_of(options_.now());
+    record_ = {batches_, last_ended_.value_or(now), now, {}, {}, 0};
+    record_.ready.resize(layers());
+    record_.moved.resize(batches_.size());
+    has_come_.assign(batches_.size(), false);
+    is_record_open_ = true;
+    exchange_->begin(batches_.size());
+    stage_ = Stage::backward;
+    next_layer_ = layers();
+    next_batch_ = batches_.size();
+}
+
+// Of the layers up to this one: in the order in which they were started.
+bool Run::wait_for_batches(std::size_t last_layer, Clock::time_point until) {
+    if (!is_record_open_) return true;
+    for (std::size_t batch = has_come_.size(); batch-- > 0;) {
+        if (has_come_[batch] || begin_of(record_.batches, batch) > last_layer) continue;
+        const auto ended = exchange_->wait(batch, until);
+        if (!ended) return false;
+        record_.moved[batch].ended = nanoseconds_of(*ended);
+        has_come_[batch] = true;
+    }
+    return true;
+}
+
+// All batches have come. The first iteration is not looked at: connections, kernels and memory are new then.
+void Run::close_record() {
+    if (!std::exchange(is_record_open_, false)) return;
+    record_.ended = record_.ready.front();
+    for (const auto& moved : record_.moved) record_.ended = std::max(record_.ended, moved.ended);
+    const bool is_first = !std::exchange(last_ended_, record_.ended);
+    if (is_first || (!is_measuring_ && record_.batches != batches_)) return;
+    recent_.push_back(std::move(record_));
+    if (!is_measuring_ && recent_.size() > std::max(most_recent, options_.look_every.value_or(0)))
+        recent_.pop_front();
+}
+
+// ---- Plans -----------------------------------------------------------------------------------------------
+
+PlanOptions Run::planning() const {
+    PlanOptions planning;
+    planning.direction = Direction::backward;
+    planning.limit_bytes = options_.limit_bytes;
+    planning.bucket_bytes = std::max<std::uint64_t>(options_.bucket_bytes, 1);
+    return planning;
+}
+
+// What the next iteration runs.
+void Run::go_on() {
+    ++turn_;
+    if (is_measuring_) {
+        if (turn_ < options_.measure || recent_.empty()) {
+            batches_ = batches_to_measure();
+            return;
+        }
+        put_together();
+        const std::vector<IterationTimes> iterations = listed(recent_);
+        profile_ = profile_of(iterations, names_, exchange_->bytes());
+        take_plan();
+        return;
+    }
+    if (!options_.look_every || turn_ < *options_.look_every) return;
+    turn_ = 0;
+    if (!have_times_changed()) return;
+    is_measuring_ = true;
+    recent_.clear();
+    batches_ = batches_to_measure();
+}
+
+// Batches of many sizes, which follow each other in many ways: so the times tell what a start costs, and what
+// a byte does.
+Batches Run::batches_to_measure() const {
+    Profile profile;
+    std::uint64_t all = 0;
+    for (const std::uint64_t bytes : exchange_->bytes()) {
+        profile.layers.push_back({"", 0, 0, bytes});
+        all += bytes;
+    }
+    PlanOptions planning = this->planning();
+    planning.bucket_bytes = all / 2 + 1;
+    constexpr Method methods[] = {Method::layers, Method::sequential, Method::buckets};
+    return plan(profile, methods[turn_ % std::size(methods)], planning).batches;
+}
+
+// All that plan together get the same times: those of whoever was last. Ends are the moment that they have in
+// common.
+void Run::put_together() {
+    std::vector<std::int64_t> times;
+    for (const IterationTimes& iteration : recent_)
+        for (const Nanoseconds time : iteration.times()) times.push_back(time - iteration.ended);
+    times = exchange_->greatest(std::move(times));
+    std::span<const Nanoseconds> rest = times;
+    for (IterationTimes& iteration : recent_) iteration.set_times(rest);
+}
+
+void Run::take_plan() {
+    Plan made = plan(*profile_, options_.method, planning());
+    batches_ = std::move(made.batches);
+    predicted_seconds_ = profile_->before + profile_->latency + made.seconds;
+    ++plans_;
+    is_measuring_ = false;
+    turn_ = 0;
+    usual_seconds_.reset();
+    recent_.clear();
+}
+
+bool Run::have_times_changed() {
+    const std::size_t window = std::min(recent_.size(), *options_.look_every);
+    const std::vector<IterationTimes> last(recent_.end() - static_cast<std::ptrdiff_t>(window),
+                                           recent_.end());
+    const auto own = static_cast<std::int64_t>(summary_of(last).seconds * 1e9);
+    const double seconds = static_cast<double>(exchange_->greatest({own})[0]) * 1e-9;
+    if (!usual_seconds_) usual_seconds_ = seconds;
+    return seconds > (1 + clear_change) * *usual_seconds_ || seconds < (1 - clear_change) * *usual_seconds_;
+}
+
+RunStats Run::stats() const {
+    RunStats stats;
+    stats.iterations = iterations_;
+    stats.plans = plans_;
+    stats.batches = batches_.size();
+    if (is_measuring_) return stats;
+    stats.predicted_seconds = predicted_seconds_;
+    const std::size_t window = std::min(recent_.size(), most_recent);
+    const std::vector<IterationTimes> last(recent_.end() - static_cast<std::ptrdiff_t>(window),
+                                           recent_.end());
+    stats.measured = summary_of(last);
+    return stats;
+}
+
+}  // namespace hocket::overlap

@@ -1,0 +1,101 @@
+// Runs plans while a program trains, and measures what it plans from. docs/overlap.md has how.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/overlap/exchange.hpp"
+#include "runtime/overlap/planner.hpp"
+
+namespace hocket::overlap {
+
+struct RunOptions {
+    Method method = Method::optimum;
+    std::uint64_t limit_bytes = 0;  // as in PlanOptions
+    std::uint64_t bucket_bytes = PlanOptions{}.bucket_bytes;
+    std::size_t measure = 16;  // iterations before the first plan; least_to_measure or more
+    std::optional<std::size_t> look_every = 100;  // iterations; nothing: never
+    std::optional<Profile> profile;               // to plan from, with the layers of this model
+    std::function<Clock::time_point()> now = &Clock::now;
+};
+
+// The first one is only a warm-up, and the others run two plans at least.
+inline constexpr std::size_t least_to_measure = 3;
+
+struct RunStats {
+    std::uint64_t iterations = 0, plans = 0, batches = 0;
+    double predicted_seconds = 0;  // of an iteration; 0: nothing was planned yet
+    IterationSummary measured;     // of the iterations that ran this plan; zeros: none yet
+};
+
+// One thread at a time. A function that throws Error otherwise than invalid_argument throws it again from
+// then on.
+class Run {
+  public:
+    // names: of the layers. Throws Error(invalid_argument) if the profile is not one of these layers, or if
+    // there is no plan of this method; what Exchange throws.
+    Run(std::unique_ptr<Exchange> exchange, std::vector<std::string> names, RunOptions options);
+
+    // Of an iteration, in this order. false: not before `until`; then they are called again.
+    bool forward(std::size_t layer, Clock::time_point until);
+    bool begin_backward(Clock::time_point until);
+    void backward(std::size_t layer);
+    bool finish(Clock::time_point until);
+
+    RunStats stats() const;
+    const Batches& batches() const { return batches_; }
+    // Of the last plan; null: nothing was measured yet.
+    const Profile* profile() const { return profile_ ? &*profile_ : nullptr; }
+
+  private:
+    enum class Stage { forward, backward };
+
+    std::size_t layers() const { return exchange_->bytes().size(); }
+    void check_profile() const;
+    void check_all_alike();
+    PlanOptions planning() const;
+    void begin_record();
+    bool wait_for_batches(std::size_t last_layer, Clock::time_point until);
+    void close_record();
+    void go_on();
+    void measure();
+    Batches batches_to_measure() const;
+    void put_together();
+    void take_plan();
+    bool have_times_changed();
+    template <typename Action>
+    auto unless_failed(const Action& action);
+
+    const std::unique_ptr<Exchange> exchange_;
+    const std::vector<std::string> names_;
+    const RunOptions options_;
+
+    // The iteration.
+    Stage stage_ = Stage::forward;
+    std::size_t next_layer_ = 0, next_batch_ = 0;  // the gradients of those below are not there yet
+    bool is_ended_ = false;                        // the exchange was told so
+    // Of the iteration, or of the one before until its batches have come.
+    IterationTimes record_;
+    std::vector<bool> has_come_;  // by batch
+    bool is_record_open_ = false;
+    std::optional<Nanoseconds> last_ended_;  // of the iteration before
+
+    // The plan.
+    Batches batches_;
+    std::optional<Profile> profile_;
+    double predicted_seconds_ = 0;
+    std::uint64_t iterations_ = 0, plans_ = 0;
+    bool is_measuring_ = true;
+    std::size_t turn_ = 0;                 // iterations since measuring began, or since the last look
+    std::optional<double> usual_seconds_;  // of an iteration, at the first look
+    std::deque<IterationTimes> recent_;    // since measuring began, or of this plan
+    std::exception_ptr failure_;
+};
+
+}  // namespace hocket::overlap

@@ -1,0 +1,177 @@
+// hkt_overlap as programs use it.
+#include <unistd.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/capi/comm.hpp"
+#include "tests/capi/overlap/model.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket::test;
+
+namespace {
+
+constexpr std::int32_t all_methods[] = {HKT_OVERLAP_OPTIMUM,    HKT_OVERLAP_SEQUENTIAL, HKT_OVERLAP_LAYERS,
+                                        HKT_OVERLAP_ALGORITHM1, HKT_OVERLAP_ALGORITHM2, HKT_OVERLAP_IBATCH,
+                                        HKT_OVERLAP_MG_WFBP,    HKT_OVERLAP_BUCKETS};
+
+Comm join_with_thread() {
+    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
+    options.progress = HKT_PROGRESS_THREAD;
+    return join(&options);
+}
+
+Overlap open(hkt_comm* comm, OverlapModel& model, const hkt_overlap_run_options& options) {
+    hkt_overlap* overlap = nullptr;
+    must(hkt_overlap_with_ranks(comm, model.tensors(), model.count(), model.gradients(), OverlapModel::list,
+                                OverlapModel::layers, &options, &overlap));
+    return Overlap(overlap);
+}
+
+Overlap open(hkt_params* params, OverlapModel& model, const hkt_overlap_run_options& options) {
+    hkt_overlap* overlap = nullptr;
+    must(hkt_overlap_with_params(params, model.gradients(), model.weights(), OverlapModel::list,
+                                 OverlapModel::layers, &options, &overlap));
+    return Overlap(overlap);
+}
+
+hkt_overlap_run_options options_of(std::int32_t method, std::int32_t measure) {
+    hkt_overlap_run_options options = HKT_OVERLAP_RUN_OPTIONS_INIT;
+    options.method = method;
+    options.measure = measure;
+    options.bucket_bytes = 50'000;
+    return options;
+}
+
+hkt_overlap_run_stats stats_of(hkt_overlap* overlap) {
+    hkt_overlap_run_stats stats{};
+    must(hkt_overlap_get_stats(overlap, &stats, sizeof stats));
+    return stats;
+}
+
+std::vector<std::size_t> batches_of(hkt_overlap* overlap) {
+    std::vector<std::size_t> ends(OverlapModel::layers);
+    std::size_t batches = 0;
+    must(hkt_overlap_batches(overlap, ends.data(), &batches));
+    ends.resize(batches);
+    return ends;
+}
+
+const auto nothing = [](std::size_t) {};
+
+void train_ranks(hkt_comm* comm, hkt_overlap* overlap, OverlapModel& model, int first, int iterations,
+                 int inner) {
+    for (int iteration = first; iteration < first + iterations; ++iteration) {
+        iterate(overlap, nothing,
+                [&](std::size_t layer) { model.compute(layer, hkt_comm_rank(comm), iteration); });
+        model.expect_averages(hkt_comm_size(comm), iteration, inner);
+    }
+}
+
+Params open_service(hkt_comm* comm, const OverlapModel& model, hkt_params_options options, Server& server) {
+    hkt_params* params = nullptr;
+    hkt_params_server* served = nullptr;
+    must(comm, hkt_params_open_with_ranks(comm, 1, model.tensors(), model.count(), nullptr, &options, &params,
+                                          &served));
+    server.reset(served);
+    return Params(params);
+}
+
+}  // namespace
+
+TEST_CASE("gradients among ranks have the same bits with every plan") {
+    struct Way {
+        int ranks;
+        const char *provider, *topology;
+        bool together;
+        int inner = 1;  // ranks of a level
+    };
+    for (const Way& way : {Way{3, "", "", true}, Way{4, "tcp", "2x2", true, 2}, Way{3, "tcp", "", false},
+                           Way{1, "", "", false}}) {
+        std::map<std::string, std::string> environment{{"HOCKET_TIMEOUT_MS", "30000"}};
+        if (*way.provider) environment["HOCKET_PROVIDER"] = way.provider;
+        if (*way.topology) environment["HOCKET_TOPOLOGY"] = way.topology;
+        const auto outcomes = run_ranks({way.ranks, environment}, [&](int) {
+            const Comm comm = join_with_thread();
+            OverlapModel model(way.together);
+            for (const std::int32_t method : all_methods) {
+                const Overlap overlap = open(comm.get(), model, options_of(method, 5));
+                train_ranks(comm.get(), overlap.get(), model, 0, 5, way.inner);
+                expect(stats_of(overlap.get()).plans == 1, "it has planned");
+                train_ranks(comm.get(), overlap.get(), model, 5, 3, way.inner);
+                const hkt_overlap_run_stats stats = stats_of(overlap.get());
+                expect(stats.iterations == 8, "the iterations");
+                expect(stats.batches == batches_of(overlap.get()).size(), "the batches");
+                expect(stats.predicted_seconds > 0 && stats.measured_seconds > 0, "the times");
+                expect(stats.computation <= stats.measured_seconds && stats.overlap <= stats.communication,
+                       "parts of the times");
+            }
+        });
+        INFO(way.ranks << " " << way.provider << " " << way.topology << " " << way.together);
+        CHECK(problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("all ranks run the plan of the slowest one") {
+    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+        const Comm comm = join_with_thread();
+        OverlapModel model;
+        const Overlap overlap = open(comm.get(), model, options_of(HKT_OVERLAP_OPTIMUM, 5));
+        for (int iteration = 0; iteration < 7; ++iteration) {
+            iterate(overlap.get(), nothing, [&](std::size_t layer) {
+                if (rank == 1 && layer == 2) usleep(50'000);
+                model.compute(layer, rank, iteration);
+            });
+            model.expect_averages(3, iteration);
+        }
+        const char* json = nullptr;
+        must(hkt_overlap_profile(overlap.get(), &json));
+        const auto profile = nlohmann::json::parse(json);
+        expect(profile["layers"].size() == OverlapModel::layers, "the layers");
+        expect(profile["layers"][2]["compute"].get<double>() >= 0.02, "the slow rank's layer");
+        expect(profile["layers"][3]["bytes"] == 4 * 70007, "bytes of a layer");
+        expect(profile["layers"][0]["name"] == "first", "a name");
+        expect(profile["layers"][1]["name"] == "layer 2", "a layer without a name");
+        // The plan is the same on all ranks: those after the slow layer cannot wait for those before it.
+        std::vector<std::int32_t> ends(OverlapModel::layers, 0);
+        for (const std::size_t end : batches_of(overlap.get())) ends[end - 1] = 1;
+        std::vector<std::int32_t> greatest = ends;
+        must(comm.get(), hkt_all_reduce(ends.data(), greatest.data(), ends.size(), HKT_INT32, HKT_MAX,
+                                        comm.get(), nullptr));
+        expect(ends == greatest, "ranks have different plans");
+        expect(ends.size() > 1 && batches_of(overlap.get()).size() > 1, "the optimum has one batch");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("weights from the service have the same bits with every plan") {
+    const auto outcomes = run_ranks({3, {{"HOCKET_TIMEOUT_MS", "30000"}}}, [&](int rank) {
+        for (const std::int32_t method : all_methods) {
+            const Comm comm = join();
+            OverlapModel model;
+            Server server;
+            hkt_params_options service = HKT_PARAMS_OPTIONS_INIT;
+            service.chunk_bytes = 10'000;
+            const Params params = open_service(comm.get(), model, service, server);
+            if (server) {
+                must(hkt_params_server_wait(server.get(), 50'000));
+                continue;
+            }
+            const Overlap overlap = open(params.get(), model, options_of(method, 5));
+            const int iterations = 8;
+            for (int iteration = 0; iteration < iterations; ++iteration)
+                iterate(
+                    overlap.get(), [&](std::size_t layer) { model.expect_weights(layer, 2, iteration); },
+                    [&](std::size_t layer) { model.compute(layer, rank, iteration); });
+            must(hkt_overlap_forward(overlap.get(), OverlapModel::layers - 1));
+            for (std::size_t layer = 0; layer < OverlapModel::layers; ++layer)
+                model.expect_weights(layer, 2, iterations);
+            const hkt_overlap_run_stats stats = stats_of(overlap.get());
+            expect(stats.plans == 1 && stats.iterations == iterations, "it has planned");
+        }
+    });
+    CHECK(problems(outcomes) == "");
+}
