@@ -9,8 +9,9 @@ import runs
 from hosts import Hosts
 
 MEBIBYTE = 1 << 20
+FLAT = "sequential"
 METHODS = {
-    "sequential": ["--method", "sequential"],
+    FLAT: ["--method", FLAT],
     "layers": ["--method", "layers"],
     **{
         f"buckets of {size} MiB": ["--method", "buckets", "--bucket-bytes", str(size * MEBIBYTE)]
@@ -25,9 +26,14 @@ def say(text):
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
+def chosen(options):
+    """The first one is what all are compared with."""
+    return [name for name in METHODS if name == FLAT or name in (options.method or METHODS)]
+
+
 def training(options, steps):
     return [
-        *("--report", "--steps", str(steps), "--batch", str(options.batch), "--seed", "1"),
+        *("--report", "--steps", str(steps), "--batch", str(options.batch)),
         *options.argument,
     ]
 
@@ -66,7 +72,7 @@ def measure(kind, rate, options, folder):
         place = kind(options.build, hosts)
         file, first, profile = measure_profile(place, options, folder)
         say(f"{kind.name}, {rate:g} Mbit/s: profile, {first['measured_seconds']:.3f} s")
-        reports = {method: [] for method in METHODS}
+        reports = {method: [] for method in chosen(options)}
 
         def run(method):
             arguments = [*training(options, options.iterations), "--profile", file, *METHODS[method]]
@@ -78,7 +84,7 @@ def measure(kind, rate, options, folder):
                 f"predicted {report['predicted_seconds']:.3f} s"
             )
 
-        for method in METHODS:
+        for method in reports:
             run(method)
         plans = alike(reports)
         for turn in range(1, options.repetitions):

@@ -8,21 +8,29 @@ from runs import Program
 PORT = 7000
 
 
+def core_of(worker):
+    """Workers share the cores evenly at all times: else the kernel may leave two on one for a second."""
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[worker % len(cores)]
+
+
 class Place:
     """How a job is started on hosts; build: the build folder that its programs are from."""
 
     def __init__(self, build, hosts):
         self.build, self.hosts = build, hosts
 
-    def _program(self, host, secret, command, variables=None):
+    def _program(self, host, secret, command, variables=None, core=None):
         own = {
             "HOCKET_SECRET": secret,
             "HOCKET_TUNING": "off",
             "HOCKET_FABRIC_ADDR": self.hosts.address(host),
         }
         name, *arguments = command
+        on_core = [] if core is None else ["taskset", "-c", str(core)]
         return Program(
-            [*self.hosts.enter(host), os.path.join(self.build, name), *arguments], {**own, **(variables or {})}
+            [*self.hosts.enter(host), *on_core, os.path.join(self.build, name), *arguments],
+            {**own, **(variables or {})},
         )
 
 
@@ -36,7 +44,12 @@ class Service(Place):
         join = ["--params", at, "--workers", str(self.workers), "--number"]
         return [
             *(
-                self._program(1 + number, secret, ["examples/deep_words", *arguments, *join, str(number)])
+                self._program(
+                    1 + number,
+                    secret,
+                    ["examples/deep_words", *arguments, *join, str(number)],
+                    core=core_of(number),
+                )
                 for number in range(self.workers)
             ),
             self._program(0, secret, ["tools/hocket-params", "serve", "--listen", at, "--once"]),
@@ -60,7 +73,9 @@ class Ranks(Place):
             "WORLD_SIZE": str(self.workers),
         }
         return [
-            self._program(rank, secret, ["examples/deep_words", *arguments], {**job, "RANK": str(rank)})
+            self._program(
+                rank, secret, ["examples/deep_words", *arguments], {**job, "RANK": str(rank)}, core_of(rank)
+            )
             for rank in range(self.workers)
         ]
 

@@ -3,6 +3,7 @@
 import statistics
 
 from jobs import JobError
+from measuring import FLAT
 
 HEADERS = 1514 / 1448  # what crosses a link, of TCP's bytes
 
@@ -50,7 +51,7 @@ def rows(figures):
 
 
 def print_table(figures):
-    flat = next(reports for methods, reports in rows(figures) if "sequential" in methods)
+    flat = next(reports for methods, reports in rows(figures) if FLAT in methods)
     computation = computation_of(figures["profile"])
     print(
         "\n| method | batches | predicted, s | measured, s | measured / predicted | computed / in the profile "

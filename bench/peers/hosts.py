@@ -21,6 +21,10 @@ class HostsError(Exception):
     pass
 
 
+class NotPermitted(HostsError):
+    pass
+
+
 def call(*command):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -76,7 +80,7 @@ class Hosts:
         )
         self.holders.append(holder)
         if holder.stdout.readline().strip() != "ready":
-            raise HostsError("namespaces are not permitted here: " + holder.stderr.read().strip())
+            raise NotPermitted("namespaces are not permitted here: " + holder.stderr.read().strip())
         return holder.pid
 
     def _in(self, pid, command):
