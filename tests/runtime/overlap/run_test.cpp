@@ -133,20 +133,6 @@ TEST_CASE("what is measured is what the link and the layers take") {
     }
 }
 
-TEST_CASE("the first iteration is not looked at") {
-    World world;
-    RunOptions options;
-    options.measure = 3;
-    const std::vector<double> usual = world.compute;
-    for (double& seconds : world.compute) seconds *= 50;
-    Training training(world, options);
-    training.iterate();
-    world.compute = usual;
-    training.iterate(2);
-    for (std::size_t layer = 0; layer < usual.size(); ++layer)
-        CHECK(training.run.profile()->layers[layer].compute == Approx(usual[layer]).margin(1e-6));
-}
-
 TEST_CASE("an iteration takes what was predicted, with every method") {
     for (const Method method : all_methods) {
         World world;
@@ -202,7 +188,7 @@ TEST_CASE("a profile of an earlier run is planned from at once") {
     CHECK_THAT(refusal([&] { Training(world, options); }), Contains("layer 3 has 5 bytes"));
 }
 
-TEST_CASE("times that change are measured anew, and nothing else is") {
+TEST_CASE("times that change are measured anew") {
     World world;
     RunOptions options;
     options.look_every = 10;
