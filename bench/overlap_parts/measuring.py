@@ -32,10 +32,7 @@ def chosen(options):
 
 
 def training(options, steps):
-    return [
-        *("--report", "--steps", str(steps), "--batch", str(options.batch)),
-        *options.argument,
-    ]
+    return ["--report", "--steps", str(steps), "--batch", str(options.batch), *options.argument]
 
 
 def alone(place, options, folder):

@@ -32,16 +32,16 @@ def require_same_weights(figures, alone):
                 )
 
 
-def print_cost(kind, figures):
+def cost_text(kind, figures):
     profile, rate = figures["profile"], figures["rate"] * 1e6
     model = sum(layer["bytes"] for layer in profile["layers"])
     transfers = sum(layer["transfer"] for layer in profile["layers"])
     limit = kind.crossings() * model * HEADERS * 8 / rate
-    print(
-        f"\n{kind.what}, links of {figures['rate']:g} Mbit/s. The profile: {profile['before'] * 1e3:.0f} ms before the "
-        f"backward pass, and {1e3 * (computation_of(profile) - profile['before']):.0f} ms in it; all transfers take "
-        f"{1e3 * transfers:.0f} ms ({transfers / limit:.2f} of what the busiest link needs for the bytes), each "
-        f"communication {1e3 * profile['startup']:.1f} ms, one that begins after a pause {1e3 * profile['latency']:.1f} ms more"
+    return (
+        f"The profile at {figures['rate']:g} Mbit/s: {profile['before'] * 1e3:.0f} ms before the backward pass, and "
+        f"{1e3 * (computation_of(profile) - profile['before']):.0f} ms in it; all transfers take {1e3 * transfers:.0f} ms "
+        f"({transfers / limit:.2f} of what the busiest link needs for the bytes), each communication "
+        f"{1e3 * profile['startup']:.1f} ms, one that begins after a pause {1e3 * profile['latency']:.1f} ms more"
     )
 
 
@@ -50,19 +50,27 @@ def rows(figures):
     return [(methods, [r for method in methods for r in figures["runs"][method]]) for methods in figures["plans"]]
 
 
-def print_table(figures):
+def print_rows(figures):
     flat = next(reports for methods, reports in rows(figures) if FLAT in methods)
     computation = computation_of(figures["profile"])
-    print(
-        "\n| method | batches | predicted, s | measured, s | measured / predicted | computed / in the profile "
-        "| overlap / measured | sequential / this |"
-    )
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for methods, reports in rows(figures):
         seconds, predicted = [r["measured_seconds"] for r in reports], reports[0]["predicted_seconds"]
+        measured = statistics.median(seconds)
         print(
-            f"| {', '.join(methods)} | {reports[0]['batches']} | {predicted:.3f} | {spread(seconds)} "
-            f"| {statistics.median(seconds) / predicted:.2f} | {middle(reports, 'computation') / computation:.2f} "
-            f"| {100 * middle(reports, 'overlap') / statistics.median(seconds):.0f} % "
-            f"| {middle(flat, 'measured_seconds') / statistics.median(seconds):.2f} |"
+            f"| {figures['rate']:g} | {', '.join(methods)} | {reports[0]['batches']} | {predicted:.3f} | {spread(seconds)} "
+            f"| {measured / predicted:.2f} | {middle(reports, 'computation') / computation:.2f} "
+            f"| {100 * middle(reports, 'overlap') / measured:.0f} % | {middle(flat, 'measured_seconds') / measured:.2f} |"
         )
+
+
+def print_part(kind, measured):
+    print(f"\n{kind.what}\n")
+    for figures in measured:
+        print(cost_text(kind, figures))
+    print(
+        "\n| Mbit/s | method | batches | predicted, s | measured, s | measured / predicted | computed / in the profile "
+        "| overlap / measured | sequential / this |"
+    )
+    print("|---:|---|---:|---:|---:|---:|---:|---:|---:|")
+    for figures in measured:
+        print_rows(figures)
