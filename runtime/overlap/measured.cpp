@@ -106,6 +106,8 @@ CostLine cost_line_of(std::span<const IterationTimes> iterations, bool come_in_o
         if (is_better) best = one;
         return is_better;
     };
+    // Where batches share the link their ends say nothing about pauses between them.
+    if (!come_in_order) return fit(iterations, 0, come_in_order).line;
     for (const Nanoseconds early : possible_pauses(iterations)) try_with(early);
     constexpr int most_refinements = 4;
     for (int i = 0; i < most_refinements && try_with(best.pause()); ++i) continue;

@@ -1,6 +1,8 @@
 // hkt_overlap as programs use it.
 #include <unistd.h>
 
+#include <csignal>
+
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -235,7 +237,10 @@ TEST_CASE("a worker pulls what it likes after its overlap was closed") {
     for (const std::int64_t staleness : {std::int64_t{0}, std::int64_t{HKT_UNBOUNDED}}) {
         const auto outcomes = run_ranks({2, {{"HOCKET_TIMEOUT_MS", "30000"}}}, [&](int rank) {
             const Comm comm = join();
-            OverlapModel model;
+            std::int32_t server_process = rank == 1 ? getpid() : 0;
+            must(comm.get(), hkt_all_reduce(&server_process, &server_process, 1, HKT_INT32, HKT_MAX,
+                                            comm.get(), nullptr));
+            OverlapModel model, pulled;
             Server server;
             hkt_params_options service = HKT_PARAMS_OPTIONS_INIT;
             service.staleness = staleness;
@@ -243,17 +248,32 @@ TEST_CASE("a worker pulls what it likes after its overlap was closed") {
             if (server) return must(hkt_params_server_wait(server.get(), 50'000));
             hkt_overlap_run_options options = options_of(HKT_OVERLAP_LAYERS, 3);
             options.staleness = staleness;
-            OverlapModel pulled;
-            for (int round = 0; round < 150; ++round) {
-                const Overlap overlap = open(params.get(), model, options);
+            int pushed = 0;
+            const auto expect_all = [&] {
+                for (const std::size_t layer : {0, 1, 4, 6}) pulled.expect_weights(layer, 1, pushed);
+            };
+            for (int round = 0; round < 60; ++round) {
+                Overlap overlap = open(params.get(), model, options);
+                // In some rounds the weights have come when it is closed, in others the server stands still.
+                const bool stands_still = round % 3 == 1;
+                if (stands_still) kill(server_process, SIGSTOP);
                 iterate(overlap.get(), nothing,
-                        [&](std::size_t layer) { model.compute(layer, rank, round); });
-                if (round % 3 == 0) usleep(500);  // so that weights have come, or have not
-                hkt_overlap_close(const_cast<Overlap&>(overlap).release());
-                must(hkt_params_pull(params.get(), 0, pulled.count(), pulled.weights(), staleness, nullptr));
-                if (round % 50 == 0)
+                        [&](std::size_t layer) { model.compute(layer, rank, pushed); });
+                ++pushed;
+                if (round % 3 == 2) usleep(500);
+                overlap.reset();
+                if (stands_still) {
                     for (std::size_t layer = 0; layer < OverlapModel::layers; ++layer)
-                        pulled.expect_weights(layer, 1, round + 1);
+                        model.compute(layer, rank, pushed);
+                    must(hkt_params_push(params.get(), 0, model.count(), model.gradients(), nullptr));
+                    must(hkt_params_clock(params.get(), nullptr));
+                    ++pushed;
+                }
+                hkt_request* pull = nullptr;
+                must(hkt_params_pull(params.get(), 0, pulled.count(), pulled.weights(), staleness, &pull));
+                if (stands_still) kill(server_process, SIGCONT);
+                must(hkt_wait(pull));
+                expect_all();
             }
         });
         INFO(staleness);

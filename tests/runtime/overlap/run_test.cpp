@@ -96,7 +96,8 @@ class SharedLink final : public Exchange {
     }
     // Only here is it known what shares the link with what.
     std::optional<Clock::time_point> wait(std::size_t batch, Clock::time_point) override {
-        for (double now = 0; moving_[batch].left > 0;) {
+        const auto is_moving = [](const Moving& one) { return one.left > 0; };
+        for (double now = 0; std::any_of(moving_.begin(), moving_.end(), is_moving);) {
             double share = 0, next = 1e18;
             for (const Moving& one : moving_) share += one.left > 0 && one.begin <= now;
             for (const Moving& one : moving_)
@@ -255,10 +256,14 @@ TEST_CASE("without contention an iteration is the pipeline, and what comes befor
 }
 
 TEST_CASE("batches that share the link do not make it look slow to begin") {
-    for (const double per_byte : {1e-9, 1e-8, 4e-8})
+    for (const double per_byte : {1e-9, 1e-8, 4e-8, 2e-7})
         for (const Method method : all_methods) {
             World world;
             world.line = {0.001, 0, per_byte};
+            // Many layers that are handed over while the first ones still move.
+            world.bytes.assign(40, 200'000);
+            world.bytes[20] = 3'000'000;
+            world.compute.assign(40, 0.001);
             RunOptions options;
             options.method = method;
             options.bucket_bytes = 1'000'000;
@@ -266,6 +271,8 @@ TEST_CASE("batches that share the link do not make it look slow to begin") {
             training.iterate(30);
             INFO(name_of(method) << " " << per_byte);
             CHECK(training.run.profile()->latency <= 0.003);
+            CHECK(training.run.profile()->startup <= 0.001);
+            CHECK(training.run.profile()->layers[5].transfer == Approx(2e5 * per_byte).epsilon(0.05));
             const RunStats stats = training.run.stats();
             CHECK(stats.measured.seconds == Approx(stats.predicted_seconds).epsilon(0.05));
         }
