@@ -6,7 +6,8 @@ gradients among ranks by such plans, which Communicator.overlap() makes.
     for batch in plan.in_time:                    # a range of the profile's layers
         reduce_together(batch)
 """
+from hocket.overlap.exchange import Exchange, Stats
 from hocket.overlap.planner import Plan, bucket_sizes, fit_cost, plan
 from hocket.overlap.profiles import Layer, Profile
 
-__all__ = ["Layer", "Plan", "Profile", "bucket_sizes", "fit_cost", "plan"]
+__all__ = ["Exchange", "Layer", "Plan", "Profile", "Stats", "bucket_sizes", "fit_cost", "plan"]

@@ -9,7 +9,17 @@ from hocket.errors import invalid, raise_last
 from hocket.overlap.profiles import Profile, count_of
 from hocket.state import NULL
 
-METHODS = {name[len("HKT_OVERLAP_"):].lower(): number for number, name in ffi.typeof("hkt_overlap_method").elements.items()}
+_METHODS = {name[len("HKT_OVERLAP_"):].lower(): number for number, name in ffi.typeof("hkt_overlap_method").elements.items()}
+
+
+def method_number(name: str) -> int:
+    if name not in _METHODS:
+        raise invalid(f"{name!r} is not one of {', '.join(sorted(_METHODS))}")
+    return _METHODS[name]
+
+
+def ranges_of(ends: Sequence[int]) -> List[range]:
+    return [range(first, end) for first, end in zip((0, *ends), ends)]
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ class Plan:
     @property
     def batches(self) -> List[range]:
         """The layers of each batch, from 0, in the model's order."""
-        return [range(first, end) for first, end in zip((0, *self.ends), self.ends)]
+        return ranges_of(self.ends)
 
     @property
     def in_time(self) -> List[range]:
@@ -47,11 +57,9 @@ def plan(profile: Profile, method: str = "optimum", *, backward: bool = False, l
     """The batches in which a model's layers communicate. method: "optimum", or one of the others of docs/overlap.md.
     limit_bytes: the most bytes of a batch of several layers; 0: any number. bucket_bytes: with "buckets", at how many
     bytes a batch is closed; None: 25 MiB."""
-    if method not in METHODS:
-        raise invalid(f"{method!r} is not one of {', '.join(sorted(METHODS))}")
     options = ffi.new("hkt_overlap_options*")
     lib.init_hkt_overlap_options(options)
-    options.method, options.backward = METHODS[method], int(backward)
+    options.method, options.backward = method_number(method), int(backward)
     options.limit_bytes = count_of("limit_bytes", limit_bytes)
     if bucket_bytes is not None:
         options.bucket_bytes = count_of("bucket_bytes", bucket_bytes)
