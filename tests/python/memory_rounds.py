@@ -295,6 +295,31 @@ def operators_and_plans():
         comm.plan("all_reduce", schedule="no_such_schedule")
 
 
+@kind(30)
+def exchanges():
+    x, y = np.ones(8, np.float32), np.ones(3, np.float32)
+    profile = hocket.overlap.Profile(0, [hocket.overlap.Layer("a", 1, 1, 32), hocket.overlap.Layer("b", 1, 1, 12)])
+    for end in ("close", "drop", "leave"):
+        exchange = comm.overlap([("a", [x]), ("b", [y])], measure=3, op=comm.premul_sum(1))
+        for _ in range(4):
+            exchange.begin_backward()
+            exchange.backward(1), exchange.backward(0)
+            exchange.finish()
+        exchange.stats, exchange.batches, exchange.profile
+        if end == "leave":
+            exchange.begin_backward()
+            exchange.backward(1)
+        if end == "close":
+            exchange.close()
+        del exchange
+    with comm.overlap([("a", [x]), ("b", [y])], profile=profile) as exchange, refused(hocket.InvalidArgumentError):
+        exchange.finish()
+    with refused(hocket.InvalidArgumentError):
+        comm.overlap([("a", [x]), ("b", [x])])
+    while comm._state.exchanges or comm._state.inside:
+        pass
+
+
 @kind(10)
 def schedules():
     hocket.check(os.path.join(FOLDER, "own.sched"))

@@ -112,6 +112,18 @@ class Profiles(Case):
             with self.assertRaises(hocket.NotFoundError):
                 Profile.load(path + "x")
 
+    def test_what_was_measured_of_an_iteration_is_kept(self):
+        text = """{"startup": 1, "before": 0.25, "latency": 0.001, "contention": 0.125, "layers": [{"name": "a", "transfer": 1, "compute": 2, "bytes": 3}]}"""
+        profile = Profile.from_json(text)
+        self.assertEqual((profile.before, profile.latency, profile.contention), (0.25, 0.001, 0.125))
+        self.assertEqual(Profile.from_json(profile.to_json()), profile)
+        self.assertEqual(json.loads(profile.to_json()), json.loads(text))
+        self.assertIn("before=0.25, latency=0.001, contention=0.125", repr(profile))
+        others = Profile(1, profile.layers)
+        self.assertNotEqual(profile, others)
+        self.assertEqual((others.before, others.latency, others.contention), (0, 0, 0))
+        self.assertEqual(plan(profile, backward=True), plan(others, backward=True))
+
     def test_names_and_bytes_may_be_left_out_and_other_members_are_passed_over(self):
         profile = Profile.from_json('{"startup": 0, "more": 1, "layers": [{"transfer": 1, "compute": 2, "kind": "x"}]}')
         self.assertEqual(profile.layers, (Layer("layer 1", 1, 2, None),))
@@ -130,6 +142,10 @@ class Profiles(Case):
                             ('{"startup": 1, "layers": {}}', "layers is an object"), ('{"startup": 1, "layers": []}', "a list of 0"),
                             ('{"startup": 1, "layers": [1]}', "layers[0] is 1; it must be an object"), ('{"startup": NaN, "layers": [1]}', "layers[0] is 1"),
                             ('{"startup": 1, "layers": [{"compute": 1}]}', "layers[0].transfer is missing"),
+                            ('{"startup": 1, "before": -1, "layers": [{"transfer": 1, "compute": 1}]}', "before is -1; it must be seconds"),
+                            ('{"startup": 1, "latency": null, "layers": [{"transfer": 1, "compute": 1}]}', "latency is null; it must be seconds"),
+                            ('{"startup": 1, "contention": 1001, "layers": [{"transfer": 1, "compute": 1}]}', "contention is 1001; it must be a share from 0 to 1000"),
+                            ('{"startup": 1, "contention": true, "layers": [{"transfer": 1, "compute": 1}]}', "contention is true"),
                             ('{"startup": Infinity, "layers": [{"transfer": 1, "compute": 1}]}', "startup is inf")):
             with self.subTest(text=text):
                 self.refused([words], Profile.from_json, text)

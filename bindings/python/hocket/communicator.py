@@ -13,6 +13,8 @@ from hocket.interruptible import interruptible
 from hocket.memory import Registration, WindowMemory
 from hocket.messages import Messages
 from hocket.operators import Operator
+from hocket.overlap.exchange import Exchange, Layers
+from hocket.overlap.profiles import Profile
 from hocket.plan import Plan
 from hocket.state import NULL, State
 
@@ -136,7 +138,7 @@ class Communicator(Collectives, Messages):
 
         return interruptible(make)
 
-    # ---- Memory, operators, plans ------------------------------------------------------------------------------------
+    # ---- Memory, operators, plans, overlap ---------------------------------------------------------------------------
 
     def empty(self, shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Any:
         """A new NumPy array in memory that the ranks of a host share: collectives use it where it is, which is faster
@@ -169,6 +171,23 @@ class Communicator(Collectives, Messages):
         """A collective with its schedule, verified and compiled, to be started many times. See hocket.Plan.
         A schedule that is refused raises ScheduleError with the compiler's diagnostic."""
         return Plan(self._state, self._size, collective, dtype, op, schedule, root, executor, tensor_counts)
+
+    def overlap(self, layers: Layers, *, op: Union[str, Operator] = "average", method: str = "optimum", limit_bytes: int = 0,
+                bucket_bytes: Optional[int] = None, measure: Optional[int] = None, look_every: Optional[int] = None,
+                profile: Optional[Profile] = None, schedule: Optional[str] = None) -> Exchange:
+        """Combines the gradients of a model's layers while its backward pass still computes others, in batches that are
+        measured and planned. See hocket.overlap.Exchange. All ranks call this, with the same layers and options.
+
+        layers: for each layer, the model's first one first, its name (or None), and a list of the arrays that its gradients
+        are in; all of one type. They are used as long as the exchange is open, and kept alive: an iteration combines
+        what the ranks have there, in place. Arrays of empty() that follow each other in one block are the fastest.
+        method, limit_bytes, bucket_bytes: as hocket.overlap.plan has them. measure: how many iterations are run to measure
+        before the plan is made (16). look_every: after how many the times are looked at again (100); -1: never. profile:
+        what an exchange of the same layers has measured: the plan is made of it at once. schedule: another one than
+        "reproducible", with which the bits of results do not depend on the plan."""
+        options = {"method": method, "limit_bytes": limit_bytes, "bucket_bytes": bucket_bytes, "measure": measure,
+                   "look_every": look_every, "profile": profile, "schedule": schedule}
+        return interruptible(lambda: Exchange(self._state, layers, op, options))
 
 
 def init(rank: Optional[int] = None, world_size: Optional[int] = None, *, master_addr: Optional[str] = None,

@@ -200,7 +200,7 @@ class Plan:
     # ---- Its end ---------------------------------------------------------------------------------------------------
 
     def _call(self, function: Callable[..., int], *arguments: Any) -> None:
-        self._state.call(lambda _: function(self._handle, *arguments))
+        self._state.call(function, *arguments, of=self._handle)
 
     def _check_open(self) -> None:
         if self._handle is None or not self._state.handle:

@@ -51,15 +51,17 @@ class State:
     handle      hkt_comm*, for calls; null once it is closed.
     owned       the same, until it is destroyed: later than closed if arrays lie in its memory.
     inside      has the thread of each call that is under way: appending and removing are atomic.
+    exchanges   what is closed before the communicator is destroyed, by numbers: see overlap.exchange.Opened.
     """
 
-    __slots__ = ("handle", "owned", "inside", "orphans", "told", "blocks", "process", "kept", "__weakref__")
+    __slots__ = ("handle", "owned", "inside", "orphans", "told", "exchanges", "blocks", "process", "kept", "__weakref__")
 
     def __init__(self, handle: Any, kept: Any = None) -> None:
         self.handle = self.owned = handle
         self.inside: List[int] = []
         self.orphans: List[Tuple[Any, Any]] = []  # requests whose object was dropped, and what they use
         self.told: Dict[int, Callable[[], None]] = {}  # what is called when a request ends, by the id of its user
+        self.exchanges: Dict[int, Any] = {}
         self.blocks = 0  # of window memory that arrays of Python lie in
         self.process = os.getpid()
         self.kept = kept
@@ -75,16 +77,18 @@ class State:
         if status < 0:
             self.fail(status)
 
-    def call(self, function: Callable[..., int], *arguments: Any) -> None:
+    def call(self, function: Callable[..., int], *arguments: Any, of: Any = None) -> None:
         """A call that has no request, such as hkt_mem_register(comm, ...): function(handle, *arguments). The handle is
-        looked at when the call is counted: else another thread might destroy it in between."""
+        looked at when the call is counted: else another thread might destroy it in between. of: a handle of what belongs
+        to the communicator, in its stead."""
         thread = get_ident()
         self.inside.append(thread)
         try:
             try:
-                status = function(self.handle, *arguments) if self.handle else lib.HKT_ERROR_ABORTED
+                handle = self.handle if of is None else of
+                status = function(handle, *arguments) if self.handle else lib.HKT_ERROR_ABORTED
             except OverflowError as error:
-                raise out_of_range(function, (self.handle, *arguments), error) from None
+                raise out_of_range(function, (handle, *arguments), error) from None
             self.check(status)
         finally:
             self.inside.remove(thread)
@@ -118,6 +122,7 @@ class State:
             self.handle = NULL  # it is destroyed with the last array, but what waits ends now
             if self.inside or self.told:
                 lib.hkt_comm_abort(self.owned)
+            self._close_exchanges(30)  # they use the arrays
         else:
             self.destroy()
 
@@ -143,6 +148,7 @@ class State:
                 self.inside.remove(get_ident())
         if self.inside and self.is_own():
             self._end_calls(patience_s)
+        self._close_exchanges(patience_s)
         handle, self.owned = self.owned, NULL
         forget(self)
         lib.hkt_comm_destroy(handle)
@@ -156,6 +162,16 @@ class State:
     def abandon(self) -> None:
         """Its memory goes with the process."""
         self.handle = self.owned = NULL
+
+    def _close_exchanges(self, patience_s: float) -> None:
+        """No call begins any more. An iteration that is under way is given up: other ranks may have left it."""
+        if self.exchanges and self.is_own():
+            if any(one.is_under_way for one in list(self.exchanges.values())):
+                lib.hkt_comm_abort(self.owned)
+            if self.inside:
+                self._end_calls(patience_s)
+        while self.exchanges:
+            self.exchanges.popitem()[1].close()
 
     def _end_calls(self, patience_s: float) -> None:
         lib.hkt_comm_abort(self.owned)
