@@ -279,9 +279,10 @@ typedef struct hkt_comm_options {
     /* Whether a wait should end early: a handler of Ctrl-C has set a flag, Python's PyErr_CheckSignals() has
      * found an exception. Null: none. hkt_wait, hkt_wait_for and hkt_wait_any of requests of comm ask it
      * every 50 ms and when their time is over, in the thread that waits. If it is not 0 they return
-     * HKT_ERROR_INTERRUPTED, and the requests go on. Waits of 0 ms do not ask, nor does what has no request:
-     * start what should be interrupted with one. It must not end what is waited for, wait itself, throw or
-     * jump; what this thread drives stands still meanwhile. Groups of comm have it, too. */
+     * HKT_ERROR_INTERRUPTED, and the requests go on; so do waits of an hkt_overlap. Waits of 0 ms do not ask,
+     * nor does what has no request: start what should be interrupted with one. It must not end what is waited
+     * for, wait itself, throw or jump; what this thread drives stands still meanwhile. Groups of comm have
+     * it, too. */
     int (*is_interrupted)(void* user);
     void* interrupt_user; /* what it is given */
 } hkt_comm_options;
@@ -1320,7 +1321,7 @@ typedef struct hkt_params_options {
         longest_wait_ms; /* 500: a job that has waited so long for others reads a little even so; -1: never */
     int64_t timeout_ms;  /* HOCKET_TIMEOUT_MS; 60000: the longest wait for the job's beginning, and for what a
                             request has started */
-    /* As in hkt_comm_options, for hkt_wait and hkt_wait_for of this worker's requests */
+    /* As in hkt_comm_options, for hkt_wait and hkt_wait_for of this worker's requests, and its overlaps */
     int (*is_interrupted)(void* user);
     void* interrupt_user;
 } hkt_params_options;
@@ -1536,10 +1537,13 @@ HKT_API hkt_status hkt_overlap_plan(double startup, const double* transfer, cons
  *         ... the optimizer, where there is no service ...
  *     }
  *
- *   The results have the same bits with every plan. All functions return the first error again, once one of
- * them has failed otherwise than with INVALID_ARGUMENT or INTERRUPTED. One thread at a time may call them for
- * one hkt_overlap; those of its communicator or its parameter service may be called meanwhile, but not push,
- * pull or clock. */
+ *   With every plan the results have the same bits, unless another schedule is named, or weights may be
+ * stale. One thread at a time may call the functions of one hkt_overlap. As long as it lives, its worker's
+ * push, pull and clock are its own; and collectives of its communicator are started by the thread that
+ * trains, so that all ranks start them in one order. A call that cannot be taken (INVALID_ARGUMENT) changes
+ * nothing, and one that is INTERRUPTED is made again; after any other error the functions of an iteration
+ * return that error again. Not interrupted are what all ranks put together, the room for gradients, and
+ * hkt_params_clock. */
 typedef struct hkt_overlap hkt_overlap;
 
 /* A layer of the model: the next tensors of it. Never grows. */
@@ -1554,7 +1558,8 @@ typedef struct hkt_overlap_run_options {
     int32_t method;        /* hkt_overlap_method; HKT_OVERLAP_OPTIMUM */
     uint64_t limit_bytes;  /* as in hkt_overlap_options */
     uint64_t bucket_bytes; /* likewise */
-    int32_t measure;       /* how many iterations are measured before the plan is made; 16. 3 or more */
+    int32_t measure;       /* how many iterations are run to measure before the plan is made, the first of all
+                              as a warm-up; with a service it is one more; 16. 3 or more */
     int32_t look_every;  /* after how many iterations the times are looked at again; if they have changed by a
                             tenth they are measured anew, as at the beginning; 100. -1: never */
     const char* profile; /* what hkt_overlap_profile has given in an earlier run of the same layers: the plan
@@ -1573,11 +1578,11 @@ typedef struct hkt_overlap_run_options {
  * belong together, the first layer's tensors first. gradients[i] is the memory of tensor i, for as long as
  * the overlap lives: an iteration combines what the ranks have there, in place. Where the tensors of a layer,
  * and of the next one, follow each other in memory they are worked on where they are, else they are copied
- * together; memory of hkt_mem_alloc is the fastest. comm moves operations by itself (HKT_PROGRESS_THREAD),
- * and must live longer. Collective: all ranks give the same layers and options. options may be null. On
- * success *overlap is the caller's, to be given to hkt_overlap_close. Errors: INVALID_ARGUMENT, NOT_FOUND and
- * SCHEDULE (the schedule), MISMATCH (ranks give other layers or options), OUT_OF_MEMORY, and those of
- * collectives. */
+ * together; memory of hkt_mem_alloc is the fastest. No two may overlap. comm moves operations by itself
+ * (HKT_PROGRESS_THREAD), and must live longer. Collective: all ranks give the same layers and options.
+ * options may be null. On success *overlap is the caller's, to be given to hkt_overlap_close. Errors:
+ * INVALID_ARGUMENT, NOT_FOUND and SCHEDULE (the schedule), MISMATCH (ranks give other layers or options),
+ * OUT_OF_MEMORY, and those of collectives. */
 HKT_API hkt_status hkt_overlap_with_ranks(hkt_comm* comm, const hkt_params_tensor* tensors, size_t count,
                                           void* const* gradients, const hkt_overlap_layer* layers,
                                           size_t layer_count, const hkt_overlap_run_options* options,
@@ -1585,12 +1590,12 @@ HKT_API hkt_status hkt_overlap_with_ranks(hkt_comm* comm, const hkt_params_tenso
 
 /* Gradients are pushed to the parameter service, and the weights that it makes of them are pulled, batch by
  * batch, while the backward pass goes on. layers: how the tensors that params was opened with belong
- * together. gradients[i] and weights[i] are the memory of tensor i, for as long as the overlap lives. The
- * weights of now are pulled into weights before the call returns. When hkt_overlap_backward is called with a
- * layer, its weights may be written at once: nothing may need the old ones any more. A tensor that several
- * layers use belongs to the first of them. Each worker plans for itself; what it chooses is nothing to the
- * others. params must live longer. options may be null. On success *overlap is the caller's. Errors:
- * INVALID_ARGUMENT, OUT_OF_MEMORY, and those of hkt_params_pull. */
+ * together. gradients[i] and weights[i] are the memory of tensor i, for as long as the overlap lives; no
+ * weights overlap anything else. The weights of now are pulled into weights before the call returns. When
+ * hkt_overlap_backward is called with a layer, its weights may be written at once: nothing may need the old
+ * ones any more. A tensor that several layers use belongs to the first of them. Each worker plans for itself;
+ * what it chooses is nothing to the others. params must live longer. options may be null. On success *overlap
+ * is the caller's. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, and those of hkt_params_pull. */
 HKT_API hkt_status hkt_overlap_with_params(hkt_params* params, const void* const* gradients,
                                            void* const* weights, const hkt_overlap_layer* layers,
                                            size_t layer_count, const hkt_overlap_run_options* options,
@@ -1605,10 +1610,10 @@ HKT_API hkt_status hkt_overlap_forward(hkt_overlap* overlap, size_t layer);
  * hkt_overlap_forward. */
 HKT_API hkt_status hkt_overlap_begin_backward(hkt_overlap* overlap);
 
-/* The gradients of this layer are there, and of all after it: each layer once, from the last one to 0. If
- * they end a batch it begins to move, and nobody but Hocket may touch its gradients until hkt_overlap_finish
- * has returned, or with a service until this call has. Errors: INVALID_ARGUMENT (another layer's turn), and
- * those of collectives, or of hkt_params_push. */
+/* The gradients of this layer are there, and of all after it: each layer once, from the last one to 0. From
+ * this call on nobody but Hocket may touch them, until hkt_overlap_finish has returned. If they end a batch
+ * it begins to move. Errors: INVALID_ARGUMENT (another layer's turn), and those of collectives, or of
+ * hkt_params_push. */
 HKT_API hkt_status hkt_overlap_backward(hkt_overlap* overlap, size_t layer);
 
 /* Ends the iteration. Among ranks it returns when all gradients are combined; with a service it ends the
@@ -1622,7 +1627,7 @@ HKT_API hkt_status hkt_overlap_finish(hkt_overlap* overlap);
  * at most the last 100. */
 typedef struct hkt_overlap_run_stats {
     uint64_t iterations;      /* since it was opened */
-    uint64_t plans;           /* how many were made. 0: it still measures, and predicted_seconds is 0 */
+    uint64_t plans;           /* how many were made. While it measures, all that follows but batches is 0 */
     uint64_t batches;         /* of the plan that runs */
     double predicted_seconds; /* of an iteration, from the end of one to the end of the next */
     double measured_seconds;
@@ -1642,9 +1647,10 @@ HKT_API hkt_status hkt_overlap_batches(hkt_overlap* overlap, size_t* ends, size_
  * measured yet). */
 HKT_API hkt_status hkt_overlap_profile(hkt_overlap* overlap, const char** json);
 
-/* Frees it, between two iterations or in one, which is given up then: another rank's then fails, and a
- * worker's round lacks what was not pushed. Its communicator or parameter service goes on. Null is a no-op.
- */
+/* Frees it, between two iterations or in one, which is given up then. Among ranks all close it after the same
+ * layer, as what they start must be the same; it waits until what this rank has started is over, no longer
+ * than hkt_comm_options.timeout_ms says, and hkt_comm_abort ends that. With a service, weights are not
+ * written any more, and the worker's round lacks what was not pushed. Null is a no-op. */
 HKT_API void hkt_overlap_close(hkt_overlap* overlap);
 
 #ifdef __cplusplus

@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from contextlib import ExitStack
 
-from hosts import LINK, NETWORK, Hosts
+from hosts import LINK, Hosts
 from service import Service, middle, spread_text
 
 RACKS, HOSTS_OF_RACK = 2, 4
@@ -21,8 +21,7 @@ class RackedHosts(Hosts):
     """Host 0 is at the switch. The others are at the switches of their racks, and those have a link to the first."""
 
     def __init__(self, bits_per_second, folder, congestion):
-        super().__init__(1 + WORKERS, bits_per_second, folder, QUEUE_MS)
-        self.congestion = congestion
+        super().__init__(1 + WORKERS, bits_per_second, folder, QUEUE_MS, congestion)
         self.uplink_rate = bits_per_second * HOSTS_OF_RACK / OVERSUBSCRIPTION
 
     def _link_all(self):
@@ -39,9 +38,6 @@ class RackedHosts(Hosts):
                 self._hold_to_rate(self.switch, end, self.uplink_rate)
             for host in range(HOSTS_OF_RACK):
                 self._link(1 + rack * HOSTS_OF_RACK + host, bridge)
-        for host, pid in enumerate(self.pids):
-            route = f"{NETWORK} dev {LINK} src {self.address(host)}"
-            self._in(pid, f"ip route replace {route} congctl {self.congestion}")
 
     def counters(self):
         """{link: (bytes to it, from it)}, of hosts' links and of racks' uplinks, as the switches see them."""

@@ -21,6 +21,10 @@ class HostsError(Exception):
     pass
 
 
+class NotPermitted(HostsError):
+    pass
+
+
 def call(*command):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -31,8 +35,9 @@ def call(*command):
 class Hosts:
     """with Hosts(2, 1e9, folder) as hosts: ..."""
 
-    def __init__(self, count, bits_per_second, folder, queue_ms=QUEUE_MS):
+    def __init__(self, count, bits_per_second, folder, queue_ms=QUEUE_MS, congestion=None):
         self.count, self.bits_per_second, self.folder, self.queue_ms = count, bits_per_second, folder, queue_ms
+        self.congestion = congestion  # TCP's control of it; None: this machine's
         self.holders = []
         self.agent = os.path.join(folder, "enter-host")
 
@@ -42,6 +47,7 @@ class Hosts:
             self.switch = self._namespace("switch")
             self.pids = [self._namespace(f"h{host}") for host in range(self.count)]
             self._link_all()
+            self._choose_congestion()
             self._write_agent()
             return self
         except BaseException:
@@ -74,7 +80,7 @@ class Hosts:
         )
         self.holders.append(holder)
         if holder.stdout.readline().strip() != "ready":
-            raise HostsError("namespaces are not permitted here: " + holder.stderr.read().strip())
+            raise NotPermitted("namespaces are not permitted here: " + holder.stderr.read().strip())
         return holder.pid
 
     def _in(self, pid, command):
@@ -99,6 +105,13 @@ class Hosts:
         bucket = f"rate {bits_per_second or self.bits_per_second:.0f}bit burst {BURST_BYTES} latency {self.queue_ms}ms"
         self._in(pid, f"ip link set {interface} gso_max_size {PACKET_BYTES}")
         self._in(pid, f"tc qdisc add dev {interface} root tbf {bucket}")
+
+    def _choose_congestion(self):
+        if not self.congestion:
+            return
+        for host, pid in enumerate(self.pids):
+            route = f"{NETWORK} dev {LINK} src {self.address(host)}"
+            self._in(pid, f"ip route replace {route} congctl {self.congestion}")
 
     def _write_agent(self):
         """What MPI's launchers run instead of ssh: enter-host ADDRESS COMMAND..."""

@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -95,18 +96,31 @@ Layers layers_of(const char* function, const hkt_overlap_layer* layers, std::siz
     return made;
 }
 
-template <typename To, typename From>
-std::vector<To*> memory_of(const char* function, const char* name, From* const* given,
-                           const std::vector<std::uint64_t>& bytes) {
+// Tensors of one type, or of any.
+struct Memory {
+    const char* name;
+    std::vector<capi::Range> ranges;
+};
+
+template <typename From>
+Memory memory_of(const char* function, const char* name, From* const* given,
+                 const std::vector<params::Tensor>& tensors) {
     if (given == nullptr) capi::refuse(fmt::format("{}: {} is null", function, name));
-    std::vector<To*> pointers;
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-        if (given[i] == nullptr && bytes[i] > 0)
-            capi::refuse(fmt::format("{}: {}[{}] is null", function, name, i));
-        capi::refuse_device(function, fmt::format("{}[{}]", name, i), given[i]);
-        pointers.push_back(static_cast<To*>(given[i]));
+    Memory memory{name, {}};
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        memory.ranges.push_back({name, given[i], tensors[i].count, element_size(tensors[i].type), i});
+        if (tensors[i].count > 0)
+            capi::refuse_device(function, memory.ranges.back().words(), given[i]);
     }
-    return pointers;
+    return memory;
+}
+
+template <typename To>
+std::vector<To*> places_of(const Memory& memory) {
+    std::vector<To*> places;
+    for (const capi::Range& range : memory.ranges)
+        places.push_back(static_cast<To*>(const_cast<void*>(static_cast<const void*>(range.begin))));
+    return places;
 }
 
 // What ranks combine: tensors of one type.
@@ -120,7 +134,7 @@ engine::RankedGradients gradients_of(const char* function, hkt_comm& comm, const
                                  .layer_tensors = {},
                                  .op = ReduceOp::sum,
                                  .schedule = "reproducible"};
-    std::vector<std::uint64_t> bytes;
+    std::vector<params::Tensor> all_tensors;
     std::uint64_t all = 0;
     for (std::size_t i = 0; i < count; ++i) {
         if (tensors[i].type != tensors[0].type)
@@ -133,9 +147,11 @@ engine::RankedGradients gradients_of(const char* function, hkt_comm& comm, const
             capi::refuse(fmt::format("{}: the tensors up to tensors[{}] have more than {} bytes", function, i,
                                      overlap::most_bytes));
         made.counts.push_back(tensors[i].count);
-        bytes.push_back(tensors[i].count * element_size(made.type));
+        all_tensors.push_back({"", made.type, tensors[i].count});
     }
-    made.memory = memory_of<std::byte>(function, "gradients", gradients, bytes);
+    const Memory memory = memory_of(function, "gradients", gradients, all_tensors);
+    capi::check_ranges(function, memory.ranges, {});
+    made.memory = places_of<std::byte>(memory);
     auto combined = capi::operator_of(given.op, made.type, comm.operators);
     made.op = std::move(combined.op);
     made.factor = combined.factor;
@@ -146,10 +162,14 @@ engine::RankedGradients gradients_of(const char* function, hkt_comm& comm, const
 engine::ServedModel model_of(const char* function, const hkt_params& params, const void* const* gradients,
                              void* const* weights, const hkt_overlap_run_options& given) {
     engine::ServedModel model;
-    for (const params::Tensor& tensor : params.client->job().tensors)
+    const std::vector<params::Tensor>& tensors = params.client->job().tensors;
+    for (const params::Tensor& tensor : tensors)
         model.tensor_bytes.push_back(tensor.count * element_size(tensor.type));
-    model.gradients = memory_of<const std::byte>(function, "gradients", gradients, model.tensor_bytes);
-    model.weights = memory_of<std::byte>(function, "weights", weights, model.tensor_bytes);
+    const Memory read = memory_of(function, "gradients", gradients, tensors),
+                 written = memory_of(function, "weights", weights, tensors);
+    capi::check_ranges(function, written.ranges, read.ranges);
+    model.gradients = places_of<const std::byte>(read);
+    model.weights = places_of<std::byte>(written);
     if (given.staleness < HKT_UNBOUNDED || (given.staleness == HKT_UNBOUNDED && !params.is_unbounded))
         capi::refuse(
             fmt::format("hkt_overlap_run_options.staleness is {}; it is a number of rounds, or, if "
@@ -159,13 +179,31 @@ engine::ServedModel model_of(const char* function, const hkt_params& params, con
     return model;
 }
 
-hkt_overlap* handle_of(std::unique_ptr<overlap::Exchange> exchange, Layers layers,
-                       overlap::RunOptions options, const capi::Interruption& interruption) {
+hkt_overlap* handle_of(std::unique_ptr<overlap::Run> run, const capi::Interruption& interruption) {
     auto made = std::make_unique<hkt_overlap>();
-    made->run =
-        std::make_unique<overlap::Run>(std::move(exchange), std::move(layers.names), std::move(options));
+    made->run = std::move(run);
     made->interruption = interruption;
     return made.release();
+}
+
+// What a rank brings along, and what of it must be alike on all ranks.
+struct Brought {
+    std::unique_ptr<overlap::Run> run;
+    std::string description;
+};
+
+Brought bring(const char* function, hkt_comm& comm, const hkt_params_tensor* tensors, std::size_t count,
+              void* const* gradients, const hkt_overlap_layer* layers, std::size_t layer_count,
+              const hkt_overlap_run_options* options) {
+    const hkt_overlap_run_options given = capi::read_options(options);
+    engine::RankedGradients made = gradients_of(function, comm, tensors, count, gradients, given);
+    Layers named = layers_of(function, layers, layer_count, count);
+    overlap::RunOptions run_options = run_options_of(given);
+    made.layer_tensors = std::move(named.tensors);
+    auto exchange = std::make_unique<engine::ExchangeAmongRanks>(*comm.engine, std::move(made));
+    std::string description = exchange->description() + " " + overlap::described(run_options);
+    return {std::make_unique<overlap::Run>(std::move(exchange), std::move(named.names), std::move(run_options)),
+            std::move(description)};
 }
 
 // A step of an iteration that may wait.
@@ -193,13 +231,23 @@ hkt_status hkt_overlap_with_ranks(hkt_comm* comm, const hkt_params_tensor* tenso
         check_place(function, overlap);
         if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
         comm->require_own("communicator");
-        const hkt_overlap_run_options given = capi::read_options(options);
-        engine::RankedGradients made = gradients_of(function, *comm, tensors, count, gradients, given);
-        Layers named = layers_of(function, layers, layer_count, count);
-        overlap::RunOptions run_options = run_options_of(given);
-        made.layer_tensors = named.tensors;
-        *overlap = handle_of(std::make_unique<engine::ExchangeAmongRanks>(*comm->engine, std::move(made)),
-                             std::move(named), std::move(run_options), comm->interruption);
+        // A rank that is refused says so to the others: they would wait for it.
+        std::optional<Brought> brought;
+        std::exception_ptr refusal;
+        try {
+            brought = bring(function, *comm, tensors, count, gradients, layers, layer_count, options);
+        } catch (...) {
+            refusal = std::current_exception();
+        }
+        const bool is_same = engine::is_same_on_all_ranks(
+            *comm->engine, brought ? std::optional(brought->description) : std::nullopt);
+        if (refusal) std::rethrow_exception(refusal);
+        if (!is_same)
+            throw Error(Status::mismatch,
+                        fmt::format("{}: the ranks give different layers, tensors, operators, schedules, options "
+                                    "or profiles, or another one's were refused: all must give the same",
+                                    function));
+        *overlap = handle_of(std::move(brought->run), comm->interruption);
         return HKT_SUCCESS;
     });
 }
@@ -217,8 +265,14 @@ hkt_status hkt_overlap_with_params(hkt_params* params, const void* const* gradie
         Layers named = layers_of(function, layers, layer_count, model.tensor_bytes.size());
         overlap::RunOptions run_options = run_options_of(given);
         model.layer_tensors = named.tensors;
-        *overlap = handle_of(std::make_unique<engine::ExchangeWithService>(*params->client, std::move(model)),
-                             std::move(named), std::move(run_options), params->interruption);
+        auto exchange = std::make_unique<engine::ExchangeWithService>(*params->client, std::move(model));
+        capi::wait_unless_interrupted(
+            function, params->interruption, overlap::Clock::time_point::max(),
+            [&](overlap::Clock::time_point until) { return exchange->has_first_weights(until); },
+            "nothing was opened");
+        *overlap = handle_of(std::make_unique<overlap::Run>(std::move(exchange), std::move(named.names),
+                                                            std::move(run_options)),
+                             params->interruption);
         return HKT_SUCCESS;
     });
 }

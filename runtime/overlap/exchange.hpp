@@ -36,6 +36,10 @@ class Exchange {
     virtual std::optional<Clock::time_point> wait(std::size_t batch, Clock::time_point until) = 0;
     // All batches of the iteration were started.
     virtual void end() = 0;
+    // Whether a batch comes as soon as its bytes have moved, those of the batches before it having moved
+    // first. Else batches that are under way together share the link, and only the end of all of them says
+    // something.
+    virtual bool comes_in_order() const = 0;
     // Whether they must have come before the iteration ends, as their gradients are used then; else before
     // the layers compute again.
     virtual bool ends_with_iteration() const = 0;

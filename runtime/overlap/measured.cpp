@@ -80,11 +80,11 @@ struct Fit {
     }
 };
 
-Fit fit(std::span<const IterationTimes> iterations, Nanoseconds early) {
+Fit fit(std::span<const IterationTimes> iterations, Nanoseconds early, bool come_in_order) {
     std::vector<BusyTime> times;
     for (const IterationTimes& iteration : iterations)
         for (const Busy& busy : busy_times(iteration, early))
-            for (std::size_t i = 0; i < busy.come.size(); ++i)
+            for (std::size_t i = come_in_order ? 0 : busy.come.size() - 1; i < busy.come.size(); ++i)
                 times.push_back({i + 1, busy.come[i].bytes, seconds_of(busy.come[i].at - busy.begin)});
     Fit made{fit_cost_line(times), 0};
     double seconds = 0;
@@ -98,18 +98,67 @@ Fit fit(std::span<const IterationTimes> iterations, Nanoseconds early) {
 
 // Which batches follow each other without a pause depends on the latency, and that on what follows what. So
 // of some ways to divide them the one is taken whose times are the most like a line.
-CostLine cost_line_of(std::span<const IterationTimes> iterations) {
+CostLine cost_line_of(std::span<const IterationTimes> iterations, bool come_in_order) {
     Fit best;
     const auto try_with = [&](Nanoseconds early) {
-        const Fit one = fit(iterations, early);
+        const Fit one = fit(iterations, early, come_in_order);
         const bool is_better = one.error < best.error;
         if (is_better) best = one;
         return is_better;
     };
+    // Where batches share the link their ends say nothing about pauses between them.
+    if (!come_in_order) return fit(iterations, 0, come_in_order).line;
     for (const Nanoseconds early : possible_pauses(iterations)) try_with(early);
     constexpr int most_refinements = 4;
     for (int i = 0; i < most_refinements && try_with(best.pause()); ++i) continue;
     return best.line;
+}
+
+// One layer's backward pass in one iteration.
+struct Computed {
+    double seconds = 0, beside = 0;  // beside: how long of it batches were on their way
+};
+
+// By layer.
+std::vector<Computed> computed(const IterationTimes& iteration) {
+    const std::vector<Busy> busy = busy_times(iteration, 0);
+    std::vector<Computed> all(iteration.ready.size());
+    for (std::size_t layer = 0; layer < all.size(); ++layer) {
+        const Nanoseconds end = iteration.ready[layer],
+                          begin = layer + 1 < all.size() ? iteration.ready[layer + 1] : iteration.backward;
+        all[layer].seconds = seconds_of(end - begin);
+        for (const Busy& one : busy)
+            all[layer].beside += seconds_of(std::min(end, one.end()) - std::max(begin, one.begin));
+    }
+    return all;
+}
+
+// A layer counts as computing alone, or beside communication, if it did so nearly all of its time.
+constexpr double nearly_none = 0.05, nearly_all = 0.95;
+
+double alone_or_all(const std::vector<std::vector<Computed>>& iterations, std::size_t layer) {
+    std::vector<double> alone, all;
+    for (const auto& iteration : iterations) {
+        const Computed& one = iteration[layer];
+        all.push_back(one.seconds);
+        if (one.beside <= nearly_none * one.seconds) alone.push_back(one.seconds);
+    }
+    return median(alone.empty() ? std::move(all) : std::move(alone));
+}
+
+// By how much longer layers compute beside communication: for each iteration that of all layers that did so.
+double contention_of(const std::vector<std::vector<Computed>>& iterations, const std::vector<Layer>& layers) {
+    std::vector<double> shares;
+    for (const auto& iteration : iterations) {
+        double alone = 0, beside = 0;
+        for (std::size_t layer = 0; layer < layers.size(); ++layer)
+            if (iteration[layer].beside >= nearly_all * iteration[layer].seconds) {
+                alone += layers[layer].compute;
+                beside += iteration[layer].seconds;
+            }
+        if (alone > 0) shares.push_back(beside / alone - 1);
+    }
+    return std::clamp(median(std::move(shares)), 0.0, largest_contention);
 }
 
 }  // namespace
@@ -135,23 +184,20 @@ void IterationTimes::set_times(std::span<const Nanoseconds>& from) {
 }
 
 Profile profile_of(std::span<const IterationTimes> iterations, std::span<const std::string> names,
-                   std::span<const std::uint64_t> bytes) {
-    const CostLine line = cost_line_of(iterations);
+                   std::span<const std::uint64_t> bytes, bool come_in_order) {
+    const CostLine line = cost_line_of(iterations, come_in_order);
     Profile profile;
     profile.startup = line.startup;
     profile.latency = std::max(line.latency - line.startup, 0.0);
     profile.before = median_of(iterations, [](const IterationTimes& iteration) {
         return seconds_of(iteration.backward - iteration.begun);
     });
-    for (std::size_t layer = 0; layer < bytes.size(); ++layer) {
-        const double compute = median_of(iterations, [&](const IterationTimes& iteration) {
-            const bool is_last = layer + 1 == bytes.size();
-            return seconds_of(iteration.ready[layer] -
-                              (is_last ? iteration.backward : iteration.ready[layer + 1]));
-        });
-        profile.layers.push_back(
-            {names[layer], line.per_byte * static_cast<double>(bytes[layer]), compute, bytes[layer]});
-    }
+    std::vector<std::vector<Computed>> backward;
+    for (const IterationTimes& iteration : iterations) backward.push_back(computed(iteration));
+    for (std::size_t layer = 0; layer < bytes.size(); ++layer)
+        profile.layers.push_back({names[layer], line.per_byte * static_cast<double>(bytes[layer]),
+                                  alone_or_all(backward, layer), bytes[layer]});
+    profile.contention = contention_of(backward, profile.layers);
     return profile;
 }
 

@@ -32,9 +32,9 @@ struct IterationTimes {
     void set_times(std::span<const Nanoseconds>& from);  // takes its own from the beginning
 };
 
-// names, bytes: by layer. iterations: at least one.
+// names, bytes: by layer. iterations: at least one. come_in_order: as Exchange::comes_in_order.
 Profile profile_of(std::span<const IterationTimes> iterations, std::span<const std::string> names,
-                   std::span<const std::uint64_t> bytes);
+                   std::span<const std::uint64_t> bytes, bool come_in_order);
 
 // Medians over iterations, in seconds.
 struct IterationSummary {

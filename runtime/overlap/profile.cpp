@@ -52,6 +52,16 @@ double time_or_none(const Json& object, const char* key) {
     return object.contains(key) ? time_in(object, "", key) : 0;
 }
 
+double contention_in(const Json& json) {
+    const auto value = json.find("contention");
+    if (value == json.end()) return 0;
+    const double share = value->is_number() ? value->get<double>() : -1.0;
+    if (!(share >= 0 && share <= largest_contention))
+        refuse(fmt::format("contention is {}; it must be a share from 0 to {:g}, or left out", shown(*value),
+                           largest_contention));
+    return share;
+}
+
 std::optional<std::uint64_t> bytes_in(const Json& object, const std::string& path) {
     const auto value = object.find("bytes");
     if (value == object.end()) return std::nullopt;
@@ -102,7 +112,14 @@ bool is_time(double seconds) {
 // It is printed in tables and pictures.
 bool is_name(const std::string& name) {
     const auto is_control = [](unsigned char c) { return c < ' ' || c == 127; };
-    return !name.empty() && name.size() <= longest_name && std::none_of(name.begin(), name.end(), is_control);
+    if (name.empty() || name.size() > longest_name || std::any_of(name.begin(), name.end(), is_control))
+        return false;
+    try {
+        (void)Json(name).dump();
+        return true;
+    } catch (const Json::exception&) {
+        return false;  // it is no UTF-8
+    }
 }
 
 std::string time_words() {
@@ -119,6 +136,7 @@ Profile parse_profile(const std::string& text) {
     profile.startup = time_in(json, "", "startup");
     profile.before = time_or_none(json, "before");
     profile.latency = time_or_none(json, "latency");
+    profile.contention = contention_in(json);
     const Json& layers = member(json, "", "layers", "the list of the model's layers");
     if (!layers.is_array() || layers.empty() || layers.size() > most_layers)
         refuse(fmt::format("layers is {}; it must be a list of 1 to {} layers",
@@ -139,8 +157,9 @@ std::string json_of(const Profile& profile) {
     const nlohmann::ordered_json json{{"startup", profile.startup},
                                       {"before", profile.before},
                                       {"latency", profile.latency},
+                                      {"contention", profile.contention},
                                       {"layers", std::move(layers)}};
-    return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    return json.dump(1) + "\n";
 }
 
 Profile read_profile(const std::string& file) {

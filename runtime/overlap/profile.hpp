@@ -22,17 +22,21 @@ struct Profile {
     // No plan changes these, so plans are made without them.
     double before = 0;   // seconds of an iteration in which nothing can communicate: the forward pass
     double latency = 0;  // seconds that a communication takes besides, if none is under way when it begins
+    // How much longer layers compute while something communicates, as a share: communication takes processors
+    // and memory, too.
+    double contention = 0;
     bool operator==(const Profile&) const = default;
 };
 
 // What a profile may hold. Within these bounds no sum overflows.
 inline constexpr std::size_t most_layers = 20'000;
 inline constexpr double longest_time = 1e9;  // seconds
+inline constexpr double largest_contention = 1000;
 inline constexpr std::uint64_t most_bytes = std::uint64_t{1} << 48;
 
 // Finite, and from 0 to longest_time.
 bool is_time(double seconds);
-// What a layer may be called: a text of one line, up to 256 bytes.
+// What a layer may be called: a text of one line in UTF-8, up to 256 bytes.
 bool is_name(const std::string& name);
 // "seconds, from 0 to 1e9": what is_time wants, for messages.
 std::string time_words();

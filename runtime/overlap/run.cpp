@@ -6,16 +6,22 @@
 #include <utility>
 
 #include "runtime/error.hpp"
-#include "runtime/xxh3.hpp"
 
 namespace hocket::overlap {
 namespace {
 
 constexpr std::size_t most_recent = 100;  // iterations that the figures are of
-constexpr double clear_change = 0.1;      // of the time of an iteration
+constexpr std::size_t most_looked_at = 1000;
+constexpr double clear_change = 0.1;         // of the time of an iteration
+constexpr std::size_t worth_measuring = 20;  // so many times as long a plan should run
+constexpr std::size_t most_patience = 64;
 
+// Nothing was done; all may go on.
+struct Refusal : Error {
+    explicit Refusal(const std::string& text) : Error(Status::invalid_argument, text) {}
+};
 [[noreturn]] void refuse(const std::string& text) {
-    throw Error(Status::invalid_argument, text);
+    throw Refusal(text);
 }
 
 std::size_t begin_of(const Batches& batches, std::size_t index) {
@@ -27,6 +33,14 @@ std::vector<IterationTimes> listed(const std::deque<IterationTimes>& iterations)
     return {iterations.begin(), iterations.end()};
 }
 
+// When the last batch had come: for ranks about the same moment.
+Nanoseconds last_come(const IterationTimes& iteration) {
+    Nanoseconds last = INT64_MIN;
+    for (const auto& moved : iteration.moved)
+        if (moved.bytes > 0) last = std::max(last, moved.ended);
+    return last == INT64_MIN ? iteration.ended : last;
+}
+
 }  // namespace
 
 // Nothing goes on after a failure: batches may be half started.
@@ -35,8 +49,7 @@ auto Run::unless_failed(const Action& action) {
     if (failure_) std::rethrow_exception(failure_);
     try {
         return action();
-    } catch (const Error& error) {
-        if (error.status() != Status::invalid_argument) failure_ = std::current_exception();
+    } catch (const Refusal&) {
         throw;
     } catch (...) {
         failure_ = std::current_exception();
@@ -50,7 +63,6 @@ Run::Run(std::unique_ptr<Exchange> exchange, std::vector<std::string> names, Run
         refuse(fmt::format("{} iterations are to be measured; it must be {} or more", options_.measure,
                            least_to_measure));
     check_profile();
-    check_all_alike();
     if (options_.profile) {
         profile_ = options_.profile;
         take_plan();
@@ -63,27 +75,22 @@ void Run::check_profile() const {
     if (!options_.profile) return;
     const std::vector<Layer>& given = options_.profile->layers;
     if (given.size() != layers())
-        refuse(fmt::format("the profile has {} layers, and the model {}: it is one of another model",
-                           given.size(), layers()));
+        refuse(
+            fmt::format("the profile has {} layers, and the model {}: it is one of another model. Without a "
+                        "profile, this one is measured",
+                        given.size(), layers()));
     for (std::size_t i = 0; i < given.size(); ++i)
         if (given[i].bytes != exchange_->bytes()[i])
             refuse(fmt::format(
                 "the profile's layer {} has {} bytes, and the model's {}: it is one of another "
-                "model",
+                "model. Without a profile, this one is measured",
                 i, given[i].bytes ? fmt::format("{}", *given[i].bytes) : "no", exchange_->bytes()[i]));
 }
 
-// Who plans together must come to the same plans, at the same times.
-void Run::check_all_alike() {
-    std::string all = fmt::format("{} {} {} {} {}", static_cast<int>(options_.method), options_.limit_bytes,
-                                  options_.bucket_bytes, options_.measure, options_.look_every.value_or(0));
-    for (const std::uint64_t bytes : exchange_->bytes()) all += fmt::format(" {}", bytes);
-    if (options_.profile) all += json_of(*options_.profile);
-    const auto own = static_cast<std::int64_t>(XXH3_64bits(all.data(), all.size()) >> 1);
-    const std::vector<std::int64_t> greatest = exchange_->greatest({own, -own});
-    if (greatest[0] != own || greatest[1] != -own)
-        throw Error(Status::mismatch,
-                    "the ranks give different layers, options or profiles; all must give the same");
+std::string described(const RunOptions& options) {
+    return fmt::format("{} {} {} {} {} {}", static_cast<int>(options.method), options.limit_bytes,
+                       options.bucket_bytes, options.measure, options.look_every.value_or(0),
+                       options.profile ? json_of(*options.profile) : "");
 }
 
 // ---- An iteration ----------------------------------------------------------------------------------------
@@ -180,11 +187,14 @@ void Run::close_record() {
     if (!std::exchange(is_record_open_, false)) return;
     record_.ended = record_.ready.front();
     for (const auto& moved : record_.moved) record_.ended = std::max(record_.ended, moved.ended);
-    const bool is_first = !std::exchange(last_ended_, record_.ended);
-    if (is_first || (!is_measuring_ && record_.batches != batches_)) return;
+    const auto begun = std::exchange(last_ended_, record_.ended);
+    if (!begun || (!is_measuring_ && record_.batches != batches_)) return;
+    if (!is_measuring_) {
+        times_since_look_.push_back(record_.ended - *begun);
+        if (times_since_look_.size() > most_looked_at) times_since_look_.pop_front();
+        if (recent_.size() == most_recent) recent_.pop_front();
+    }
     recent_.push_back(std::move(record_));
-    if (!is_measuring_ && recent_.size() > std::max(most_recent, options_.look_every.value_or(0)))
-        recent_.pop_front();
 }
 
 // ---- Plans -----------------------------------------------------------------------------------------------
@@ -201,19 +211,23 @@ PlanOptions Run::planning() const {
 void Run::go_on() {
     ++turn_;
     if (is_measuring_) {
-        if (turn_ < options_.measure || recent_.empty()) {
+        // The first iteration is not among those that were looked at.
+        if (recent_.size() + 1 < options_.measure) {
             batches_ = batches_to_measure();
             return;
         }
         put_together();
         const std::vector<IterationTimes> iterations = listed(recent_);
-        profile_ = profile_of(iterations, names_, exchange_->bytes());
+        profile_ = profile_of(iterations, names_, exchange_->bytes(), exchange_->comes_in_order());
         take_plan();
         return;
     }
-    if (!options_.look_every || turn_ < *options_.look_every) return;
+    if (!options_.look_every || turn_ / patience_ < *options_.look_every) return;
     turn_ = 0;
     if (!have_times_changed()) return;
+    // Where times change all the time they are looked at more seldom: measuring costs iterations, too.
+    const bool is_soon = iterations_ - planned_at_ < worth_measuring * options_.measure;
+    patience_ = is_soon ? std::min(2 * patience_, most_patience) : std::max<std::size_t>(patience_ / 2, 1);
     is_measuring_ = true;
     recent_.clear();
     batches_ = batches_to_measure();
@@ -234,12 +248,11 @@ Batches Run::batches_to_measure() const {
     return plan(profile, methods[turn_ % std::size(methods)], planning).batches;
 }
 
-// All that plan together get the same times: those of whoever was last. Ends are the moment that they have in
-// common.
+// All that plan together get the same times: those of whoever was last.
 void Run::put_together() {
     std::vector<std::int64_t> times;
     for (const IterationTimes& iteration : recent_)
-        for (const Nanoseconds time : iteration.times()) times.push_back(time - iteration.ended);
+        for (const Nanoseconds time : iteration.times()) times.push_back(time - last_come(iteration));
     times = exchange_->greatest(std::move(times));
     std::span<const Nanoseconds> rest = times;
     for (IterationTimes& iteration : recent_) iteration.set_times(rest);
@@ -248,22 +261,26 @@ void Run::put_together() {
 void Run::take_plan() {
     Plan made = plan(*profile_, options_.method, planning());
     batches_ = std::move(made.batches);
-    predicted_seconds_ = profile_->before + profile_->latency + made.seconds;
+    predicted_seconds_ = seconds_of_iteration(*profile_, batches_);
     ++plans_;
     is_measuring_ = false;
     turn_ = 0;
-    usual_seconds_.reset();
+    planned_at_ = iterations_;
+    usual_.reset();
     recent_.clear();
+    times_since_look_.clear();
 }
 
 bool Run::have_times_changed() {
-    const std::size_t window = std::min(recent_.size(), *options_.look_every);
-    const std::vector<IterationTimes> last(recent_.end() - static_cast<std::ptrdiff_t>(window),
-                                           recent_.end());
-    const auto own = static_cast<std::int64_t>(summary_of(last).seconds * 1e9);
-    const double seconds = static_cast<double>(exchange_->greatest({own})[0]) * 1e-9;
-    if (!usual_seconds_) usual_seconds_ = seconds;
-    return seconds > (1 + clear_change) * *usual_seconds_ || seconds < (1 - clear_change) * *usual_seconds_;
+    std::vector<Nanoseconds> times(times_since_look_.begin(), times_since_look_.end());
+    times_since_look_.clear();
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    // 0: no iteration of this plan has ended yet.
+    const auto now = static_cast<double>(exchange_->greatest({times.empty() ? 0 : *middle})[0]);
+    if (now == 0) return false;
+    if (!usual_) usual_ = now;
+    return now > (1 + clear_change) * *usual_ || now < (1 - clear_change) * *usual_;
 }
 
 RunStats Run::stats() const {
@@ -273,10 +290,7 @@ RunStats Run::stats() const {
     stats.batches = batches_.size();
     if (is_measuring_) return stats;
     stats.predicted_seconds = predicted_seconds_;
-    const std::size_t window = std::min(recent_.size(), most_recent);
-    const std::vector<IterationTimes> last(recent_.end() - static_cast<std::ptrdiff_t>(window),
-                                           recent_.end());
-    stats.measured = summary_of(last);
+    stats.measured = summary_of(listed(recent_));
     return stats;
 }
 

@@ -19,14 +19,18 @@ struct RunOptions {
     Method method = Method::optimum;
     std::uint64_t limit_bytes = 0;  // as in PlanOptions
     std::uint64_t bucket_bytes = PlanOptions{}.bucket_bytes;
-    std::size_t measure = 16;  // iterations before the first plan; least_to_measure or more
+    // Iterations before the plan; the first of the run is not looked at, which leaves two of them at least.
+    std::size_t measure = 16;
     std::optional<std::size_t> look_every = 100;  // iterations; nothing: never
     std::optional<Profile> profile;               // to plan from, with the layers of this model
     std::function<Clock::time_point()> now = &Clock::now;
 };
 
-// The first one is only a warm-up, and the others run two plans at least.
+// Of RunOptions::measure.
 inline constexpr std::size_t least_to_measure = 3;
+
+// All that who plans together must have alike, besides the layers.
+std::string described(const RunOptions& options);
 
 struct RunStats {
     std::uint64_t iterations = 0, plans = 0, batches = 0;
@@ -34,8 +38,8 @@ struct RunStats {
     IterationSummary measured;     // of the iterations that ran this plan; zeros: none yet
 };
 
-// One thread at a time. A function that throws Error otherwise than invalid_argument throws it again from
-// then on.
+// One thread at a time. If a call cannot be taken (Error(invalid_argument)) nothing has happened. Whatever
+// else goes wrong is final: the functions of an iteration throw it again from then on.
 class Run {
   public:
     // names: of the layers. Throws Error(invalid_argument) if the profile is not one of these layers, or if
@@ -58,7 +62,6 @@ class Run {
 
     std::size_t layers() const { return exchange_->bytes().size(); }
     void check_profile() const;
-    void check_all_alike();
     PlanOptions planning() const;
     void begin_record();
     bool wait_for_batches(std::size_t last_layer, Clock::time_point until);
@@ -92,9 +95,12 @@ class Run {
     double predicted_seconds_ = 0;
     std::uint64_t iterations_ = 0, plans_ = 0;
     bool is_measuring_ = true;
-    std::size_t turn_ = 0;                 // iterations since measuring began, or since the last look
-    std::optional<double> usual_seconds_;  // of an iteration, at the first look
-    std::deque<IterationTimes> recent_;    // since measuring began, or of this plan
+    std::size_t turn_ = 0;                      // iterations since measuring began, or since the last look
+    std::size_t patience_ = 1;                  // a look comes after so many times look_every
+    std::uint64_t planned_at_ = 0;              // after so many iterations
+    std::optional<double> usual_;               // of an iteration, at the first look; nanoseconds
+    std::deque<Nanoseconds> times_since_look_;  // of iterations
+    std::deque<IterationTimes> recent_;         // since measuring began, or of this plan
     std::exception_ptr failure_;
 };
 

@@ -56,8 +56,8 @@ std::vector<std::pair<double, double>> boxes(const std::string& picture, const s
 TEST_CASE("what a whole iteration takes besides is said") {
     const TemporaryFolder folder;
     const std::string file = folder.path() + "/measured.json";
-    std::ofstream(file) << R"({"startup": 1, "before": 0.25, "latency": 0.5, "layers": [)"
-                           R"({"transfer": 2, "compute": 5}]})";
+    std::ofstream(file) << R"({"startup": 1, "before": 0.25, "latency": 0.5, "contention": 0.5, "layers": [)"
+                           R"({"transfer": 2, "compute": 5}, {"transfer": 9, "compute": 4}]})";
     const Finished table = plan({file, "--backward"});
     CHECK(table.exit_code == 0);
     CHECK_THAT(table.out,
@@ -65,7 +65,14 @@ TEST_CASE("what a whole iteration takes besides is said") {
     const Json json = Json::parse(plan({file, "--backward", "--json"}).out);
     CHECK(json["before"] == 0.25);
     CHECK(json["latency"] == 0.5);
-    CHECK(json["methods"]["optimum"]["seconds"] == 8);
+    CHECK_THAT(table.out, Contains("layers compute 50.0 % longer beside communication"));
+    CHECK(json["contention"] == 0.5);
+    // Layer 2 computes until 4 and moves until 14; layer 1 computes until 9, or 11.5 beside it, and moves
+    // until 17.
+    CHECK(json["methods"]["layers"]["seconds"] == 17);
+    CHECK(json["methods"]["layers"]["iteration"] == 17.75);
+    CHECK(json["methods"]["sequential"]["iteration"] == 21.75);
+    CHECK_FALSE(Json::parse(plan({file, "--json"}).out)["methods"]["layers"].contains("iteration"));
     CHECK_THAT(plan({small_profile(folder)}).out, !Contains("whole iteration"));
 }
 

@@ -54,6 +54,10 @@ std::string table_text(const overlap::Profile& profile, const std::vector<Planne
         text +=
             fmt::format("a whole iteration takes {:.6g} s more: {:.6g} s before, and {:.6g} s of latency\n",
                         profile.before + profile.latency, profile.before, profile.latency);
+    if (profile.contention > 0)
+        text +=
+            fmt::format("layers compute {:.1f} % longer beside communication, which is not in these times\n",
+                        100 * profile.contention);
     text += fmt::format("{:<11}{:>12}{:>9}{:>9}{:>12}{:>12}  {}\n", "method", "seconds", "batches", "overlap",
                         "only comm.", "only comp.", "layers");
     for (const auto& [plan, timeline] : plans)
@@ -79,11 +83,15 @@ std::string json_text(const overlap::Profile& profile, overlap::Direction direct
                                                                {"communication", timeline.communication},
                                                                {"computation", timeline.computation},
                                                                {"batches", batches}};
+        if (direction == overlap::Direction::backward)
+            methods[std::string(overlap::name_of(plan.method))]["iteration"] =
+                overlap::seconds_of_iteration(profile, plan.batches);
     }
     const Json json = {{"direction", direction == overlap::Direction::forward ? "forward" : "backward"},
                        {"startup", profile.startup},
                        {"before", profile.before},
                        {"latency", profile.latency},
+                       {"contention", profile.contention},
                        {"layers", profile.layers.size()},
                        {"methods", methods}};
     return json.dump(2);

@@ -1,10 +1,14 @@
 #include "runtime/engine/overlap/exchange_among_ranks.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <numeric>
 #include <string_view>
 #include <utility>
 
 #include "runtime/error.hpp"
+#include "runtime/xxh3.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -34,7 +38,31 @@ ExchangeAmongRanks::ExchangeAmongRanks(Communicator& communicator, RankedGradien
                                       .type = gradients_.type,
                                       .op = gradients_.op,
                                       .schedule = gradients_.schedule})),
-      memory_(std::make_shared<GatherMemory>(communicator.window())) {}
+      memory_(std::make_shared<GatherMemory>(communicator.window())) {
+    check_schedule();
+}
+
+// Several batches may be under way at once, with any counts.
+void ExchangeAmongRanks::check_schedule() const {
+    const std::uint64_t all =
+        std::accumulate(gradients_.counts.begin(), gradients_.counts.end(), std::uint64_t{0});
+    const dsl::RankProgram& program =
+        communicator_.plan_for(*plans_, std::max<std::uint64_t>(all, 1)).plan->program();
+    if (program.computes())
+        throw Error(Status::invalid_argument,
+                    fmt::format("schedule {} keeps a state, or calculates with more than x: such a schedule "
+                                "needs plans of its own (hkt_plan_create); an overlap takes one that only "
+                                "combines, as \"reproducible\" or \"ring\"",
+                                program.schedule));
+}
+
+std::string ExchangeAmongRanks::description() const {
+    std::string text = fmt::format("{} {} {} {}", name_of(gradients_.type), gradients_.op.identity(),
+                                   gradients_.schedule, gradients_.layer_tensors.size());
+    for (const std::size_t tensors : gradients_.layer_tensors) text += fmt::format(" {}", tensors);
+    for (const std::uint64_t count : gradients_.counts) text += fmt::format(" {}", count);
+    return text;
+}
 
 ExchangeAmongRanks::~ExchangeAmongRanks() {
     for (InFlight& batch : in_flight_) try {
@@ -77,7 +105,13 @@ std::uint64_t ExchangeAmongRanks::start(std::size_t batch, std::size_t first, st
                         begin + static_cast<std::ptrdiff_t>(last_tensor), std::uint64_t{0});
     if (count == 0) return 0;
     InFlight& one = in_flight_[batch];
-    std::byte* const place = place_of(one, first_tensor, last_tensor);
+    std::byte* place = nullptr;
+    try {
+        place = place_of(one, first_tensor, last_tensor);
+    } catch (const std::exception& error) {
+        communicator_.cannot_start(error);
+        throw;
+    }
     one.execution = &communicator_.start(communicator_.plan_for(*plans_, count).plan, place, place,
                                          Extent(count), gradients_.factor);
     communicator_.tell_end(*one.execution, Moment{&one.ended});
@@ -99,6 +133,13 @@ std::optional<overlap::Clock::time_point> ExchangeAmongRanks::wait(std::size_t b
 
 std::vector<std::int64_t> ExchangeAmongRanks::greatest(std::vector<std::int64_t> own) {
     return communicator_.size() == 1 ? own : communicator_.greatest(own, "plan of overlap");
+}
+
+bool is_same_on_all_ranks(Communicator& communicator, const std::optional<std::string>& text) {
+    if (communicator.size() == 1) return text.has_value();
+    const auto own = text ? static_cast<std::int64_t>(XXH3_64bits(text->data(), text->size()) >> 1) : 0;
+    const auto all = communicator.greatest({own, -own, text ? 0 : 1}, "options of overlap");
+    return all[2] == 0 && all[0] == own && all[1] == -own;
 }
 
 }  // namespace hocket::engine

@@ -30,7 +30,7 @@ struct RankedGradients {
 class ExchangeAmongRanks final : public overlap::Exchange {
   public:
     // Throws Error(invalid_argument) if nothing moves the communicator's operations while its program
-    // computes; Error(not_found | schedule | ...) for the schedule.
+    // computes, or if the schedule wants more than x; Error(not_found | schedule | ...) for the schedule.
     ExchangeAmongRanks(Communicator& communicator, RankedGradients gradients);
     // Waits for what is in flight, up to the communicator's deadline.
     ~ExchangeAmongRanks() override;
@@ -41,8 +41,11 @@ class ExchangeAmongRanks final : public overlap::Exchange {
     std::optional<overlap::Clock::time_point> wait(std::size_t batch,
                                                    overlap::Clock::time_point until) override;
     void end() override {}
+    bool comes_in_order() const override { return false; }
     bool ends_with_iteration() const override { return true; }
     std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override;
+    // What the ranks must give alike.
+    std::string description() const;
 
   private:
     struct InFlight {
@@ -51,6 +54,7 @@ class ExchangeAmongRanks final : public overlap::Exchange {
         std::optional<GatheredTensors> gathered;  // where the tensors lie apart
     };
 
+    void check_schedule() const;
     std::byte* place_of(InFlight& batch, std::size_t first_tensor, std::size_t last_tensor);
 
     Communicator& communicator_;
@@ -60,5 +64,8 @@ class ExchangeAmongRanks final : public overlap::Exchange {
     const std::shared_ptr<GatherMemory> memory_;
     std::deque<InFlight> in_flight_;  // by batch
 };
+
+// Collective: whether all ranks give the same text. Nothing: this rank has none, and so they do not.
+bool is_same_on_all_ranks(Communicator& communicator, const std::optional<std::string>& text);
 
 }  // namespace hocket::engine

@@ -21,7 +21,11 @@ ExchangeWithService::ExchangeWithService(params::Client& client, ServedModel mod
             if (first >= layers_.first_tensor(layer + 1)) break;
             chunks_[layer].push_back(static_cast<params::Chunk>(chunk));
         }
-    client_.wait(client_.pull(0, model_.weights, model_.staleness), overlap::Clock::time_point::max());
+    requests_.assign(1, client_.pull(0, model_.weights, model_.staleness));
+}
+
+bool ExchangeWithService::has_first_weights(overlap::Clock::time_point until) {
+    return requests_[0] == nullptr || wait(0, until);
 }
 
 ExchangeWithService::~ExchangeWithService() {
@@ -56,6 +60,8 @@ std::optional<overlap::Clock::time_point> ExchangeWithService::wait(std::size_t 
 
 void ExchangeWithService::end() {
     client_.tick();
+    for (params::ParameterRequest* const request : requests_)
+        if (request != nullptr) client_.start_deadline(request);
 }
 
 }  // namespace hocket::engine

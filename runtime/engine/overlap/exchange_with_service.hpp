@@ -24,8 +24,10 @@ struct ServedModel {
 // batches have gradients in move with the later one.
 class ExchangeWithService final : public overlap::Exchange {
   public:
-    // Pulls the weights of now. Throws as params::Client::pull does.
+    // Begins to pull the weights of now. Throws as params::Client::pull does.
     ExchangeWithService(params::Client& client, ServedModel model);
+    // To be waited for before anything else. false: not before `until`.
+    bool has_first_weights(overlap::Clock::time_point until);
     // Gives up what is under way: weights are not written any more.
     ~ExchangeWithService() override;
 
@@ -35,6 +37,7 @@ class ExchangeWithService final : public overlap::Exchange {
     std::optional<overlap::Clock::time_point> wait(std::size_t batch,
                                                    overlap::Clock::time_point until) override;
     void end() override;
+    bool comes_in_order() const override { return true; }
     bool ends_with_iteration() const override { return false; }
     std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override { return own; }
 

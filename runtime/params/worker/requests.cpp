@@ -6,6 +6,11 @@
 #include "runtime/error.hpp"
 
 namespace hocket::params {
+namespace {
+
+constexpr auto never = transport::Clock::time_point::max();
+
+}  // namespace
 
 ParameterRequest* Requests::make(std::string text) {
     const std::lock_guard lock(mutex_);
@@ -26,6 +31,16 @@ std::optional<transport::Clock::time_point> Requests::wait(ParameterRequest* req
     requests_.remove_if([&](const ParameterRequest& one) { return &one == request; });
     if (status != Status::success) throw Error(status, why);
     return ended_at;
+}
+
+void Requests::hold_deadline(ParameterRequest& request) {
+    const std::lock_guard lock(mutex_);
+    request.deadline = never;
+}
+
+void Requests::start_deadline(ParameterRequest& request) {
+    const std::lock_guard lock(mutex_);
+    request.deadline = transport::Clock::now() + timeout_;
 }
 
 bool Requests::is_open(const ParameterRequest* request) const {
@@ -70,6 +85,7 @@ std::vector<ParameterRequest*> Requests::late(transport::Clock::time_point now,
     std::vector<ParameterRequest*> late;
     const std::lock_guard lock(mutex_);
     for (ParameterRequest& request : requests_) {
+        if (request.deadline == never) continue;
         request.deadline += pause;
         if (!request.has_ended && request.deadline < now) late.push_back(&request);
     }

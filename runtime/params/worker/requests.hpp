@@ -28,6 +28,9 @@ class Requests {
     // `until`.
     std::optional<transport::Clock::time_point> wait(ParameterRequest* request,
                                                      transport::Clock::time_point until);
+    // It is never late, until its time begins.
+    void hold_deadline(ParameterRequest& request);
+    void start_deadline(ParameterRequest& request);
     // Whether it is still waited for: what is over may be gone.
     bool is_open(const ParameterRequest* request) const;
 

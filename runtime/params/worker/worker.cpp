@@ -62,11 +62,12 @@ class Client::Service final : private Link::Owner {
     Clock tick();
     std::optional<Time::time_point> wait(ParameterRequest* request, Time::time_point until);
     void give_up(ParameterRequest* request);
+    void start_deadline(ParameterRequest* request) { requests_.start_deadline(*request); }
     WorkerStats stats();
 
   private:
-    struct Waiting {  // for weights of a chunk
-        ParameterRequest* request;
+    struct Waiting {                // for weights of a chunk
+        ParameterRequest* request;  // null: it was given up
         Clock clock;
         std::vector<std::pair<Layout::Piece, std::byte*>> places;  // and where the tensor begins
     };
@@ -91,6 +92,7 @@ class Client::Service final : private Link::Owner {
     ParameterRequest* pull(const std::shared_ptr<Wanted>& wanted, Clock least, const std::string& what);
     void take_pull(const std::shared_ptr<Wanted>& wanted);
     void forget_pull(const ParameterRequest* request);
+    bool in_thread(const std::function<void()>& call);
     void news(std::uint32_t server);
     void hand_out(Chunk chunk, const Node::Pulled& pulled);
     void pull_again(Chunk chunk, const std::list<Waiting>& waiting);
@@ -179,6 +181,9 @@ Clock Client::tick() {
 }
 std::optional<Time::time_point> Client::wait(ParameterRequest* request, Time::time_point until) {
     return service_->wait(request, until);
+}
+void Client::start_deadline(ParameterRequest* request) {
+    service_->start_deadline(request);
 }
 void Client::give_up(ParameterRequest* request) {
     service_->give_up(request);
@@ -477,8 +482,11 @@ ParameterRequest* Client::Service::pull_ahead(std::span<const Chunk> chunks,
     for (const Chunk chunk : chunks)
         for (const Layout::Piece& piece : layout_->pieces_of_chunk(chunk))
             (*wanted)[chunk].places.emplace_back(piece, weights[piece.tensor]);
-    return pull(wanted, least_clock(clock_ + 1, staleness),
-                chunks.size() == 1 ? "1 chunk" : fmt::format("{} chunks", chunks.size()));
+    ParameterRequest* const request =
+        pull(wanted, least_clock(clock_ + 1, staleness),
+             chunks.size() == 1 ? "1 chunk" : fmt::format("{} chunks", chunks.size()));
+    requests_.hold_deadline(*request);
+    return request;
 }
 
 // Of weights that a worker in this round asks for.
@@ -537,17 +545,22 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
         for (const auto& [piece, tensor] : waiting->places)
             copy_bytes(tensor + piece.first * size, from + piece.at * size, piece.count * size);
         if (content.lender && !content.lender->is_lent()) return pull_again(chunk, found->second);
-        requests_.one_is_there(*waiting->request);
+        if (waiting->request != nullptr) requests_.one_is_there(*waiting->request);
         waiting = found->second.erase(waiting);
         if (!job_->staleness) break;  // each pull has an answer of its own
     }
     if (found->second.empty()) waiting_.erase(found);
 }
 
-// Its memory is not written any more.
+// Its memory is not written any more. Unbounded, its answers still come: each is for the pull that has waited
+// longest.
 void Client::Service::forget_pull(const ParameterRequest* request) {
     for (auto& [chunk, waiting] : waiting_)
-        waiting.remove_if([&](const Waiting& one) { return one.request == request; });
+        if (job_->staleness)
+            waiting.remove_if([&](const Waiting& one) { return one.request == request; });
+        else
+            for (Waiting& one : waiting)
+                if (one.request == request) one = {nullptr, one.clock, {}};
 }
 
 // The connection that lent the weights has been given up. They are asked for again in the next epoch.
@@ -597,12 +610,14 @@ std::optional<Time::time_point> Client::Service::wait(ParameterRequest* request,
     return requests_.wait(request, until);
 }
 
+// The thread that may just now write its memory forgets it first; only then it may be gone.
 void Client::Service::give_up(ParameterRequest* request) {
-    const auto end = [this, request] {
+    const auto end = [&] {
+        if (!requests_.is_open(request)) return;
         forget_pull(request);
         requests_.end(*request, Status::aborted, "it was given up");
     };
-    if (!mailbox_.post(end)) end();  // the thread is gone
+    if (!in_thread(end)) end();  // the thread is gone
     try {
         requests_.wait(request, Time::time_point::max());
     } catch (const Error&) {
@@ -653,13 +668,27 @@ std::string Client::Service::likely_cause() const {
                : cause;
 }
 
+// Calls it in the service's thread, and waits for that. False: there is no thread any more.
+bool Client::Service::in_thread(const std::function<void()>& call) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_done = false;
+    const bool is_posted = mailbox_.post([&] {
+        call();
+        const std::lock_guard lock(mutex);
+        is_done = true;
+        changed.notify_all();
+    });
+    if (!is_posted) return false;
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return is_done; });
+    return true;
+}
+
 WorkerStats Client::Service::stats() {
     WorkerStats stats{};
     stats.clock = clock_;
-    std::mutex mutex;
-    std::condition_variable answered;
-    bool is_answered = false;
-    const bool is_posted = mailbox_.post([&] {
+    in_thread([&] {
         for (const auto& upstream : upstreams_) {
             stats.bytes_sent += upstream->bytes_sent();
             stats.bytes_received += upstream->bytes_received();
@@ -669,13 +698,7 @@ WorkerStats Client::Service::stats() {
             stats.reconnections += upstream->reconnections();
             stats.children += upstream->children();
         }
-        const std::lock_guard lock(mutex);
-        is_answered = true;
-        answered.notify_all();
     });
-    if (!is_posted) return stats;
-    std::unique_lock lock(mutex);
-    answered.wait(lock, [&] { return is_answered; });
     return stats;
 }
 

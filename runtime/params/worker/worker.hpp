@@ -68,7 +68,8 @@ class Client {
     // of whole rounds. The memory is written until the request has ended.
     ParameterRequest* pull(std::uint32_t first, std::span<std::byte* const> weights, Clock staleness);
     // The same for these chunks of all tensors, and of this worker's round, too, whose gradients it has
-    // pushed there: of all rounds below clock() + 1 - staleness. weights: by tensor.
+    // pushed there: of all rounds below clock() + 1 - staleness. weights: by tensor. It has no deadline until
+    // start_deadline(): others push when their own backward passes have come so far.
     ParameterRequest* pull_ahead(std::span<const Chunk> chunks, std::span<std::byte* const> weights,
                                  Clock staleness);
     // Ends when all servers have written a checkpoint of what their weights were after this was called. Fails
@@ -81,6 +82,8 @@ class Client {
     // `until`.
     std::optional<transport::Clock::time_point> wait(ParameterRequest* request,
                                                      transport::Clock::time_point until);
+    // As if it had been started now.
+    void start_deadline(ParameterRequest* request);
     // It is gone, and its memory is not written any more.
     void give_up(ParameterRequest* request);
 

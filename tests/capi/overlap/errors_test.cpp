@@ -2,7 +2,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "tests/capi/comm.hpp"
 #include "tests/capi/overlap/model.hpp"
@@ -90,6 +94,12 @@ TEST_CASE("arguments of an overlap among ranks") {
         options.schedule = nullptr;
         options.op = HKT_BXOR;
         failure(open(comm.get(), model, &options, &overlap), HKT_ERROR_INVALID_ARGUMENT);
+        options = HKT_OVERLAP_RUN_OPTIONS_INIT;
+        std::vector<void*> twice(model.gradients(), model.gradients() + model.count());
+        twice[3] = twice[6];
+        refuses(hkt_overlap_with_ranks(comm.get(), model.tensors(), model.count(), twice.data(), list, layers,
+                                       nullptr, &overlap),
+                "overlap: what is written");
         expect(overlap == nullptr, "nothing was opened");
         opened(comm.get(), model);
     });
@@ -133,17 +143,53 @@ TEST_CASE("an overlap needs a communicator that moves by itself") {
     CHECK(problems(outcomes) == "");
 }
 
-TEST_CASE("ranks that give different layers, methods or profiles are told so") {
+TEST_CASE("ranks that give different options are told so, and go on") {
     const auto outcomes = run_ranks({2, {{"HOCKET_TIMEOUT_MS", "20000"}}}, [](int rank) {
         const Comm comm = join_with(HKT_PROGRESS_THREAD);
         OverlapModel model;
         hkt_overlap* overlap = nullptr;
-        hkt_overlap_run_options options = HKT_OVERLAP_RUN_OPTIONS_INIT;
-        options.method = rank == 0 ? HKT_OVERLAP_OPTIMUM : HKT_OVERLAP_LAYERS;
-        says(failure(open(comm.get(), model, &options, &overlap), HKT_ERROR_MISMATCH),
-             "all must give the same");
-        // The communicator goes on.
+        const auto differ = [&](const std::function<void(hkt_overlap_run_options&)>& change) {
+            hkt_overlap_run_options options = HKT_OVERLAP_RUN_OPTIONS_INIT;
+            if (rank == 1) change(options);
+            return open(comm.get(), model, &options, &overlap);
+        };
+        const auto mismatch = [&](const std::function<void(hkt_overlap_run_options&)>& change) {
+            says(failure(differ(change), HKT_ERROR_MISMATCH), "all must give the same");
+        };
+        mismatch([](auto& options) { options.method = HKT_OVERLAP_LAYERS; });
+        mismatch([](auto& options) { options.op = HKT_SUM; });
+        mismatch([](auto& options) { options.schedule = "ring"; });
+        mismatch([](auto& options) { options.look_every = -1; });
+        // Who is refused does not keep the others waiting.
+        const hkt_status status = differ([](auto& options) { options.profile = "no profile"; });
+        if (rank == 1)
+            says(failure(status, HKT_ERROR_INVALID_ARGUMENT), "it is no JSON");
+        else
+            says(failure(status, HKT_ERROR_MISMATCH), "were refused");
+        hkt_overlap_layer layers[OverlapModel::layers];
+        std::copy_n(OverlapModel::list, OverlapModel::layers, layers);
+        if (rank == 1) std::swap(layers[3], layers[5]);
+        failure(hkt_overlap_with_ranks(comm.get(), model.tensors(), model.count(), model.gradients(), layers,
+                                       OverlapModel::layers, nullptr, &overlap),
+                HKT_ERROR_MISMATCH);
         opened(comm.get(), model);
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("a schedule that keeps a state is refused") {
+    const auto outcomes = run_ranks({2}, [](int) {
+        const Comm comm = join_with(HKT_PROGRESS_THREAD);
+        OverlapModel model;
+        hkt_overlap* overlap = nullptr;
+        hkt_overlap_run_options options = HKT_OVERLAP_RUN_OPTIONS_INIT;
+        options.op = HKT_SUM;
+        for (const char* const schedule : {"dgc(0.01)", "lars", "naive_ag(0.01)"}) {
+            options.schedule = schedule;
+            refuses(open(comm.get(), model, &options, &overlap), "hkt_plan_create");
+        }
+        options.schedule = "ring";
+        opened(comm.get(), model, &options);
     });
     CHECK(problems(outcomes) == "");
 }
@@ -267,20 +313,39 @@ TEST_CASE("arguments of an overlap with a service") {
         options.staleness = HKT_UNBOUNDED;
         refuses(with(params, model.gradients(), model.weights(), layers), "staleness is -1");
         options.staleness = 0;
+        refuses(with(params, model.weights(), model.weights(), layers), "overlap: what is written");
+        options.profile = R"({"startup": 0, "layers": [{"transfer": 1, "compute": 1, "bytes": 4000},
+            {"transfer": 1, "compute": 1, "bytes": 372}, {"transfer": 1, "compute": 1, "bytes": 0},
+            {"transfer": 1, "compute": 1, "bytes": 280028}, {"transfer": 1, "compute": 1, "bytes": 4},
+            {"transfer": 1, "compute": 1, "bytes": 80412}, {"transfer": 1, "compute": 1, "bytes": 524}]})";
+        options.method = HKT_OVERLAP_LAYERS;
         must(with(params, model.gradients(), model.weights(), layers));
-        const Overlap made(overlap);
-        // Closed in the middle of an iteration, it writes no weights any more, and the worker goes on.
+        // Closed in the middle of an iteration, it writes no weights any more, and the worker goes on: what
+        // was pushed counts. The service answers all the same, after the clock.
         must(hkt_overlap_begin_backward(overlap));
         for (std::size_t layer = layers; layer-- > 2;) {
             model.compute(layer, rank, 0);
             must(hkt_overlap_backward(overlap, layer));
         }
-        hkt_overlap* const to_close = const_cast<Overlap&>(made).release();
-        hkt_overlap_close(to_close);
+        hkt_overlap_close(overlap);
+        OverlapModel other;
+        for (std::size_t i = 0; i < model.count(); ++i)
+            std::memset(model.weights()[i], 0x77, model.tensors()[i].count * sizeof(float));
         must(hkt_params_clock(params, nullptr));
-        must(hkt_params_pull(params, 0, model.count(), model.weights(), 0, nullptr));
-        for (std::size_t layer = 2; layer < layers; ++layer) model.expect_weights(layer, 1, 1);
-        model.expect_weights(0, 1, 0);
+        must(hkt_params_pull(params, 0, model.count(), other.weights(), 0, nullptr));
+        for (std::size_t layer = 2; layer < layers; ++layer) other.expect_weights(layer, 1, 1);
+        other.expect_weights(0, 1, 0);
+        for (std::size_t i = 0; i < model.count(); ++i)
+            expect(*static_cast<const unsigned*>(model.weights()[i]) == 0x77777777U, "weights were written");
+        // A gradient that was pushed already in this round ends the overlap, and nothing worse.
+        must(with(params, model.gradients(), model.weights(), layers));
+        const Overlap second(overlap);
+        must(hkt_params_push(params, 9, 1, model.gradients() + 9, nullptr));
+        must(hkt_overlap_begin_backward(overlap));
+        failure(hkt_overlap_backward(overlap, 6), HKT_ERROR_INVALID_ARGUMENT);
+        failure(hkt_overlap_backward(overlap, 5), HKT_ERROR_INVALID_ARGUMENT);
+        failure(hkt_overlap_finish(overlap), HKT_ERROR_INVALID_ARGUMENT);
+        failure(hkt_overlap_forward(overlap, 0), HKT_ERROR_INVALID_ARGUMENT);
     });
     CHECK(problems(outcomes) == "");
 }

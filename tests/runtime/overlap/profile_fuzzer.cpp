@@ -16,6 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
         const Profile profile = parse_profile({reinterpret_cast<const char*>(data), size});
         require(is_time(profile.before) && is_time(profile.latency));
+        require(profile.contention >= 0 && profile.contention <= largest_contention);
         require(parse_profile(json_of(profile)) == profile);
         require(is_time(profile.startup) && !profile.layers.empty() && profile.layers.size() <= most_layers);
         for (const Layer& layer : profile.layers)

@@ -47,15 +47,15 @@ TEST_CASE("a profile as a text is read again to the last bit") {
     Profile profile = parse_profile(whole);
     profile.before = 1.0 / 3;
     profile.latency = 1e-7 / 3;
+    profile.contention = 2.0 / 3;
     profile.layers[0].transfer = 0.1 + 0.2;
     profile.layers[1].bytes = most_bytes;
     CHECK(parse_profile(json_of(profile)) == profile);
     CHECK(parse_profile(
               R"({"startup": 0, "before": 2, "latency": 3, "layers": [{"transfer": 1, "compute": 1}]})")
               .before == 2);
-    // A name that is no UTF-8 can come from a program, not from a text.
-    profile.layers[0].name = "conv\xff";
-    CHECK(parse_profile(json_of(profile)).layers[0].name == "conv\xef\xbf\xbd");
+    CHECK(is_name("conv\xc3\xa4"));
+    CHECK_FALSE(is_name("conv\xff"));
 }
 
 TEST_CASE("what is wrong with a profile is said, with its path and what is wanted") {
@@ -69,6 +69,8 @@ TEST_CASE("what is wrong with a profile is said, with its path and what is wante
     CHECK(refusal_of(R"({"startup": -1, "layers": []})") == "startup is -1; it must be " + times);
     CHECK_THAT(refusal_of(R"({"startup": 1e999, "layers": []})"), Contains("it is no JSON: number overflow"));
     CHECK(refusal_of(R"({"startup": 0, "before": -2, "layers": []})") == "before is -2; it must be " + times);
+    CHECK(refusal_of(R"({"startup": 0, "contention": -0.5, "layers": []})") ==
+          "contention is -0.5; it must be a share from 0 to 1000, or left out");
     CHECK(refusal_of(R"({"startup": 0, "latency": [], "layers": []})") ==
           "latency is a list; it must be " + times);
     CHECK(refusal_of(R"({"startup": 0})") == "layers is missing; it must be the list of the model's layers");

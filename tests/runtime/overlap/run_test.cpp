@@ -27,10 +27,20 @@ struct World {
     double before = 0.1;
     bool ends_with_iteration = true;
     bool fails = false;
+    Status failure = Status::peer_lost;
     // What another rank has measured more than this one; it plans together with this one.
     std::function<void(std::vector<std::int64_t>&)> other = [](auto&) {};
     std::size_t iterations_ended = 0;
 
+    double contention = 0;
+    Clock::time_point link_free{};  // from then on
+
+    // A layer computes.
+    void compute_for(double seconds) {
+        const double busy = std::max(0.0, std::chrono::duration<double>(link_free - now).count());
+        const double beside = std::min(seconds, busy / (1 + contention));
+        pass(beside * (1 + contention) + seconds - beside);
+    }
     void pass(double seconds) { now += std::chrono::nanoseconds(std::llround(seconds * 1e9)); }
 };
 
@@ -40,7 +50,7 @@ class Link final : public Exchange {
     const std::vector<std::uint64_t>& bytes() const override { return world_.bytes; }
     void begin(std::size_t batches) override { ends_.assign(batches, {}); }
     std::uint64_t start(std::size_t batch, std::size_t first, std::size_t last) override {
-        if (world_.fails) throw Error(Status::peer_lost, "the other rank is gone");
+        if (world_.fails) throw Error(world_.failure, "the other rank is gone");
         std::uint64_t bytes = 0;
         for (std::size_t layer = first; layer < last; ++layer) bytes += world_.bytes[layer];
         if (bytes == 0) return 0;
@@ -49,7 +59,8 @@ class Link final : public Exchange {
         };
         const Clock::time_point begin =
             std::max(after(world_.now, world_.line.latency), after(free_, world_.line.startup));
-        free_ = ends_[batch] = after(begin, world_.line.per_byte * static_cast<double>(bytes));
+        world_.link_free = free_ = ends_[batch] =
+            after(begin, world_.line.per_byte * static_cast<double>(bytes));
         return bytes;
     }
     std::optional<Clock::time_point> wait(std::size_t batch, Clock::time_point until) override {
@@ -58,6 +69,7 @@ class Link final : public Exchange {
         return ends_[batch];
     }
     void end() override { ++world_.iterations_ended; }
+    bool comes_in_order() const override { return true; }
     bool ends_with_iteration() const override { return world_.ends_with_iteration; }
     std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override {
         world_.other(own);
@@ -70,10 +82,58 @@ class Link final : public Exchange {
     Clock::time_point free_{};
 };
 
+// A link that all batches that are on their way share evenly, each after its latency.
+class SharedLink final : public Exchange {
+  public:
+    explicit SharedLink(World& world) : world_(world) {}
+    const std::vector<std::uint64_t>& bytes() const override { return world_.bytes; }
+    void begin(std::size_t batches) override { moving_.assign(batches, {}); }
+    std::uint64_t start(std::size_t batch, std::size_t first, std::size_t last) override {
+        for (std::size_t layer = first; layer < last; ++layer)
+            moving_[batch].left += world_.line.per_byte * static_cast<double>(world_.bytes[layer]);
+        moving_[batch].begin = seconds(world_.now) + world_.line.latency;
+        return static_cast<std::uint64_t>(moving_[batch].left / world_.line.per_byte);
+    }
+    // Only here is it known what shares the link with what.
+    std::optional<Clock::time_point> wait(std::size_t batch, Clock::time_point) override {
+        const auto is_moving = [](const Moving& one) { return one.left > 0; };
+        for (double now = 0; std::any_of(moving_.begin(), moving_.end(), is_moving);) {
+            double share = 0, next = 1e18;
+            for (const Moving& one : moving_) share += one.left > 0 && one.begin <= now;
+            for (const Moving& one : moving_)
+                if (one.left > 0) next = std::min(next, one.begin > now ? one.begin : now + one.left * share);
+            for (Moving& one : moving_)
+                if (one.left > 0 && one.begin <= now) {
+                    one.left -= (next - now) / share;
+                    if (one.left < 1e-12) one.left = 0, one.end = next;
+                }
+            now = next;
+        }
+        const Clock::time_point end{std::chrono::nanoseconds(std::llround(moving_[batch].end * 1e9))};
+        world_.now = std::max(world_.now, end);
+        return end;
+    }
+    void end() override {}
+    bool comes_in_order() const override { return false; }
+    bool ends_with_iteration() const override { return true; }
+    std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override { return own; }
+
+  private:
+    struct Moving {
+        double begin = 0, left = 0, end = 0;  // seconds; left: alone
+    };
+    static double seconds(Clock::time_point time) {
+        return std::chrono::duration<double>(time.time_since_epoch()).count();
+    }
+    World& world_;
+    std::vector<Moving> moving_;
+};
+
 struct Training {
     explicit Training(World& of, RunOptions options = {})
-        : world(of),
-          run(std::make_unique<Link>(of), std::vector<std::string>(of.bytes.size(), "a layer"), [&] {
+        : Training(of, std::make_unique<Link>(of), std::move(options)) {}
+    Training(World& of, std::unique_ptr<Exchange> exchange, RunOptions options)
+        : world(of), run(std::move(exchange), std::vector<std::string>(of.bytes.size(), "a layer"), [&] {
               options.now = [&of] { return of.now; };
               return options;
           }()) {}
@@ -86,7 +146,7 @@ struct Training {
             world.pass(world.ends_with_iteration ? world.before / 2 : world.before);
             REQUIRE(run.begin_backward(for_ever));
             for (std::size_t layer = world.bytes.size(); layer-- > 0;) {
-                world.pass(world.compute[layer]);
+                world.compute_for(world.compute[layer]);
                 run.backward(layer);
             }
             REQUIRE(run.finish(for_ever));
@@ -118,7 +178,8 @@ TEST_CASE("what is measured is what the link and the layers take") {
         training.iterate(15);
         CHECK(training.run.profile() == nullptr);
         CHECK(training.run.stats().plans == 0);
-        training.iterate();
+        // The last one's weights come in the next.
+        training.iterate(ends_with_iteration ? 1 : 2);
         REQUIRE(training.run.profile() != nullptr);
         const Profile& profile = *training.run.profile();
         CHECK(profile.startup == Approx(0.001).epsilon(0.01));
@@ -152,6 +213,69 @@ TEST_CASE("an iteration takes what was predicted, with every method") {
         CHECK(stats.measured.communication + stats.measured.computation - stats.measured.overlap ==
               Approx(stats.measured.seconds).epsilon(0.001));
     }
+}
+
+TEST_CASE("layers that compute longer beside communication are told from others") {
+    for (const double contention : {0.1, 0.5, 2.0})
+        for (const Method method : all_methods) {
+            World world;
+            world.contention = contention;
+            world.line = {0.001, 0.0005, 1.5e-8};
+            RunOptions options;
+            options.method = method;
+            options.bucket_bytes = 1'000'000;
+            Training training(world, options);
+            training.iterate(30);
+            const Profile& profile = *training.run.profile();
+            INFO(name_of(method) << " " << contention);
+            CHECK(profile.contention == Approx(contention).epsilon(0.05));
+            for (std::size_t layer = 0; layer < world.bytes.size(); ++layer)
+                CHECK(profile.layers[layer].compute == Approx(world.compute[layer]).epsilon(0.02));
+            const RunStats stats = training.run.stats();
+            CHECK(stats.measured.seconds == Approx(stats.predicted_seconds).epsilon(0.02));
+        }
+}
+
+TEST_CASE("without contention an iteration is the pipeline, and what comes before") {
+    std::mt19937_64 random(11);
+    std::uniform_real_distribution<double> seconds(0, 1);
+    for (int round = 0; round < 500; ++round) {
+        Profile profile;
+        profile.startup = seconds(random) / 10;
+        profile.before = seconds(random);
+        profile.latency = seconds(random) / 10;
+        for (std::size_t layer = 0; layer < 1 + random() % 30; ++layer)
+            profile.layers.push_back({"", seconds(random), seconds(random), std::nullopt});
+        for (const Method method : {Method::sequential, Method::layers, Method::ibatch, Method::optimum}) {
+            const Batches batches = plan(profile, method, {.direction = Direction::backward}).batches;
+            CHECK(
+                seconds_of_iteration(profile, batches) ==
+                Approx(profile.before + profile.latency + seconds_of(Sums(profile), batches)).epsilon(1e-12));
+        }
+    }
+}
+
+TEST_CASE("batches that share the link do not make it look slow to begin") {
+    for (const double per_byte : {1e-9, 1e-8, 4e-8, 2e-7})
+        for (const Method method : all_methods) {
+            World world;
+            world.line = {0.001, 0, per_byte};
+            // Many layers that are handed over while the first ones still move.
+            world.bytes.assign(40, 200'000);
+            world.bytes[20] = 3'000'000;
+            world.compute.assign(40, 0.001);
+            RunOptions options;
+            options.method = method;
+            options.bucket_bytes = 1'000'000;
+            Training training(world, std::make_unique<SharedLink>(world), options);
+            training.iterate(30);
+            INFO(name_of(method) << " " << per_byte);
+            CHECK(training.run.profile()->latency <= 0.003);
+            CHECK(training.run.profile()->startup <= 0.001);
+            CHECK(training.run.profile()->layers[5].transfer == Approx(2e5 * per_byte).epsilon(0.05));
+            const RunStats stats = training.run.stats();
+            CHECK(stats.measured.seconds == Approx(stats.predicted_seconds).epsilon(0.05));
+        }
 }
 
 TEST_CASE("the plan is of the method, under the limit") {
@@ -220,6 +344,50 @@ TEST_CASE("times that change are measured anew") {
     CHECK(blind.run.stats().plans == 1);
 }
 
+TEST_CASE("times that change all the time are looked at more and more seldom") {
+    World world;
+    RunOptions options;
+    options.measure = 3;
+    options.look_every = 1;
+    Training training(world, options);
+    for (int iteration = 0; iteration < 600; ++iteration) {
+        world.line.per_byte = iteration % 7 < 3 ? 1e-8 : 5e-8;
+        training.iterate();
+    }
+    CHECK(training.run.stats().plans >= 3);
+    CHECK(training.run.stats().plans <= 12);
+}
+
+TEST_CASE("a look finds no change where nothing changes, however often it comes") {
+    for (const bool ends_with_iteration : {true, false}) {
+        World world;
+        world.ends_with_iteration = ends_with_iteration;
+        RunOptions options;
+        options.measure = 3;
+        options.look_every = 1;
+        Training training(world, options);
+        training.iterate(60);
+        CHECK(training.run.stats().plans == 1);
+        // From an iteration of each of two plans at least.
+        CHECK(training.run.profile()->startup + training.run.profile()->latency > 0);
+    }
+}
+
+TEST_CASE("a refusal of the exchange is final, as other failures are") {
+    World world;
+    Training training(world);
+    training.iterate();
+    world.fails = true;
+    world.failure = Status::invalid_argument;
+    REQUIRE(training.run.begin_backward(for_ever));
+    for (std::size_t layer = 6; layer > 0; --layer) training.run.backward(layer);
+    CHECK_THROWS(training.run.backward(0));
+    world.fails = false;
+    CHECK_THROWS(training.run.backward(0));
+    CHECK_THROWS(training.run.finish(for_ever));
+    CHECK_THROWS(training.run.forward(0, for_ever));
+}
+
 TEST_CASE("ranks that plan together take the times of the slowest") {
     World world;
     RunOptions options;
@@ -228,7 +396,6 @@ TEST_CASE("ranks that plan together take the times of the slowest") {
     // The two iterations that are looked at, with one batch and with two: begin, backward pass, end, layers,
     // and twice as many as batches. Another rank had the gradients of layer 4 nearer to the end, by 25 ms.
     world.other = [&](std::vector<std::int64_t>& times) {
-        if (times.size() == 2) return;  // what all have in common
         REQUIRE(times.size() == (3 + 7 + 2) + (3 + 7 + 4));
         for (const std::size_t iteration : {0, 3 + 7 + 2}) times[iteration + 3 + 4] += 25'000'000;
     };
@@ -238,15 +405,23 @@ TEST_CASE("ranks that plan together take the times of the slowest") {
     CHECK(profile.layers[3].compute == Approx(0.03 - 0.025));
 }
 
-TEST_CASE("other layers or options on another rank are a mismatch") {
-    World world;
-    world.other = [](std::vector<std::int64_t>& fingerprint) { ++fingerprint[0]; };
-    try {
-        Training training(world);
-        FAIL("it went on");
-    } catch (const Error& error) {
-        CHECK(error.status() == Status::mismatch);
-    }
+TEST_CASE("what must be alike on all ranks is in the description") {
+    const RunOptions options;
+    const auto differs = [&](const std::function<void(RunOptions&)>& change) {
+        RunOptions other;
+        change(other);
+        return described(other) != described(options);
+    };
+    CHECK(described(options) == described(RunOptions{}));
+    CHECK(differs([](RunOptions& other) { other.method = Method::layers; }));
+    CHECK(differs([](RunOptions& other) { other.limit_bytes = 7; }));
+    CHECK(differs([](RunOptions& other) { other.bucket_bytes = 7; }));
+    CHECK(differs([](RunOptions& other) { other.measure = 7; }));
+    CHECK(differs([](RunOptions& other) { other.look_every.reset(); }));
+    CHECK(differs([](RunOptions& other) {
+        other.profile = Profile{};
+        other.profile->layers.push_back({"a", 1, 1, 1});
+    }));
 }
 
 TEST_CASE("calls out of turn are refused, and change nothing") {

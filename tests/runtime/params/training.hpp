@@ -79,12 +79,13 @@ struct Buffers {
 inline void push(Client& client, Buffers& buffers) {
     const auto pointers = buffers.pointers();
     const std::vector<const std::byte*> gradients(pointers.begin(), pointers.end());
-    expect(client.wait(client.push(0, gradients), transport::Clock::time_point::max()), "a push");
+    expect(client.wait(client.push(0, gradients), transport::Clock::time_point::max()).has_value(), "a push");
 }
 
 inline void pull(Client& client, Buffers& buffers, Clock staleness) {
     const auto pointers = buffers.pointers();
-    expect(client.wait(client.pull(0, pointers, staleness), transport::Clock::time_point::max()), "a pull");
+    expect(client.wait(client.pull(0, pointers, staleness), transport::Clock::time_point::max()).has_value(),
+           "a pull");
 }
 
 // Workers that one thread takes from round to round. Worker w pushes w + 1 + round in each round, and i more

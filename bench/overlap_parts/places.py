@@ -1,0 +1,87 @@
+"""Where examples/deep_words runs: workers of a parameter service, or ranks, each on a host of its own."""
+
+import os
+import secrets
+
+from runs import Program
+
+PORT = 7000
+
+
+def core_of(worker):
+    """Workers share the cores evenly at all times: else the kernel may leave two on one for a second."""
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[worker % len(cores)]
+
+
+class Place:
+    """How a job is started on hosts; build: the build folder that its programs are from."""
+
+    def __init__(self, build, hosts):
+        self.build, self.hosts = build, hosts
+
+    def _program(self, host, secret, command, variables=None, core=None):
+        own = {
+            "HOCKET_SECRET": secret,
+            "HOCKET_TUNING": "off",
+            "HOCKET_FABRIC_ADDR": self.hosts.address(host),
+        }
+        name, *arguments = command
+        on_core = [] if core is None else ["taskset", "-c", str(core)]
+        return Program(
+            [*self.hosts.enter(host), *on_core, os.path.join(self.build, name), *arguments],
+            {**own, **(variables or {})},
+        )
+
+
+class Service(Place):
+    name, what = "service", "a server and 2 workers"
+    workers, hosts_needed = 2, 3
+
+    def programs(self, arguments):
+        """The first one makes the report."""
+        secret, at = secrets.token_hex(16), f"{self.hosts.address(0)}:{PORT}"
+        join = ["--params", at, "--workers", str(self.workers), "--number"]
+        return [
+            *(
+                self._program(
+                    1 + number,
+                    secret,
+                    ["examples/deep_words", *arguments, *join, str(number)],
+                    core=core_of(number),
+                )
+                for number in range(self.workers)
+            ),
+            self._program(0, secret, ["tools/hocket-params", "serve", "--listen", at, "--once"]),
+        ]
+
+    @classmethod
+    def crossings(cls):
+        """How often all gradients cross the busiest link in one direction: it is the server's."""
+        return cls.workers
+
+
+class Ranks(Place):
+    name, what = "ranks", "4 ranks, all_reduce"
+    workers, hosts_needed = 4, 4
+
+    def programs(self, arguments):
+        secret = secrets.token_hex(16)
+        job = {
+            "MASTER_ADDR": self.hosts.address(0),
+            "MASTER_PORT": str(PORT),
+            "WORLD_SIZE": str(self.workers),
+        }
+        return [
+            self._program(
+                rank, secret, ["examples/deep_words", *arguments], {**job, "RANK": str(rank)}, core_of(rank)
+            )
+            for rank in range(self.workers)
+        ]
+
+    @classmethod
+    def crossings(cls):
+        return 2 * (cls.workers - 1) / cls.workers
+
+
+PLACES = {place.name: place for place in (Service, Ranks)}
