@@ -301,9 +301,9 @@ HKT_API hkt_status hkt_unique_id_create(hkt_unique_id* id);
 
 /* Sets *count to how many processes have come to the id, have proved that they know its secret, and wait in
  * hkt_comm_create: how many hkt_comm_grow would take in without waiting. Those that have ended meanwhile do
- * not count; one that stands still, or whose host is gone, does. For the process that has made the id, until
- * it is used or destroyed. Never waits: one that has just come may be counted only by a later call.
- * Thread-safe. Errors: INVALID_ARGUMENT, TRANSPORT, OUT_OF_MEMORY. */
+ * not count, nor those whose host has not answered for 10 s; one that stands still does. For the process that
+ * has made the id, until it is used or destroyed. Never waits: one that has just come may be counted only by
+ * a later call. Thread-safe. Errors: INVALID_ARGUMENT, TRANSPORT, OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_unique_id_waiting(const hkt_unique_id* id, int32_t* count);
 
 /* Closes an id that is not going to be used. Those that wait there get HKT_ERROR_BOOTSTRAP, and so does who
@@ -370,6 +370,7 @@ HKT_API hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken);
  *               does, so it may be asked between any two steps. As hkt_unique_id_waiting, it counts a
  *               process that stands still: the ranks then wait for it up to the deadline.
  *   id          is used up otherwise, also if this fails: rank 0 makes another one for those who come later.
+ *               Only where newcomers or grown itself is refused, it is as before.
  *   comm        stays as it is, also if this fails, unless one of its ranks is lost or does not call this
  *               within the deadline; destroy it when the new one works.
  *   grown       has the settings of comm, except a declared topology, which the new processes leave out,

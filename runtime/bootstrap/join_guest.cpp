@@ -52,7 +52,9 @@ class Guest {
              .secret = options_.secret,
              .rank = options_.is_newcomer ? rank_of_newcomers : static_cast<std::uint32_t>(options_.rank),
              .world_size = static_cast<std::uint32_t>(options_.world_size),
-             .gone_for = options_.is_newcomer ? late_to_listen : options_.join_timeout,
+             .gone_for = options_.host_listens  ? Clock::duration(0)
+                         : options_.is_newcomer ? late_to_listen
+                                                : Clock::duration(options_.join_timeout),
              .last_word = options_.is_newcomer ? Clock::duration(0) : last_word},
             {deadline_, options_.abandoned});
     } catch (const DialError& error) {
@@ -88,7 +90,9 @@ class Guest {
     void await_place() {
         try {
             // Rank 0 does not know how long this process waits, and says nothing when that is over.
+            notice_hosts_end(link_.fd());
             const Frame frame = next_frame(deadline_);
+            forget_hosts_end(link_.fd());
             if (frame.type == FrameType::abort) throw_refused(frame.payload);
             if (frame.type != FrameType::placed) throw ProtocolError("it did not say which rank is free");
             PayloadReader reader(frame.payload);
@@ -102,10 +106,11 @@ class Guest {
             deadline_ = Clock::now() + options_.join_timeout;
         } catch (const Silent& error) {
             if (Clock::now() < deadline_)
-                throw Error(Status::bootstrap,
-                            fmt::format("rank 0 at {} closed its id, or ended, before it had taken this new "
-                                        "process in ({}); look at the output of rank 0 first",
-                                        host_.text(), error.what()));
+                throw Error(
+                    Status::bootstrap,
+                    fmt::format("rank 0 at {} closed its id, or is gone, before it had taken this new "
+                                "process in ({}); look at the output of rank 0 first",
+                                host_.text(), error.what()));
             throw not_taken_in();
         }
     }

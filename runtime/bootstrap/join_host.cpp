@@ -182,10 +182,12 @@ class Host final : Lobby::Host {
     void tell_all(const Error& error) {
         try {
             farewell_ = encode_abort(error);
-            const bool is_complete = missing().empty();
-            const auto until = Clock::now() + (is_complete ? farewell_time : late_guests_time);
+            // Where a rank was lost, those that know that this one listened find that it does no longer.
+            const bool is_a_loss = error.status() == Status::peer_lost || error.status() == Status::bootstrap;
+            const bool nobody_is_late = missing().empty() || (options_.host_listens && is_a_loss);
+            const auto until = Clock::now() + (nobody_is_late ? farewell_time : late_guests_time);
             for (Member& member : members_) take_leave(member);
-            while (Clock::now() < until && (!is_complete || has_members())) loop().turn(until);
+            while (Clock::now() < until && (!nobody_is_late || has_members())) loop().turn(until);
         } catch (const std::exception&) {  // what was sent so far must do
         }
     }

@@ -32,7 +32,9 @@ Lobby::Lobby(int listener, std::string secret) : admission_(loop_, listener, ter
 AdmissionTerms Lobby::terms(std::string secret) {
     return {"rank 0", std::move(secret), "wrong secret (HOCKET_SECRET must be the same on all ranks)",
             [this](Admitted guest) {
-                host_ ? host_->admit(std::move(guest)) : waiting_.push_back(std::move(guest));
+                if (host_) return host_->admit(std::move(guest));
+                notice_hosts_end(guest.socket.fd());
+                waiting_.push_back(std::move(guest));
             },
             [this](const Hello& hello) { return host_ ? host_->objection_to(hello) : ""; }};
 }
@@ -50,6 +52,7 @@ void Lobby::open_to(Host& host) {
     host_ = &host;
     for (Admitted& guest : std::exchange(waiting_, {})) {
         if (has_gone(guest.socket)) continue;
+        forget_hosts_end(guest.socket.fd());  // from now on that is for its heartbeats
         const std::string why = host.objection_to(guest.hello);
         why.empty() ? host.admit(std::move(guest)) : turn_away(guest, why);
     }

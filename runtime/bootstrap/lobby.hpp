@@ -19,8 +19,9 @@ class Lobby {
     // listener: stays the caller's, and open longer than this. Throws Error(transport), as the above.
     Lobby(int listener, std::string secret);
 
-    // How many newcomers wait. Those that have gone again do not count; those that come just now may not
-    // count yet, but will do in a later call. Never waits. Throws Error(transport).
+    // How many newcomers wait. Those that have gone again do not count, nor those whose host has not answered
+    // for 10 s; those that come just now may not count yet, but will do in a later call. Never waits. Throws
+    // Error(transport).
     std::size_t waiting();
 
     // Who takes the processes in.

@@ -1,6 +1,7 @@
 #include "runtime/bootstrap/regroup.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -73,6 +74,16 @@ Refuge::Regrouped decode(std::string_view payload, std::size_t ranks) {
 
 }  // namespace
 
+std::optional<std::string> Company::loss() const {
+    for (const auto& [rank, link] : links_) {
+        pollfd entry{link.fd(), POLLRDHUP, 0};
+        if (poll_until({&entry, 1}, Clock::now()) > 0)
+            return fmt::format(
+                "rank {} was counted among those that are left, and has gone before all had met", rank);
+    }
+    return std::nullopt;
+}
+
 Refuge::Refuge(const std::string& address)
     : listener_(listen_on({address, 0}, Clock::now() + time_to_listen,
                           "it must be an address of this host; HOCKET_FABRIC_ADDR chooses another one")) {
@@ -121,6 +132,11 @@ class Refuge::Leader {
         if (result.survivors.size() == 1) return result;
         result.meeting = invite(refuge_.own_.host);
         tell_all(FrameType::start, encode(result.survivors, result.meeting));
+        for (const auto& [rank, member] : members_) {
+            loop_.forget(member->link.fd());
+            result.company.add(rank, std::move(member->link));
+        }
+        members_.clear();
         return result;
     }
 
@@ -273,8 +289,8 @@ Refuge::Regrouped Refuge::lead_or_follow(Clock::time_point deadline) {
             ++rank;
             continue;
         }
-        const auto result = follow(rank, deadline);
-        if (result) return *result;
+        auto result = follow(rank, deadline);
+        if (result) return std::move(*result);
         if (is_gone(rank))
             note_lost(rank);
         else  // it begins again
@@ -319,7 +335,11 @@ std::optional<Refuge::Regrouped> Refuge::follow(int leader, Clock::time_point de
         const Link::State state = link.receive();
         try {
             while (const auto frame = link.parser().next()) {
-                if (frame->type == FrameType::start) return decode(frame->payload, all_.size());
+                if (frame->type == FrameType::start) {
+                    Regrouped result = decode(frame->payload, all_.size());
+                    result.company.add(leader, std::move(link));
+                    return result;
+                }
                 if (frame->type == FrameType::lost) throw_given_up(frame->payload);
                 if (frame->type == FrameType::abort) throw decode_abort(frame->payload);
             }

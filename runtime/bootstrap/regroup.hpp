@@ -14,6 +14,7 @@
 // they are, or as many and the first.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,9 +24,22 @@
 #include <vector>
 
 #include "runtime/bootstrap/invitation.hpp"
+#include "runtime/bootstrap/link.hpp"
 #include "runtime/net/socket.hpp"
 
 namespace hocket::transport {
+
+// The connections over which survivors were counted. All keep them until they have met, so that their leader
+// knows at once who dies on the way: there are no other connections among them yet.
+class Company {
+  public:
+    void add(int rank, Link link) { links_.insert_or_assign(rank, std::move(link)); }
+    // For the leader, while it waits for the others: which of them is gone, in words. Never waits.
+    std::optional<std::string> loss() const;
+
+  private:
+    std::map<int, Link> links_;  // by rank; the leader has one to each of the others, these one to it
+};
 
 // This process's; thread-safe where nothing else is said.
 class Refuge {
@@ -45,6 +59,7 @@ class Refuge {
     struct Regrouped {
         std::vector<int> survivors;  // ascending
         Invitation meeting;          // made by the first of them
+        Company company{};
     };
     // All survivors call this. was_given_up: the others take this rank for lost. They may have gone on, and
     // may have closed their refuges since; so ranks that are not here count as unknown, whatever the kernel

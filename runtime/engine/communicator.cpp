@@ -46,6 +46,7 @@ transport::BootstrapOptions bootstrap_options(const Options& options) {
     result.is_newcomer = options.is_newcomer;
     result.newcomers = options.newcomers;
     result.newcomers_wait = options.newcomers_wait;
+    result.host_listens = options.host_listens;
     result.abandoned = options.abandoned;
     result.secret = options.secret;
     result.join_timeout = options.join_timeout;
@@ -126,6 +127,7 @@ Communicator::Communicator(const Options& options)
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
     options_.lobby.reset();
     options_.abandoned = {};
+    options_.host_listens = false;
     options_.rank = bootstrap_->rank(), options_.world_size = bootstrap_->world_size();
     // What its launcher says of a new process is of another job, or of a process that it replaces.
     if (options_.is_newcomer) options_.job_rank = options_.rank;

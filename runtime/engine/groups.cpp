@@ -17,8 +17,10 @@
 namespace hocket::engine {
 namespace {
 
-// How long the first attempt to make a shrunken communicator takes at most.
-constexpr std::chrono::milliseconds first_attempt{2000};
+// How long the first attempt to make a shrunken communicator takes at most. A rank that dies meanwhile ends
+// it at once; only one that stands still, or whose host is gone, does not, and the next attempt names that
+// one.
+constexpr std::chrono::milliseconds shortest_attempt{2000};
 
 constexpr std::size_t most_earlier_refuges = 16;  // each is a socket
 
@@ -210,13 +212,20 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
     parent.abort("hkt_comm_shrink was called: it goes on without the ranks that are lost");
     Options options = parent.options();
     if (parent.size() == 1) return make(options, {0}, 0, {});
-    for (auto attempt_takes = first_attempt;; attempt_takes *= 2) {
-        const auto [survivors, meeting] = options.refuge->regroup(until, parent.was_given_up());
+    options.host_listens = true;  // the first of them invites the others before they can know of it
+    auto attempt_takes = std::max(shortest_attempt, parent.options().timeout / 4);
+    for (;; attempt_takes *= 2) {
+        const auto regrouped = options.refuge->regroup(until, parent.was_given_up());
+        const std::vector<int>& survivors = regrouped.survivors;
         options.numbers_in_refuge = survivors;
+        if (survivors[0] == options.refuge->self())
+            options.abandoned = [&regrouped] { return regrouped.company.loss(); };
+        else
+            options.abandoned = {};
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - transport::Clock::now());
         options.join_timeout = std::min<std::chrono::milliseconds>(left, attempt_takes);
         try {
-            return make(options, survivors, options.refuge->self(), meeting);
+            return make(options, survivors, options.refuge->self(), regrouped.meeting);
         } catch (const Error& error) {  // another rank was lost: then all fail, and all begin again
             const bool may_be_a_loss =
                 error.status() == Status::bootstrap || error.status() == Status::timeout ||

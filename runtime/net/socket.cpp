@@ -268,6 +268,24 @@ void keep_alive(const Socket& connection) {
     setsockopt(connection.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
 }
 
+void notice_hosts_end(int connection) {
+    const int on = 1, idle_seconds = 4, repeated_after_seconds = 2, unanswered = 3;
+    setsockopt(connection, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof idle_seconds);
+    setsockopt(connection, IPPROTO_TCP, TCP_KEEPINTVL, &repeated_after_seconds,
+               sizeof repeated_after_seconds);
+    setsockopt(connection, IPPROTO_TCP, TCP_KEEPCNT, &unanswered, sizeof unanswered);
+    setsockopt(connection, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    // Nothing is asked as long as what was said last is not acknowledged.
+    const int unacknowledged_ms = 10'000;
+    setsockopt(connection, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms);
+}
+
+void forget_hosts_end(int connection) {
+    const int off = 0;
+    setsockopt(connection, IPPROTO_TCP, TCP_USER_TIMEOUT, &off, sizeof off);
+    setsockopt(connection, SOL_SOCKET, SO_KEEPALIVE, &off, sizeof off);
+}
+
 Answers answers_of(const Socket& connection) {
     tcp_info info{};
     socklen_t size = sizeof info;

@@ -97,6 +97,11 @@ bool is_on_this_host(const Socket& connection);
 // Keeps firewalls on the way from forgetting a connection that is idle between operations.
 void keep_alive(const Socket& connection);
 
+// For a connection on which nothing is said for long: the kernel asks the other end's now and then, and
+// breaks the connection if that host has not answered for 10 s. Until forget_hosts_end.
+void notice_hosts_end(int connection);
+void forget_hosts_end(int connection);
+
 // How the kernel at the other end of a connection answers what is sent to it, whatever the process there
 // does.
 struct Answers {

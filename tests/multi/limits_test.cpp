@@ -75,6 +75,14 @@ TEST_CASE("address space that is short on all ranks gives all the same status") 
                "address space (ulimit -v)");
 }
 
+TEST_CASE("address space that is short on one rank alone gives all the same status") {
+    for (const char* rank : {"0", "1"}) {
+        CAPTURE(rank);
+        check_same(run_limited({"create", rank, "addresses", "307200000"}), out_of_memory,
+                   "address space (ulimit -v)");
+    }
+}
+
 TEST_CASE("what one rank cannot read for a plan ends the operation on all, with the reason") {
     const char* provider = GENERATE("", "tcp");
     const char* rank = GENERATE("0", "1");

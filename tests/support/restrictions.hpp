@@ -7,9 +7,9 @@ namespace hocket::test {
 // Yama's ptrace_scope or without CAP_SYS_PTRACE. False if the kernel doesn't allow filters.
 bool refuse_cross_memory_access();
 
-// The calling thread's next connect(2) kills the process, with SIGSYS. False if the kernel doesn't allow
-// filters.
-bool die_when_connecting();
+// A connect(2) of the calling thread kills the process, with SIGKILL: the next one, or the one after so many.
+// False if the kernel doesn't allow filters.
+bool die_when_connecting(int after = 0);
 
 // Moves to a network namespace in which only the loopback interface is up. False without the privilege.
 bool enter_loopback_only_network();

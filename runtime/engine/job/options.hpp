@@ -34,8 +34,9 @@ struct Options {
     // Instead of a socket, where ranks meet by invitation: rank 0's. Given up when all have joined.
     std::shared_ptr<transport::Lobby> lobby = nullptr;
     bool is_newcomer = false;  // rank and world_size are what rank 0 says
-    int newcomers = 0;         // these three as in transport::BootstrapOptions
+    int newcomers = 0;         // these four as in transport::BootstrapOptions
     bool newcomers_wait = false;
+    bool host_listens = false;
     std::function<std::optional<std::string>()> abandoned = {};
     std::string secret;  // HOCKET_SECRET: needed if world_size > 1
     // HOCKET_PROVIDER: "tcp", or one of libfabric's, for all messages; "": memory inside a host,

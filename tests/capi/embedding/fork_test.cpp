@@ -42,6 +42,42 @@ void require_refusal(hkt_status status) {
     expect(text.find("forked") != std::string::npos, "the text of a child's call is: " + text);
 }
 
+// What a child calls of its parent's communicator besides operations.
+void require_refusals(hkt_comm* parents, hkt_plan* plan, hkt_request* request) {
+    float x[10] = {};
+    hkt_request* none = nullptr;
+    require_refusal(hkt_recv_any(x, 1, HKT_FLOAT32, 7, nullptr, parents, &none));
+    require_refusal(hkt_barrier_monitored(parents, 10));
+    require_refusal(hkt_request_join(&request, 1, &none));
+    hkt_comm* made = nullptr;
+    const std::int32_t first = 0;
+    const hkt_unique_id id{};
+    require_refusal(hkt_comm_split(parents, 0, 0, &made));
+    require_refusal(hkt_comm_create_group(parents, &first, 1, &made));
+    require_refusal(hkt_comm_shrink(parents, &made));
+    require_refusal(hkt_comm_grow(parents, HKT_ALL_WAITING, &id, &made));
+    std::size_t count = 0;
+    require_refusal(hkt_comm_lost(parents, nullptr, 0, &count));
+    require_refusal(hkt_comm_dump(parents, "/nowhere"));
+    require_refusal(hkt_comm_set_stream(parents, nullptr));
+    int is_shared = 0;
+    require_refusal(hkt_mem_free(parents, x));
+    require_refusal(hkt_mem_deregister(parents, x));
+    require_refusal(hkt_mem_is_shared(parents, x, sizeof x, &is_shared));
+    hkt_op op;
+    require_refusal(hkt_op_create(parents, "absmax", &op));
+    require_refusal(hkt_op_destroy(HKT_SUM, parents));
+    require_refusal(hkt_plan_start_with(plan, x, x, 10, nullptr, &none));
+    require_refusal(hkt_plan_save_state(plan, nullptr, 0, &count));
+    const void* const saved = x;
+    const std::size_t bytes = sizeof x;
+    require_refusal(hkt_plan_load_state(plan, &saved, &bytes, 1));
+    expect(hkt_plan_parameter(plan, 0) == nullptr, "a parameter");
+    expect(std::string(hkt_plan_schedule(plan, 10)).empty(), "schedule");
+    expect(std::string(hkt_comm_last_error(parents)) == hkt_last_error(), "the text is the child's");
+    expect(none == nullptr && made == nullptr, "nothing is made");
+}
+
 }  // namespace
 
 TEST_CASE("a forked child cannot use its parent's handles, and the parent's job goes on") {
@@ -87,6 +123,7 @@ TEST_CASE("a forked child cannot use its parent's handles, and the parent's job 
                     hkt_plan* another = nullptr;
                     require_refusal(
                         hkt_plan_create(parents, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, nullptr, &another));
+                    require_refusals(parents, plan, request);
                     expect(hkt_comm_rank(parents) == -1 && hkt_comm_size(parents) == -1, "rank and size");
                     expect(hkt_comm_info(parents, "topology") == nullptr, "info");
                     expect(std::string(hkt_plan_explain(plan)).empty(), "explain");
@@ -264,6 +301,20 @@ TEST_CASE("a forked child cannot use its parent's cache, and closes its copy at 
             require_refusal(hkt_cache_flush(cache));
             const std::uint64_t keys[] = {1, 2};
             require_refusal(hkt_cache_prefetch(cache, keys, 2));
+            require_refusal(hkt_cache_set_order(cache, keys, 2, 0));
+            hkt_sample samples[2];
+            require_refusal(hkt_cache_get_batch(cache, keys, 2, samples, nullptr));
+            std::uint64_t offsets[3];
+            char room[64];
+            require_refusal(hkt_cache_copy_batch(cache, keys, 2, room, sizeof room, offsets));
+            hkt_cache_stats stats;
+            require_refusal(hkt_cache_get_stats(cache, &stats, sizeof stats));
+            hkt_cache_verification verification;
+            require_refusal(hkt_cache_verify(cache, nullptr, nullptr, &verification, sizeof verification));
+            std::uint64_t found = 0;
+            require_refusal(hkt_cache_find(cache, "a", &found));
+            std::int32_t port = 0;
+            require_refusal(hkt_cache_serve(cache, "127.0.0.1", 0, "a secret", &port));
             expect(hkt_cache_count(cache) == 0 && hkt_cache_cursor(cache) == 0, "count and cursor");
             hkt_cache_close(cache);
         });

@@ -11,10 +11,12 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/restrictions.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -155,10 +157,38 @@ TEST_CASE("a rank that stands still is given up by all together, and does not go
     }
 }
 
+// The test ends before the first attempt to meet would.
+TEST_CASE("a rank that dies after it was counted is missed at once") {
+    for (auto way : ways) {
+        way["HOCKET_TIMEOUT_MS"] = "600000";
+        for (const int victim : {1, 2}) {
+            const auto outcomes = run_ranks({4, way, 30}, [&](int rank) {
+                const Comm comm = join();
+                // Whoever is the first to shrink ends what the others are still in.
+                work(comm.get(), rank, 6, 3);
+                // It connects to rank 0, which counts it, and then to where they are to meet.
+                if (rank == victim) expect(die_when_connecting(1), "the kernel takes a filter");
+                const Comm left = shrunken(comm.get());
+                expect(hkt_comm_size(left.get()) == 3, "the three that are left");
+                expect(lost_of(comm.get()) == std::vector<std::int32_t>{victim}, "who is lost");
+                expect(work(left.get(), rank, 6 - victim, 3), "they work");
+            });
+            for (int rank = 0; rank < 4; ++rank) {
+                const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+                INFO("rank " << rank << " " << outcome.text);
+                CHECK(outcome.signal == (rank == victim ? SIGKILL : 0));
+                CHECK((rank == victim || outcome.text.empty()));
+            }
+        }
+    }
+}
+
 TEST_CASE("random ranks die at random times, also while the others shrink") {
     const char* const asked = std::getenv("HOCKET_SHRINK_ROUNDS");
     const int rounds = asked == nullptr ? 12 : std::atoi(asked);
     std::mt19937 random(20261123);
+    // The longest time from a failed operation of a rank to its next right result.
+    auto* const longest_ms = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
     for (int round = 0; round < rounds; ++round) {
         const int size = 3 + static_cast<int>(random() % 6);
         // When each rank dies: in which communicator, and how many microseconds after it began to shrink or
@@ -200,6 +230,7 @@ TEST_CASE("random ranks die at random times, also while the others shrink") {
             Comm comm = join();
             hkt_barrier(comm.get());  // all have one; somebody may have died since
             std::vector<std::int32_t> members(static_cast<std::size_t>(size));
+            std::optional<double> failed_at;
             for (int generation = 0;; ++generation) {
                 die_later(generation, false);
                 members.assign(static_cast<std::size_t>(hkt_comm_size(comm.get())), -1);
@@ -207,6 +238,11 @@ TEST_CASE("random ranks die at random times, also while the others shrink") {
                 const hkt_status status =
                     hkt_all_gather(&mine, members.data(), 1, HKT_INT32, comm.get(), nullptr);
                 if (status == HKT_SUCCESS) {
+                    if (failed_at) {
+                        const int took_ms = static_cast<int>(now_ms() - *std::exchange(failed_at, {}));
+                        for (int most = *longest_ms; took_ms > most;)
+                            longest_ms->compare_exchange_weak(most, took_ms);
+                    }
                     std::int64_t sum = 0;
                     for (const std::int32_t member : members) sum += member;
                     const int all_to_die = static_cast<int>(std::count_if(
@@ -215,6 +251,7 @@ TEST_CASE("random ranks die at random times, also while the others shrink") {
                     const bool is_last = static_cast<int>(members.size()) == size - all_to_die;
                     if (work(comm.get(), rank, sum, is_last ? 50 : 1000000) && is_last) break;
                 }
+                if (!failed_at) failed_at = now_ms();
                 die_later(generation, true);
                 Comm next = shrunken(comm.get());
                 expect(hkt_comm_size(next.get()) <= hkt_comm_size(comm.get()), "a communicator shrinks");
@@ -230,4 +267,6 @@ TEST_CASE("random ranks die at random times, also while the others shrink") {
             CHECK(outcome.text == "");
         }
     }
+    if (asked != nullptr)
+        WARN("from a failed operation to the next right result: " << *longest_ms << " ms at most");
 }

@@ -440,6 +440,22 @@ TEST_CASE("ranks find rank 0 by port, host name and in any order; an unreachable
                    Contains("within 0.5 s") && Contains("refused") && Contains("MASTER_PORT"));
 }
 
+// Its deadline is later than the test's.
+TEST_CASE("who knows that rank 0 listened, and finds nobody there, does not wait for it") {
+    Listener listener;
+    listener.close();
+    Processes ranks;
+    ranks.start([&] {
+        auto options = options_of(listener, 1, 2);
+        options.listen_fd = -1;
+        options.host_listens = true;
+        options.join_timeout = 600s;
+        Bootstrap::join(options);
+        return "joined";
+    });
+    CHECK_THAT(ranks.wait()[0].text, Contains("status -4") && Contains("refused"));
+}
+
 TEST_CASE("a port in use and options that make no sense are explained") {
     const Listener listener;
     BootstrapOptions options = options_of(listener, 0, 2);

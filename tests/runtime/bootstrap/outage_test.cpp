@@ -6,7 +6,9 @@
 #include <fstream>
 #include <thread>
 
+#include "runtime/bootstrap/lobby.hpp"
 #include "runtime/bootstrap/silence.hpp"
+#include "runtime/error.hpp"
 #include "tests/runtime/bootstrap/exchange.hpp"
 #include "tests/support/networks.hpp"
 #include "tests/support/tally.hpp"
@@ -284,4 +286,35 @@ TEST_CASE("a rank that has joined long before the last one is not taken for lost
             return "";
         });
     require_success(ranks.wait());
+}
+
+// Nothing is said while it waits: only the kernels know.
+TEST_CASE("who waits for rank 0 on a host that is gone is no longer counted, and hears that rank 0 is gone") {
+    in_own_network([]() -> std::string {
+        const Tally waiting;
+        Lan lan(
+            2,
+            [&](int host) -> std::string {
+                auto options = options_on_lan(host, 2, 10s);
+                if (host == 1) {
+                    options.is_newcomer = true;
+                    options.join_timeout = 600s;
+                    Bootstrap::join(options);
+                    return "it was taken in";
+                }
+                Lobby lobby(listen_on({Lan::address(0), options.master_port}, Clock::now() + 5s, ""),
+                            options.secret);
+                while (lobby.waiting() != 1) std::this_thread::sleep_for(10ms);
+                waiting.add();
+                while (lobby.waiting() != 0) std::this_thread::sleep_for(10ms);
+                return "nobody waits";
+            },
+            40);
+        waiting.await(1);
+        lan.cut_off(1);
+        const auto outcomes = lan.wait();
+        expect(outcomes[0].text == "nobody waits", outcomes[0].text);
+        expect(outcomes[1].text.find("closed its id, or is gone") != std::string::npos, outcomes[1].text);
+        return "";
+    });
 }
