@@ -1474,8 +1474,8 @@ HKT_API hkt_status hkt_params_status(const char* address, const char* secret, in
  * (iBatch: Wang, Pi, Zhou 2019). Forward, layers communicate and then compute: weights are pulled. Backward,
  * they compute, from the last to the first, and then communicate: gradients are pushed or reduced. A batch is
  * some consecutive layers, which communicate in one go. docs/overlap.md has the methods. hkt_overlap_plan
- * only plans; an hkt_overlap measures a training program's times, plans from them, and runs the plans. The
- * text of an error is in hkt_last_error(). */
+ * plans; an hkt_overlap measures a training program's times, plans from them, and runs the plans. The text of
+ * an error is in hkt_last_error(), and that of an overlap among ranks in hkt_comm_last_error(comm), too. */
 
 typedef enum hkt_overlap_method {
     HKT_OVERLAP_OPTIMUM = 0,    /* no plan is faster. The square of the number of layers is its time */
@@ -1561,7 +1561,8 @@ typedef struct hkt_overlap_run_options {
     int32_t measure;       /* how many iterations are run to measure before the plan is made, the first of all
                               as a warm-up; with a service it is one more; 16. 3 or more */
     int32_t look_every;  /* after how many iterations the times are looked at again; if they have changed by a
-                            tenth they are measured anew, as at the beginning; 100. -1: never */
+                            tenth, or are far from what was predicted, they are measured anew, as at the
+                            beginning; 100. -1: never */
     const char* profile; /* what hkt_overlap_profile has given in an earlier run of the same layers: the plan
                             is made of it at once, and nothing is measured before. The same on all ranks */
     hkt_op op;           /* among ranks: how gradients are combined; HKT_AVERAGE */
@@ -1578,7 +1579,7 @@ typedef struct hkt_overlap_run_options {
  * belong together, the first layer's tensors first. gradients[i] is the memory of tensor i, for as long as
  * the overlap lives: an iteration combines what the ranks have there, in place. Where the tensors of a layer,
  * and of the next one, follow each other in memory they are worked on where they are, else they are copied
- * together; memory of hkt_mem_alloc is the fastest. No two may overlap. comm moves operations by itself
+ * together; memory of hkt_mem_alloc is the fastest. No two may overlap. comm must move operations by itself
  * (HKT_PROGRESS_THREAD), and must live longer. Collective: all ranks give the same layers and options.
  * options may be null. On success *overlap is the caller's, to be given to hkt_overlap_close. Errors:
  * INVALID_ARGUMENT, NOT_FOUND and SCHEDULE (the schedule), MISMATCH (ranks give other layers or options),
@@ -1601,9 +1602,9 @@ HKT_API hkt_status hkt_overlap_with_params(hkt_params* params, const void* const
                                            size_t layer_count, const hkt_overlap_run_options* options,
                                            hkt_overlap** overlap);
 
-/* Waits until the weights of this layer, and of those before it, are there. Layers may be left out, and
- * hkt_overlap_begin_backward waits for all. Among ranks there is nothing to wait for. Errors: those of
- * hkt_params_pull. */
+/* Waits until the weights of this layer, and of those before it, are there: before that none of them may
+ * compute. hkt_overlap_begin_backward waits for all. Among ranks there is nothing to wait for. Errors: those
+ * of hkt_params_pull. */
 HKT_API hkt_status hkt_overlap_forward(hkt_overlap* overlap, size_t layer);
 
 /* The backward pass begins: what was computed until now can overlap with nothing. Errors: those of
@@ -1626,9 +1627,10 @@ HKT_API hkt_status hkt_overlap_finish(hkt_overlap* overlap);
 /* What an hkt_overlap runs, and how it goes. Times are seconds, medians of the iterations that ran this plan,
  * at most the last 100. */
 typedef struct hkt_overlap_run_stats {
-    uint64_t iterations;      /* since it was opened */
-    uint64_t plans;           /* how many were made. While it measures, all that follows but batches is 0 */
-    uint64_t batches;         /* of the plan that runs */
+    uint64_t iterations; /* since it was opened */
+    uint64_t plans;   /* how many were made. 0: it measures, and the times are 0. While it measures again they
+                         are those of the plan before */
+    uint64_t batches; /* of the plan that runs */
     double predicted_seconds; /* of an iteration, from the end of one to the end of the next */
     double measured_seconds;
     double computation;   /* what a part of that was: layers, and what was done between iterations */

@@ -113,7 +113,10 @@ void exchange_with_service(Exchange* x, const Deep* deep, float* gradients, floa
     check(hkt_params_open(d.tensors, d.count, (const void* const*)weight_places, &how, &x->params));
     x->workers = workers;
     x->number = hkt_params_number(x->params);
-    if (x->number >= workers) fail("the job has all of its --workers: there is no part of a batch left");
+    if (x->number >= workers)
+        fail(
+            "the job has all of its --workers: there is no part of a batch left; pass --workers with how "
+            "many there are");
     check(hkt_overlap_with_params(x->params, (const void* const*)gradient_places, weight_places, d.layers,
                                   DEEP_LAYERS, options, &x->overlap));
 }

@@ -1,5 +1,6 @@
 // hkt_overlap: checks and translates arguments, no more.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <exception>
@@ -23,6 +24,7 @@ using namespace hocket;
 struct hkt_overlap : hocket::capi::Handle {
     std::unique_ptr<overlap::Run> run;
     capi::Interruption interruption;
+    hkt_comm* comm = nullptr;  // among ranks; keeps the texts of errors, too
 };
 
 namespace {
@@ -109,8 +111,7 @@ Memory memory_of(const char* function, const char* name, From* const* given,
     Memory memory{name, {}};
     for (std::size_t i = 0; i < tensors.size(); ++i) {
         memory.ranges.push_back({name, given[i], tensors[i].count, element_size(tensors[i].type), i});
-        if (tensors[i].count > 0)
-            capi::refuse_device(function, memory.ranges.back().words(), given[i]);
+        if (tensors[i].count > 0) capi::refuse_device(function, memory.ranges.back().words(), given[i]);
     }
     return memory;
 }
@@ -189,7 +190,7 @@ hkt_overlap* handle_of(std::unique_ptr<overlap::Run> run, const capi::Interrupti
 // What a rank brings along, and what of it must be alike on all ranks.
 struct Brought {
     std::unique_ptr<overlap::Run> run;
-    std::string description;
+    overlap::Description description;
 };
 
 Brought bring(const char* function, hkt_comm& comm, const hkt_params_tensor* tensors, std::size_t count,
@@ -201,9 +202,23 @@ Brought bring(const char* function, hkt_comm& comm, const hkt_params_tensor* ten
     overlap::RunOptions run_options = run_options_of(given);
     made.layer_tensors = std::move(named.tensors);
     auto exchange = std::make_unique<engine::ExchangeAmongRanks>(*comm.engine, std::move(made));
-    std::string description = exchange->description() + " " + overlap::described(run_options);
-    return {std::make_unique<overlap::Run>(std::move(exchange), std::move(named.names), std::move(run_options)),
-            std::move(description)};
+    overlap::Description description = exchange->description();
+    for (auto& one : overlap::described(run_options)) description.push_back(std::move(one));
+    description.emplace_back("names of layers", fmt::format("{}", fmt::join(named.names, "\n")));
+    return {
+        std::make_unique<overlap::Run>(std::move(exchange), std::move(named.names), std::move(run_options)),
+        std::move(description)};
+}
+
+// The text of an error is for hkt_comm_last_error, too, if there is a communicator.
+template <typename Call>
+hkt_status noting(hkt_comm* comm, const Call& call) {
+    try {
+        return call();
+    } catch (const std::exception& error) {
+        if (comm != nullptr) comm->last_error.keep(error.what());
+        throw;
+    }
 }
 
 // A step of an iteration that may wait.
@@ -211,11 +226,13 @@ template <typename Step>
 hkt_status step(hkt_overlap* handle, const char* function, const Step& take) {
     return capi::guarded([&] {
         overlap::Run& run = opened(handle, function);
-        capi::wait_unless_interrupted(
-            function, handle->interruption, overlap::Clock::time_point::max(),
-            [&](overlap::Clock::time_point until) { return take(run, until); },
-            "the exchange goes on, and the call can be made again");
-        return HKT_SUCCESS;
+        return noting(handle->comm, [&] {
+            capi::wait_unless_interrupted(
+                function, handle->interruption, overlap::Clock::time_point::max(),
+                [&](overlap::Clock::time_point until) { return take(run, until); },
+                "the exchange goes on, and the call can be made again; hkt_comm_abort ends it");
+            return HKT_SUCCESS;
+        });
     });
 }
 
@@ -231,24 +248,26 @@ hkt_status hkt_overlap_with_ranks(hkt_comm* comm, const hkt_params_tensor* tenso
         check_place(function, overlap);
         if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
         comm->require_own("communicator");
-        // A rank that is refused says so to the others: they would wait for it.
-        std::optional<Brought> brought;
-        std::exception_ptr refusal;
-        try {
-            brought = bring(function, *comm, tensors, count, gradients, layers, layer_count, options);
-        } catch (...) {
-            refusal = std::current_exception();
-        }
-        const bool is_same = engine::is_same_on_all_ranks(
-            *comm->engine, brought ? std::optional(brought->description) : std::nullopt);
-        if (refusal) std::rethrow_exception(refusal);
-        if (!is_same)
-            throw Error(Status::mismatch,
-                        fmt::format("{}: the ranks give different layers, tensors, operators, schedules, options "
-                                    "or profiles, or another one's were refused: all must give the same",
-                                    function));
-        *overlap = handle_of(std::move(brought->run), comm->interruption);
-        return HKT_SUCCESS;
+        return noting(comm, [&] {
+            // A rank that is refused says so to the others: they would wait for it.
+            std::optional<Brought> brought;
+            std::exception_ptr refusal;
+            try {
+                brought = bring(function, *comm, tensors, count, gradients, layers, layer_count, options);
+            } catch (...) {
+                refusal = std::current_exception();
+            }
+            const std::string difference =
+                engine::difference_among_ranks(*comm->engine, brought ? &brought->description : nullptr);
+            if (refusal) std::rethrow_exception(refusal);
+            if (!difference.empty())
+                throw Error(Status::mismatch,
+                            fmt::format("{}: the ranks give different {}; all must give the same", function,
+                                        difference));
+            *overlap = handle_of(std::move(brought->run), comm->interruption);
+            (*overlap)->comm = comm;
+            return HKT_SUCCESS;
+        });
     });
 }
 
@@ -289,8 +308,11 @@ hkt_status hkt_overlap_begin_backward(hkt_overlap* overlap) {
 
 hkt_status hkt_overlap_backward(hkt_overlap* overlap, size_t layer) {
     return capi::guarded([&] {
-        opened(overlap, "hkt_overlap_backward").backward(layer);
-        return HKT_SUCCESS;
+        overlap::Run& run = opened(overlap, "hkt_overlap_backward");
+        return noting(overlap->comm, [&] {
+            run.backward(layer);
+            return HKT_SUCCESS;
+        });
     });
 }
 

@@ -135,6 +135,7 @@ std::vector<Computed> computed(const IterationTimes& iteration) {
 
 // A layer counts as computing alone, or beside communication, if it did so nearly all of its time.
 constexpr double nearly_none = 0.05, nearly_all = 0.95;
+constexpr double telling_part = 0.03;  // of a backward pass
 
 double alone_or_all(const std::vector<std::vector<Computed>>& iterations, std::size_t layer) {
     std::vector<double> alone, all;
@@ -150,13 +151,15 @@ double alone_or_all(const std::vector<std::vector<Computed>>& iterations, std::s
 double contention_of(const std::vector<std::vector<Computed>>& iterations, const std::vector<Layer>& layers) {
     std::vector<double> shares;
     for (const auto& iteration : iterations) {
-        double alone = 0, beside = 0;
-        for (std::size_t layer = 0; layer < layers.size(); ++layer)
-            if (iteration[layer].beside >= nearly_all * iteration[layer].seconds) {
-                alone += layers[layer].compute;
-                beside += iteration[layer].seconds;
-            }
-        if (alone > 0) shares.push_back(beside / alone - 1);
+        double all = 0, alone = 0, beside = 0;
+        for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+            all += layers[layer].compute;
+            if (iteration[layer].beside < nearly_all * iteration[layer].seconds) continue;
+            alone += layers[layer].compute;
+            beside += iteration[layer].seconds;
+        }
+        // A small part of the computation tells more of the machine than of communication.
+        if (alone > telling_part * all) shares.push_back(beside / alone - 1);
     }
     return std::clamp(median(std::move(shares)), 0.0, largest_contention);
 }

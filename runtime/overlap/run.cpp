@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t most_recent = 100;  // iterations that the figures are of
 constexpr std::size_t most_looked_at = 1000;
 constexpr double clear_change = 0.1;         // of the time of an iteration
+constexpr double far_off = 1.5;              // measured / predicted, or the other way round
 constexpr std::size_t worth_measuring = 20;  // so many times as long a plan should run
 constexpr std::size_t most_patience = 64;
 
@@ -87,10 +88,13 @@ void Run::check_profile() const {
                 i, given[i].bytes ? fmt::format("{}", *given[i].bytes) : "no", exchange_->bytes()[i]));
 }
 
-std::string described(const RunOptions& options) {
-    return fmt::format("{} {} {} {} {} {}", static_cast<int>(options.method), options.limit_bytes,
-                       options.bucket_bytes, options.measure, options.look_every.value_or(0),
-                       options.profile ? json_of(*options.profile) : "");
+Description described(const RunOptions& options) {
+    return {{"methods", fmt::format("{}", static_cast<int>(options.method))},
+            {"limits", fmt::format("{}", options.limit_bytes)},
+            {"sizes of buckets", fmt::format("{}", options.bucket_bytes)},
+            {"numbers of iterations to measure", fmt::format("{}", options.measure)},
+            {"numbers of iterations between looks", fmt::format("{}", options.look_every.value_or(0))},
+            {"profiles", options.profile ? json_of(*options.profile) : ""}};
 }
 
 // ---- An iteration ----------------------------------------------------------------------------------------
@@ -99,11 +103,14 @@ bool Run::forward(std::size_t layer, Clock::time_point until) {
     return unless_failed([&] {
         if (layer >= layers())
             refuse(fmt::format("layer {}: there are {}, numbered from 0", layer, layers()));
+        if (stage_ != Stage::forward && next_layer_ == 0)
+            refuse(fmt::format(
+                "the forward pass of layer {} is out of turn: the iteration is to be finished first", layer));
         if (stage_ != Stage::forward)
             refuse(
                 fmt::format("the forward pass of layer {} is out of turn: the backward pass of layer {} is "
                             "next",
-                            layer, next_layer_ == 0 ? 0 : next_layer_ - 1));
+                            layer, next_layer_ - 1));
         return wait_for_batches(layer, until);
     });
 }
@@ -229,6 +236,7 @@ void Run::go_on() {
     const bool is_soon = iterations_ - planned_at_ < worth_measuring * options_.measure;
     patience_ = is_soon ? std::min(2 * patience_, most_patience) : std::max<std::size_t>(patience_ / 2, 1);
     is_measuring_ = true;
+    summary_before_ = summary_of(listed(recent_));
     recent_.clear();
     batches_ = batches_to_measure();
 }
@@ -279,8 +287,11 @@ bool Run::have_times_changed() {
     // 0: no iteration of this plan has ended yet.
     const auto now = static_cast<double>(exchange_->greatest({times.empty() ? 0 : *middle})[0]);
     if (now == 0) return false;
+    // The first look is beside the prediction, too: its times may have been bad ones, or another machine's.
+    const double predicted = predicted_seconds_ * 1e9;
+    const bool is_far_off = !usual_ && (now > far_off * predicted || predicted > far_off * now);
     if (!usual_) usual_ = now;
-    return now > (1 + clear_change) * *usual_ || now < (1 - clear_change) * *usual_;
+    return is_far_off || now > (1 + clear_change) * *usual_ || now < (1 - clear_change) * *usual_;
 }
 
 RunStats Run::stats() const {
@@ -288,8 +299,11 @@ RunStats Run::stats() const {
     stats.iterations = iterations_;
     stats.plans = plans_;
     stats.batches = batches_.size();
-    if (is_measuring_) return stats;
     stats.predicted_seconds = predicted_seconds_;
+    if (is_measuring_) {
+        stats.measured = summary_before_;
+        return stats;
+    }
     stats.measured = summary_of(listed(recent_));
     return stats;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/overlap/exchange.hpp"
@@ -29,13 +30,16 @@ struct RunOptions {
 // Of RunOptions::measure.
 inline constexpr std::size_t least_to_measure = 3;
 
-// All that who plans together must have alike, besides the layers.
-std::string described(const RunOptions& options);
+// What must be alike where several plan together: each with its name, as "methods".
+using Description = std::vector<std::pair<std::string, std::string>>;
+// Besides the layers.
+Description described(const RunOptions& options);
 
 struct RunStats {
     std::uint64_t iterations = 0, plans = 0, batches = 0;
     double predicted_seconds = 0;  // of an iteration; 0: nothing was planned yet
-    IterationSummary measured;     // of the iterations that ran this plan; zeros: none yet
+    // Of the iterations that ran this plan; while it measures again, of the plan before. zeros: none yet.
+    IterationSummary measured;
 };
 
 // One thread at a time. If a call cannot be taken (Error(invalid_argument)) nothing has happened. Whatever
@@ -93,6 +97,7 @@ class Run {
     Batches batches_;
     std::optional<Profile> profile_;
     double predicted_seconds_ = 0;
+    IterationSummary summary_before_;  // of the plan before, while it measures again
     std::uint64_t iterations_ = 0, plans_ = 0;
     bool is_measuring_ = true;
     std::size_t turn_ = 0;                      // iterations since measuring began, or since the last look

@@ -1,6 +1,7 @@
 #include "runtime/engine/overlap/exchange_among_ranks.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -56,12 +57,12 @@ void ExchangeAmongRanks::check_schedule() const {
                                 program.schedule));
 }
 
-std::string ExchangeAmongRanks::description() const {
-    std::string text = fmt::format("{} {} {} {}", name_of(gradients_.type), gradients_.op.identity(),
-                                   gradients_.schedule, gradients_.layer_tensors.size());
-    for (const std::size_t tensors : gradients_.layer_tensors) text += fmt::format(" {}", tensors);
-    for (const std::uint64_t count : gradients_.counts) text += fmt::format(" {}", count);
-    return text;
+overlap::Description ExchangeAmongRanks::description() const {
+    return {{"types", std::string(name_of(gradients_.type))},
+            {"operators", fmt::format("{}", gradients_.op.identity())},
+            {"schedules", gradients_.schedule},
+            {"layers", fmt::format("{}", fmt::join(gradients_.layer_tensors, " "))},
+            {"tensors", fmt::format("{}", fmt::join(gradients_.counts, " "))}};
 }
 
 ExchangeAmongRanks::~ExchangeAmongRanks() {
@@ -135,11 +136,22 @@ std::vector<std::int64_t> ExchangeAmongRanks::greatest(std::vector<std::int64_t>
     return communicator_.size() == 1 ? own : communicator_.greatest(own, "plan of overlap");
 }
 
-bool is_same_on_all_ranks(Communicator& communicator, const std::optional<std::string>& text) {
-    if (communicator.size() == 1) return text.has_value();
-    const auto own = text ? static_cast<std::int64_t>(XXH3_64bits(text->data(), text->size()) >> 1) : 0;
-    const auto all = communicator.greatest({own, -own, text ? 0 : 1}, "options of overlap");
-    return all[2] == 0 && all[0] == own && all[1] == -own;
+std::string difference_among_ranks(Communicator& communicator, const overlap::Description* description) {
+    if (communicator.size() == 1) return "";
+    constexpr std::size_t most = 16;  // all ranks give as many numbers, also those that were refused
+    std::vector<std::int64_t> own(1 + 2 * most);
+    own[0] = description == nullptr ? 1 : 0;
+    for (std::size_t i = 0; description != nullptr && i < description->size(); ++i) {
+        const std::string& text = (*description)[i].second;
+        own[1 + 2 * i] = static_cast<std::int64_t>(XXH3_64bits(text.data(), text.size()) >> 1);
+        own[2 + 2 * i] = -own[1 + 2 * i];
+    }
+    const std::vector<std::int64_t> all = communicator.greatest(own, "options of overlap");
+    if (all[0] != 0) return "options: those of another one were refused there";
+    for (std::size_t i = 0; i < description->size(); ++i)
+        if (all[1 + 2 * i] != own[1 + 2 * i] || all[2 + 2 * i] != own[2 + 2 * i])
+            return (*description)[i].first;
+    return "";
 }
 
 }  // namespace hocket::engine

@@ -13,6 +13,7 @@
 #include "runtime/engine/overlap/layers.hpp"
 #include "runtime/engine/start/gathered_tensors.hpp"
 #include "runtime/overlap/exchange.hpp"
+#include "runtime/overlap/run.hpp"
 
 namespace hocket::engine {
 
@@ -45,7 +46,7 @@ class ExchangeAmongRanks final : public overlap::Exchange {
     bool ends_with_iteration() const override { return true; }
     std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override;
     // What the ranks must give alike.
-    std::string description() const;
+    overlap::Description description() const;
 
   private:
     struct InFlight {
@@ -65,7 +66,8 @@ class ExchangeAmongRanks final : public overlap::Exchange {
     std::deque<InFlight> in_flight_;  // by batch
 };
 
-// Collective: whether all ranks give the same text. Nothing: this rank has none, and so they do not.
-bool is_same_on_all_ranks(Communicator& communicator, const std::optional<std::string>& text);
+// Collective: what the ranks do not give alike, by its name; "": they do. Nothing: this rank was refused, and
+// so they do not.
+std::string difference_among_ranks(Communicator& communicator, const overlap::Description* description);
 
 }  // namespace hocket::engine

@@ -153,21 +153,28 @@ TEST_CASE("ranks that give different options are told so, and go on") {
             if (rank == 1) change(options);
             return open(comm.get(), model, &options, &overlap);
         };
-        const auto mismatch = [&](const std::function<void(hkt_overlap_run_options&)>& change) {
-            says(failure(differ(change), HKT_ERROR_MISMATCH), "all must give the same");
+        const auto mismatch = [&](const char* what,
+                                  const std::function<void(hkt_overlap_run_options&)>& change) {
+            says(failure(differ(change), HKT_ERROR_MISMATCH),
+                 std::string("the ranks give different ") + what + "; all must give the same");
         };
-        mismatch([](auto& options) { options.method = HKT_OVERLAP_LAYERS; });
-        mismatch([](auto& options) { options.op = HKT_SUM; });
-        mismatch([](auto& options) { options.schedule = "ring"; });
-        mismatch([](auto& options) { options.look_every = -1; });
+        mismatch("methods", [](auto& options) { options.method = HKT_OVERLAP_LAYERS; });
+        mismatch("operators", [](auto& options) { options.op = HKT_SUM; });
+        mismatch("schedules", [](auto& options) { options.schedule = "ring"; });
+        mismatch("numbers of iterations between looks", [](auto& options) { options.look_every = -1; });
         // Who is refused does not keep the others waiting.
         const hkt_status status = differ([](auto& options) { options.profile = "no profile"; });
         if (rank == 1)
             says(failure(status, HKT_ERROR_INVALID_ARGUMENT), "it is no JSON");
         else
-            says(failure(status, HKT_ERROR_MISMATCH), "were refused");
+            says(failure(status, HKT_ERROR_MISMATCH), "were refused there");
         hkt_overlap_layer layers[OverlapModel::layers];
         std::copy_n(OverlapModel::list, OverlapModel::layers, layers);
+        if (rank == 1) layers[3].name = "another";
+        says(failure(hkt_overlap_with_ranks(comm.get(), model.tensors(), model.count(), model.gradients(),
+                                            layers, OverlapModel::layers, nullptr, &overlap),
+                     HKT_ERROR_MISMATCH),
+             "names of layers");
         if (rank == 1) std::swap(layers[3], layers[5]);
         failure(hkt_overlap_with_ranks(comm.get(), model.tensors(), model.count(), model.gradients(), layers,
                                        OverlapModel::layers, nullptr, &overlap),
@@ -212,6 +219,7 @@ TEST_CASE("a rank that ends fails the others, again and again") {
                 says(error.what(), "rank 2");
             }
             says(failure(hkt_overlap_finish(overlap.get()), HKT_ERROR_PEER_LOST), "rank 2");
+            says(hkt_comm_last_error(comm.get()), "rank 2");
             says(failure(hkt_overlap_forward(overlap.get(), 0), HKT_ERROR_PEER_LOST), "rank 2");
         });
     CHECK(problems(outcomes).find("rank 0") == std::string::npos);

@@ -358,6 +358,25 @@ TEST_CASE("times that change all the time are looked at more and more seldom") {
     CHECK(training.run.stats().plans <= 12);
 }
 
+TEST_CASE("a plan from times that were never so is made anew at the first look") {
+    World world;
+    RunOptions options;
+    Training measured(world, options);
+    measured.iterate(16);
+    options.profile = *measured.run.profile();
+    options.profile->startup = 0.5;
+    options.look_every = 10;
+    Training training(world, options);
+    CHECK(training.run.batches().size() == 1);
+    training.iterate(12);
+    const RunStats meanwhile = training.run.stats();
+    CHECK(meanwhile.plans == 1);
+    CHECK(meanwhile.measured.seconds > 0);  // of the plan before
+    training.iterate(40);
+    CHECK(training.run.stats().plans == 2);
+    CHECK(training.run.batches() == measured.run.batches());
+}
+
 TEST_CASE("a look finds no change where nothing changes, however often it comes") {
     for (const bool ends_with_iteration : {true, false}) {
         World world;
@@ -439,6 +458,7 @@ TEST_CASE("calls out of turn are refused, and change nothing") {
     CHECK_THAT(refusal([&] { run.finish(for_ever); }), Contains("layers 0 to 5 are missing"));
     for (std::size_t layer = 6; layer-- > 0;) run.backward(layer);
     CHECK_THAT(refusal([&] { run.backward(0); }), Contains("all layers were there"));
+    CHECK_THAT(refusal([&] { run.forward(0, for_ever); }), Contains("the iteration is to be finished first"));
     REQUIRE(run.finish(for_ever));
     training.iterate(20);
     CHECK(run.stats().plans == 1);
