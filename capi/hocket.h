@@ -1580,10 +1580,11 @@ typedef struct hkt_overlap_run_options {
  * the overlap lives: an iteration combines what the ranks have there, in place. Where the tensors of a layer,
  * and of the next one, follow each other in memory they are worked on where they are, else they are copied
  * together; memory of hkt_mem_alloc is the fastest. No two may overlap. comm must move operations by itself
- * (HKT_PROGRESS_THREAD), and must live longer. Collective: all ranks give the same layers and options.
- * options may be null. On success *overlap is the caller's, to be given to hkt_overlap_close. Errors:
- * INVALID_ARGUMENT, NOT_FOUND and SCHEDULE (the schedule), MISMATCH (ranks give other layers or options),
- * OUT_OF_MEMORY, and those of collectives. */
+ * (HKT_PROGRESS_THREAD), and must live longer. Collective: all ranks give the same layers and options; one
+ * whose arguments are refused waits for the others, too, who get MISMATCH. options may be null. On success
+ * *overlap is the caller's, to be given to hkt_overlap_close. Errors: INVALID_ARGUMENT, NOT_FOUND and
+ * SCHEDULE (the schedule), MISMATCH (ranks give other layers or options), OUT_OF_MEMORY, and those of
+ * collectives. */
 HKT_API hkt_status hkt_overlap_with_ranks(hkt_comm* comm, const hkt_params_tensor* tensors, size_t count,
                                           void* const* gradients, const hkt_overlap_layer* layers,
                                           size_t layer_count, const hkt_overlap_run_options* options,

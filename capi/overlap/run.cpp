@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -98,28 +97,22 @@ Layers layers_of(const char* function, const hkt_overlap_layer* layers, std::siz
     return made;
 }
 
-// Tensors of one type, or of any.
-struct Memory {
-    const char* name;
-    std::vector<capi::Range> ranges;
-};
-
 template <typename From>
-Memory memory_of(const char* function, const char* name, From* const* given,
-                 const std::vector<params::Tensor>& tensors) {
+std::vector<capi::Range> memory_of(const char* function, const char* name, From* const* given,
+                                   const std::vector<params::Tensor>& tensors) {
     if (given == nullptr) capi::refuse(fmt::format("{}: {} is null", function, name));
-    Memory memory{name, {}};
+    std::vector<capi::Range> memory;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-        memory.ranges.push_back({name, given[i], tensors[i].count, element_size(tensors[i].type), i});
-        if (tensors[i].count > 0) capi::refuse_device(function, memory.ranges.back().words(), given[i]);
+        memory.push_back({name, given[i], tensors[i].count, element_size(tensors[i].type), i});
+        if (tensors[i].count > 0) capi::refuse_device(function, memory.back().words(), given[i]);
     }
     return memory;
 }
 
 template <typename To>
-std::vector<To*> places_of(const Memory& memory) {
+std::vector<To*> places_of(const std::vector<capi::Range>& memory) {
     std::vector<To*> places;
-    for (const capi::Range& range : memory.ranges)
+    for (const capi::Range& range : memory)
         places.push_back(static_cast<To*>(const_cast<void*>(static_cast<const void*>(range.begin))));
     return places;
 }
@@ -150,8 +143,8 @@ engine::RankedGradients gradients_of(const char* function, hkt_comm& comm, const
         made.counts.push_back(tensors[i].count);
         all_tensors.push_back({"", made.type, tensors[i].count});
     }
-    const Memory memory = memory_of(function, "gradients", gradients, all_tensors);
-    capi::check_ranges(function, memory.ranges, {});
+    const std::vector<capi::Range> memory = memory_of(function, "gradients", gradients, all_tensors);
+    capi::check_ranges(function, memory, {});
     made.memory = places_of<std::byte>(memory);
     auto combined = capi::operator_of(given.op, made.type, comm.operators);
     made.op = std::move(combined.op);
@@ -166,9 +159,9 @@ engine::ServedModel model_of(const char* function, const hkt_params& params, con
     const std::vector<params::Tensor>& tensors = params.client->job().tensors;
     for (const params::Tensor& tensor : tensors)
         model.tensor_bytes.push_back(tensor.count * element_size(tensor.type));
-    const Memory read = memory_of(function, "gradients", gradients, tensors),
-                 written = memory_of(function, "weights", weights, tensors);
-    capi::check_ranges(function, written.ranges, read.ranges);
+    const std::vector<capi::Range> read = memory_of(function, "gradients", gradients, tensors),
+                                   written = memory_of(function, "weights", weights, tensors);
+    capi::check_ranges(function, written, read);
     model.gradients = places_of<const std::byte>(read);
     model.weights = places_of<std::byte>(written);
     if (given.staleness < HKT_UNBOUNDED || (given.staleness == HKT_UNBOUNDED && !params.is_unbounded))
@@ -210,6 +203,14 @@ Brought bring(const char* function, hkt_comm& comm, const hkt_params_tensor* ten
         std::move(description)};
 }
 
+// The others would wait for it. Whether they could be told is their error, not this rank's.
+void tell_that_this_one_is_refused(hkt_comm& comm) {
+    try {
+        engine::difference_among_ranks(*comm.engine, nullptr);
+    } catch (const std::exception&) {
+    }
+}
+
 // The text of an error is for hkt_comm_last_error, too, if there is a communicator.
 template <typename Call>
 hkt_status noting(hkt_comm* comm, const Call& call) {
@@ -249,22 +250,20 @@ hkt_status hkt_overlap_with_ranks(hkt_comm* comm, const hkt_params_tensor* tenso
         if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
         comm->require_own("communicator");
         return noting(comm, [&] {
-            // A rank that is refused says so to the others: they would wait for it.
-            std::optional<Brought> brought;
-            std::exception_ptr refusal;
+            Brought brought;
             try {
                 brought = bring(function, *comm, tensors, count, gradients, layers, layer_count, options);
             } catch (...) {
-                refusal = std::current_exception();
+                tell_that_this_one_is_refused(*comm);
+                throw;
             }
             const std::string difference =
-                engine::difference_among_ranks(*comm->engine, brought ? &brought->description : nullptr);
-            if (refusal) std::rethrow_exception(refusal);
+                engine::difference_among_ranks(*comm->engine, &brought.description);
             if (!difference.empty())
                 throw Error(Status::mismatch,
                             fmt::format("{}: the ranks give different {}; all must give the same", function,
                                         difference));
-            *overlap = handle_of(std::move(brought->run), comm->interruption);
+            *overlap = handle_of(std::move(brought.run), comm->interruption);
             (*overlap)->comm = comm;
             return HKT_SUCCESS;
         });

@@ -4,7 +4,10 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
+
+#include "runtime/overlap/median.hpp"
 
 namespace hocket::overlap {
 namespace {
@@ -30,9 +33,7 @@ struct Scaled {
 double median_seconds(std::span<const BusyTime> times) {
     std::vector<double> seconds;
     for (const BusyTime& time : times) seconds.push_back(time.seconds);
-    const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-    std::nth_element(seconds.begin(), middle, seconds.end());
-    return *middle;
+    return median(std::move(seconds));
 }
 
 Scaled scaled(std::span<const BusyTime> times) {

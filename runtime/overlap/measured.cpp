@@ -4,18 +4,13 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/overlap/median.hpp"
+
 namespace hocket::overlap {
 namespace {
 
 double seconds_of(Nanoseconds time) {
     return static_cast<double>(std::max<Nanoseconds>(time, 0)) * 1e-9;
-}
-
-double median(std::vector<double> values) {
-    if (values.empty()) return 0;
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
 }
 
 template <typename Value>
@@ -119,16 +114,18 @@ struct Computed {
     double seconds = 0, beside = 0;  // beside: how long of it batches were on their way
 };
 
-// By layer.
+// By layer. Both layers and busy times are gone through once, in the order of time.
 std::vector<Computed> computed(const IterationTimes& iteration) {
     const std::vector<Busy> busy = busy_times(iteration, 0);
     std::vector<Computed> all(iteration.ready.size());
-    for (std::size_t layer = 0; layer < all.size(); ++layer) {
+    auto next = busy.begin();
+    for (std::size_t layer = all.size(); layer-- > 0;) {
         const Nanoseconds end = iteration.ready[layer],
                           begin = layer + 1 < all.size() ? iteration.ready[layer + 1] : iteration.backward;
         all[layer].seconds = seconds_of(end - begin);
-        for (const Busy& one : busy)
-            all[layer].beside += seconds_of(std::min(end, one.end()) - std::max(begin, one.begin));
+        while (next != busy.end() && next->end() <= begin) ++next;
+        for (auto one = next; one != busy.end() && one->begin < end; ++one)
+            all[layer].beside += seconds_of(std::min(end, one->end()) - std::max(begin, one->begin));
     }
     return all;
 }

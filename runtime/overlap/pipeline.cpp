@@ -5,10 +5,6 @@
 namespace hocket::overlap {
 namespace {
 
-std::size_t begin_of(const Batches& batches, std::size_t index) {
-    return index == 0 ? 0 : batches[index - 1];
-}
-
 // `busy`: times at which the link, or the processor, has done what it was given so far.
 void communicate(BatchTimes& batch, const Sums& sums, double& busy, double ready) {
     batch.startup_begin = std::max(busy, ready);

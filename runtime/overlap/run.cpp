@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/error.hpp"
+#include "runtime/overlap/median.hpp"
 
 namespace hocket::overlap {
 namespace {
@@ -25,11 +26,6 @@ struct Refusal : Error {
     throw Refusal(text);
 }
 
-std::size_t begin_of(const Batches& batches, std::size_t index) {
-    return index == 0 ? 0 : batches[index - 1];
-}
-
-// For medians, and for what ranks put together.
 std::vector<IterationTimes> listed(const std::deque<IterationTimes>& iterations) {
     return {iterations.begin(), iterations.end()};
 }
@@ -259,8 +255,10 @@ Batches Run::batches_to_measure() const {
 // All that plan together get the same times: those of whoever was last.
 void Run::put_together() {
     std::vector<std::int64_t> times;
-    for (const IterationTimes& iteration : recent_)
-        for (const Nanoseconds time : iteration.times()) times.push_back(time - last_come(iteration));
+    for (const IterationTimes& iteration : recent_) {
+        const Nanoseconds end = last_come(iteration);
+        for (const Nanoseconds time : iteration.times()) times.push_back(time - end);
+    }
     times = exchange_->greatest(std::move(times));
     std::span<const Nanoseconds> rest = times;
     for (IterationTimes& iteration : recent_) iteration.set_times(rest);
@@ -282,10 +280,8 @@ void Run::take_plan() {
 bool Run::have_times_changed() {
     std::vector<Nanoseconds> times(times_since_look_.begin(), times_since_look_.end());
     times_since_look_.clear();
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
     // 0: no iteration of this plan has ended yet.
-    const auto now = static_cast<double>(exchange_->greatest({times.empty() ? 0 : *middle})[0]);
+    const auto now = static_cast<double>(exchange_->greatest({median(std::move(times))})[0]);
     if (now == 0) return false;
     // The first look is beside the prediction, too: its times may have been bad ones, or another machine's.
     const double predicted = predicted_seconds_ * 1e9;

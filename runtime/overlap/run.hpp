@@ -71,7 +71,6 @@ class Run {
     bool wait_for_batches(std::size_t last_layer, Clock::time_point until);
     void close_record();
     void go_on();
-    void measure();
     Batches batches_to_measure() const;
     void put_together();
     void take_plan();

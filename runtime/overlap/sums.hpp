@@ -14,6 +14,11 @@ namespace hocket::overlap {
 // l1, l2, ..., L. In the backward direction the last one runs first.
 using Batches = std::vector<std::size_t>;
 
+// Where a batch begins, as (i, j) above.
+inline std::size_t begin_of(const Batches& batches, std::size_t index) {
+    return index == 0 ? 0 : batches[index - 1];
+}
+
 // Differences of one list of sums each: so they grow with j, and fall with i, in floating point, too.
 class Sums {
   public:

@@ -139,6 +139,8 @@ std::vector<std::int64_t> ExchangeAmongRanks::greatest(std::vector<std::int64_t>
 std::string difference_among_ranks(Communicator& communicator, const overlap::Description* description) {
     if (communicator.size() == 1) return "";
     constexpr std::size_t most = 16;  // all ranks give as many numbers, also those that were refused
+    if (description != nullptr && description->size() > most)
+        throw Error(Status::internal, "an overlap is described by more than there is room for");
     std::vector<std::int64_t> own(1 + 2 * most);
     own[0] = description == nullptr ? 1 : 0;
     for (std::size_t i = 0; description != nullptr && i < description->size(); ++i) {

@@ -66,8 +66,8 @@ class ExchangeAmongRanks final : public overlap::Exchange {
     std::deque<InFlight> in_flight_;  // by batch
 };
 
-// Collective: what the ranks do not give alike, by its name; "": they do. Nothing: this rank was refused, and
-// so they do not.
+// // Collective: what the ranks do not give alike, by its name; "": they do. description: null if this rank
+// was refused; then they do not.
 std::string difference_among_ranks(Communicator& communicator, const overlap::Description* description);
 
 }  // namespace hocket::engine

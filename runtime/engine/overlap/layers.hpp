@@ -21,9 +21,8 @@ class LayersOfTensors {
         }
     }
 
-    std::size_t first_tensor(std::size_t layer) const {
-        return first_[layer];
-    }                                                                   // or, behind the last, the end
+    // Of the layer behind the last one: the end.
+    std::size_t first_tensor(std::size_t layer) const { return first_[layer]; }
     const std::vector<std::uint64_t>& bytes() const { return bytes_; }  // by layer
 
   private:
