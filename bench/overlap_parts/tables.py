@@ -68,7 +68,7 @@ def print_part(kind, measured):
     for figures in measured:
         print(cost_text(kind, figures))
     print(
-        "\n| Mbit/s | method | batches | predicted, s | measured, s | measured / predicted | computed / in the profile "
+        "\n| Mbit/s | method | batches | predicted, s | measured, s | measured / predicted | computed / alone "
         "| overlap / measured | sequential / this |"
     )
     print("|---:|---|---:|---:|---:|---:|---:|---:|---:|")

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """hocket.overlap: profiles, plans, sizes of buckets, and the line of what communications cost.
 
-usage: overlap_test.py HOCKET_RUN     (PYTHONPATH has the package; the program is not used)
+usage: overlap_test.py HOCKET_RUN     (PYTHONPATH has the package; hocket-overlap lies beside the program)
 """
 import itertools
 import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -47,6 +48,54 @@ class Case(unittest.TestCase):
             function(*arguments, **named)
         for word in words:
             self.assertIn(word, str(caught.exception))
+
+
+class ReadTwice(Case):
+    """Python reads profiles by itself, and the tool by C++: they take the same ones."""
+
+    WHOLE = ('{"startup": 0.5, "before": 1, "latency": 2e-3, "contention": 0.25, "layers": '
+             '[{"name": "conv1", "transfer": 1, "compute": 2e-3, "bytes": 12}, {"transfer": 0, "compute": 0.25}]}')
+    EDGES = [("0.5", "-0.0"), ("0.5", "1e9"), ("0.5", "1.0000001e9"), ("0.5", "true"), ("0.5", '"1"'), ("0.5", "null"), ("0.5", "NaN"),
+             ("0.5", "1e999"), ("0.25,", "1000,"), ("0.25,", "1000.5,"), ("0.25,", "-1,"), ("0.25,", "false,"), ("12", "281474976710656"),
+             ("12", "281474976710657"), ("12", "-1"), ("12", "12.0"), ("12", "null"), ("12", "true"), ("conv1", ""), ("conv1", "a\\nb"),
+             ("conv1", "\u00e4" * 128), ("conv1", "\u00e4" * 129), ("conv1", "\\ud800"), ("conv1", "\\u007f"), ('"conv1"', "7"), ('"conv1"', "null"),
+             ("2e-3, \"cont", "2e-3, \"other"), (', "before": 1', ', "before": []'), ('"compute": 0.25', '"other": 0.25'), ("{\"transfer\"", "[{\"transfer\"")]
+
+    def texts(self):
+        yield self.WHOLE
+        for old, new in self.EDGES:
+            self.assertIn(old, self.WHOLE)
+            yield self.WHOLE.replace(old, new, 1)
+        rng = random.Random(3)
+        for _ in range(150):
+            text = self.WHOLE
+            for _ in range(rng.randint(1, 3)):
+                at = rng.randrange(len(text))
+                text = text[:at] + rng.choice(["", rng.choice('{}[]",:0123456789.e-+ nul'), text[at:at + 9] * 2]) + text[at + 1:]
+            yield text
+
+    def test_the_same_profiles_are_taken(self):
+        tool = os.path.join(os.path.dirname(os.path.abspath(sys.argv[1])), "hocket-overlap")
+        taken = {True: 0, False: 0}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "profile.json")
+            for text in self.texts():
+                with open(path, "wb") as file:
+                    file.write(text.encode("utf-8"))
+                by_tool = subprocess.run([tool, "plan", path, "--json", "--backward"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+                self.assertGreaterEqual(by_tool.returncode, 0, text)  # no signal has ended it
+                try:
+                    profile = Profile.load(path)
+                except hocket.InvalidArgumentError as error:
+                    self.assertNotEqual(by_tool.returncode, 0, f"only Python refuses {text}: {error}")
+                    taken[False] += 1
+                    continue
+                self.assertEqual(by_tool.returncode, 0, f"only the tool refuses {text}: {by_tool.stderr}")
+                taken[True] += 1
+                found = json.loads(by_tool.stdout)
+                self.assertEqual([profile.before, profile.latency, profile.contention], [found[name] for name in ("before", "latency", "contention")])
+                self.assertEqual(plan(profile, backward=True).seconds, found["methods"]["optimum"]["seconds"])
+        self.assertGreater(min(taken.values()), 20, taken)
 
 
 class Plans(Case):

@@ -23,7 +23,7 @@ Layers = Sequence[Tuple[Optional[str], Sequence[Any]]]
 
 class Stats(NamedTuple):
     """What an exchange runs, and how it goes. Times are seconds, medians of the iterations that ran this plan, at most the
-    last 100. While it measures, all that follows batches is 0.
+    last 100. Until the first plan they are 0; while it measures again they are those of the plan before.
 
     iterations          since it was opened
     plans               how many were made; batches: of the plan that runs
@@ -87,7 +87,7 @@ class Exchange:
     # ---- An iteration --------------------------------------------------------------------------------------------
 
     def forward(self, layer: int) -> None:
-        """The forward pass comes to this layer, from 0 on. Layers may be left out; among ranks there is nothing to wait for."""
+        """The forward pass comes to this layer, from 0 on. Among ranks there is nothing to wait for."""
         self._call(lib.hkt_overlap_forward, layer)
 
     def begin_backward(self) -> None:
@@ -221,7 +221,7 @@ def _given(layers: Layers, op: Union[str, Operator], options: Dict[str, Any]) ->
     resolved, described = [], []
     for i, layer in enumerate(layers):
         name, arrays = _layer(i, layer)
-        described.append((NULL if name is None else ffi.new("char[]", name_of(f"layers[{i}]: the name", name).encode(errors="replace")), len(arrays)))
+        described.append((NULL if name is None else ffi.new("char[]", name_of(f"layers[{i}]: the name", name).encode()), len(arrays)))
         resolved += [resolve(array, f"layers[{i}]: array {j}", True) for j, array in enumerate(arrays)]
     tensors = ffi.new("hkt_params_tensor[]", [{"name": NULL, "count": count, "type": number} for _, count, number, _ in resolved])
     gradients = ffi.new("void*[]", [ffi.cast("void*", address) for address, _, _, _ in resolved])

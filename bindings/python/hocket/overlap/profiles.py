@@ -139,7 +139,11 @@ def count_of(path: str, value: Any) -> int:
 
 
 def name_of(path: str, name: Any) -> str:
-    if not isinstance(name, str) or not 0 < len(name.encode(errors="replace")) <= _MOST_NAME or any(c < " " or c == "\x7f" for c in name):
+    try:
+        size = len(name.encode()) if isinstance(name, str) else 0
+    except UnicodeEncodeError:  # half of a pair of surrogates, which is no text
+        size = 0
+    if not 0 < size <= _MOST_NAME or any(c < " " or c == "\x7f" for c in name):
         raise invalid(f"{path} is {_shown(name)}; it must be a text of one line and up to {_MOST_NAME} bytes")
     return name
 
