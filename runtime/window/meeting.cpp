@@ -156,11 +156,10 @@ class Host {
         try {
             await_all();
             guests_.clear();  // strangers, whose descriptors this process may need
-            own_.verdict.throw_if_bad();
+            own_.verdict.throw_if_bad(name_of(0));
             for (std::size_t i = 1; i < members_.size(); ++i) members_[i].verdict.throw_if_bad(name_of(i));
             for (std::size_t i = 1; i < members_.size(); ++i) give_all_to(i);
-            for (std::size_t i = 1; i < members_.size(); ++i)
-                take(static_cast<int>(i), {std::move(members_[i].memory), members_[i].places});
+            take_all(take);
         } catch (const Error& error) {
             tell_all(Verdict::of(error));
             throw;
@@ -256,6 +255,13 @@ class Host {
         if (!patience_.wait({&entry, 1}) || receive_with(socket, answer, none) != sizeof answer)
             throw_gone(guest);
         answer.verdict.throw_if_bad(name_of(guest));
+    }
+
+    void take_all(const Take& take) try {
+        for (std::size_t i = 1; i < members_.size(); ++i)
+            take(static_cast<int>(i), {std::move(members_[i].memory), members_[i].places});
+    } catch (const Error& error) {
+        throw Error(error.status(), name_of(0) + error.what());
     }
 
     // Whoever has gone will not miss it.
