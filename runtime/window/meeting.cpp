@@ -38,7 +38,7 @@ struct Verdict {
 };
 
 struct Greeting {
-    char magic[16] = "hocket guest 2";
+    char magic[16] = "hocket guest 3";
     std::int32_t member = 0, members = 0;
     char name[64] = {};
     WindowPlaces places{};
@@ -47,7 +47,7 @@ struct Greeting {
 
 // What a host and a guest say once they know each other. The descriptor comes with a part.
 struct Message {
-    char magic[16] = "hocket window 1";
+    char magic[16] = "hocket window 2";
     enum class Kind : std::int32_t { part, verdict } kind = Kind::verdict;
     std::int32_t member = 0;
     WindowPlaces places{};

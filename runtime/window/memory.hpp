@@ -95,11 +95,12 @@ class WindowMemory {
     void unmap(unsigned number) noexcept;
     [[noreturn]] static void refuse(std::uint64_t offset, std::uint64_t bytes);
 
-    Socket file_;
+    // What each start looks at lies in one cache line, with the first extents.
+    alignas(64) Socket file_;
     std::uint64_t bytes_;
     unsigned extents_;
-    mutable std::array<std::atomic<std::byte*>, most_extents> bases_{};  // null: not mapped
     mutable std::atomic<std::uint32_t> mapped_{0};                       // a bit for each extent
+    mutable std::array<std::atomic<std::byte*>, most_extents> bases_{};  // null: not mapped
 };
 
 }  // namespace hocket::transport

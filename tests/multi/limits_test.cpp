@@ -71,11 +71,12 @@ TEST_CASE("rank 0 without a descriptor for each rank: all end with the same stat
 }
 
 TEST_CASE("ranks whose address space is short for what their host shares end with the same status") {
-    for (const char* rank : {"-1", "0", "1"}) {
-        CAPTURE(rank);
-        check_same(run_limited({"create", rank, "addresses_left", "50000000"}), out_of_memory,
-                   "address space (ulimit -v)");
-    }
+    for (const char* left : {"0", "12000000", "50000000"})
+        for (const char* rank : {"-1", "0", "1"}) {
+            CAPTURE(left, rank);
+            check_same(run_limited({"create", rank, "addresses_left", left}), out_of_memory,
+                       "address space (ulimit -v)");
+        }
 }
 
 TEST_CASE("a rank that has no addresses for what the others use ends the operation on all, with the reason") {

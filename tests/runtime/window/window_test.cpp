@@ -305,8 +305,8 @@ TEST_CASE("offsets that no block can have are refused") {
     for (const unsigned number : {static_cast<unsigned>(memory.extents().size()), 255U})
         CHECK_THAT(error_of([&] { memory.origin(number); }), Catch::StartsWith("status -5: "));
     for (const Extent extent : memory.extents())
-        CHECK(memory.origin(extent_of(extent.begin)) + extent.begin ==
-              memory.at(extent.begin, extent.bytes()));
+        CHECK(reinterpret_cast<std::uintptr_t>(memory.origin(extent_of(extent.begin))) + extent.begin ==
+              reinterpret_cast<std::uintptr_t>(memory.at(extent.begin, extent.bytes())));
 }
 
 TEST_CASE("addresses are taken as memory is used, by its owner and by those who are told of it") {
