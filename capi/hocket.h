@@ -881,8 +881,9 @@ HKT_API hkt_status hkt_schedule_explain(const char* schedule, int32_t collective
  *   The call is enqueued on the thread's stream (hkt_kernels_set_stream) and returns. It allocates nothing on
  * the device and waits for nothing, and a stream that is being captured takes it into a graph; the graph
  * keeps every number that was passed by value, such as seed, step and rate. The first call on a device loads
- * code there, so make one before a capture. Order is that of the stream: what is passed must stay until the
- * stream has come past the call.
+ * the code of all kernels there, and CUDA may let it wait for what the device does; so make one beforehand,
+ * above all before a capture. Order is that of the stream: what is passed must stay until the stream has come
+ * past the call.
  *   What a call says by a pointer (selected, non_finite, skipped) it writes to the device, too. What it needs
  * beside its results is the caller's workspace: memory of the device, aligned to 256 bytes as that of
  * cudaMalloc is; its content is of no meaning, and one workspace serves all calls of a stream. `threads` is

@@ -103,8 +103,7 @@ Block Queues::take_block(std::uint64_t bytes, const std::string& doing) {
         idle_.pop_back();
         return block;
     }
-    free_smaller_than(bytes);
-    const std::uint64_t rounded = (bytes + block_unit - 1) / block_unit * block_unit;
+    const std::uint64_t rounded = (grown(bytes) + block_unit - 1) / block_unit * block_unit;
     void* memory = nullptr;
     idle_.reserve(idle_.size() + 1);  // to give it back must not fail
     driver_.require(driver_.host_alloc(&memory, rounded, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc", doing);
@@ -123,17 +122,14 @@ bool Queues::has_ended(Idle& idle) {
     return true;
 }
 
-// They would never do for starts of this size: what is kept is no more than the largest starts need.
-void Queues::free_smaller_than(std::uint64_t bytes) {
-    for (std::size_t i = 0; i < idle_.size();) {
-        if (idle_[i].block.bytes >= bytes || !has_ended(idle_[i])) {
-            ++i;
-            continue;
-        }
-        driver_.host_free(idle_[i].block.begin);
-        std::swap(idle_[i], idle_.back());
-        idle_.pop_back();
-    }
+// No start may free a block that has become too small: to free pinned memory waits for all that the device
+// does. So a block that follows smaller ones is half as large again as the largest of them: however slowly
+// starts grow, those that are too small for them are together no larger than twice the last.
+std::uint64_t Queues::grown(std::uint64_t bytes) const {
+    std::uint64_t smaller = 0;
+    for (const Idle& idle : idle_)
+        if (idle.block.bytes < bytes) smaller = std::max(smaller, idle.block.bytes);
+    return std::max(bytes, smaller + smaller / 2);
 }
 
 std::uint64_t Queues::idle_bytes() const {

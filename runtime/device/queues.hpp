@@ -25,7 +25,8 @@ class Queues {
         : driver_(driver), context_(context), device_(device), mappings_(driver) {}
 
     // Waits up to a second for copies that are still under way. If they do not end, their memory is left to
-    // them for ever, and a line on stderr says so.
+    // them for ever, and a line on stderr says so. To free the other memory waits for all that the device
+    // does.
     ~Queues();
     Queues(const Queues&) = delete;
 
@@ -63,7 +64,7 @@ class Queues {
     };
 
     bool has_ended(Idle& idle);
-    void free_smaller_than(std::uint64_t bytes);
+    std::uint64_t grown(std::uint64_t bytes) const;
     bool copies_have_ended() noexcept;
 
     const Driver& driver_;

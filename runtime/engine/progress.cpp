@@ -501,11 +501,11 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_poin
         try {
             const auto time =
                 std::chrono::ceil<std::chrono::microseconds>(std::max(at_most, Clock::duration(0)));
-            if (fabric_)
-                fabric_->wait(watched, time);
-            else
-                ::poll(watched.data(), watched.size(),
-                       static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(time).count()));
+            if (fabric_) return fabric_->wait(watched, time);
+            // Not poll(2), whose unit is longer than sleep_beside_copies.
+            const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+            const timespec limit{seconds.count(), std::chrono::nanoseconds(time - seconds).count()};
+            ppoll(watched.data(), watched.size(), &limit, nullptr);
         } catch (const std::exception& error) {  // no exception may leave: the gate is open
             broken = error.what();
         }

@@ -36,7 +36,7 @@ const Cuda& Cuda::load() {
             std::memcpy(&function, &symbol, sizeof symbol);
         };
         find(found.init, "cuInit");
-        find(found.device_get_count, "cuDeviceGetCount", false);
+        find(found.device_get_count, "cuDeviceGetCount");
         find(found.primary_context_retain, "cuDevicePrimaryCtxRetain");
         find(found.context_set_current, "cuCtxSetCurrent");
         find(found.context_get_device, "cuCtxGetDevice");
@@ -66,8 +66,8 @@ const Cuda& Cuda::load() {
 }
 
 int Cuda::devices() const {
-    int count = 2;
-    if (device_get_count != nullptr) must(device_get_count(&count), "cuDeviceGetCount");
+    int count = 0;
+    must(device_get_count(&count), "cuDeviceGetCount");
     return count;
 }
 
@@ -81,8 +81,7 @@ void Cuda::use_device(int ordinal) const {
 
 DeviceMemory::DeviceMemory(const Cuda& cuda, std::size_t bytes) : cuda_(cuda), bytes_(bytes) {
     must(cuda.allocate(&address_, bytes + 2 * guard), "cuMemAlloc");
-    const std::vector<std::byte> all(bytes + 2 * guard, std::byte{0x5a});
-    must(cuda.write(address_, all.data(), all.size()), "cuMemcpyHtoD");
+    write_at(address_, std::vector<std::byte>(bytes + 2 * guard, std::byte{0x5a}));
 }
 
 DeviceMemory::~DeviceMemory() {
@@ -90,8 +89,13 @@ DeviceMemory::~DeviceMemory() {
 }
 
 void DeviceMemory::write(const std::vector<std::byte>& contents, std::size_t at) const {
-    if (contents.empty()) return;
-    must(cuda_.write(address_ + guard + at, contents.data(), contents.size()), "cuMemcpyHtoD");
+    if (!contents.empty()) write_at(address_ + guard + at, contents);
+}
+
+// Such a copy may still be under way when the call returns, and streams of DeviceStream do not wait for it.
+void DeviceMemory::write_at(unsigned long long address, const std::vector<std::byte>& contents) const {
+    must(cuda_.write(address, contents.data(), contents.size()), "cuMemcpyHtoD");
+    must(cuda_.stream_synchronize(nullptr), "cuStreamSynchronize");
 }
 
 std::vector<std::byte> DeviceMemory::read(void* stream) const {

@@ -52,14 +52,6 @@ Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op,
     return Plan(plan);
 }
 
-Allocate shared_memory(hkt_comm* comm) {
-    return [comm](std::size_t bytes) -> std::shared_ptr<void> {
-        void* memory = nullptr;
-        check(hkt_mem_alloc(comm, bytes, &memory), comm, "no memory");
-        return {memory, [comm](void* given) { hkt_mem_free(comm, given); }};
-    };
-}
-
 bool all_agree(hkt_comm* comm, bool holds) {
     std::int32_t all = holds;
     check(hkt_all_reduce(&all, &all, 1, HKT_INT32, HKT_MIN, comm, nullptr), comm,

@@ -40,9 +40,6 @@ Comm join(const Options& options);
 Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root,
                hkt_executor executor);
 
-// Allocates with hkt_mem_alloc. The memory must be gone before comm is.
-Allocate shared_memory(hkt_comm* comm);
-
 // Whether `holds` is true on every rank. Collective.
 bool all_agree(hkt_comm* comm, bool holds);
 

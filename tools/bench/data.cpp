@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <numeric>
 #include <stdexcept>
 
@@ -273,30 +272,24 @@ std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const v
     });
 }
 
-std::shared_ptr<void> private_memory(std::size_t bytes) {
-    constexpr std::align_val_t page{4096};
-    return {::operator new(bytes, page), [](void* memory) { ::operator delete(memory, page); }};
-}
-
 GuardedBuffer::GuardedBuffer(std::size_t bytes, const Allocate& allocate)
-    : bytes_(bytes),
-      owner_(allocate(bytes + 2 * guard_bytes)),
-      memory_(static_cast<unsigned char*>(owner_.get())) {
-    std::fill(memory_, end(), guard_byte);
+    : bytes_(bytes), memory_(allocate(bytes + 2 * guard_bytes)) {
+    std::fill(begin(), end(), guard_byte);
     poison();
+    to_device();
 }
 
 void GuardedBuffer::poison() {
-    std::fill(memory_ + guard_bytes, end() - guard_bytes, poison_byte);
+    std::fill(begin() + guard_bytes, end() - guard_bytes, poison_byte);
 }
 
 std::size_t GuardedBuffer::overwritten_guards() const {
-    return count_other(memory_, memory_ + guard_bytes, guard_byte) +
+    return count_other(begin(), begin() + guard_bytes, guard_byte) +
            count_other(end() - guard_bytes, end(), guard_byte);
 }
 
 std::size_t GuardedBuffer::overwritten_outside(Range bytes) const {
-    const unsigned char* data = memory_ + guard_bytes;
+    const unsigned char* data = begin() + guard_bytes;
     return count_other(data, data + bytes.begin, poison_byte) +
            count_other(data + bytes.end, data + bytes_, poison_byte);
 }

@@ -9,8 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +17,7 @@
 #include "capi/hocket.h"
 #include "capi/vocabulary.hpp"
 #include "dsl/base/collective.hpp"
+#include "tools/bench/memory.hpp"
 #include "tools/bench/subject.hpp"
 
 namespace hocket::bench {
@@ -129,27 +128,34 @@ std::optional<WrongElement> first_wrong(const Layout& layout, std::uint64_t roun
 // is not counted.
 std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const void* send, Range skipped);
 
-// Where buffers come from: page-aligned memory of at least this many bytes.
-using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
-std::shared_ptr<void> private_memory(std::size_t bytes);
-
-// Memory between two guard zones.
+// Memory between two guard zones. Where it is a device's, the benchmark works on what the host has of it,
+// between from_device() and to_device().
 class GuardedBuffer {
   public:
     explicit GuardedBuffer(std::size_t bytes, const Allocate& allocate = private_memory);
-    void* data() { return memory_ + guard_bytes; }
-    void* at(std::size_t offset) { return memory_ + guard_bytes + offset; }
+    void* data() { return at(0); }
+    void* at(std::size_t offset) { return begin() + guard_bytes + offset; }
+    // The same place, for operations.
+    void* given(std::size_t offset = 0) {
+        return static_cast<unsigned char*>(memory_.given()) + guard_bytes + offset;
+    }
+    void to_device() const {
+        if (memory_.upload) memory_.upload();
+    }
+    void from_device() const {
+        if (memory_.download) memory_.download();
+    }
     void poison();                                       // so that an earlier result can't pass for this one
     std::size_t overwritten_guards() const;              // bytes
     std::size_t overwritten_outside(Range bytes) const;  // where the poison is gone: bytes
 
   private:
     static constexpr std::size_t guard_bytes = 4096;
-    unsigned char* end() const { return memory_ + bytes_ + 2 * guard_bytes; }
+    unsigned char* begin() const { return static_cast<unsigned char*>(memory_.host.get()); }
+    unsigned char* end() const { return begin() + bytes_ + 2 * guard_bytes; }
 
     std::size_t bytes_;
-    std::shared_ptr<void> owner_;
-    unsigned char* memory_;
+    Memory memory_;
 };
 
 }  // namespace hocket::bench

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <thread>
@@ -18,6 +19,7 @@
 #include "tools/bench/data.hpp"
 #include "tools/bench/kernel_bench.hpp"
 #include "tools/bench/kernel_options.hpp"
+#include "tools/bench/memory.hpp"
 #include "tools/bench/options.hpp"
 #include "tools/bench/report.hpp"
 #include "tools/bench/runner.hpp"
@@ -37,20 +39,27 @@ class Buffers {
                  allocate),
           second_(in_place ? 0 : layout.most_recv_count() * hkt_type_size(layout.type), allocate) {}
 
-    const void* send() { return layout_.sends() || in_place_ ? input() : nullptr; }
-    void* recv() {
-        return in_place_ ? first_.at(layout_.recv_offset_in_place() * hkt_type_size(layout_.type))
-                         : second_.data();
-    }
+    // For operations.
+    const void* send() { return layout_.sends() || in_place_ ? first_.given(input_offset()) : nullptr; }
+    void* recv() { return in_place_ ? first_.given(result_offset()) : second_.given(); }
 
     void prepare(std::uint64_t round) {
         first_.poison();
         second_.poison();
         if (layout_.sends()) fill_input(layout_, round, input());
+        first_.to_device();
+        second_.to_device();
+    }
+
+    // What recv() is, for this program to look at; from now on what was written is seen.
+    const void* result() {
+        first_.from_device();
+        second_.from_device();
+        return in_place_ ? first_.at(result_offset()) : second_.data();
     }
 
     // The bytes that were written where nothing may be written: in the guards, in the input, and beside the
-    // result.
+    // result. After result().
     std::size_t out_of_bounds(std::uint64_t round) {
         const std::size_t element = hkt_type_size(layout_.type);
         const Range used = in_place_ ? layout_.used_in_place() : Range{0, layout_.recv_count()};
@@ -63,9 +72,11 @@ class Buffers {
     }
 
   private:
-    void* input() {
-        return first_.at(in_place_ ? layout_.send_offset_in_place() * hkt_type_size(layout_.type) : 0);
+    std::size_t input_offset() const {
+        return in_place_ ? layout_.send_offset_in_place() * hkt_type_size(layout_.type) : 0;
     }
+    std::size_t result_offset() const { return layout_.recv_offset_in_place() * hkt_type_size(layout_.type); }
+    void* input() { return first_.at(input_offset()); }
 
     const Layout& layout_;
     bool in_place_;
@@ -74,15 +85,23 @@ class Buffers {
 
 class Bench {
   public:
-    Bench(const Options& options, hkt_comm* comm, Method method)
-        : options_(options), comm_(comm), loop_{method, options.warmup, options.iterations} {}
+    // device: where the buffers are; null for memory of the host
+    Bench(const Options& options, const Device* device, hkt_comm* comm, Method method)
+        : options_(options),
+          device_(device),
+          comm_(comm),
+          loop_{method, options.warmup, options.iterations} {}
 
     // One measurement for each runner.
     std::vector<Measurement> measure(const Layout& layout, const std::deque<Runner>& runners, bool in_place) {
-        Buffers buffers(layout, in_place, options_.shared_memory ? shared_memory(comm_) : private_memory);
+        Buffers buffers(layout, in_place,
+                        device_                                 ? device_->memory()
+                        : options_.memory == MemoryKind::shared ? shared_memory(comm_)
+                                                                : private_memory);
         buffers.prepare(++round_);
         const auto timings = bench::measure(comm_, loop_, static_cast<int>(runners.size()), [&](int runner) {
             runners[runner].run(layout, buffers.send(), buffers.recv());
+            if (device_) device_->synchronize();
         });
         std::vector<Measurement> results;
         for (std::size_t r = 0; r < runners.size(); ++r) {
@@ -96,7 +115,7 @@ class Bench {
     void check_results(const Layout& layout, const Runner& runner, Buffers& buffers, Measurement& result) {
         buffers.prepare(++round_);
         runner.run(layout, buffers.send(), buffers.recv());
-        std::int64_t found[2] = {static_cast<std::int64_t>(count_wrong(layout, round_, buffers.recv())),
+        std::int64_t found[2] = {static_cast<std::int64_t>(count_wrong(layout, round_, buffers.result())),
                                  static_cast<std::int64_t>(buffers.out_of_bounds(round_))};
         check(hkt_all_reduce(found, found, 2, HKT_INT64, HKT_SUM, comm_, nullptr), comm_,
               "collecting the checks failed");
@@ -105,20 +124,21 @@ class Bench {
     }
 
     const Options& options_;
+    const Device* device_;
     hkt_comm* comm_;
     const Loop loop_;
     std::uint64_t round_ = 0;  // each round has inputs of its own: an earlier result can't pass for this one
 };
 
-void run_table(const Options& options, hkt_comm* comm, Method method, hkt_type type, hkt_op op, int root,
-               Report& report) {
+void run_table(const Options& options, const Device* device, hkt_comm* comm, Method method, hkt_type type,
+               hkt_op op, int root, Report& report) {
     const int rank = hkt_comm_rank(comm), ranks = hkt_comm_size(comm);
     std::deque<Runner> runners;
     for (hkt_executor executor : options.executors) {
         const Runner& runner = runners.emplace_back(comm, options, type, op, root, executor);
         if (options.verbose && rank == 0 && !runner.steps().empty()) tools::say("{}", runner.steps());
     }
-    Bench bench(options, comm, method);
+    Bench bench(options, device, comm, method);
     for (const Layout& layout :
          layouts_for(options.subject, type, op, root, rank, ranks, sizes_of(options))) {
         const auto out_of_place = bench.measure(layout, runners, false);
@@ -168,6 +188,7 @@ std::ofstream open_json(const std::string& file, hkt_comm* comm) {
 }
 
 int run(Options options) {
+    const auto device = options.memory == MemoryKind::device ? std::make_unique<Device>() : nullptr;
     const Comm comm = join(options);
     const int ranks = hkt_comm_size(comm.get());
     const bool speaks = hkt_comm_rank(comm.get()) == 0;
@@ -189,7 +210,7 @@ int run(Options options) {
     report.print_header();
     for (const auto& [type, op] : pairs_of(options))
         for (int root = first_root; root < (all_roots ? ranks : first_root + 1); ++root)
-            run_table(options, comm.get(), method, type, op, root, report);
+            run_table(options, device.get(), comm.get(), method, type, op, root, report);
     if (report.empty())
         throw std::runtime_error(
             fmt::format("no size up to {} B has an element for each of the {} ranks: "

@@ -39,6 +39,9 @@ const std::map<std::string, std::vector<hkt_executor>> executors{
     {"interpreter", {HKT_EXECUTOR_INTERPRETER}},
     {"both", {HKT_EXECUTOR_JIT, HKT_EXECUTOR_INTERPRETER}}};
 
+const std::map<std::string, MemoryKind> memories{
+    {"shared", MemoryKind::shared}, {"private", MemoryKind::priv}, {"device", MemoryKind::device}};
+
 template <class Map>
 CLI::IsMember one_of(const Map& map) {
     std::vector<std::string> keys;
@@ -148,8 +151,11 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     app.add_option("--executor", executor, "what runs the plan")
         ->check(one_of(executors))
         ->capture_default_str();
-    app.add_option("--memory", memory, "of the buffers: shared (hkt_mem_alloc) or private (malloc)")
-        ->check(CLI::IsMember({"shared", "private"}))
+    app.add_option(
+           "--memory", memory,
+           "of the buffers: shared (hkt_mem_alloc), private (malloc), or device (a CUDA device's: that of "
+           "LOCAL_RANK, modulo the number of devices; times end when the device has the result)")
+        ->check(one_of(memories))
         ->capture_default_str();
     app.add_flag("--back-to-back", options.back_to_back,
                  "time a loop without barriers, as always where ranks share no clock");
@@ -181,7 +187,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         return std::nullopt;
     }
     options.check = check == 1;
-    options.shared_memory = memory == "shared";
+    options.memory = memories.at(memory);
     options.executors = executors.at(executor);
     return options;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "capi/hocket.h"
+#include "tools/bench/memory.hpp"
 #include "tools/bench/subject.hpp"
 
 namespace hocket::bench {
@@ -24,8 +25,8 @@ struct Options {
     int root = 0;                                               // -1: each rank in turn
     std::vector<hkt_executor> executors{HKT_EXECUTOR_DEFAULT};  // two: interleaved
     std::string schedule, topology, provider, json_file;
-    bool back_to_back = false;  // see time.hpp
-    bool shared_memory = true;  // buffers from hkt_mem_alloc
+    bool back_to_back = false;               // see time.hpp
+    MemoryKind memory = MemoryKind::shared;  // of the buffers
     bool verbose = false;
 };
 

@@ -99,7 +99,7 @@ void Report::print_header() const {
     fmt::print("# provider {}, topology {}, schedule {}{}, executor {}, {} buffers\n", about_.provider,
                about_.topology, about_.schedule,
                options_.subject.has_plans() ? " at 1 MiB (-v tells for each size)" : "", about_.executor,
-               options_.shared_memory ? "shared" : "private");
+               name_of(options_.memory));
     if (options_.subject.has_counts())
         fmt::print("# the ranks' pieces are as 1 : 3 : 5 ..., size and count are of all of them together\n");
     if (options_.verbose && !about_.provider_why.empty()) fmt::print("# {}\n", about_.provider_why);
@@ -203,6 +203,7 @@ void Report::write_json(std::ostream& stream) const {
         {"topology", about_.topology},
         {"schedule", about_.schedule},
         {"executor", about_.executor},
+        {"memory", name_of(options_.memory)},
         {"iterations", options_.iterations},
         {"warmup", options_.warmup},
         {"statistic", statistic_of(about_.method)}};

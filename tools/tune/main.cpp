@@ -145,7 +145,7 @@ class Tuner {
 
     std::shared_ptr<void> memory(std::size_t elements) const {
         const std::size_t bytes = elements * sizeof(float);
-        auto buffer = bench::shared_memory(comm_)(bytes);
+        auto buffer = bench::shared_memory(comm_)(bytes).host;
         if (buffer) std::memset(buffer.get(), 0, bytes);  // so that its pages exist
         return buffer;
     }

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "runtime/error.hpp"
 
@@ -41,6 +42,27 @@ Context context_of(const Driver& driver, Stream stream, const Place& memory, con
     return context;
 }
 
+// What knows the contexts that have the kernels' code.
+class Loaded {
+  public:
+    // The thread's context is the current one. Thread-safe; fast for the context of the thread's last call.
+    template <typename Load>
+    void once(Context context, const Load& load) {
+        thread_local Context last = nullptr;
+        if (context == last) return;
+        const std::lock_guard lock(mutex_);
+        if (!contexts_.contains(context)) {
+            load();
+            contexts_.insert(context);
+        }
+        last = context;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::set<Context> contexts_;
+} loaded;
+
 }  // namespace
 
 void set_kernel_stream(Stream stream) {
@@ -50,7 +72,8 @@ void set_kernel_stream(Stream stream) {
 
 KernelCall::KernelCall(const Driver& driver, const Place& memory, const std::string& doing)
     : doing_(doing), library_(kernel_library()), stream_(own_stream) {
-    here_.emplace(driver, context_of(driver, stream_, memory, doing), doing);
+    const Context context = context_of(driver, stream_, memory, doing);
+    here_.emplace(driver, context, doing);
     int device = 0;
     driver.require(driver.context_get_device(&device), "cuCtxGetDevice", doing);
     if (device != memory.device)
@@ -59,6 +82,7 @@ KernelCall::KernelCall(const Driver& driver, const Place& memory, const std::str
             fmt::format("{}: the stream that was given to hkt_kernels_set_stream is of device {}: name "
                         "one of the memory's device, or the default stream",
                         doing, device));
+    loaded.once(context, [&] { require(library_.load()); });
 }
 
 void KernelCall::refuse(int result) const {

@@ -11,7 +11,7 @@ namespace hocket::device {
 // Its functions, without "hocket_cuda_".
 // clang-format off
 #define HOCKET_CUDA_KERNELS(X)                                        \
-    X(error_name) X(error_words)                                      \
+    X(load) X(error_name) X(error_words)                              \
     X(topk_workspace) X(topk) X(topk_with_feedback)                   \
     X(scatter_add) X(norms)                                           \
     X(lars_norms) X(lars_ratios) X(lars_apply)                        \

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
@@ -15,11 +16,34 @@ namespace hocket::kernels::cuda {
 template <typename Type>
 using Shared = Type;
 #define HOCKET_SHARED(type, name) __shared__ ::hocket::kernels::cuda::Shared<type> name
-template <typename... Parameters>
-void launch(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, void* stream,
-            std::type_identity_t<Parameters>... arguments) {
+
+// Every kernel that is launched anywhere in this library: load_kernels() needs a list.
+inline std::vector<const void*>& known_kernels() {
+    static std::vector<const void*> known;
+    return known;
+}
+template <auto kernel>
+struct Known {
+    static const bool is_known;
+};
+template <auto kernel>
+const bool Known<kernel>::is_known = (known_kernels().push_back(reinterpret_cast<const void*>(kernel)), true);
+
+template <auto kernel, typename... Arguments>
+void launch(unsigned blocks, unsigned threads, void* stream, const Arguments&... arguments) {
+    if (!Known<kernel>::is_known) return;  // never: it makes the compiler define it
     kernel<<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(arguments...);
 }
+
+// Their code, to the current device.
+inline int load_kernels() {
+    for (const void* kernel : known_kernels()) {
+        cudaFuncAttributes attributes;
+        if (const int error = cudaFuncGetAttributes(&attributes, kernel)) return error;
+    }
+    return cudaSuccess;
+}
+
 // Both return a cudaError_t.
 inline int clear(void* memory, std::size_t bytes, void* stream) {
     return cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(stream));

@@ -8,6 +8,10 @@ std::uint32_t hocket_cuda_interface_version() {
     return interface_version;
 }
 
+int hocket_cuda_load() {
+    return load_kernels();
+}
+
 const char* hocket_cuda_error_name(int error) {
     return error_name(error);
 }

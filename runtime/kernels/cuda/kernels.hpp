@@ -23,12 +23,17 @@ namespace hocket::kernels::cuda {
 
 // What is passed between Hocket and this library, here and in the headers above. A change of any of it takes
 // the next number: Hocket refuses a library of another one.
-constexpr std::uint32_t interface_version = 1;
+constexpr std::uint32_t interface_version = 2;
 HOCKET_CUDA_API std::uint32_t hocket_cuda_interface_version();
 
 // CUDA's name and words for a number that a call returned. Static storage.
 HOCKET_CUDA_API const char* hocket_cuda_error_name(int error);
 HOCKET_CUDA_API const char* hocket_cuda_error_words(int error);
+
+// Brings the code of all kernels to the current device. CUDA would else bring each kernel's with its first
+// call, which then may wait for all that runs on the device. To be called before the first of the calls
+// below.
+HOCKET_CUDA_API int hocket_cuda_load();
 
 struct Selection {
     DataType type;  // of the elements; can_select(type)

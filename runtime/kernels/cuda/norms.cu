@@ -63,8 +63,8 @@ int hocket_cuda_sum_chunks(DataType type, const Factors* pairs, std::uint64_t n_
     return for_each_launch(pairs, n_pairs, first, chunks,
                            [&](const ChunkList<Factors>& list, std::uint64_t done, unsigned blocks) {
                                return with_stored(type, [&]<typename Stored>(Stored) {
-                                   launch(sum_listed_chunks<Stored>, blocks, block_threads, stream, list,
-                                          sums + done);
+                                   launch<sum_listed_chunks<Stored>>(blocks, block_threads, stream, list,
+                                                                     sums + done);
                                    return launch_error();
                                });
                            });
@@ -87,7 +87,7 @@ int hocket_cuda_norms(DataType type, const Tensor* tensors, std::uint64_t n_tens
         }
         if (const int error = hocket_cuda_sum_chunks(type, pairs, n, 0, chunk - begin, sums + begin, stream))
             return error;
-        launch(finish_norms, n, warp_lanes, stream, list, sums, norms + first);
+        launch<finish_norms>(n, warp_lanes, stream, list, sums, norms + first);
         if (const int error = launch_error()) return error;
     }
     return ok;

@@ -110,8 +110,8 @@ int enqueue_norms(const Step& step, DataType gradients, const TensorOf<Step>* te
     return for_each_launch(tensors, n_tensors, first, chunks,
                            [&](const auto& list, std::uint64_t done, unsigned blocks) {
                                return with_stored(gradients, [&]<typename Stored>(Stored) {
-                                   launch(sum_norms_of_chunks<Step, Stored>, blocks, block_threads, stream,
-                                          list, step, sums + done);
+                                   launch<sum_norms_of_chunks<Step, Stored>>(blocks, block_threads, stream,
+                                                                             list, step, sums + done);
                                    return launch_error();
                                });
                            });
@@ -129,7 +129,7 @@ int enqueue_ratios(const Step& step, const TensorOf<Step>* tensors, std::uint64_
             list.entries[i] = {chunk, chunks_of(tensors[first + i].count)};
             chunk += list.entries[i].chunks;
         }
-        launch(find_trust_ratios<Step>, n, warp_lanes, stream, list, step, sums, ratios + first, non_finite);
+        launch<find_trust_ratios<Step>>(n, warp_lanes, stream, list, step, sums, ratios + first, non_finite);
         if (const int error = launch_error()) return error;
     }
     return ok;
@@ -143,8 +143,8 @@ int enqueue_apply(const Step& step, DataType gradients, const TensorOf<Step>* te
     return for_each_launch(tensors, n_tensors, first, chunks,
                            [&](const auto& list, std::uint64_t, unsigned blocks) {
                                return with_stored(gradients, [&]<typename Stored>(Stored) {
-                                   launch(apply_to_chunks<Step, Stored>, blocks, block_threads, stream, list,
-                                          step, ratios, non_finite);
+                                   launch<apply_to_chunks<Step, Stored>>(blocks, block_threads, stream, list,
+                                                                         step, ratios, non_finite);
                                    return launch_error();
                                });
                            });

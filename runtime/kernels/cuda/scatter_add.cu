@@ -25,8 +25,9 @@ int hocket_cuda_scatter_add(DataType type, void* dense, std::uint64_t count, Dat
     if (k == 0) return ok;
     return with_selectable(type, [&]<typename Stored>(const Stored*) {
         return with_selectable(value_type, [&]<typename Value>(const Value*) {
-            launch(add_scattered<Stored, Value>, blocks_for(k, 4 * block_threads), block_threads, stream,
-                   static_cast<Stored*>(dense), count, static_cast<const Value*>(values), indices, k);
+            launch<add_scattered<Stored, Value>>(blocks_for(k, 4 * block_threads), block_threads, stream,
+                                                 static_cast<Stored*>(dense), count,
+                                                 static_cast<const Value*>(values), indices, k);
             return launch_error();
         });
     });

@@ -80,8 +80,8 @@ class Launches {
         if (const int error = clear(memory_, layout_.cleared, stream_)) return error;
         if constexpr (Elements::calculates)
             if (skip_non_finite)
-                launch(look_for_non_finite<Elements>, blocks_for(count_, 8 * block_threads), block_threads,
-                       stream_, elements_, count_, state_, non_finite());
+                launch<look_for_non_finite<Elements>>(blocks_for(count_, 8 * block_threads), block_threads,
+                                                      stream_, elements_, count_, state_, non_finite());
         if (k_ == 0 || k_ == count_ || selection_.thresholds > 0)
             calculate();
         else
@@ -89,8 +89,8 @@ class Launches {
         if (k_ > 0) select();
         if constexpr (Elements::calculates)
             if (!skip_non_finite)
-                launch(drop_non_finite, blocks_for(count_, 8 * block_threads), block_threads, stream_,
-                       output_.residual, count_, k_ == 0, non_finite());
+                launch<drop_non_finite>(blocks_for(count_, 8 * block_threads), block_threads, stream_,
+                                        output_.residual, count_, k_ == 0, non_finite());
         return launch_error();
     }
 
@@ -106,38 +106,39 @@ class Launches {
 
     void calculate() {
         if constexpr (Elements::calculates)
-            launch(calculate_sums<Elements>, blocks_for(count_, 8 * block_threads), block_threads, stream_,
-                   elements_, count_, state_);
+            launch<calculate_sums<Elements>>(blocks_for(count_, 8 * block_threads), block_threads, stream_,
+                                             elements_, count_, state_);
     }
 
     void take_out_few() {
         const SamplePlan plan = plan_sample(count_, k_);
         if (plan.sampled == 0) return calculate();
-        launch(sample_floor<Elements>, sample_blocks(plan), block_threads, stream_, elements_, plan, state_);
-        launch(take_out<Elements>, blocks_for(count_, take_out_tile), block_threads, stream_, elements_,
-               candidates_, k_, false, at<std::uint64_t>(layout_.take_out), state_);
+        launch<sample_floor<Elements>>(sample_blocks(plan), block_threads, stream_, elements_, plan, state_);
+        launch<take_out<Elements>>(blocks_for(count_, take_out_tile), block_threads, stream_, elements_,
+                                   candidates_, k_, false, at<std::uint64_t>(layout_.take_out), state_);
     }
 
     void select() {
         if (k_ == count_) {
-            launch(select_all, 1, warp_lanes, stream_, count_, state_);
+            launch<select_all>(1, warp_lanes, stream_, count_, state_);
         } else {
             if (selection_.thresholds > 0) bisect_thresholds();
             find_boundary();
         }
-        launch(emit<Word, Output>, blocks_for(count_, emit_tile), block_threads, stream_, candidates_, k_,
-               selection_.draw, output_, at<std::uint64_t>(layout_.emit), state_, selection_.selected,
-               non_finite());
+        launch<emit<Word, Output>>(blocks_for(count_, emit_tile), block_threads, stream_, candidates_, k_,
+                                   selection_.draw, output_, at<std::uint64_t>(layout_.emit), state_,
+                                   selection_.selected, non_finite());
     }
 
     void find_boundary() {
         for (unsigned level = 0; level < levels<Word>; ++level) {
-            launch(narrow<Word>, blocks_for(count_, 8 * block_threads), block_threads, stream_, candidates_,
-                   k_, level, state_);
+            launch<narrow<Word>>(blocks_for(count_, 8 * block_threads), block_threads, stream_, candidates_,
+                                 k_, level, state_);
             if (level == 0 && selection_.thresholds == 0)
-                launch(take_out<PlainElements<Word>>, blocks_for(count_, take_out_tile), block_threads,
-                       stream_, PlainElements<Word>{candidates_.all}, candidates_, k_, true,
-                       at<std::uint64_t>(layout_.take_out_again), state_);
+                launch<take_out<PlainElements<Word>>>(blocks_for(count_, take_out_tile), block_threads,
+                                                      stream_, PlainElements<Word>{candidates_.all},
+                                                      candidates_, k_, true,
+                                                      at<std::uint64_t>(layout_.take_out_again), state_);
         }
     }
 
@@ -148,12 +149,12 @@ class Launches {
                                                                  : DataType::float32);
         const std::uint64_t of_block = paper_chunk * (block_threads / paper_lanes);
         double* const sums = at<double>(layout_.sums);
-        launch(sum_magnitudes<Stored>, blocks_for(count_, of_block), block_threads, stream_, candidates_.all,
-               count_, infinity, sums, state_);
-        launch(find_mean<Stored>, 1, warp_lanes, stream_, sums, count_, k_, infinity, state_);
+        launch<sum_magnitudes<Stored>>(blocks_for(count_, of_block), block_threads, stream_, candidates_.all,
+                                       count_, infinity, sums, state_);
+        launch<find_mean<Stored>>(1, warp_lanes, stream_, sums, count_, k_, infinity, state_);
         for (std::uint64_t round = 0; round <= selection_.thresholds; ++round)
-            launch(bisect<Stored>, blocks_for(count_, 8 * block_threads), block_threads, stream_,
-                   candidates_.all, count_, k_, round == 0, infinity, state_);
+            launch<bisect<Stored>>(blocks_for(count_, 8 * block_threads), block_threads, stream_,
+                                   candidates_.all, count_, k_, round == 0, infinity, state_);
     }
 
     const Selection& selection_;

@@ -176,8 +176,12 @@ TEST_CASE("each thread has a stream of its own") {
               std::thread([&] {
                   cuda.use_device(0);
                   if (sum(comm, from, to, 1000) != HKT_SUCCESS) trouble = hkt_comm_last_error(comm);
-                  got.take_from(to, nullptr);
                   cuda.stream_synchronize(nullptr);
+                  // On a stream of its own: CUDA may put a copy on the default stream behind the other
+                  // thread's start.
+                  const DeviceStream reader(cuda);
+                  got.take_from(to, reader.handle());
+                  cuda.stream_synchronize(reader.handle());
               }).join();
               expect(trouble.empty(), trouble);
               expect(got.is_all(1), "the other thread's result");

@@ -1,4 +1,5 @@
 // The driver's functions. Parameters that do not matter have no name.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -43,6 +44,22 @@ Stream* stream_of(void* handle) {
     std::unique_ptr<Stream>& stream = default_streams[current.back()];
     if (!stream) stream = std::make_unique<Stream>(*current.back());
     return stream.get();
+}
+
+void wait_for(Stream& stream) {
+    while (!stream.is_idle()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+// As drivers do when memory of a device, or pinned memory, is freed: for every stream, whatever is on it.
+void wait_for_device() {
+    Stream& default_stream = *stream_of(nullptr);
+    const auto is_idle = [&] {
+        const std::lock_guard lock(mutex);
+        return default_stream.is_idle() && std::all_of(streams.begin(), streams.end(), [&](Stream* stream) {
+                   return &stream->context != &default_stream.context || stream->is_idle();
+               });
+    };
+    while (!is_idle()) std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
 Event* event_of(void* handle) {
@@ -188,6 +205,13 @@ FAKE_CUDA_API int cuGetErrorString(int result, const char** text) {
     return success;
 }
 
+FAKE_CUDA_API int cuDeviceGetCount(int* count) {
+    BEGIN("cuDeviceGetCount")
+    if (!is_initialized) return not_initialized;
+    *count = devices;
+    return success;
+}
+
 FAKE_CUDA_API int cuDeviceGet(int* device, int ordinal) {
     BEGIN("cuDeviceGet")
     if (!is_initialized) return not_initialized;
@@ -295,7 +319,9 @@ FAKE_CUDA_API int cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) 
 
 FAKE_CUDA_API int cuMemFree_v2(unsigned long long pointer) {
     BEGIN_IN_CONTEXT("cuMemFree")
-    return release(reinterpret_cast<std::byte*>(pointer)) ? success : invalid_value;
+    if (!release(reinterpret_cast<std::byte*>(pointer))) return invalid_value;
+    wait_for_device();
+    return success;
 }
 
 FAKE_CUDA_API int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
@@ -305,7 +331,9 @@ FAKE_CUDA_API int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
 
 FAKE_CUDA_API int cuMemFreeHost(void* memory) {
     BEGIN_IN_CONTEXT("cuMemFreeHost")
-    return unpin(memory);
+    const int result = unpin(memory);
+    wait_for_device();
+    return result;
 }
 
 FAKE_CUDA_API int cuMemcpyDtoHAsync_v2(void* host, unsigned long long device, std::size_t bytes,
@@ -336,20 +364,31 @@ FAKE_CUDA_API int cuMemGetAddressRange_v2(unsigned long long* begin, std::size_t
     return success;
 }
 
-// At once: the caller knows that nothing on a stream uses the memory.
+// Behind the default stream's work, and at once then: the caller knows that no other stream uses the memory.
 FAKE_CUDA_API int cuMemcpyDtoH_v2(void* host, unsigned long long device, std::size_t bytes) {
     BEGIN_IN_CONTEXT("cuMemcpyDtoH")
+    wait_for(*stream_of(nullptr));
     const std::byte* shadow = shadow_of(reinterpret_cast<void*>(device), bytes);
     if (shadow == nullptr) return invalid_value;
     std::memcpy(host, shadow, bytes);
     return success;
 }
 
+// On the default stream. It returns when the host's memory has been read, which is before the device has it:
+// only the default stream, and what waits for it, comes behind that.
 FAKE_CUDA_API int cuMemcpyHtoD_v2(unsigned long long device, const void* host, std::size_t bytes) {
     BEGIN_IN_CONTEXT("cuMemcpyHtoD")
-    std::byte* shadow = shadow_of(reinterpret_cast<void*>(device), bytes);
+    auto* memory = reinterpret_cast<void*>(device);
+    std::byte* shadow = shadow_of(memory, bytes);
     if (shadow == nullptr) return invalid_value;
-    std::memcpy(shadow, host, bytes);
+    const auto* begin = static_cast<const std::byte*>(host);
+    use_allocation(memory, 1);
+    Stream* stream = stream_of(nullptr);
+    stream->enqueue([=, read = std::vector<std::byte>(begin, begin + bytes)] {
+        stream->be_late();
+        std::memcpy(shadow, read.data(), bytes);
+        use_allocation(memory, -1);
+    });
     return success;
 }
 
@@ -383,7 +422,9 @@ FAKE_CUDA_API int cuIpcOpenMemHandle_v2(unsigned long long* pointer, IpcHandle h
 
 FAKE_CUDA_API int cuIpcCloseMemHandle(unsigned long long pointer) {
     BEGIN_IN_CONTEXT("cuIpcCloseMemHandle")
-    return close_exported(reinterpret_cast<std::byte*>(pointer));
+    const int result = close_exported(reinterpret_cast<std::byte*>(pointer));
+    wait_for_device();
+    return result;
 }
 
 // ---- Kernels ------------------------------------------------------------------------------------
