@@ -433,8 +433,10 @@ HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
  * registered. What is not given back to a communicator is when it is destroyed. */
 
 /* bytes of page-aligned memory, its contents undefined; null for 0 bytes. Errors: INVALID_ARGUMENT,
- * OUT_OF_MEMORY (what a process can share is as large as the machine's memory, if limits on
- * address space allow; the text tells what is left). Thread-safe. */
+ * OUT_OF_MEMORY (a block can be as large as the machine's memory, if limits on address space and on the size
+ * of files allow; the text tells the limit, or what is left; nothing has changed). The other ranks of the
+ * host need addresses for the block, too, once they use it: a rank whose limit does not allow that fails
+ * then, as in any operation that it cannot go on with. Thread-safe. */
 HKT_API hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory);
 
 /* Gives back what hkt_mem_alloc returned; no operation may be using it. Null is a no-op. Errors:

@@ -24,6 +24,7 @@ class FreeRanges {
     void release(std::uint64_t offset, std::uint64_t bytes);
 
     std::uint64_t free_bytes() const { return free_bytes_; }
+    std::uint64_t largest() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }  // in one piece
 
   private:
     void insert(std::uint64_t offset, std::uint64_t bytes);

@@ -37,10 +37,10 @@ std::thread start_thread(const std::string& name, std::function<void()> body) {
             body();
         });
     } catch (const std::system_error& error) {
-        throw Error(Status::out_of_memory, fmt::format("thread {} could not be started: {}; raise the limit "
-                                                       "of processes (ulimit -u, pids.max of the "
-                                                       "container)",
-                                                       name, error.code().message()));
+        throw Error(Status::out_of_memory,
+                    fmt::format("thread {} could not be started: {}; raise the limit of processes (ulimit "
+                                "-u, pids.max of the container), or that of address space (ulimit -v)",
+                                name, error.code().message()));
     }
 }
 

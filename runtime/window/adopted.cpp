@@ -72,28 +72,39 @@ void WindowAdopted::adopt(void* memory, std::size_t bytes) {
     const auto offset = heap_.allocate(range.end_touched() - range.first_touched(), page_bytes);
     if (!offset)
         throw Error(Status::out_of_memory,
-                    fmt::format("cannot share the {} bytes at {}: of this process's {} shared bytes, {} are "
-                                "free, not all in one piece",
-                                bytes, memory, memory_.bytes(), heap_.free_bytes()));
+                    fmt::format("cannot share the {} bytes at {}: of this process's shared memory, {}", bytes,
+                                memory, heap_.left()));
     range.offset = *offset;
-    std::map<Address, Range> single{{begin, range}};
-    auto node = single.extract(begin);  // before the copy: an allocation later could make it stale
+    Ranges single{{begin, range}};
+    if (const int error = move_in(single.extract(begin))) {
+        heap_.release(*offset);
+        throw Error(Status::out_of_memory, fmt::format("cannot share the {} bytes at {}: mmap: {}", bytes,
+                                                       memory, error_text(error)));
+    }
+}
+
+// Allocates nothing: an allocation could make the copy stale. Returns an error's number, or 0.
+int WindowAdopted::move_in(Ranges::node_type added) {
+    const Range& range = added.mapped();
     const auto no_fork = forks::no_fork();
     void* const pages = reinterpret_cast<void*>(range.first_page);
     if (range.moves()) {
-        copy_pages(memory_.base() + range.offset_of(range.first_page), pages, range.bytes_that_move());
+        copy_pages(place_of(range) + (range.first_page - range.first_touched()), pages,
+                   range.bytes_that_move());
         if (mmap(pages, range.bytes_that_move(), PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_FIXED | MAP_NORESERVE, memory_.file().fd(),
-                 static_cast<off_t>(offset_in_file(range))) == MAP_FAILED) {
-            const int error = errno;
-            heap_.release(range.offset);
-            throw Error(Status::out_of_memory, fmt::format("cannot share the {} bytes at {}: mmap: {}", bytes,
-                                                           memory, error_text(error)));
-        }
+                 static_cast<off_t>(offset_in_file(range))) == MAP_FAILED)
+            return errno;
     }
     const std::lock_guard lock(mutex_);
-    ranges_.insert(std::move(node));
+    ranges_.insert(std::move(added));
     count_.fetch_add(1, std::memory_order_release);
+    return 0;
+}
+
+// Where the slice has the page in which the memory begins.
+std::byte* WindowAdopted::place_of(const Range& range) const {
+    return memory_.at(range.offset, range.end_touched() - range.first_touched());
 }
 
 bool WindowAdopted::register_again(Address begin, Address end) {
@@ -122,7 +133,7 @@ bool WindowAdopted::restore(void* memory) {
 }
 
 // changing_ is held.
-void WindowAdopted::forget(std::map<Address, Range>::iterator found, bool is_mapped) {
+void WindowAdopted::forget(Ranges::iterator found, bool is_mapped) {
     const std::uint64_t offset = found->second.offset;
     {
         const auto no_fork = forks::no_fork();
@@ -147,12 +158,12 @@ void WindowAdopted::take_over(WindowAdopted& other) {
         }
 }
 
-// Null unless all of the memory lies in one range. mutex_ is held.
+// Null unless all of the memory lies in one range, no bytes before its end. mutex_ is held.
 const WindowAdopted::Range* WindowAdopted::range_with(Address begin, std::size_t bytes) const {
     const auto after = ranges_.upper_bound(begin);
     if (after == ranges_.begin()) return nullptr;
     const Range& range = std::prev(after)->second;
-    return begin > range.end || bytes > range.end - begin ? nullptr : &range;
+    return begin >= range.end || bytes > range.end - begin ? nullptr : &range;
 }
 
 std::optional<std::uint64_t> WindowAdopted::find(const void* memory, std::size_t bytes) const {
@@ -171,7 +182,7 @@ std::optional<StandIn> WindowAdopted::stand_in_for(const void* memory, std::size
     if (!range || !range->has_private_pages()) return std::nullopt;
     const Address shared_begin = std::clamp(range->first_page, begin, begin + bytes),
                   shared_end = std::clamp(range->last_page, begin, begin + bytes);
-    StandIn result{memory_.base() + range->offset_of(begin), 0, 0};
+    StandIn result{place_of(*range) + (begin - range->first_touched()), 0, 0};
     if (shared_begin < shared_end) {
         result.shared_begin = shared_begin - begin;
         result.shared_end = shared_end - begin;
@@ -239,7 +250,7 @@ void WindowAdopted::move_back(const Range& range) const {
     void* const copy =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (copy != MAP_FAILED) {
-        std::memcpy(copy, memory_.base() + range.offset_of(range.first_page), bytes);
+        std::memcpy(copy, place_of(range) + (range.first_page - range.first_touched()), bytes);
         if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                    reinterpret_cast<void*>(range.first_page)) != MAP_FAILED)
             return;

@@ -67,21 +67,25 @@ class WindowAdopted {
         std::uint64_t offset_of(Address address) const { return offset + (address - first_touched()); }
     };
 
+    using Ranges = std::map<Address, Range>;  // by begin
+
     const Range* range_with(Address begin, std::size_t bytes) const;
     std::optional<std::uint64_t> find(const void* memory, std::size_t bytes) const;
     bool register_again(Address begin, Address end);
     void require_apart(const Range& range) const;
     static void require_plain(const Range& range);
     bool is_still_mapped(const Range& range) const;
+    std::byte* place_of(const Range& range) const;
+    int move_in(Ranges::node_type added);
     void move_back(const Range& range) const;
-    void forget(std::map<Address, Range>::iterator range, bool is_mapped);
+    void forget(Ranges::iterator range, bool is_mapped);
     static std::uint64_t offset_in_file(const Range& range) { return range.offset_of(range.first_page); }
 
     const WindowMemory& memory_;
     WindowHeap& heap_;
     std::mutex changing_;              // one adopt() or restore() at a time
     mutable std::shared_mutex mutex_;  // guards ranges_
-    std::map<Address, Range> ranges_;  // by begin
+    Ranges ranges_;
     std::atomic<int> count_{0};
 };
 

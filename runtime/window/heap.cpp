@@ -1,6 +1,9 @@
 #include "runtime/window/heap.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/window/memory.hpp"
 
@@ -12,9 +15,11 @@ constexpr std::uint64_t discarded_from = 1 << 20;  // to discard costs a system 
 
 }  // namespace
 
-WindowHeap::WindowHeap(std::uint64_t begin, std::uint64_t end,
+WindowHeap::WindowHeap(const std::vector<Extent>& extents, std::function<void(Extent)> prepare,
                        std::function<void(std::uint64_t, std::uint64_t)> discard)
-    : discard_(std::move(discard)), free_(begin, end) {}
+    : prepare_(std::move(prepare)), discard_(std::move(discard)) {
+    for (const Extent extent : extents) parts_.push_back({extent, FreeRanges(extent.begin, extent.end)});
+}
 
 std::optional<std::uint64_t> WindowHeap::allocate(std::uint64_t bytes, std::uint64_t alignment, Owner owner,
                                                   Known known) {
@@ -23,9 +28,33 @@ std::optional<std::uint64_t> WindowHeap::allocate(std::uint64_t bytes, std::uint
     bytes = std::max(round_up(bytes, unit), unit);
     alignment = std::max(alignment, unit);
     const std::lock_guard lock(mutex_);
-    const auto offset = free_.allocate(bytes, alignment);
+    const auto offset = find_room(bytes, alignment);
     if (offset) blocks_.emplace(*offset, Block{bytes, owner, known});
     return offset;
+}
+
+// mutex_ is held.
+std::optional<std::uint64_t> WindowHeap::find_room(std::uint64_t bytes, std::uint64_t alignment) {
+    for (Part& part : parts_)
+        if (part.is_prepared)
+            if (const auto offset = part.free.allocate(bytes, alignment)) return offset;
+    for (Part& part : parts_) {
+        if (part.is_prepared || part.free.largest() < bytes) continue;
+        prepare_(part.extent);
+        part.is_prepared = true;
+        if (const auto offset = part.free.allocate(bytes, alignment)) return offset;
+    }
+    return std::nullopt;
+}
+
+std::string WindowHeap::left() const {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t free = 0, largest = 0;
+    for (const Part& part : parts_) {
+        free += part.free.free_bytes();
+        largest = std::max(largest, part.free.largest());
+    }
+    return fmt::format("{} bytes are free, and no more than {} of them in one piece", free, largest);
 }
 
 bool WindowHeap::release(std::uint64_t offset, Owner owner) {
@@ -49,7 +78,9 @@ WindowHeap::Blocks::iterator WindowHeap::release(Blocks::iterator block) {
         freed.known == Known::to_any_peers ? !quarantined_.empty() : quarantined_.contains(freed.owner);
     if (!may_be_written) {
         if (freed.bytes >= discarded_from) discard_(offset, freed.bytes);
-        free_.release(offset, freed.bytes);
+        const auto part = std::find_if(parts_.begin(), parts_.end(),
+                                       [at = block->first](const Part& one) { return at < one.extent.end; });
+        part->free.release(offset, freed.bytes);
     }
     return blocks_.erase(block);
 }
@@ -61,7 +92,8 @@ void WindowHeap::quarantine(Owner owner) {
 
 std::uint64_t WindowHeap::free_bytes() const {
     const std::lock_guard lock(mutex_);
-    return free_.free_bytes();
+    return std::accumulate(parts_.begin(), parts_.end(), std::uint64_t{0},
+                           [](auto sum, const Part& part) { return sum + part.free.free_bytes(); });
 }
 
 }  // namespace hocket::transport

@@ -8,17 +8,23 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "runtime/free_ranges.hpp"
+#include "runtime/window/extents.hpp"
 
 namespace hocket::transport {
 
 // Thread-safe.
 class WindowHeap {
   public:
-    // [begin, end): the range to allocate from; both are multiples of 64. discard(offset, bytes) is called
-    // for blocks of 1 MiB and more (whole pages) that are released, before they can be allocated again.
-    WindowHeap(std::uint64_t begin, std::uint64_t end,
+    // extents: what to allocate from, ascending; boundaries are multiples of 64. No block lies in two of
+    // them, and one is used for the first time only if those that are used have no room. Before that,
+    // prepare() is called for it; what that throws, allocate() throws, and nothing has changed.
+    // discard(offset, bytes) is called for blocks of 1 MiB and more (whole pages) that are released, before
+    // they can be allocated again.
+    WindowHeap(const std::vector<Extent>& extents, std::function<void(Extent)> prepare,
                std::function<void(std::uint64_t, std::uint64_t)> discard);
 
     // Whose a block is: a window's, or nobody's in particular.
@@ -34,6 +40,9 @@ class WindowHeap {
     std::optional<std::uint64_t> allocate(std::uint64_t bytes, std::uint64_t alignment, Owner owner = nobody,
                                           Known known = Known::to_any_peers);
 
+    // As a part of an error's text: how much is free.
+    std::string left() const;
+
     // False if no block of the owner begins there.
     bool release(std::uint64_t offset, Owner owner = nobody);
 
@@ -47,6 +56,12 @@ class WindowHeap {
     std::uint64_t free_bytes() const;
 
   private:
+    struct Part {
+        Extent extent;
+        FreeRanges free;
+        bool is_prepared = false;
+    };
+    const std::function<void(Extent)> prepare_;
     const std::function<void(std::uint64_t, std::uint64_t)> discard_;
     struct Block {
         std::uint64_t bytes;
@@ -55,11 +70,12 @@ class WindowHeap {
     };
     using Blocks = std::map<std::uint64_t, Block>;  // by offset
 
+    std::optional<std::uint64_t> find_room(std::uint64_t bytes, std::uint64_t alignment);
     Blocks::iterator release(Blocks::iterator block);
 
     mutable std::mutex mutex_;
     Blocks blocks_;
-    FreeRanges free_;
+    std::vector<Part> parts_;  // by offset
     std::set<Owner> quarantined_;
 };
 

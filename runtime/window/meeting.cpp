@@ -38,7 +38,7 @@ struct Verdict {
 };
 
 struct Greeting {
-    char magic[16] = "hocket guest 2";
+    char magic[16] = "hocket guest 3";
     std::int32_t member = 0, members = 0;
     char name[64] = {};
     WindowPlaces places{};
@@ -47,7 +47,7 @@ struct Greeting {
 
 // What a host and a guest say once they know each other. The descriptor comes with a part.
 struct Message {
-    char magic[16] = "hocket window 1";
+    char magic[16] = "hocket window 2";
     enum class Kind : std::int32_t { part, verdict } kind = Kind::verdict;
     std::int32_t member = 0;
     WindowPlaces places{};
@@ -156,11 +156,10 @@ class Host {
         try {
             await_all();
             guests_.clear();  // strangers, whose descriptors this process may need
-            own_.verdict.throw_if_bad();
+            own_.verdict.throw_if_bad(name_of(0));
             for (std::size_t i = 1; i < members_.size(); ++i) members_[i].verdict.throw_if_bad(name_of(i));
             for (std::size_t i = 1; i < members_.size(); ++i) give_all_to(i);
-            for (std::size_t i = 1; i < members_.size(); ++i)
-                take(static_cast<int>(i), {std::move(members_[i].memory), members_[i].places});
+            take_all(take);
         } catch (const Error& error) {
             tell_all(Verdict::of(error));
             throw;
@@ -256,6 +255,13 @@ class Host {
         if (!patience_.wait({&entry, 1}) || receive_with(socket, answer, none) != sizeof answer)
             throw_gone(guest);
         answer.verdict.throw_if_bad(name_of(guest));
+    }
+
+    void take_all(const Take& take) try {
+        for (std::size_t i = 1; i < members_.size(); ++i)
+            take(static_cast<int>(i), {std::move(members_[i].memory), members_[i].places});
+    } catch (const Error& error) {
+        throw Error(error.status(), name_of(0) + error.what());
     }
 
     // Whoever has gone will not miss it.

@@ -32,7 +32,7 @@ constexpr std::uint64_t room_for_users = 64;  // behind what is reserved, in a c
 
 }  // namespace
 
-std::shared_ptr<ProcessMemory> ProcessMemory::current(int members, std::uint64_t reserved) {
+std::shared_ptr<ProcessMemory> ProcessMemory::current() {
     Known& all = forks::own<Known>();
     const std::lock_guard lock(all.mutex);
     std::erase_if(all.own, [](const auto& memory) { return memory.expired(); });
@@ -43,7 +43,7 @@ std::shared_ptr<ProcessMemory> ProcessMemory::current(int members, std::uint64_t
         if (!newest->is_retired_) return newest;
         takes_over = newest->working_ == 0;
     }
-    const std::shared_ptr<ProcessMemory> made(new ProcessMemory(members, reserved));
+    const std::shared_ptr<ProcessMemory> made(new ProcessMemory());
     if (takes_over) made->adopted_.take_over(newest->adopted_);
     all.own.push_back(made);
     return made;
@@ -58,10 +58,11 @@ bool ProcessMemory::restore_anywhere(void* memory) {
     });
 }
 
-ProcessMemory::ProcessMemory(int members, std::uint64_t reserved)
-    : memory_(WindowMemory::make(members, reserved + room_for_users)),
-      heap_(0, memory_.bytes(),
-            [this](std::uint64_t offset, std::uint64_t bytes) { memory_.discard(offset, bytes); }),
+ProcessMemory::ProcessMemory()
+    : memory_(WindowMemory::make()),
+      heap_(
+          memory_.extents(), [this](Extent extent) { memory_.at(extent.begin, extent.bytes()); },
+          [this](std::uint64_t offset, std::uint64_t bytes) { memory_.discard(offset, bytes); }),
       adopted_(memory_, heap_) {
     begin();
 }
@@ -81,11 +82,11 @@ ProcessMemory::Part ProcessMemory::open_part(std::uint64_t reserved, int users) 
                        WindowHeap::Known::to_owners_peers);
     if (!offset)
         throw Error(Status::out_of_memory,
-                    fmt::format("no room for {} bytes that a communicator needs: of this process's {} shared "
-                                "bytes, {} are free, not all in one piece",
-                                part.bytes, memory_.bytes(), heap_.free_bytes()));
+                    fmt::format("no room for {} bytes that a communicator needs: of this process's shared "
+                                "memory, {}",
+                                part.bytes, heap_.left()));
     part.offset = *offset;
-    part.reserved = memory_.base() + *offset;
+    part.reserved = memory_.at(*offset, part.bytes);
     memory_.discard(part.offset, part.bytes);
     users_of(part.reserved, part.bytes) = static_cast<std::uint32_t>(users);
     ++working_;
@@ -131,14 +132,13 @@ std::shared_ptr<const PeerMemory> PeerMemory::of(Socket file, std::uint64_t byte
     std::erase_if(all.peers, [](const auto& entry) { return entry.second.expired(); });
     if (const auto found = all.peers.find(id); found != all.peers.end())
         if (auto mapped = found->second.lock()) return mapped;
-    auto mapped = std::make_shared<PeerMemory>(WindowMemory(std::move(file), bytes));
+    auto mapped = std::make_shared<PeerMemory>(std::move(file), bytes);
     all.peers[id] = mapped;
     return mapped;
 }
 
-// The file need not stay open, as it is mapped.
-PeerMemory::PeerMemory(WindowMemory memory) : memory_(std::move(memory)) {
-    memory_.close_file();
+// The file stays open: more of it is mapped when the peer uses more.
+PeerMemory::PeerMemory(Socket file, std::uint64_t bytes) : memory_(std::move(file), bytes) {
     begin();
 }
 

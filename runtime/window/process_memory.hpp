@@ -1,5 +1,5 @@
 // What this process shows to others of its host, and what it sees of them, once for all of its windows: so
-// memory is registered for all communicators, and groups of ranks take no further addresses.
+// memory is registered for all communicators, and each window takes no more addresses than its own part has.
 #pragma once
 
 #include <atomic>
@@ -22,12 +22,11 @@ namespace hocket::transport {
 // All functions are thread-safe.
 class ProcessMemory : private forks::Inherited {
   public:
-    // What windows that are opened now use. members, reserved: as in WindowMemory::make, if it must be made
-    // first. Throws Error(out_of_memory).
+    // What windows that are opened now use. Throws Error(out_of_memory).
     //
     // New memory takes over what was adopted by the memory before it, unless a window lives there that has
     // not failed: its peers look for that memory where it is.
-    static std::shared_ptr<ProcessMemory> current(int members, std::uint64_t reserved);
+    static std::shared_ptr<ProcessMemory> current();
 
     // WindowAdopted::restore, for what was adopted by any memory of this process.
     static bool restore_anywhere(void* memory);
@@ -46,7 +45,8 @@ class ProcessMemory : private forks::Inherited {
         std::byte* reserved;
         std::uint64_t bytes;
     };
-    // Zeroed. users: how many members will call leave() for it, this one included.
+    // Zeroed. users: how many members will call leave() for it, this one included. Throws
+    // Error(out_of_memory).
     Part open_part(std::uint64_t reserved, int users);
     // The window has failed.
     void retire(const Part& part);
@@ -58,7 +58,7 @@ class ProcessMemory : private forks::Inherited {
     static void leave(std::byte* reserved, std::uint64_t bytes);
 
   private:
-    ProcessMemory(int members, std::uint64_t reserved);
+    ProcessMemory();
 
     void in_child() noexcept override;
     void release_what_was_left();
@@ -74,16 +74,16 @@ class ProcessMemory : private forks::Inherited {
     bool is_retired_ = false;
 };
 
-// The memory of another process, mapped once.
+// The memory of another process, each extent mapped once.
 class PeerMemory : private forks::Inherited {
   public:
     // file: what the peer has handed out. Throws as WindowMemory does.
     static std::shared_ptr<const PeerMemory> of(Socket file, std::uint64_t bytes);
 
-    explicit PeerMemory(WindowMemory memory);
+    PeerMemory(Socket file, std::uint64_t bytes);
     ~PeerMemory() { end(); }
 
-    std::byte* base() const { return memory_.base(); }
+    const WindowMemory& memory() const { return memory_; }
 
   private:
     void in_child() noexcept override { memory_.unmap(); }

@@ -18,8 +18,7 @@ std::unique_ptr<Window> Window::open(WindowInvitation invitation, const std::vec
                                                           self, members, invitation.name()));
     std::unique_ptr<Window> window;
     const auto own_part = [&]() -> OwnWindowPart {
-        window.reset(new Window(ProcessMemory::current(members, reserved), reserved, names, self,
-                                invitation.take_bell()));
+        window.reset(new Window(ProcessMemory::current(), reserved, names, self, invitation.take_bell()));
         const WindowMemory& memory = window->own_->memory();
         return {memory.file().fd(), {memory.bytes(), window->part_.offset, window->part_.bytes}};
     };
@@ -38,7 +37,7 @@ Window::Window(std::shared_ptr<ProcessMemory> own, std::size_t reserved,
       views_(names.size()),
       self_(self) {
     for (const std::string& name : names) bells_.emplace_back(WindowInvitation::bell_name(name));
-    views_[static_cast<std::size_t>(self)] = {own_->memory().base(), part_.reserved, part_.bytes, nullptr};
+    views_[static_cast<std::size_t>(self)] = {&own_->memory(), part_.reserved, part_.bytes, nullptr};
 }
 
 void Window::take(int member, WindowPart part) {
@@ -50,8 +49,8 @@ void Window::take(int member, WindowPart part) {
                                 "shared bytes, where this rank reserves {}",
                                 member, places.reserved_bytes, places.reserved, places.bytes, part_.bytes));
     auto memory = PeerMemory::of(std::move(part.memory), places.bytes);
-    std::byte* const base = memory->base();
-    views_[static_cast<std::size_t>(member)] = {base, base + places.reserved, places.reserved_bytes,
+    std::byte* const reserved = memory->memory().at(places.reserved, places.reserved_bytes);
+    views_[static_cast<std::size_t>(member)] = {&memory->memory(), reserved, places.reserved_bytes,
                                                 std::move(memory)};
 }
 
@@ -78,18 +77,16 @@ void* Window::allocate(std::size_t bytes, std::size_t alignment, Known known) {
     const bool large = bytes >= huge_page_bytes;
     const auto offset = own_->heap().allocate(bytes, large ? huge_page_bytes : alignment, part_.owner, known);
     if (!offset)
-        throw Error(
-            Status::out_of_memory,
-            fmt::format("no room for {} bytes of shared memory: of this rank's {} bytes, {} are free, "
-                        "not all in one piece",
-                        bytes, slice_bytes(), free_bytes()));
+        throw Error(Status::out_of_memory,
+                    fmt::format("no room for {} bytes of shared memory: {}", bytes, own_->heap().left()));
     if (large) own_->memory().enlarge(*offset, bytes / huge_page_bytes * huge_page_bytes);
-    return slice(self_) + *offset;
+    return own_->memory().at(*offset, bytes);
 }
 
 void Window::release(void* memory) {
     if (!memory) return;
-    if (memory == part_.reserved || !own_->heap().release(offset_in_slice(memory), part_.owner))
+    const auto offset = own_->memory().offset_of(memory, 1);
+    if (!offset || memory == part_.reserved || !own_->heap().release(*offset, part_.owner))
         throw Error(
             Status::invalid_argument,
             fmt::format("{} is not the beginning of a block of shared memory that this communicator has "

@@ -1,6 +1,6 @@
 // Memory that the ranks of a host share: the slices of its members. A rank's slice is the memory that its
-// process shows to others, the same one for all windows of the process (process_memory.hpp); its peers map
-// all of it. A rank allocates only in its own slice; its peers read and write where they are told to.
+// process shows to others, the same one for all windows of the process (process_memory.hpp). A rank allocates
+// only in its own slice; its peers read and write where they are told to, and map what they are told of.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ class Window {
     //
     // Throws hocket::Error: peer_lost (with abandoned's text), timeout (names the members that did not come),
     // bootstrap (the first member is gone or cannot be reached), out_of_memory (limits leave no address
-    // space). What keeps a member from taking the others' memory is thrown on all members.
+    // space). What keeps a member from having its own memory, or from taking the others', is thrown on all.
     static std::unique_ptr<Window> open(WindowInvitation invitation, const std::vector<std::string>& names,
                                         int self, std::size_t reserved,
                                         std::chrono::steady_clock::time_point deadline,
@@ -44,10 +44,13 @@ class Window {
     int self() const { return self_; }
     int members() const { return static_cast<int>(views_.size()); }
 
-    // Where a member's slice lies in this process, on a boundary of 2 MiB. What the owner of a slice puts at
-    // an offset, its peers find there.
-    std::byte* slice(int member) const { return views_[static_cast<std::size_t>(member)].slice; }
-    std::uint64_t slice_bytes() const { return own_->memory().bytes(); }  // of this rank's
+    // Where a member's slice has these bytes, of which its owner has told this rank; and what at() begins
+    // from in an extent. Both are as in WindowMemory: what is told of for the first time may need addresses.
+    // What the owner of a slice puts at an offset, its peers find there.
+    std::byte* at(int member, std::uint64_t offset, std::uint64_t bytes) const {
+        return memory(member).at(offset, bytes);
+    }
+    std::byte* origin(int member, unsigned extent) const { return memory(member).origin(extent); }
 
     // What a member's slice has for the caller's use: a boundary of 2 MiB if it is as large as that, else of
     // a page.
@@ -57,7 +60,7 @@ class Window {
     // Blocks of 2 MiB and more are always aligned to 2 MiB. If the kernel makes huge pages, such blocks
     // consist of them and take their memory at once; otherwise memory is taken when it is touched. known: to
     // any peers, if other windows of this process may tell theirs of it. Throws invalid_argument (alignment),
-    // out_of_memory.
+    // out_of_memory (no room, or no addresses; nothing has changed).
     using Known = WindowHeap::Known;
     void* allocate(std::size_t bytes, std::size_t alignment = 4096, Known known = Known::to_owners_peers);
 
@@ -78,16 +81,16 @@ class Window {
     //
     // Throws invalid_argument: no bytes; pages that are not private anonymous memory (files, memory of a
     // window, this thread's stack); memory that overlaps other adopted memory; restore: memory that was not
-    // given to this window's adopt(). Throws out_of_memory: no room in the slice.
+    // given to this window's adopt(). Throws out_of_memory: no room in the slice, or no addresses.
     void adopt(void* memory, std::size_t bytes);
     void restore(void* memory);
 
     // The offset in this rank's slice at which peers find [memory, memory + bytes), if that lies wholly in
-    // the slice, or in pages of one adopted range that have moved. Takes no lock unless something is adopted.
+    // one extent of the slice, or in pages of one adopted range that have moved. Takes no lock unless
+    // something is adopted.
     std::optional<std::uint64_t> offset_of(const void* memory, std::size_t bytes) const {
-        const std::uint64_t offset = offset_in_slice(memory);
-        if (offset <= slice_bytes() && bytes <= slice_bytes() - offset) return offset;
-        return own_->adopted().offset_of(memory, bytes);
+        const auto offset = own_->memory().offset_of(memory, bytes);
+        return offset ? offset : own_->adopted().offset_of(memory, bytes);
     }
 
     // What peers can be shown instead of adopted memory, if its outer pages are private. Nothing for any
@@ -112,20 +115,17 @@ class Window {
   private:
     // Of a member's slice, in this process.
     struct View {
-        std::byte* slice = nullptr;
+        const WindowMemory* memory = nullptr;
         std::byte* reserved = nullptr;
         std::uint64_t reserved_bytes = 0;
-        std::shared_ptr<const PeerMemory> memory;  // null: this process's own
+        std::shared_ptr<const PeerMemory> keeps;  // the memory; null: it is this process's own
     };
 
     Window(std::shared_ptr<ProcessMemory> own, std::size_t reserved, const std::vector<std::string>& names,
            int self, Doorbell bell);
     void take(int member, WindowPart part);
 
-    // For memory below the slice this is larger than any slice.
-    std::uint64_t offset_in_slice(const void* memory) const {
-        return reinterpret_cast<std::uintptr_t>(memory) - reinterpret_cast<std::uintptr_t>(slice(self_));
-    }
+    const WindowMemory& memory(int member) const { return *views_[static_cast<std::size_t>(member)].memory; }
 
     std::shared_ptr<ProcessMemory> own_;
     ProcessMemory::Part part_;

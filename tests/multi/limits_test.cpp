@@ -70,17 +70,31 @@ TEST_CASE("rank 0 without a descriptor for each rank: all end with the same stat
         check_same(run_limited({"create", "0", "descriptors", descriptors}, "800"), timeout, "rank 0");
 }
 
-TEST_CASE("address space that is short on all ranks gives all the same status") {
-    check_same(run_limited({"create", "-1", "addresses", "307200000"}), out_of_memory,
-               "address space (ulimit -v)");
+TEST_CASE("ranks whose address space is short for what their host shares end with the same status") {
+    for (const char* left : {"0", "12000000", "50000000"})
+        for (const char* rank : {"-1", "0", "1"}) {
+            CAPTURE(left, rank);
+            check_same(run_limited({"create", rank, "addresses_left", left}), out_of_memory,
+                       "address space (ulimit -v)");
+        }
 }
 
-TEST_CASE("address space that is short on one rank alone gives all the same status") {
-    for (const char* rank : {"0", "1"}) {
-        CAPTURE(rank);
-        check_same(run_limited({"create", rank, "addresses", "307200000"}), out_of_memory,
-                   "address space (ulimit -v)");
+TEST_CASE("a rank that has no addresses for what the others use ends the operation on all, with the reason") {
+    const char* rank = GENERATE("0", "1", "-1");
+    CAPTURE(rank);
+    const auto outcomes = run_limited({"all_reduce", rank, "addresses_left", "100000000", "104857600"});
+    check_same(outcomes, out_of_memory,
+               "cannot map 128 MiB more of the memory that ranks of this host share");
+    for (const Outcome& outcome : outcomes) {
+        CHECK(outcome.call == "all_reduce");
+        CHECK_THAT(outcome.text, Contains("of address space (ulimit -v)") && Contains("raise the limit") &&
+                                     Contains(" cannot go on: "));
     }
+}
+
+TEST_CASE("a rank that gets no shared memory for want of addresses hears that alone, and goes on") {
+    const auto outcomes = run_limited({"alloc", "1", "addresses_left", "130000000", "68157440"});
+    check_same(outcomes, 0, "");
 }
 
 TEST_CASE("what one rank cannot read for a plan ends the operation on all, with the reason") {

@@ -43,8 +43,8 @@ std::uint64_t MemoryLink::place_of(const void* buffer, std::size_t bytes) const 
     return offset ? *offset + 1 : 0;
 }
 
-std::byte* MemoryLink::at(std::uint64_t place) const {
-    return neighbourhood_.slice(member_) + (place - 1);
+std::byte* MemoryLink::at(std::uint64_t place, std::size_t bytes) const {
+    return neighbourhood_.window().at(member_, place - 1, bytes);
 }
 
 }  // namespace hocket::engine

@@ -16,7 +16,7 @@ class MemoryLink : public PacketLink {
               MessageRequest* request) override;
     bool poll(bool is_awaited) override;
     std::uint64_t place_of(const void* buffer, std::size_t bytes) const override;
-    std::byte* at(std::uint64_t place) const override;
+    std::byte* at(std::uint64_t place, std::size_t bytes) const override;
     bool may_go_direct() const override { return true; }
     bool begin_pull() override { return neighbourhood_.begin_pull(member_); }
     void end_pull() override { neighbourhood_.end_pull(); }

@@ -46,7 +46,7 @@ class PacketLink {
 
     // place_of: where the other rank finds the buffer; 0 if it cannot reach it. at: the opposite.
     virtual std::uint64_t place_of(const void*, std::size_t) const { return 0; }
-    virtual std::byte* at(std::uint64_t) const { return nullptr; }
+    virtual std::byte* at(std::uint64_t, std::size_t) const { return nullptr; }
 
     // Whether both ranks are on one host, so that their devices may copy from each other.
     virtual bool may_go_direct() const { return false; }

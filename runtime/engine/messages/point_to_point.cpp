@@ -319,13 +319,13 @@ void PointToPoint::match(Peer& peer, MessageRequest& receive, const PacketHeader
         if (receive.direct->open(exported, {0, receive.start.bytes})) return give_work(receive, Work::pull);
     }
     if (receive.direct) stage(receive);
-    receive.far = address(peer, header.place);
+    receive.far = address(peer, header.place, start.bytes);
     give_work(receive, receive.far ? Work::fetch : Work::expect);
 }
 
 void PointToPoint::accepted(Peer& peer, MessageRequest& send, std::uint64_t place) {
     send.is_matched = true;
-    send.far = address(peer, place);
+    send.far = address(peer, place, send.start.bytes);
     if (!send.direct) return give_work(send, send.far ? Work::hand_over : Work::stream);
     stage(send);  // the receiver's buffer is on the host, or its device cannot reach this one
     give_work(send, Work::load);
@@ -341,9 +341,9 @@ void PointToPoint::take_piece(Peer& peer, MessageRequest& receive, const std::by
 }
 
 // A rank reaches all of its own memory, so a place is then an address.
-std::byte* PointToPoint::address(Peer& peer, std::uint64_t place) const {
+std::byte* PointToPoint::address(Peer& peer, std::uint64_t place, std::size_t bytes) const {
     if (place == 0) return nullptr;
-    return peer.link ? peer.link->at(place) : reinterpret_cast<std::byte*>(place);
+    return peer.link ? peer.link->at(place, bytes) : reinterpret_cast<std::byte*>(place);
 }
 
 std::uint64_t PointToPoint::place_of(Peer& peer, const MessageRequest& request) const {

@@ -120,7 +120,7 @@ class PointToPoint : private PacketInbox {
     void accepted(Peer& peer, MessageRequest& send, std::uint64_t place);
     void take_piece(Peer& peer, MessageRequest& receive, const std::byte* payload);
     MessageRequest& find(std::unordered_map<std::uint64_t, MessageRequest*>& among, std::uint64_t sequence);
-    std::byte* address(Peer& peer, std::uint64_t place) const;
+    std::byte* address(Peer& peer, std::uint64_t place, std::size_t bytes) const;
     std::uint64_t place_of(Peer& peer, const MessageRequest& request) const;
     void give_work(MessageRequest& request, Work work);
     bool work(MessageRequest& request, std::uint64_t& budget);

@@ -354,18 +354,23 @@ std::uint64_t GraphRun::show_buffers() {
     const transport::Window& window = neighbourhood_->window();
     const std::uint64_t bytes = copies_[dsl::input_area] ? move_copies(dsl::input_area) : 0;
     Neighbourhood::Line& line = neighbourhood_->line(neighbourhood_->self(), turn_);
-    const dsl::BoundaryId origins[] = {plan_->program().input_origin, plan_->program().output_origin};
+    const dsl::RankProgram& program = plan_->program();
+    const dsl::BoundaryId origins[] = {program.input_origin, program.output_origin};
+    const bool is_shared[] = {program.shares_input, program.shares_output};
     const std::byte* buffers[] = {send_, recv_};
-    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area})
-        line.bases[area] =
-            window.offset_of(copies_[area] ? copies_[area] : buffers[area], bytes_of_buffer(area))
-                .value_or(0) -
-            binding_->byte_offsets[origins[area]];
-    line.bases[dsl::work_area] = window.offset_of(memory_, memory_bytes_).value();
+    line.extents = {};
+    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area}) {
+        if (!is_shared[area]) continue;
+        const auto offset =
+            window.offset_of(copies_[area] ? copies_[area] : buffers[area], bytes_of_buffer(area));
+        line.show(area, offset.value_or(0), binding_->byte_offsets[origins[area]]);
+    }
+    if (program.shares_work || is_by_pair())
+        line.show(dsl::work_area, window.offset_of(memory_, memory_bytes_).value(), 0);
     if (is_by_pair()) show_pieces();
     line.completed = neighbourhood_->completed();
     line.checksum = checksum_;
-    line.in_windows = 1;
+    line.in_windows = true;
     return bytes;
 }
 
@@ -396,10 +401,8 @@ bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
         return false;
     }
     const auto index = static_cast<std::size_t>(member < neighbourhood_->self() ? member : member - 1);
-    const Neighbourhood::Line& line = neighbourhood_->line(member, turn_);
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
-        areas_[dsl::RankProgram::neighbour_area(index, area)] =
-            address(neighbourhood_->window().slice(member), line.bases[area]);
+        areas_[dsl::RankProgram::neighbour_area(index, area)] = neighbourhood_->base(member, turn_, area);
     if (!is_by_pair()) {
         place_shifted(plan_->program(), binding_->byte_offsets.data(), areas_.data());
     } else if (const auto difference = find_piece(member)) {
@@ -461,7 +464,8 @@ std::optional<PairCounts> GraphRun::find_piece(Member member) {
     const ShownPiece& shown = reinterpret_cast<const ShownPiece*>(areas_[work])[self];
     const std::uint64_t expected = binding_->layout.received_from(source);
     if (shown.count != expected) return PairCounts{shown.count, expected};
-    place_piece(source, input, address(neighbourhood_->window().slice(member), shown.offset));
+    const std::uint64_t bytes = expected * element_size(plan_->type());
+    place_piece(source, input, neighbourhood_->window().at(member, shown.offset, bytes));
     return std::nullopt;
 }
 

@@ -6,6 +6,7 @@
 // its buffers are. A lane also has room for copies of small or private buffers.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -16,6 +17,7 @@
 
 #include "dsl/projection/rank_program.hpp"
 #include "runtime/device/exported.hpp"
+#include "runtime/engine/plan/address.hpp"
 #include "runtime/window/window.hpp"
 
 namespace hocket::engine {
@@ -63,13 +65,25 @@ class Neighbourhood {
         std::uint64_t bases[dsl::areas_of_a_rank];  // virtual bases of input, output, work in the slice
         std::uint64_t completed;                    // see complete()
         std::uint32_t checksum;                     // of all that this rank has started
-        std::uint32_t in_windows;                   // whether its buffers can be used where they are
+        bool in_windows;                            // whether its buffers can be used where they are
+        // In which extents of the slice the areas lie; 0 for those that are not used there.
+        std::array<std::uint8_t, dsl::areas_of_a_rank> extents;
         alignas(16) std::byte tiny[tiny_bytes];
         std::atomic<std::uint64_t> reached_in_odd_tiles;
         Shown shown;
+
+        // offset: of the area in the slice, `skipped` bytes behind its virtual base.
+        void show(dsl::AreaId area, std::uint64_t offset, std::uint64_t skipped) {
+            bases[area] = offset - skipped;
+            extents[area] = static_cast<std::uint8_t>(transport::extent_of(offset));
+        }
     };
     Line& line(Member member, std::uint64_t number) const { return board(member).lines[number % lanes]; }
-    std::byte* slice(Member member) const { return window_->slice(member); }
+    // Where an area that a member has shown lies here: its virtual base. Throws as Window::origin() does.
+    std::byte* base(Member member, std::uint64_t number, dsl::AreaId area) const {
+        const Line& shown = line(member, number);
+        return address(window_->origin(member, shown.extents[area]), shown.bases[area]);
+    }
     // Room for copies of a tile that has so many bytes of x.
     std::byte* copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
                       std::uint64_t bytes) const;

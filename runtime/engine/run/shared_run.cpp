@@ -120,10 +120,11 @@ void SharedRun::show_buffers() {
     Neighbourhood::Line& line = start_.neighbourhood->line(start_.neighbourhood->self(), start_.number);
     const auto& offsets = binding_->byte_offsets;
     bool in_windows = !start_.is_small && !start_.copies_input;
+    line.extents = {};
     const auto show = [&](dsl::AreaId area, const void* memory, std::uint64_t bytes, dsl::BoundaryId origin) {
         const auto offset = window.offset_of(memory, bytes);
         in_windows &= offset.has_value();
-        line.bases[area] = offset.value_or(0) - offsets[origin];
+        line.show(area, offset.value_or(0), offsets[origin]);
     };
     const std::uint64_t part = start_.count * start_.element;
     const auto bytes_of = [&](dsl::Share share) {
@@ -133,8 +134,8 @@ void SharedRun::show_buffers() {
         show(dsl::input_area, start_.send, bytes_of(start_.plan->input()), program.input_origin);
     if (!start_.is_small && program.shares_output)
         show(dsl::output_area, start_.recv, bytes_of(start_.plan->output()), program.output_origin);
-    if (start_.memory != nullptr)
-        line.bases[dsl::work_area] = window.offset_of(start_.memory, memory_bytes_).value();
+    if (program.shares_work)
+        line.show(dsl::work_area, window.offset_of(start_.memory, memory_bytes_).value(), 0);
     line.completed = start_.neighbourhood->completed();
     line.checksum = start_.checksum;
     line.in_windows = in_windows;

@@ -228,11 +228,10 @@ void TileRun::place_neighbour(Member member) {
     placed_[static_cast<std::size_t>(member)] = true;
     const Neighbourhood& neighbourhood = *start_.neighbourhood;
     const auto index = static_cast<std::size_t>(member < neighbourhood.self() ? member : member - 1);
-    const Neighbourhood::Line& line = neighbourhood.line(member, start_.number);
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
         areas_[dsl::RankProgram::neighbour_area(index, area)] =
             start_.copies && area != dsl::work_area ? virtual_base(copies(member, area), begins_[area])
-                                                    : address(neighbourhood.slice(member), line.bases[area]);
+                                                    : neighbourhood.base(member, start_.number, area);
     place_shifted(start_.program(), binding_->byte_offsets.data(), areas_.data());
 }
 

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "runtime/net/frame.hpp"
-#include "runtime/params/links/copy.hpp"
 
 namespace hocket::params {
 namespace {
@@ -321,13 +320,13 @@ void Link::take_lent(std::uint64_t place, std::uint64_t number) {
     std::byte* const from = lender->at(place, content_.bytes);
     bytes_received_ += content_.bytes;
     budget_ -= std::min(budget_, content_.bytes);
-    if (owner_->reads_lent(*this, *message_) && !content_.is_sparse) {
+    if (from && owner_->reads_lent(*this, *message_) && !content_.is_sparse) {
         content_.block = Block(lender, from);
         content_.lender = lender;
         value_is_complete();
     } else {
         content_.block = memory_->allocate(content_.bytes);
-        copy_bytes(content_.block.get(), from, content_.bytes);
+        lender->read(content_.block.get(), place, content_.bytes);
         if (lender->is_lent()) value_is_complete();
     }
     if (!is_open()) return;

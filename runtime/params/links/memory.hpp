@@ -2,6 +2,7 @@
 // can read. What goes to them is not written into a connection; they copy it from here.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,9 +37,7 @@ class Memory final : public std::enable_shared_from_this<Memory>, private forks:
     // Its contents are unspecified. Throws Error(out_of_memory).
     Block allocate(std::uint64_t bytes);
     const MemoryName& name() const { return name_; }
-    std::uint64_t offset_of(const std::byte* block) const {
-        return static_cast<std::uint64_t>(block - memory_.base());
-    }
+    std::uint64_t offset_of(const std::byte* block) const { return memory_.offset_of(block, 1).value(); }
 
     // What is lent over a connection is lent as long as this number stands at its place; the reader looks
     // after it has copied. Each connection has a number of its own, so a place can be used again.
@@ -72,17 +71,21 @@ class OthersMemory final : private forks::Inherited {
                                                     std::uint64_t lease_number);
     ~OthersMemory() { end(); }
 
-    // Where the bytes from this offset on are. Throws transport::ProtocolError if there is no such place.
+    // Where the bytes from this offset on are; null if this process has no addresses left for them: then they
+    // can be read() all the same. Throws transport::ProtocolError if there is no such place.
     std::byte* at(std::uint64_t offset, std::uint64_t bytes) const;
+    void read(std::byte* to, std::uint64_t offset, std::uint64_t bytes) const;
     // To be asked after it was read: false if what was read is worth nothing.
     bool is_lent() const;
 
   private:
-    OthersMemory(transport::WindowMemory memory, std::uint64_t lease_place, std::uint64_t lease_number);
+    OthersMemory(transport::Socket file, std::uint64_t bytes, std::uint64_t lease_place,
+                 std::uint64_t lease_number);
     void in_child() noexcept override { memory_.unmap(); }
 
     transport::WindowMemory memory_;
-    const std::uint64_t lease_place_, lease_number_;
+    const std::atomic<std::uint64_t>& lease_;
+    const std::uint64_t lease_number_;
 };
 
 }  // namespace hocket::params

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "runtime/engine/communicator.hpp"
+#include "tests/runtime/engine/crowded.hpp"
 #include "tests/runtime/engine/programs.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
@@ -228,6 +229,7 @@ std::string on(const Way& way, Body body, const std::string& timeout_ms = "30000
                                         const auto index = static_cast<std::size_t>(rank);
                                         setenv("HOCKET_HOST_ID", way.hosts.substr(index, 1).c_str(), 1);
                                         const auto comm = Communicator::create(engine::resolve({}));
+                                        test::use_up_extents(comm->window(), static_cast<unsigned>(rank) % 3);
                                         body(rank, *comm);
                                     });
     return test::problems(outcomes);

@@ -41,10 +41,9 @@ bool is_private(const void* memory) {
 struct Shown {
     Shown(const Window& window, char* of, std::size_t size)
         : memory(of), bytes(size), stand_in(window.stand_in_for(of, size)) {
-        here = stand_in ? reinterpret_cast<char*>(stand_in->memory)
-                        : reinterpret_cast<char*>(window.slice(window.self())) +
-                              window.offset_of(of, size).value();
-        offset = static_cast<std::uint64_t>(here - reinterpret_cast<char*>(window.slice(window.self())));
+        offset =
+            stand_in ? window.offset_of(stand_in->memory, size).value() : window.offset_of(of, size).value();
+        here = reinterpret_cast<char*>(window.at(window.self(), offset, size));
     }
     void to_peers() const { copy(here, memory); }
     void from_peers() const { copy(memory, here); }
@@ -93,7 +92,7 @@ TEST_CASE("adopted memory keeps its contents, is shared both ways, and becomes p
         for (char* other : others) std::free(other);
 
         const auto offsets = gather_offsets(rank, shown.offset);
-        char* const peers = reinterpret_cast<char*>(window->slice(1 - rank.rank)) + offsets[1 - rank.rank];
+        char* const peers = reinterpret_cast<char*>(window->at(1 - rank.rank, offsets[1 - rank.rank], bytes));
         std::vector<char> expected(skipped + bytes);
         fill(expected.data(), expected.size(), 1 - rank.rank);
         expect(std::memcmp(peers, expected.data() + skipped, bytes) == 0, "the peer's contents to be seen");
@@ -137,7 +136,7 @@ TEST_CASE("what has moved is found in the slice, and the rest has a stand-in") {
 
     const auto whole = window->stand_in_for(pages.memory + 100, 20000);
     REQUIRE(whole);
-    CHECK(whole->memory == window->slice(0) + *first - 4096 + 100);
+    CHECK(whole->memory == window->at(0, *first - 4096 + 100, 20000));
     CHECK(whole->shared_begin == 4096 - 100);
     CHECK(whole->shared_end == 4 * 4096 - 100);
     const auto last = window->stand_in_for(pages.memory + 16384, 10);  // in a page that has not moved
@@ -175,18 +174,46 @@ TEST_CASE("neighbours in one page are adopted each by itself, and memory as ofte
     CHECK(window->free_bytes() == free_before);
 }
 
+TEST_CASE("memory is adopted where there is room, in another extent, too") {
+    const std::size_t bytes = 40 << 20;
+    require_success(run_job(2, [](Rank rank) -> std::string {
+        const auto window = open_window(rank);
+        const Pages pages(bytes / 4096 + 1);
+        fill(pages.memory, pages.bytes, rank.rank);
+        window->adopt(pages.memory + 100, bytes);
+        const Shown shown(*window, pages.memory + 100, bytes);
+        expect(extent_of(shown.offset) > 0, "another extent than the first");
+        expect(!window->stand_in_for(pages.memory + 100 + bytes, 0), "nothing at its end");
+        shown.to_peers();
+        const auto offsets = gather_offsets(rank, shown.offset);
+        char* const peers = reinterpret_cast<char*>(window->at(1 - rank.rank, offsets[1 - rank.rank], bytes));
+        std::vector<char> expected(100 + bytes);
+        fill(expected.data(), expected.size(), 1 - rank.rank);
+        expect(std::memcmp(peers, expected.data() + 100, bytes) == 0, "the peer's contents to be seen");
+        barrier(rank);
+        window->restore(pages.memory + 100);
+        expect(is_filled(pages.memory, pages.bytes, rank.rank), "the contents to stay");
+        return "";
+    }));
+}
+
 TEST_CASE("a forked child has its own copy of adopted memory and of the slice, and of no other slice") {
     const auto window = open_window_alone();
     const Pages pages(5);
     fill(pages.memory, pages.bytes, 1);
+    const std::size_t large_bytes = GENERATE(5000, 30 << 20, 100 << 20);  // in the first extent, or another
+    auto* const large = static_cast<char*>(window->allocate(large_bytes));
+    fill(large, 5000, 5);
     window->adopt(pages.memory + 7, 4 * 4096);
-    auto* const block = static_cast<char*>(window->allocate(5000));
+    auto* const block = static_cast<char*>(window->allocate(5 << 20));
     fill(block, 5000, 2);
     const pid_t child = fork();
     if (child == 0) {
-        bool right = is_filled(pages.memory, pages.bytes, 1) && is_filled(block, 5000, 2);
+        bool right =
+            is_filled(pages.memory, pages.bytes, 1) && is_filled(block, 5000, 2) && is_filled(large, 5000, 5);
         fill(pages.memory, pages.bytes, 3);
         fill(block, 5000, 4);
+        fill(large, 5000, 6);
         right &= is_filled(pages.memory, pages.bytes, 3) && is_filled(block, 5000, 4);
         _exit(right ? 0 : 1);
     }
@@ -195,6 +222,7 @@ TEST_CASE("a forked child has its own copy of adopted memory and of the slice, a
     CHECK(status == 0);
     CHECK(is_filled(pages.memory, pages.bytes, 1));
     CHECK(is_filled(block, 5000, 2));
+    CHECK(is_filled(large, 5000, 5));
 }
 
 TEST_CASE("memory that cannot be made shared is refused, and stays as it is") {
@@ -249,13 +277,14 @@ TEST_CASE("memory that cannot be made shared is refused, and stays as it is") {
 }
 
 TEST_CASE("adopting more than the slice holds is refused with the figures") {
-    WindowMemory memory = WindowMemory::make(1, 0);
-    WindowHeap heap(0, 8192, [](auto, auto) {});
+    const WindowMemory memory = WindowMemory::make();
+    WindowHeap heap(
+        {{0, 8192}}, [](Extent) {}, [](auto, auto) {});
     WindowAdopted adopted(memory, heap);
     const Pages pages(3);
-    CHECK_THAT(
-        error_of([&] { adopted.adopt(pages.memory, pages.bytes); }),
-        Catch::StartsWith("status -9: cannot share the 12288 bytes") && Catch::Contains("8192 are free"));
+    CHECK_THAT(error_of([&] { adopted.adopt(pages.memory, pages.bytes); }),
+               Catch::StartsWith("status -9: cannot share the 12288 bytes") &&
+                   Catch::Contains("8192 bytes are free"));
     CHECK(is_private(pages.memory));
 }
 
@@ -298,7 +327,8 @@ TEST_CASE("in quarantine restored memory leaves its place in the slice to the pe
     fill(pages.memory, pages.bytes, 5);
     window->adopt(pages.memory, pages.bytes);
     const std::uint64_t left = window->free_bytes();
-    std::byte* const shared = window->slice(0) + window->offset_of(pages.memory, pages.bytes).value();
+    std::byte* const shared =
+        window->at(0, window->offset_of(pages.memory, pages.bytes).value(), pages.bytes);
     window->quarantine();
     window->restore(pages.memory);
     CHECK(window->free_bytes() == left);

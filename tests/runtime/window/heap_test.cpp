@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <random>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -15,6 +16,19 @@ namespace {
 
 constexpr std::uint64_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
 constexpr std::uint64_t heap_begin = 4 * kibibyte + 64, heap_end = 16 * mebibyte;
+const std::vector<Extent> extents = {{heap_begin, 2 * mebibyte},
+                                     {2 * mebibyte, 4 * mebibyte},
+                                     {4 * mebibyte, 8 * mebibyte},
+                                     {8 * mebibyte, heap_end}};
+
+const Extent& extent_with(std::uint64_t offset) {
+    return *std::find_if(extents.begin(), extents.end(),
+                         [&](const Extent& extent) { return offset < extent.end; });
+}
+
+WindowHeap heap_of(std::uint64_t begin, std::uint64_t end) {
+    return {{{begin, end}}, [](Extent) {}, [](auto, auto) {}};
+}
 
 std::uint64_t rounded(std::uint64_t bytes) {
     const std::uint64_t unit = bytes < 4096 ? 64 : 4096;
@@ -30,21 +44,27 @@ struct Oracle {
     std::map<std::uint64_t, std::uint64_t> blocks;
     std::uint64_t used = 0;
 
-    bool has_room(std::uint64_t bytes, std::uint64_t alignment) const {
+    bool has_room_in(const Extent& extent, std::uint64_t bytes, std::uint64_t alignment) const {
         alignment = std::max<std::uint64_t>(alignment, bytes < 4096 ? 64 : 4096);
-        std::uint64_t gap = heap_begin;
+        std::uint64_t gap = extent.begin;
         const auto fits = [&](std::uint64_t end) { return aligned(gap, alignment) + rounded(bytes) <= end; };
         for (const auto& [offset, size] : blocks) {
+            if (offset < extent.begin || offset >= extent.end) continue;
             if (fits(offset)) return true;
             gap = offset + size;
         }
-        return fits(heap_end);
+        return fits(extent.end);
+    }
+    bool has_room(const std::vector<Extent>& among, std::uint64_t bytes, std::uint64_t alignment) const {
+        return std::any_of(among.begin(), among.end(),
+                           [&](const Extent& extent) { return has_room_in(extent, bytes, alignment); });
     }
     void add(std::uint64_t offset, std::uint64_t bytes) {
         const auto [block, is_new] = blocks.emplace(offset, rounded(bytes));
         REQUIRE(is_new);
         REQUIRE(offset >= heap_begin);
-        REQUIRE(offset + block->second <= heap_end);
+        REQUIRE(offset < heap_end);
+        REQUIRE(offset + block->second <= extent_with(offset).end);
         if (block != blocks.begin()) REQUIRE(std::prev(block)->first + std::prev(block)->second <= offset);
         if (std::next(block) != blocks.end()) REQUIRE(offset + block->second <= std::next(block)->first);
         used += block->second;
@@ -57,13 +77,15 @@ struct Oracle {
 
 }  // namespace
 
-TEST_CASE("blocks never overlap, are aligned, are refused only for want of room, and all comes back") {
+TEST_CASE("blocks never overlap, lie in one extent, are refused only for want of room, and all comes back") {
     const unsigned seed = GENERATE(1u, 2u, 3u, 4u);
     std::mt19937_64 random(seed);
     const auto below = [&](std::uint64_t limit) { return random() % limit; };
     std::vector<std::pair<std::uint64_t, std::uint64_t>> discarded;
-    WindowHeap heap(heap_begin, heap_end,
-                    [&](auto offset, auto bytes) { discarded.emplace_back(offset, bytes); });
+    std::vector<Extent> prepared;
+    WindowHeap heap(
+        extents, [&](Extent extent) { prepared.push_back(extent); },
+        [&](auto offset, auto bytes) { discarded.emplace_back(offset, bytes); });
     Oracle oracle;
     int refused = 0;
     for (int step = 0; step < 6000; ++step) {
@@ -72,9 +94,15 @@ TEST_CASE("blocks never overlap, are aligned, are refused only for want of room,
         if (grow || oracle.blocks.empty()) {
             const std::uint64_t bytes = below(std::uint64_t{1} << below(23));
             const std::uint64_t alignment = std::uint64_t{1} << below(22);
+            const std::vector<Extent> before = prepared;
             const auto offset = heap.allocate(bytes, alignment);
-            REQUIRE(offset.has_value() == oracle.has_room(bytes, alignment));
+            REQUIRE(offset.has_value() == oracle.has_room(extents, bytes, alignment));
+            if (prepared.size() > before.size()) REQUIRE_FALSE(oracle.has_room(before, bytes, alignment));
             if (offset) {
+                const Extent& extent = extent_with(*offset);
+                REQUIRE(std::count_if(prepared.begin(), prepared.end(), [&](const Extent& one) {
+                            return one.begin == extent.begin && one.end == extent.end;
+                        }) == 1);
                 REQUIRE(*offset % alignment == 0);
                 REQUIRE(*offset % (bytes < 4096 ? 64 : 4096) == 0);
                 oracle.add(*offset, bytes);
@@ -100,23 +128,70 @@ TEST_CASE("blocks never overlap, are aligned, are refused only for want of room,
         oracle.remove(oracle.blocks.begin()->first);
     }
     CHECK(heap.free_bytes() == heap_end - heap_begin);
-    CHECK(heap.allocate(heap_end - 8 * kibibyte, 1) == 8 * kibibyte);  // in one piece again
+    CHECK(prepared.size() == extents.size());
+    for (const Extent& extent : {extents[3], extents[2], extents[1]})  // in one piece again, each of them
+        CHECK(heap.allocate(extent.bytes(), 1) == extent.begin);
+    CHECK(heap.allocate(2 * mebibyte - 8 * kibibyte, 1) == 8 * kibibyte);
+}
+
+TEST_CASE("an extent is used when it is the first that has room, and not before") {
+    std::vector<std::uint64_t> prepared;
+    WindowHeap heap(
+        extents, [&](Extent extent) { prepared.push_back(extent.begin); }, [](auto, auto) {});
+    using Begins = std::vector<std::uint64_t>;
+    CHECK(heap.allocate(64, 64) == heap_begin);
+    CHECK(heap.allocate(mebibyte, 64));
+    CHECK(prepared == Begins{heap_begin});
+    CHECK(heap.allocate(3 * mebibyte, 64) == 4 * mebibyte);
+    CHECK(prepared == Begins{heap_begin, 4 * mebibyte});
+    CHECK(heap.allocate(mebibyte, 64) == 7 * mebibyte);  // where there is room already
+    CHECK(heap.allocate(2 * mebibyte, 64) == 2 * mebibyte);
+    CHECK(heap.release(4 * mebibyte));
+    CHECK(heap.allocate(2 * mebibyte, 64) == 4 * mebibyte);
+    CHECK(prepared == Begins{heap_begin, 4 * mebibyte, 2 * mebibyte});
+    CHECK_FALSE(heap.allocate(9 * mebibyte, 64));
+    CHECK(prepared.size() == 3);
+}
+
+TEST_CASE("an extent that cannot be had changes nothing, and is asked for again") {
+    bool is_to_be_had = false;
+    int asked = 0;
+    WindowHeap heap(
+        extents,
+        [&](Extent extent) {
+            if (extent.begin > heap_begin) ++asked;
+            if (extent.begin > heap_begin && !is_to_be_had) throw std::runtime_error("no addresses");
+        },
+        [](auto, auto) {});
+    const auto first = heap.allocate(mebibyte, 64);
+    REQUIRE(first);
+    const std::uint64_t free = heap.free_bytes();
+    for (int i = 0; i < 2; ++i) CHECK_THROWS_WITH(heap.allocate(mebibyte, 64), "no addresses");
+    CHECK(asked == 2);
+    CHECK(heap.free_bytes() == free);
+    CHECK(heap.allocate(kibibyte, 64));  // the first one goes on
+    is_to_be_had = true;
+    CHECK(heap.allocate(mebibyte, 64) == 2 * mebibyte);
+    CHECK(asked == 3);
+    CHECK(heap.left() == fmt::format("{} bytes are free, and no more than {} of them in one piece",
+                                     free - mebibyte - kibibyte, 8 * mebibyte));
 }
 
 TEST_CASE("absurd requests are refused") {
-    WindowHeap heap(0, mebibyte, [](auto, auto) {});
+    WindowHeap heap = heap_of(0, mebibyte);
     CHECK_FALSE(heap.allocate(mebibyte + 1, 64));
     CHECK_FALSE(heap.allocate(UINT64_MAX, 64));
     CHECK_FALSE(heap.allocate(UINT64_MAX - 4096, 4096));
     CHECK(heap.allocate(mebibyte, 64) == 0);
     CHECK_FALSE(heap.allocate(0, 64));
-    WindowHeap nothing(4096, 4096, [](auto, auto) {});
+    WindowHeap nothing = heap_of(4096, 4096);
     CHECK_FALSE(nothing.allocate(1, 1));
 }
 
 TEST_CASE("what is released in quarantine is lost, what was free before is not") {
     int discards = 0;
-    WindowHeap heap(0, 4 * mebibyte, [&](auto, auto) { ++discards; });
+    WindowHeap heap(
+        {{0, 4 * mebibyte}}, [](Extent) {}, [&](auto, auto) { ++discards; });
     const auto first = heap.allocate(mebibyte, 64), second = heap.allocate(mebibyte, 64);
     REQUIRE((first && second));
     CHECK(heap.release(*first));
@@ -135,7 +210,7 @@ TEST_CASE("what is released in quarantine is lost, what was free before is not")
 }
 
 TEST_CASE("threads share the heap") {
-    WindowHeap heap(0, 64 * mebibyte, [](auto, auto) {});
+    WindowHeap heap = heap_of(0, 64 * mebibyte);
     std::vector<unsigned char> owner(64 * mebibyte / 64);
     std::atomic<int> clashes{0};
     const auto work = [&](unsigned char me) {

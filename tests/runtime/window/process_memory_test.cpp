@@ -29,16 +29,28 @@ std::size_t mapped_windows() {
     return count;
 }
 
+std::uint64_t mapped_bytes() {
+    std::ifstream maps("/proc/self/maps");
+    std::uint64_t bytes = 0;
+    for (std::string line; std::getline(maps, line);)
+        if (line.find("hocket-window") != line.npos)
+            bytes +=
+                std::stoull(line.substr(line.find('-') + 1), nullptr, 16) - std::stoull(line, nullptr, 16);
+    return bytes;
+}
+
 }  // namespace
 
 TEST_CASE("all windows of a process have one slice, and memory is adopted for all of them") {
     require_success(run_job(3, [](Rank rank) -> std::string {
         const auto first = open_window(rank), second = open_window(rank);
         expect(mapped_windows() == 3, fmt::format("three members' memory, not {}", mapped_windows()));
+        expect(mapped_bytes() == 3 * first_extent_bytes, "no more than the first extents");
         for (int member = 0; member < 3; ++member) {
-            expect(first->slice(member) == second->slice(member), "the same slices");
+            expect(first->at(member, 0, 1) == second->at(member, 0, 1), "the same slices");
             expect(first->reserved(member) != second->reserved(member), "each window's own reserve");
         }
+        first->allocate(100 * mebibyte);  // in another extent than what follows
         auto* const block = static_cast<std::byte*>(first->allocate(100));
         block[7] = std::byte(rank.rank + 1);
         Pages pages(3);
@@ -48,9 +60,9 @@ TEST_CASE("all windows of a process have one slice, and memory is adopted for al
         const auto blocks = gather_offsets(rank, second->offset_of(block, 100).value());
         const auto adopted = gather_offsets(rank, second->offset_of(pages.memory, pages.bytes).value());
         for (int member = 0; member < 3; ++member) {
-            expect(second->slice(member)[blocks[member] + 7] == std::byte(member + 1),
+            expect(second->at(member, blocks[member], 100)[7] == std::byte(member + 1),
                    "a block of the other");
-            expect(second->slice(member)[adopted[member] + 5000] == std::byte(member + 11),
+            expect(second->at(member, adopted[member], pages.bytes)[5000] == std::byte(member + 11),
                    "what the other adopted");
         }
         barrier(rank);
@@ -122,11 +134,11 @@ TEST_CASE("after a failure new windows have another slice, where a late peer wri
     auto* const block = static_cast<std::byte*>(failed->allocate(mebibyte));
     failed->adopt(pages.memory, pages.bytes);
     failed->adopt(pages.memory, pages.bytes);
-    std::byte* const late = failed->slice(0) + failed->offset_of(pages.memory, pages.bytes).value();
+    std::byte* const late = failed->at(0, failed->offset_of(pages.memory, pages.bytes).value(), pages.bytes);
     failed->quarantine();
     failed->quarantine();
     const auto working = open_window_alone();
-    CHECK(working->slice(0) != failed->slice(0));
+    CHECK(working->at(0, 0, 1) != failed->at(0, 0, 1));
     CHECK_FALSE(working->offset_of(block, 1));
     // What was registered is for the new window now, as often as it was.
     CHECK(working->offset_of(pages.memory, pages.bytes));
@@ -140,7 +152,7 @@ TEST_CASE("after a failure new windows have another slice, where a late peer wri
     CHECK(working->offset_of(pages.memory, pages.bytes));
     working->restore(pages.memory);
     CHECK_FALSE(working->has_adopted());
-    CHECK(open_window_alone()->slice(0) == working->slice(0));
+    CHECK(open_window_alone()->at(0, 0, 1) == working->at(0, 0, 1));
 }
 
 TEST_CASE("a window that works keeps its slice and what is adopted there when another one fails") {
@@ -156,7 +168,7 @@ TEST_CASE("a window that works keeps its slice and what is adopted there when an
     working->release(own);
     CHECK(working->free_bytes() == left + mebibyte);
     const auto next = open_window_alone();
-    CHECK(next->slice(0) != working->slice(0));
+    CHECK(next->at(0, 0, 1) != working->at(0, 0, 1));
     CHECK(working->offset_of(pages.memory, pages.bytes));
     CHECK_FALSE(next->offset_of(pages.memory, pages.bytes));
     CHECK_THAT(error_of([&] { next->adopt(pages.memory, pages.bytes); }), Catch::Contains("has failed"));
@@ -174,7 +186,7 @@ TEST_CASE("a forked child opens windows of its own, with another slice") {
     const pid_t child = fork();
     if (child == 0) {
         const auto own = open_window_alone();
-        const bool right = own->slice(0) != window->slice(0) && !own->offset_of(pages.memory, 1) &&
+        const bool right = own->at(0, 0, 1) != window->at(0, 0, 1) && !own->offset_of(pages.memory, 1) &&
                            own->allocate(100) != nullptr;
         _exit(right ? 0 : 1);
     }
@@ -182,6 +194,62 @@ TEST_CASE("a forked child opens windows of its own, with another slice") {
     waitpid(child, &status, 0);
     CHECK(status == 0);
     CHECK(window->offset_of(pages.memory, pages.bytes));
+}
+
+TEST_CASE("a forked child has nothing of its parent's peers, and no descriptor of what all of them share") {
+    require_success(run_job(2, [](Rank rank) -> std::string {
+        const auto window = open_window(rank);
+        void* const block = window->allocate(100 * mebibyte);
+        const auto offsets = gather_offsets(rank, window->offset_of(block, 1).value());
+        window->at(1 - rank.rank, offsets[1 - rank.rank], 1);
+        const std::uint64_t before = mapped_bytes();
+        const pid_t child = fork();
+        if (child == 0) {
+            std::size_t descriptors = 0;
+            for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+                std::error_code gone;  // what lists the folder is itself a descriptor
+                const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+                descriptors += target.find("hocket-window") != target.npos;
+            }
+            _exit(mapped_bytes() == before / 2 && descriptors == 0 ? 0 : 1);
+        }
+        int status = -1;
+        waitpid(child, &status, 0);
+        expect(before == 2 * (32 + 128) * mebibyte, fmt::format("two members' extents, not {}", before));
+        expect(status == 0, "a child to have its parent's own memory alone");
+        barrier(rank);
+        return "";
+    }));
+}
+
+TEST_CASE("threads map what they are told of at the same time") {
+    require_success(run_job(2, [](Rank rank) -> std::string {
+        const auto window = open_window(rank);
+        std::vector<std::uint64_t> told;
+        for (const std::size_t size : {40, 100, 200}) {
+            auto* const block = static_cast<std::byte*>(window->allocate(size * mebibyte));
+            block[size] = std::byte(rank.rank + 1);
+            told.push_back(gather_offsets(rank, window->offset_of(block, 1).value())[1 - rank.rank]);
+        }
+        std::atomic<int> wrong{0};
+        std::vector<std::byte*> found[4];
+        std::vector<std::thread> threads;
+        for (auto& mine : found)
+            threads.emplace_back([&] {
+                std::size_t i = 0;
+                for (const std::size_t size : {40, 100, 200}) {
+                    mine.push_back(window->at(1 - rank.rank, told[i++], size * mebibyte));
+                    wrong += mine.back()[size] != std::byte(2 - rank.rank);
+                }
+            });
+        for (std::thread& thread : threads) thread.join();
+        expect(wrong == 0, "what the other has written");
+        for (const auto& one : found) expect(one == found[0], "one place for all threads");
+        const std::uint64_t expected = 2 * (32 + 64 + 128 + 256) * mebibyte;
+        expect(mapped_bytes() == expected, fmt::format("{} bytes, not {}", expected, mapped_bytes()));
+        barrier(rank);
+        return "";
+    }));
 }
 
 TEST_CASE("threads open windows at the same time") {

@@ -81,13 +81,13 @@ TEST_CASE("what one member writes, to its slice or to another's, all read") {
             expect(offset && *offset >= 4096, "the block to lie beside the reserved area");
             const auto offsets = gather_offsets(rank, *offset);
             for (int owner = 0; owner < rank.size; ++owner) {
-                std::byte* const target = window->slice(owner) + offsets[owner] + piece * rank.rank;
+                std::byte* const target = window->at(owner, offsets[owner], bytes) + piece * rank.rank;
                 for (std::size_t at = 0; at < piece; ++at) target[at] = std::byte(mark(rank.rank, owner, at));
             }
             barrier(rank);
             for (int owner = 0; owner < rank.size; ++owner) {
                 expect(window->reserved(owner)[99] == std::byte(owner + 1), "the mark of the slice's owner");
-                const std::byte* const source = window->slice(owner) + offsets[owner];
+                const std::byte* const source = window->at(owner, offsets[owner], bytes);
                 std::size_t at = 0;
                 while (at < bytes &&
                        source[at] == std::byte(mark(static_cast<int>(at / piece), owner, at % piece)))
@@ -122,8 +122,8 @@ TEST_CASE("opening and closing a window leaves no descriptor and no mapping behi
 TEST_CASE("blocks are aligned, zero at first, and their pages go back") {
     const auto window = open_window_alone(5000);
     const std::uint64_t all = window->free_bytes();
-    CHECK(all == window->slice_bytes() - 8192);
-    CHECK(reinterpret_cast<std::uintptr_t>(window->slice(0)) % (2 * mebibyte) == 0);
+    CHECK(all == WindowMemory::make().bytes() - 8192);
+    CHECK(reinterpret_cast<std::uintptr_t>(window->at(0, 0, 0)) % (2 * mebibyte) == 0);
 
     for (const std::size_t alignment :
          {std::size_t{1}, std::size_t{64}, 4 * kibibyte, 64 * kibibyte, 2 * mebibyte}) {
@@ -176,9 +176,11 @@ TEST_CASE("large blocks come in huge pages where the kernel makes them") {
 
 TEST_CASE("what cannot be had or was not given is refused with the figures") {
     const auto window = open_window_alone();
-    CHECK_THAT(error_of([&] { window->allocate(window->slice_bytes()); }),
-               Catch::Matches(fmt::format("status -9: no room for {0} bytes.* {0} bytes, {1} are free.*",
-                                          window->slice_bytes(), window->free_bytes())));
+    const std::uint64_t most = WindowMemory::make().extents().back().bytes();
+    CHECK_THAT(error_of([&] { window->allocate(most + 1); }),
+               Catch::Matches(fmt::format("status -9: no room for {} bytes.*: {} bytes are free, and no more "
+                                          "than {} of them in one piece",
+                                          most + 1, window->free_bytes(), most)));
     CHECK_THAT(error_of([&] { window->allocate(SIZE_MAX); }), Catch::StartsWith("status -9: no room for"));
     for (const std::size_t alignment : {std::size_t{0}, std::size_t{24}, 4 * mebibyte})
         CHECK_THAT(error_of([&] { window->allocate(64, alignment); }),
@@ -186,7 +188,7 @@ TEST_CASE("what cannot be had or was not given is refused with the figures") {
     auto* const block = static_cast<std::byte*>(window->allocate(8192));
     int local = 0;
     for (void* wrong : {static_cast<void*>(block + 64), static_cast<void*>(block + 4096),
-                        static_cast<void*>(window->reserved(0)), static_cast<void*>(window->slice(0)),
+                        static_cast<void*>(window->reserved(0)), static_cast<void*>(window->at(0, 0, 0)),
                         static_cast<void*>(&local)})
         CHECK_THAT(error_of([&] { window->release(wrong); }), Catch::StartsWith("status -1:"));
     window->release(block);
@@ -196,14 +198,19 @@ TEST_CASE("what cannot be had or was not given is refused with the figures") {
 TEST_CASE("offset_of knows this rank's slice only") {
     require_success(run_job(3, [](Rank rank) -> std::string {
         const auto window = open_window(rank);
-        std::byte* const mine = window->slice(rank.rank);
-        const std::uint64_t size = window->slice_bytes();
-        expect(window->offset_of(mine, 0) == 0u && window->offset_of(mine, size) == 0u, "the whole slice");
+        const auto* const large = static_cast<std::byte*>(window->allocate(100 * mebibyte));
+        const auto far = window->offset_of(large, 100 * mebibyte);
+        expect(far && *far >= 128 * mebibyte, "a block in another extent");
+        expect(window->offset_of(large + 12345, 10) == *far + 12345, "a place there");
+        const std::byte* const mine = window->at(rank.rank, 0, 0);
+        const std::uint64_t size = first_extent_bytes;
+        expect(window->offset_of(mine, 0) == 0u && window->offset_of(mine, size) == 0u, "a whole extent");
         expect(window->offset_of(mine + 12345, 10) == 12345u, "a place in it");
         expect(!window->offset_of(mine + size - 5, 6) && !window->offset_of(mine + 1, SIZE_MAX),
                "nothing for what reaches beyond it");
+        expect(window->offset_of(mine + size, 0) != size, "what is told of to lie in what is mapped");
         expect(!window->offset_of(mine - 1, 1), "nothing for what is before it");
-        expect(!window->offset_of(window->slice((rank.rank + 1) % 3) + 64, 1), "nothing for a peer's");
+        expect(!window->offset_of(window->at((rank.rank + 1) % 3, 64, 1), 1), "nothing for a peer's");
         int local = 0;
         expect(!window->offset_of(&local, sizeof local), "nothing for other memory");
         expect(!window->offset_of(nullptr, 1), "nothing for null");
@@ -267,46 +274,135 @@ TEST_CASE("a doorbell rings although its ringer's other rings go unheard") {
     ringer.ring(AbstractAddress(prefix + "-nobody"));  // gone: no error
 }
 
-TEST_CASE("limits of the process make slices smaller, or end in a clear error") {
+TEST_CASE("a limit on the size of files makes slices smaller, or ends in a clear error") {
     Processes processes;
-    const auto in_limits = [&](__rlimit_resource resource, std::uint64_t extra, int members) {
+    for (const std::uint64_t most : {1000 * mebibyte + 1, 50 * mebibyte})
         processes.start([=]() -> std::string {
-            WindowMemory::make(members, 4096);
-            limit(resource, extra + (resource == RLIMIT_AS ? address_space_in_use() : 0));
-            const WindowMemory memory = WindowMemory::make(members, 4096);
-            std::memset(memory.base(), 1, mebibyte);
-            delete[] new char[64 * mebibyte];  // there is something left
+            limit(RLIMIT_FSIZE, most);  // more would raise SIGXFSZ
+            const WindowMemory memory = WindowMemory::make();
+            const Extent last = memory.extents().back();
+            std::memset(memory.at(last.begin, last.bytes()) + last.bytes() - mebibyte, 1, mebibyte);
+            expect(last.end == memory.bytes() && last.begin == 512 * mebibyte, "a short extent at the end");
             return fmt::format("{}", memory.bytes() / mebibyte);
         });
-    };
-    in_limits(RLIMIT_FSIZE, 1024 * mebibyte, 4);  // would raise SIGXFSZ
-    in_limits(RLIMIT_FSIZE, 50 * mebibyte, 4);
-    if (!address_space_is_the_sanitizers) {
-        in_limits(RLIMIT_AS, 4096 * mebibyte, 4);
-        in_limits(RLIMIT_AS, 300 * mebibyte, 4);
-    }
     const auto outcomes = processes.wait();
-    for (const Outcome& outcome : outcomes) CHECK(outcome.signal == 0);
-    CHECK(outcomes[0].text == "1024");
-    CHECK_THAT(outcomes[1].text,
-               Catch::Matches("status -9: .*no room for 4 times 66 MiB.*ulimit -f\\) 50 MiB.*"));
+    CHECK(outcomes[0].text == "1000");
+    CHECK_THAT(outcomes[1].text, Catch::Matches("status -9: .*at least 64 MiB.* 50 MiB .ulimit -f.*"));
+}
+
+TEST_CASE("offsets that no block can have are refused") {
+    const WindowMemory memory = WindowMemory::make();
+    for (const auto& [offset, bytes] :
+         std::vector<std::pair<std::uint64_t, std::uint64_t>>{{memory.bytes(), 1},
+                                                              {memory.bytes() - 1, 2},
+                                                              {first_extent_bytes - 1, 2},
+                                                              {64 * mebibyte - 4096, 8192},
+                                                              {UINT64_MAX, 1},
+                                                              {4096, UINT64_MAX}})
+        CHECK_THAT(error_of([&] { memory.at(offset, bytes); }),
+                   Catch::StartsWith(
+                       fmt::format("status -5: a rank of this host names {} bytes at {}", bytes, offset)));
+    for (const unsigned number : {static_cast<unsigned>(memory.extents().size()), 255U})
+        CHECK_THAT(error_of([&] { memory.origin(number); }), Catch::StartsWith("status -5: "));
+    for (const Extent extent : memory.extents())
+        CHECK(reinterpret_cast<std::uintptr_t>(memory.origin(extent_of(extent.begin))) + extent.begin ==
+              reinterpret_cast<std::uintptr_t>(memory.at(extent.begin, extent.bytes())));
+}
+
+TEST_CASE("addresses are taken as memory is used, by its owner and by those who are told of it") {
+    if (address_space_is_the_sanitizers)
+        HOCKET_SKIP("the address sanitizer reserves address space of its own");
+    require_success(run_job(2, [](Rank rank) -> std::string {
+        const int other = 1 - rank.rank;
+        const std::uint64_t before = address_space_in_use();
+        const auto window = open_window(rank);
+        const auto taken = [&] { return (address_space_in_use() - before) / mebibyte; };
+        expect(taken() < 2 * 32 + 32, fmt::format("{} MiB of addresses at first", taken()));
+        // Larger than all extents that are used, in one that is there, and larger again.
+        std::uint64_t own = 32;
+        for (const auto& [size, more] : std::vector<std::pair<std::size_t, std::size_t>>{
+                 {20, 0}, {100, 128}, {25, 0}, {32, 32}, {300, 512}}) {
+            auto* const block = static_cast<std::byte*>(window->allocate(size * mebibyte));
+            own += more;
+            const std::uint64_t bytes = size * mebibyte;
+            block[0] = block[bytes - 1] = std::byte(rank.rank + size);
+            const auto offsets = gather_offsets(rank, window->offset_of(block, bytes).value());
+            expect(taken() >= 2 * own - more && taken() < 2 * own - more + 32,
+                   fmt::format("{} MiB of addresses for {} MiB, and {} of the other's", taken(), own,
+                               own - more));
+            const std::byte* const theirs = window->at(other, offsets[other], bytes);
+            expect(theirs[0] == std::byte(other + size) && theirs[bytes - 1] == std::byte(other + size),
+                   "what the other has written");
+            expect(taken() >= 2 * own && taken() < 2 * own + 32,
+                   fmt::format("{} MiB of addresses for 2 times {} MiB", taken(), own));
+        }
+        return "";
+    }));
+}
+
+TEST_CASE("memory that was freed is used again, in each extent, and takes no more addresses") {
+    const auto window = open_window_alone();
+    const std::uint64_t free = window->free_bytes();
+    const auto round = [&] {
+        std::vector<void*> blocks;
+        std::vector<std::uint64_t> offsets;
+        for (const std::size_t size : {20, 100, 60, 300, 3}) {
+            blocks.push_back(window->allocate(size * mebibyte));
+            *static_cast<int*>(blocks.back()) = 1;
+            offsets.push_back(window->offset_of(blocks.back(), size * mebibyte).value());
+        }
+        for (void* block : blocks) window->release(block);
+        return offsets;
+    };
+    const auto first = round();
+    CHECK(window->free_bytes() == free);
+    const std::uint64_t before = address_space_in_use();
+    for (int i = 0; i < 3; ++i) CHECK(round() == first);
+    CHECK(window->free_bytes() == free);
+    CHECK(address_space_in_use() < before + 16 * mebibyte);
+}
+
+TEST_CASE("memory that address space is short for is refused with the limit, and all else goes on") {
     if (address_space_is_the_sanitizers)
         HOCKET_SKIP("the address sanitizer reserves more address space than any limit here leaves");
-    CHECK(std::stoul("0" + outcomes[2].text) >= 256);
-    CHECK(std::stoul("0" + outcomes[2].text) <= 512);
-    CHECK_THAT(outcomes[3].text, Catch::StartsWith("status -9:") && Catch::Contains("ulimit -v"));
+    const auto outcomes = run_job(2, [](Rank rank) -> std::string {
+        const int other = 1 - rank.rank;
+        const auto window = open_window(rank);
+        const std::size_t bytes = 100 * mebibyte;
+        if (rank.rank == 1) limit(RLIMIT_AS, address_space_in_use() + 80 * mebibyte);
+        std::byte* block = nullptr;
+        const std::uint64_t free = window->free_bytes();
+        const Pages pages(bytes / 4096 / 2);
+        const auto allocate = [&] { block = static_cast<std::byte*>(window->allocate(bytes)); };
+        const std::string refusal = error_of(allocate);
+        if (rank.rank == 1) {
+            const std::string of_adopting = error_of([&] { window->adopt(pages.memory, bytes / 2); });
+            expect(of_adopting.starts_with("status -9: ") && !window->has_adopted(), of_adopting);
+            expect(window->free_bytes() == free, "nothing to have been taken");
+            block = static_cast<std::byte*>(window->allocate(20 * mebibyte));  // there is room for that
+            window->adopt(pages.memory, 4096);
+        }
+        const auto offsets = gather_offsets(rank, window->offset_of(block, 1).value());
+        const std::string of_telling =
+            error_of([&] { window->at(other, offsets[other], rank.rank == 0 ? 20 * mebibyte : bytes); });
+        return refusal + "\n" + of_telling;
+    });
+    CHECK(outcomes[0].text == "no error\nno error");
+    CHECK_THAT(outcomes[1].text,
+               Catch::Matches("(status -9: cannot map 128 MiB more .*: Cannot allocate memory; .* MiB of "
+                              "address space .ulimit -v.*raise the limit.*\n?){2}"));
 }
 
 TEST_CASE("a member whose limits are tighter than the others' says so, and so do they") {
     if (address_space_is_the_sanitizers)
         HOCKET_SKIP("the address sanitizer reserves more address space than any limit here leaves");
     const auto outcomes = run_job(2, [](Rank rank) -> std::string {
-        if (rank.rank == 1) limit(RLIMIT_AS, address_space_in_use() + 400 * mebibyte);
+        if (rank.rank == 1) limit(RLIMIT_AS, address_space_in_use() + 50 * mebibyte);
         open_window(rank);
         return "opened";
     });
     CHECK_THAT(outcomes[0].text,
-               Catch::StartsWith("status -9: rank 1 of this host, counted from 0: cannot map") &&
+               Catch::StartsWith("status -9: rank 1 of this host, counted from 0: cannot map 32 MiB") &&
                    Catch::Contains("ulimit -v"));
     CHECK_THAT(outcomes[1].text, Catch::StartsWith("status -9: ") && Catch::Contains("cannot map"));
 }
