@@ -435,8 +435,8 @@ HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
 /* bytes of page-aligned memory, its contents undefined; null for 0 bytes. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY (a block can be as large as the machine's memory, if limits on address space and on the size
  * of files allow; the text tells the limit, or what is left; nothing has changed). The other ranks of the
- * host need addresses for the block, too, once they use it: a rank whose limit does not allow that fails
- * then, as in any operation that it cannot go on with. Thread-safe. */
+ * host need addresses for the block, too, once they use it: if the limit of one does not allow that, the
+ * operation fails on all ranks with OUT_OF_MEMORY. Thread-safe. */
 HKT_API hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory);
 
 /* Gives back what hkt_mem_alloc returned; no operation may be using it. Null is a no-op. Errors:
@@ -446,11 +446,12 @@ HKT_API hkt_status hkt_mem_free(hkt_comm* comm, void* memory);
 /* Makes memory that was allocated elsewhere (malloc, mmap; not the stack, not a file) shared in place:
  * address and contents stay, the pages that lie wholly in it are replaced. What lies beside it in its first
  * and last page is not touched: these two pages stay private if the memory does not begin and end with a
- * page, and what it has in them goes by copy. While this runs no other thread may write to the memory, and
- * until hkt_mem_deregister it must not be freed; page pinning that was done before (CUDA, RDMA, io_uring) is
- * lost. The same memory may be registered again, with the same communicator or another one, and is private
- * again after as many calls of hkt_mem_deregister. Errors: INVALID_ARGUMENT (memory of another kind, or that
- * overlaps other memory that is registered), OUT_OF_MEMORY. Thread-safe. */
+ * page, and what it has in them goes by copy. The process needs addresses for the memory once more, and the
+ * other ranks of the host once they use it, as for hkt_mem_alloc. While this runs no other thread may write
+ * to the memory, and until hkt_mem_deregister it must not be freed; page pinning that was done before (CUDA,
+ * RDMA, io_uring) is lost. The same memory may be registered again, with the same communicator or another
+ * one, and is private again after as many calls of hkt_mem_deregister. Errors: INVALID_ARGUMENT (memory of
+ * another kind, or that overlaps other memory that is registered), OUT_OF_MEMORY. Thread-safe. */
 HKT_API hkt_status hkt_mem_register(hkt_comm* comm, void* memory, size_t bytes);
 
 /* Takes back one hkt_mem_register with comm; after the last one, of any communicator, the memory is private

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/error.hpp"
 #include "runtime/log.hpp"
 
 namespace hocket::device {
@@ -28,7 +29,7 @@ Queues::~Queues() {
     try {
         const InContext here(driver_, context_, "");
         const bool all_ended = copies_have_ended();
-        mappings_.close_all();
+        if (all_ended) mappings_.close_all();  // it waits for all that the device does
         std::uint64_t left = 0;
         const auto free = [&](const Block& block) {
             if (all_ended)
@@ -103,9 +104,18 @@ Block Queues::take_block(std::uint64_t bytes, const std::string& doing) {
         idle_.pop_back();
         return block;
     }
-    const std::uint64_t rounded = (grown(bytes) + block_unit - 1) / block_unit * block_unit;
-    void* memory = nullptr;
     idle_.reserve(idle_.size() + 1);  // to give it back must not fail
+    const std::uint64_t more = grown(bytes);
+    if (more > bytes) try {
+            return make_block(more, doing);
+        } catch (const Error&) {  // what is needed may still be there
+        }
+    return make_block(bytes, doing);
+}
+
+Block Queues::make_block(std::uint64_t bytes, const std::string& doing) const {
+    const std::uint64_t rounded = (bytes + block_unit - 1) / block_unit * block_unit;
+    void* memory = nullptr;
     driver_.require(driver_.host_alloc(&memory, rounded, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc", doing);
     return {static_cast<std::byte*>(memory), rounded};
 }

@@ -24,9 +24,9 @@ class Queues {
     Queues(const Driver& driver, Context context, int device)
         : driver_(driver), context_(context), device_(device), mappings_(driver) {}
 
-    // Waits up to a second for copies that are still under way. If they do not end, their memory is left to
-    // them for ever, and a line on stderr says so. To free the other memory waits for all that the device
-    // does.
+    // Waits up to a second for copies that are still under way. If they do not end, their memory, and what is
+    // open of other processes', is left to them for ever, and a line on stderr says so. Else memory is freed
+    // and closed, which waits for all that the device does.
     ~Queues();
     Queues(const Queues&) = delete;
 
@@ -65,6 +65,7 @@ class Queues {
 
     bool has_ended(Idle& idle);
     std::uint64_t grown(std::uint64_t bytes) const;
+    Block make_block(std::uint64_t bytes, const std::string& doing) const;
     bool copies_have_ended() noexcept;
 
     const Driver& driver_;

@@ -158,7 +158,8 @@ void WindowAdopted::take_over(WindowAdopted& other) {
         }
 }
 
-// Null unless all of the memory lies in one range, no bytes before its end. mutex_ is held.
+// Null unless all of the memory lies in one range; no bytes lie there if they begin before its end. mutex_ is
+// held.
 const WindowAdopted::Range* WindowAdopted::range_with(Address begin, std::size_t bytes) const {
     const auto after = ranges_.upper_bound(begin);
     if (after == ranges_.begin()) return nullptr;

@@ -2,8 +2,9 @@
 // cost nothing; addresses do (ulimit -v counts them). So each extent of the file is mapped by itself, when it
 // is first used. Owner and peers know the division, so that an offset alone tells what is to be mapped.
 //
-// The first two extents have 32 MiB, and each one behind them has as much as all before it. So there are few,
-// and what is mapped is about as much as is used, at most about twice that.
+// The first two extents have 32 MiB, and each one behind them has as much as all before it. So there are few.
+// What is mapped is mostly less than twice what is used. Blocks that grow, and of which each is a little
+// larger than an extent, leave it four times as large: none of them fits where the one before was.
 #pragma once
 
 #include <bit>

@@ -87,7 +87,7 @@ std::byte* map_aligned(int file, Extent extent) {
 }  // namespace
 
 WindowMemory WindowMemory::make() {
-    // What fits into the machine's memory fits into the last extent.
+    // What fits into the machine's memory fits into the last extent, up to half of most_window_bytes.
     const std::uint64_t wanted = std::min(2 * std::bit_ceil(physical_memory()), most_window_bytes);
     // To grow a file beyond the limit raises SIGXFSZ, so we look at the limit first.
     const std::uint64_t limit = round_down(limit_of(RLIMIT_FSIZE), huge_page_bytes);

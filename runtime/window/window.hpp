@@ -44,8 +44,9 @@ class Window {
     int self() const { return self_; }
     int members() const { return static_cast<int>(views_.size()); }
 
-    // Where a member's slice has these bytes, of which its owner has told this rank; and what at() begins
-    // from in an extent. Both are as in WindowMemory: what is told of for the first time may need addresses.
+    // at: where a member's slice has these bytes, of which its owner has told this rank. origin: where offset
+    // 0 would lie for an extent. Both are as in WindowMemory: what is told of for the first time may need
+    // addresses.
     // What the owner of a slice puts at an offset, its peers find there.
     std::byte* at(int member, std::uint64_t offset, std::uint64_t bytes) const {
         return memory(member).at(offset, bytes);

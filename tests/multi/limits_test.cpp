@@ -21,7 +21,8 @@ struct Outcome {
 
 // By rank. One that is quick may fail while the others still return from their first call: then that fails.
 std::vector<Outcome> run_limited(const Words& arguments, const std::string& timeout_ms = "8000",
-                                 const hocket::test::Process::Environment& more = {}) {
+                                 const hocket::test::Process::Environment& more = {},
+                                 std::string* output = nullptr) {
     Words command{HOCKET_RUN, "-n", "3", "--grace", "10", "--timeout", "25", HOCKET_LIMITED_RANK};
     command.insert(command.end(), arguments.begin(), arguments.end());
     auto environment = more;
@@ -29,6 +30,7 @@ std::vector<Outcome> run_limited(const Words& arguments, const std::string& time
     const auto result = hocket::test::run(command, 30s, environment);
     INFO(result.out << result.err);
     REQUIRE(result.in_time);
+    if (output) *output = result.out;
     std::vector<Outcome> outcomes;
     for (const char* rank : {"[0] ", "[1] ", "[2] "}) {
         const auto lines = hocket::test::lines_with_prefix(result.out, rank);
@@ -93,8 +95,15 @@ TEST_CASE("a rank that has no addresses for what the others use ends the operati
 }
 
 TEST_CASE("a rank that gets no shared memory for want of addresses hears that alone, and goes on") {
-    const auto outcomes = run_limited({"alloc", "1", "addresses_left", "130000000", "68157440"});
+    std::string output;
+    const auto outcomes =
+        run_limited({"alloc", "1", "addresses_left", "130000000", "68157440"}, "8000", {}, &output);
     check_same(outcomes, 0, "");
+    CHECK(hocket::test::lines_with_prefix(output, "[0] alloc 0").size() == 1);
+    const auto refused =
+        hocket::test::lines_with_prefix(output, "[1] alloc " + std::to_string(out_of_memory));
+    REQUIRE(refused.size() == 1);
+    CHECK_THAT(refused[0], Contains("of address space (ulimit -v)"));
 }
 
 TEST_CASE("what one rank cannot read for a plan ends the operation on all, with the reason") {

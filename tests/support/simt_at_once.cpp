@@ -8,4 +8,8 @@ int enqueue(void*, std::function<void()> work) {
     return 0;
 }
 
+int load() {
+    return 0;
+}
+
 }  // namespace hocket::simt

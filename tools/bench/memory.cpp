@@ -57,6 +57,13 @@ struct Device::Driver {
     int ordinal = 0;
 };
 
+// As launchers tell it: hocket-run and torchrun, Open MPI, MPICH, Slurm.
+int rank_on_host() {
+    for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
+        if (const char* rank = std::getenv(name)) return std::atoi(rank);
+    return 0;
+}
+
 Device::Driver::Driver() {
     const char* named = std::getenv("HOCKET_CUDA_DRIVER");
     path = named != nullptr ? named : "libcuda.so.1";
@@ -68,8 +75,7 @@ Device::Driver::Driver() {
     int devices = 0;
     call("cuDeviceGetCount", &devices);
     if (devices == 0) throw std::runtime_error("--memory device: the CUDA driver knows of no device");
-    const char* local_rank = std::getenv("LOCAL_RANK");
-    ordinal = local_rank != nullptr ? std::atoi(local_rank) % devices : 0;
+    ordinal = rank_on_host() % devices;
     void* context = nullptr;
     call("cuDevicePrimaryCtxRetain", &context, ordinal);
     call("cuCtxSetCurrent", context);

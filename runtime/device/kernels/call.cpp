@@ -4,7 +4,6 @@
 
 #include <map>
 #include <mutex>
-#include <set>
 
 #include "runtime/error.hpp"
 
@@ -42,25 +41,28 @@ Context context_of(const Driver& driver, Stream stream, const Place& memory, con
     return context;
 }
 
-// What knows the contexts that have the kernels' code.
+// Which contexts have the kernels' code.
 class Loaded {
   public:
-    // The thread's context is the current one. Thread-safe; fast for the context of the thread's last call.
+    // context: the thread's current one. Thread-safe; fast for the context of the thread's last call.
     template <typename Load>
     void once(Context context, const Load& load) {
         thread_local Context last = nullptr;
         if (context == last) return;
-        const std::lock_guard lock(mutex_);
-        if (!contexts_.contains(context)) {
-            load();
-            contexts_.insert(context);
-        }
+        std::call_once(flag_of(context), load);
         last = context;
     }
 
   private:
+    // To load may wait for all that a device does. So no lock is held meanwhile that calls on other devices
+    // need.
+    std::once_flag& flag_of(Context context) {
+        const std::lock_guard lock(mutex_);
+        return flags_[context];
+    }
+
     std::mutex mutex_;
-    std::set<Context> contexts_;
+    std::map<Context, std::once_flag> flags_;
 } loaded;
 
 }  // namespace

@@ -370,7 +370,7 @@ std::uint64_t GraphRun::show_buffers() {
     if (is_by_pair()) show_pieces();
     line.completed = neighbourhood_->completed();
     line.checksum = checksum_;
-    line.in_windows = true;
+    line.in_windows = 1;
     return bytes;
 }
 

@@ -65,7 +65,7 @@ class Neighbourhood {
         std::uint64_t bases[dsl::areas_of_a_rank];  // virtual bases of input, output, work in the slice
         std::uint64_t completed;                    // see complete()
         std::uint32_t checksum;                     // of all that this rank has started
-        bool in_windows;                            // whether its buffers can be used where they are
+        std::uint8_t in_windows;                    // whether its buffers can be used where they are
         // In which extents of the slice the areas lie; 0 for those that are not used there.
         std::array<std::uint8_t, dsl::areas_of_a_rank> extents;
         alignas(16) std::byte tiny[tiny_bytes];

@@ -138,7 +138,7 @@ void SharedRun::show_buffers() {
         line.show(dsl::work_area, window.offset_of(start_.memory, memory_bytes_).value(), 0);
     line.completed = start_.neighbourhood->completed();
     line.checksum = start_.checksum;
-    line.in_windows = in_windows;
+    line.in_windows = in_windows ? 1 : 0;
     all_in_windows_ = in_windows;
 }
 

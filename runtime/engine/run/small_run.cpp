@@ -106,7 +106,7 @@ void SmallRun::show(Neighbourhood& neighbourhood, std::uint64_t number, std::uin
     Neighbourhood::Line& line = neighbourhood.line(neighbourhood.self(), number);
     line.completed = neighbourhood.completed();
     line.checksum = checksum;
-    line.in_windows = false;
+    line.in_windows = 0;
     line.extents = {};
     neighbourhood.signal(number, 0, 1);
 }

@@ -214,6 +214,22 @@ TEST_CASE("two communicators of a process have streams of their own") {
           }) == "");
 }
 
+TEST_CASE("starts that grow keep no more staging memory than a few times what the largest needs") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("only the tests' driver tells what is pinned");
+    CHECK(run_on_devices("ab", [](const Cuda& cuda, hkt_comm* comm) {
+              constexpr std::size_t least = 100'000, most = 600'000;
+              const DeviceMemory from(cuda, most * 4), to(cuda, most * 4);
+              for (std::size_t count = least; count <= most; count += count / 50) {
+                  must(comm, sum(comm, from, to, count));
+                  must(cuda.stream_synchronize(nullptr), "cuStreamSynchronize");
+              }
+              // Of input and output: the last block, up to half more than is needed, and twice that of
+              // smaller ones.
+              expect(cuda.count("pinned") < 2 * 3 * (most + most / 2) * 4,
+                     std::to_string(cuda.count("pinned")) + " bytes are kept");
+          }) == "");
+}
+
 TEST_CASE("staging memory is used again, and only once its copies have ended") {
     if (!Cuda::is_fake()) HOCKET_SKIP("only the tests' driver tells what is pinned");
     for (const std::string hosts : {"aa", "ab"}) {

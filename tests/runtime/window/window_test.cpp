@@ -208,7 +208,8 @@ TEST_CASE("offset_of knows this rank's slice only") {
         expect(window->offset_of(mine + 12345, 10) == 12345u, "a place in it");
         expect(!window->offset_of(mine + size - 5, 6) && !window->offset_of(mine + 1, SIZE_MAX),
                "nothing for what reaches beyond it");
-        expect(window->offset_of(mine + size, 0) != size, "what is told of to lie in what is mapped");
+        expect(window->offset_of(mine + size, 0) != size,
+               "the end of an extent is not the next one's beginning");
         expect(!window->offset_of(mine - 1, 1), "nothing for what is before it");
         expect(!window->offset_of(window->at((rank.rank + 1) % 3, 64, 1), 1), "nothing for a peer's");
         int local = 0;

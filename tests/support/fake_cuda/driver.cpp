@@ -23,7 +23,8 @@ std::atomic<bool> has_failed{false}, is_initialized{false}, holds_copies{false};
 std::set<Stream*> streams;
 std::set<Event*> events;
 std::map<Context*, std::unique_ptr<Stream>> default_streams;
-std::map<int, int> retained;  // by device
+std::map<int, int> retained;         // by device
+std::set<const Context*> with_code;  // of all kernels
 
 Context contexts[devices] = {{0}, {1}};  // the primary ones
 thread_local std::vector<Context*> current;
@@ -60,6 +61,11 @@ void wait_for_device() {
                });
     };
     while (!is_idle()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+bool has_code(const Context& context) {
+    const std::lock_guard lock(mutex);
+    return with_code.count(&context) != 0;
 }
 
 Event* event_of(void* handle) {
@@ -429,11 +435,22 @@ FAKE_CUDA_API int cuIpcCloseMemHandle(unsigned long long pointer) {
 
 // ---- Kernels ------------------------------------------------------------------------------------
 
+// Brings the code of all kernels to the context. Without it, each launch waits as if it were the kernel's
+// first.
+FAKE_CUDA_API int fake_cuda_load() {
+    BEGIN_IN_CONTEXT("cuFuncLoad")
+    wait_for_device();
+    const std::lock_guard lock(mutex);
+    with_code.insert(current.back());
+    return success;
+}
+
 // What a launch is for a real driver: the work runs on the stream, where it can touch the device's memory.
 FAKE_CUDA_API int fake_cuda_launch(void* handle, std::function<void()> work) {
     BEGIN_IN_CONTEXT("cuLaunchKernel")
     Stream* stream = stream_of(handle);
     if (stream == nullptr || &stream->context != current.back()) return invalid_handle;
+    if (!has_code(*current.back())) wait_for_device();
     const auto run = [work = std::move(work), device = stream->context.device] {
         static std::mutex one_at_a_time;
         const std::lock_guard lock(one_at_a_time);

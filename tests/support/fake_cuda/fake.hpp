@@ -9,9 +9,9 @@
 //             and events order. What a copy writes is spoilt first, and right only some time later
 //   kernels   run on the processor (tests/support/simt.hpp), one at a time: kernels.cpp. While one runs, the
 //             memory of its device can be touched by the process, and by no means before or after
-//   waits     to free memory of a device or pinned memory, and to close another process's memory, waits for
-//             all streams of the context; a copy from memory that is not pinned returns before the device has
-//             what it writes
+//   waits     to free memory of a device or pinned memory, to close another process's memory, and to launch a
+//             kernel whose code is not there yet, waits for all streams of the context; a copy from memory
+//             that is not pinned returns before the device has what it writes
 //   faults    a use that a real driver need not survive (pinned memory that is freed under a copy, memory
 //   that
 //             is freed or closed while any process copies from it, handles of another context) ends the
