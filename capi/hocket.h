@@ -352,7 +352,8 @@ HKT_API hkt_status hkt_comm_create_group(hkt_comm* comm, const int32_t* ranks, s
  * write to memory of comm. The settings are those of comm, except a declared topology. Errors: those of
  * hkt_comm_create; TIMEOUT if a rank that has not ended does not come; another call goes on without it; but
  * BOOTSTRAP if such ranks are more than those that have come, or as many and the first is among them: they
- * may have gone on by themselves. The text is that of comm. */
+ * may have gone on by themselves. Ranks that have ended count as such, too, if this one calls later than they
+ * waited for it: after its deadline has passed since comm failed. The text is that of comm. */
 HKT_API hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken);
 
 /* As newcomers of hkt_comm_grow: all processes that wait at rank 0's id when rank 0 calls it. */

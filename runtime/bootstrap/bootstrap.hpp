@@ -96,6 +96,9 @@ class Bootstrap {
     // Whether there is a loss or a report. Reads one flag: it is asked before each operation.
     virtual bool has_bad_news() const = 0;
 
+    // When the first loss or report came to be known here; nothing if none has. Thread-safe, never blocks.
+    virtual std::optional<std::chrono::steady_clock::time_point> bad_news_since() const = 0;
+
     // What `rank` has reported, if that is known here: all ranks get the first report; later ones reach rank
     // 0 and the rank whose report was first.
     virtual std::optional<Report> reported_by(int rank) const = 0;

@@ -22,6 +22,7 @@ class WorldOfOne : public Bootstrap {
     void report(std::string_view) override {}
     std::optional<Report> reported() const override { return std::nullopt; }
     bool has_bad_news() const override { return false; }
+    std::optional<Clock::time_point> bad_news_since() const override { return std::nullopt; }
     std::optional<Report> reported_by(int) const override { return std::nullopt; }
     bool has_left(int) const override { return left_; }
     int event_fd() const override { return -1; }

@@ -125,6 +125,11 @@ void Member::report(std::string_view text) {
     wake_.raise();
 }
 
+std::optional<Clock::time_point> Member::bad_news_since() const {
+    const std::lock_guard lock(mutex_);
+    return bad_news_since_;
+}
+
 std::optional<Report> Member::reported() const {
     const std::lock_guard lock(mutex_);
     if (reports_.empty()) return std::nullopt;

@@ -32,6 +32,7 @@ class Member : public Bootstrap {
     void report(std::string_view text) override;
     std::optional<Report> reported() const override;
     bool has_bad_news() const override { return has_bad_news_.load(std::memory_order_relaxed); }
+    std::optional<Clock::time_point> bad_news_since() const override;
     std::optional<Report> reported_by(int rank) const override;
     bool has_left(int rank) const override;
     int event_fd() const override { return event_.fd(); }
@@ -66,6 +67,7 @@ class Member : public Bootstrap {
     void note_given_up(int by, const std::string& reason);
     void note_lost(int rank, const std::string& reason);
     void note_left(int rank);
+    void note_bad_news();  // with mutex_ held
     void note_report(int rank, std::string_view text);
     void tell_all(FrameType type, std::string_view payload);
     void send_all(std::string frames);
@@ -77,6 +79,7 @@ class Member : public Bootstrap {
 
     std::atomic<bool> has_bad_news_{false};
     mutable std::mutex mutex_;  // guards all that follows, up to links_
+    std::optional<Clock::time_point> bad_news_since_;
     std::condition_variable changed_;
     std::optional<Loss> loss_;
     std::vector<Report> reports_;  // in the order in which they came; all ranks have the same one first

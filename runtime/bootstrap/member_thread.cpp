@@ -357,10 +357,15 @@ void Member::note_lost(int rank, const std::string& reason) {
     {
         const std::lock_guard lock(mutex_);
         loss_ = Loss{rank, reason};
-        has_bad_news_ = true;
-        changed_.notify_all();
+        note_bad_news();
     }
     event_.raise();
+}
+
+void Member::note_bad_news() {
+    if (!bad_news_since_) bad_news_since_ = Clock::now();
+    has_bad_news_ = true;
+    changed_.notify_all();
 }
 
 void Member::note_left(int rank) {
@@ -404,8 +409,7 @@ void Member::note_report(int rank, std::string_view text) {
     {
         const std::lock_guard lock(mutex_);
         reports_.push_back({rank, std::string(text)});
-        has_bad_news_ = true;
-        changed_.notify_all();
+        note_bad_news();
     }
     event_.raise();
 }

@@ -122,7 +122,7 @@ class Refuge::Leader {
             } else {
                 const std::vector<int> others = unknown();
                 if (may_go_on_without(others)) break;
-                if (is_late || refuge_.was_given_up_) stay_behind(others);
+                if (is_late || refuge_.doubt_.was_given_up || have_all_ended(others)) stay_behind(others);
             }
             loop_.turn(std::min(deadline_, Clock::now() + probe_interval));
             for (const int rank : expected)
@@ -223,9 +223,17 @@ class Refuge::Leader {
         std::vector<int> ranks;
         for (int rank = 0; rank < static_cast<int>(refuge_.all_.size()); ++rank)
             if (rank != refuge_.self_ && !members_.contains(rank) &&
-                (refuge_.was_given_up_ || !refuge_.is_gone(rank)))
+                (refuge_.doubt_.was_given_up || refuge_.doubt_.of_ranks.contains(rank) ||
+                 !refuge_.is_gone(rank)))
                 ranks.push_back(rank);
         return ranks;
+    }
+
+    // Then nobody is worth waiting for.
+    bool have_all_ended(const std::vector<int>& ranks) const {
+        return std::all_of(ranks.begin(), ranks.end(), [this](int rank) {
+            return refuge_.doubt_.of_ranks.contains(rank) && refuge_.is_gone(rank);
+        });
     }
 
     // Only one part may go on: the one with more ranks, or with the first if both have as many.
@@ -251,7 +259,9 @@ class Refuge::Leader {
                 "{} cannot go on without {}, who {}: perhaps they have gone on without {}. Of "
                 "two such parts the one with more ranks goes on, or with the first if both have as many",
                 ranks_text(here), ranks_text(unknown),
-                refuge_.was_given_up_ ? "have given it up" : "have not ended",
+                refuge_.doubt_.was_given_up ? "have given it up"
+                : have_all_ended(unknown)   ? "have ended, but had time to wait for it in vain before"
+                                            : "have not ended",
                 here.size() == 1 ? "it" : "them"));
         tell_all(FrameType::abort, encode_abort(error));
         throw error;
@@ -273,9 +283,9 @@ class Refuge::Leader {
 
 // ---- All -----------------------------------------------------------------------------------------
 
-Refuge::Regrouped Refuge::regroup(Clock::time_point deadline, bool was_given_up) {
+Refuge::Regrouped Refuge::regroup(Clock::time_point deadline, Doubt doubt) {
     const std::lock_guard one_at_a_time(regrouping_);
-    was_given_up_ = was_given_up;
+    doubt_ = std::move(doubt);
     answered_.clear();
     Regrouped result = lead_or_follow(deadline);
     for (int rank = 0; rank < static_cast<int>(all_.size()); ++rank)

@@ -61,11 +61,17 @@ class Refuge {
         Invitation meeting;          // made by the first of them
         Company company{};
     };
-    // All survivors call this. was_given_up: the others take this rank for lost. They may have gone on, and
-    // may have closed their refuges since; so ranks that are not here count as unknown, whatever the kernel
-    // says. Throws Error: timeout (a rank that has not ended did not come; it is lost from now on), bootstrap
-    // (too many are unknown: they may have gone on without this one). One caller at a time; others wait.
-    Regrouped regroup(Clock::time_point deadline, bool was_given_up);
+    // Why ranks that are not here count as unknown even if they have ended: they may have gone on without
+    // this one first.
+    struct Doubt {
+        bool was_given_up = false;    // the others take this rank for lost: all of them do
+        std::set<int> of_ranks = {};  // these do: this rank comes later than they wait for it
+    };
+
+    // All survivors call this. Throws Error: timeout (a rank that has not ended did not come; it is lost from
+    // now on), bootstrap (too many are unknown: they may have gone on without this one). One caller at a
+    // time; others wait.
+    Regrouped regroup(Clock::time_point deadline, Doubt doubt);
 
   private:
     class Leader;
@@ -80,7 +86,7 @@ class Refuge {
     int self_ = 0;
     std::string secret_;
     std::mutex regrouping_;  // guards the next two
-    bool was_given_up_ = false;
+    Doubt doubt_;
     std::set<int> answered_;    // ranks that took this one in, in this call: they live, whatever they do now
     mutable std::mutex mutex_;  // guards lost_
     std::set<int> lost_;

@@ -570,6 +570,18 @@ bool Communicator::was_given_up() const {
     return loss && loss->rank == rank();
 }
 
+std::set<int> Communicator::may_have_gone_on() const {
+    const auto since = bootstrap_->bad_news_since();
+    if (!since || transport::Clock::now() - *since <= options_.timeout) return {};
+    // A rank whose death was the first that was heard of has not outlived the failure.
+    const auto loss = bootstrap_->reported() ? std::nullopt : bootstrap_->loss();
+    std::set<int> numbers;
+    for (int other = 0; other < size(); ++other)
+        if (other != rank() && !(loss && loss->rank == other))
+            numbers.insert(options_.numbers_in_refuge[static_cast<std::size_t>(other)]);
+    return numbers;
+}
+
 std::vector<int> Communicator::lost() {
     if (size() == 1) return {};
     const std::vector<int>& numbers = options_.numbers_in_refuge;

@@ -157,6 +157,9 @@ class Communicator {
     void throw_if_aborted();
     // Whether the others have: they may have gone on without this rank.
     bool was_given_up() const;
+    // Ranks that may have gone on without this one and have ended since, if they have ended: it knows of the
+    // failure for longer than they wait for it. As numbers in the refuge.
+    std::set<int> may_have_gone_on() const;
     // Ranks that are lost, as far as this one knows; ascending.
     std::vector<int> lost();
     // Numeric: the address at which the other ranks reach this one.

@@ -213,9 +213,10 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
     Options options = parent.options();
     if (parent.size() == 1) return make(options, {0}, 0, {});
     options.host_listens = true;  // the first of them invites the others before they can know of it
+    const std::set<int> doubtful = parent.may_have_gone_on();
     auto attempt_takes = std::max(shortest_attempt, parent.options().timeout / 4);
     for (;; attempt_takes *= 2) {
-        const auto regrouped = options.refuge->regroup(until, parent.was_given_up());
+        const auto regrouped = options.refuge->regroup(until, {parent.was_given_up(), doubtful});
         const std::vector<int>& survivors = regrouped.survivors;
         options.numbers_in_refuge = survivors;
         if (survivors[0] == options.refuge->self())

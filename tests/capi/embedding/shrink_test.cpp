@@ -158,6 +158,61 @@ TEST_CASE("a rank that stands still is given up by all together, and does not go
 }
 
 // The test ends before the first attempt to meet would.
+// It knows of the failure for longer than the others waited for it: they may have gone on, whatever became of
+// them.
+TEST_CASE(
+    "a rank that comes when the others have gone on without it and have ended does not go on by itself") {
+    for (const int late : {0, 1})
+        for (const bool are_killed : {false, true}) {
+            CAPTURE(late, are_killed);
+            auto* const done = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+            const auto outcomes = run_ranks({3, {{"HOCKET_TIMEOUT_MS", "400"}}}, [&](int rank) {
+                const Comm comm = join();
+                must(comm.get(), hkt_barrier(comm.get()));
+                if (rank != late) {
+                    failure_of(comm.get(), hkt_barrier(comm.get()), HKT_ERROR_TIMEOUT);
+                    hkt_comm* made = nullptr;
+                    while (hkt_comm_shrink(comm.get(), &made) == HKT_ERROR_TIMEOUT) continue;
+                    const Comm left(made);
+                    expect(made != nullptr && hkt_comm_size(made) == 2, "the two others go on");
+                    expect(work(made, rank, 3 - late, 5), "they work");
+                    ++*done;
+                    if (are_killed) raise(SIGKILL);
+                    return;
+                }
+                while (*done < 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until they have ended
+                hkt_comm* made = nullptr;
+                const hkt_status status = hkt_comm_shrink(comm.get(), &made);
+                const Comm left(made);
+                expect(status == HKT_ERROR_BOOTSTRAP,
+                       std::string("a second job: ") + hkt_error_string(status));
+                const std::string text = hkt_comm_last_error(comm.get());
+                expect(text.find("perhaps they have gone on without it") != std::string::npos, text);
+            });
+            for (int rank = 0; rank < 3; ++rank) {
+                const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+                CHECK(outcome.text == "");
+                CHECK(outcome.signal == (are_killed && rank != late ? SIGKILL : 0));
+            }
+        }
+}
+
+TEST_CASE("a rank that takes its time goes on by itself where the other one has died first") {
+    const auto outcomes = run_ranks({2, {{"HOCKET_TIMEOUT_MS", "300"}}}, [](int rank) {
+        const Comm comm = join();
+        must(comm.get(), hkt_barrier(comm.get()));
+        if (rank == 0) raise(SIGKILL);
+        while (hkt_comm_status(comm.get()) == HKT_SUCCESS)
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        std::this_thread::sleep_for(std::chrono::milliseconds(600));
+        const Comm left = shrunken(comm.get());
+        expect(hkt_comm_size(left.get()) == 1, "one is left");
+    });
+    CHECK(outcomes[0].signal == SIGKILL);
+    CHECK(outcomes[1].text == "");
+}
+
 TEST_CASE("a rank that dies after it was counted is missed at once") {
     for (auto way : ways) {
         way["HOCKET_TIMEOUT_MS"] = "600000";

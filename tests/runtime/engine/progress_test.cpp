@@ -135,6 +135,9 @@ class LateReport : public transport::Bootstrap {
     }
     std::optional<transport::Report> reported_by(int) const override { return reported(); }
     bool has_bad_news() const override { return is_known_; }
+    std::optional<std::chrono::steady_clock::time_point> bad_news_since() const override {
+        return std::nullopt;
+    }
     int event_fd() const override { return event_[0]; }
     void leave() override {}
 
