@@ -54,10 +54,7 @@ std::string WindowHeap::left() const {
         free += part.free.free_bytes();
         largest = std::max(largest, part.free.largest());
     }
-    return fmt::format(
-        "{} bytes are free, and no more than {} of them in one piece; it has as many as the machine "
-        "has memory, unless the size of files (ulimit -f) was limited when the first communicator was made",
-        free, largest);
+    return fmt::format("{} bytes are free, and no more than {} of them in one piece", free, largest);
 }
 
 bool WindowHeap::release(std::uint64_t offset, Owner owner) {

@@ -77,8 +77,13 @@ void* Window::allocate(std::size_t bytes, std::size_t alignment, Known known) {
     const bool large = bytes >= huge_page_bytes;
     const auto offset = own_->heap().allocate(bytes, large ? huge_page_bytes : alignment, part_.owner, known);
     if (!offset)
-        throw Error(Status::out_of_memory,
-                    fmt::format("no room for {} bytes of shared memory: {}", bytes, own_->heap().left()));
+        throw Error(
+            Status::out_of_memory,
+            fmt::format(
+                "no room for {} bytes of shared memory: {}. A block may be as large as the machine's memory, "
+                "or as the limit of the size of files (ulimit -f) allowed when the first communicator was "
+                "made",
+                bytes, own_->heap().left()));
     if (large) own_->memory().enlarge(*offset, bytes / huge_page_bytes * huge_page_bytes);
     return own_->memory().at(*offset, bytes);
 }

@@ -179,7 +179,7 @@ TEST_CASE("what cannot be had or was not given is refused with the figures") {
     const std::uint64_t most = WindowMemory::make().extents().back().bytes();
     CHECK_THAT(error_of([&] { window->allocate(most + 1); }),
                Catch::Matches(fmt::format("status -9: no room for {} bytes.*: {} bytes are free, and no more "
-                                          "than {} of them in one piece",
+                                          "than {} of them in one piece.*ulimit -f.*",
                                           most + 1, window->free_bytes(), most)));
     CHECK_THAT(error_of([&] { window->allocate(SIZE_MAX); }), Catch::StartsWith("status -9: no room for"));
     for (const std::size_t alignment : {std::size_t{0}, std::size_t{24}, 4 * mebibyte})
