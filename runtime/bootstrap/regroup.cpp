@@ -259,9 +259,9 @@ class Refuge::Leader {
                 "{} cannot go on without {}, who {}: perhaps they have gone on without {}. Of "
                 "two such parts the one with more ranks goes on, or with the first if both have as many",
                 ranks_text(here), ranks_text(unknown),
-                refuge_.doubt_.was_given_up ? "have given it up"
-                : have_all_ended(unknown)   ? "have ended, but had time to wait for it in vain before"
-                                            : "have not ended",
+                refuge_.doubt_.was_given_up       ? "have given it up"
+                : refuge_.doubt_.of_ranks.empty() ? "have not ended"
+                                                  : "have not ended, or ended too late to be taken for dead",
                 here.size() == 1 ? "it" : "them"));
         tell_all(FrameType::abort, encode_abort(error));
         throw error;

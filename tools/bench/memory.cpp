@@ -57,12 +57,16 @@ struct Device::Driver {
     int ordinal = 0;
 };
 
+namespace {
+
 // As launchers tell it: hocket-run and torchrun, Open MPI, MPICH, Slurm.
 int rank_on_host() {
     for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
         if (const char* rank = std::getenv(name)) return std::atoi(rank);
     return 0;
 }
+
+}  // namespace
 
 Device::Driver::Driver() {
     const char* named = std::getenv("HOCKET_CUDA_DRIVER");

@@ -31,8 +31,9 @@ Memory private_memory(std::size_t bytes);
 Allocate shared_memory(hkt_comm* comm);
 
 // The CUDA device of this process: of the devices there are, the one that its rank on the host names (as the
-// launcher tells it: LOCAL_RANK, and what MPI and Slurm call it), modulo their number. Its functions may be
-// called by the thread that made it, and throw std::runtime_error with the driver's error.
+// launcher tells it: LOCAL_RANK, and what MPI and Slurm call it; 0 if it tells none), modulo their number.
+// Its functions may be called by the thread that made it, and throw std::runtime_error with the driver's
+// error.
 class Device {
   public:
     // Loads the driver: what HOCKET_CUDA_DRIVER names, or libcuda.so.1. To be made before the communicator,
