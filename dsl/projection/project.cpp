@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <span>
 
@@ -151,6 +152,21 @@ Atoms atoms_of(const StepGraph& graph, const std::vector<HostStep>& steps, const
     return atoms;
 }
 
+// Of all ranks, not of the host's alone: RankProgram::chunks.
+std::uint64_t chunks_of(const StepGraph& graph) {
+    const bool is_by_rank = graph.pieces_alike() > 0 || contract_of(graph.collective).is_by_rank();
+    std::uint64_t chunks = is_by_rank ? static_cast<std::uint64_t>(graph.ranks) : 1;
+    for (const Region& region : graph.regions)
+        for (const Interval& interval : region)
+            for (const Rational& boundary : {interval.begin, interval.end}) {
+                const auto parts = static_cast<std::uint64_t>(boundary.den());
+                if (parts > RankProgram::most_chunks) return 0;
+                chunks = std::lcm(chunks, parts);
+                if (chunks > RankProgram::most_chunks) return 0;
+            }
+    return chunks;
+}
+
 Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy,
                      const Deadline& deadline, const Completion& completion, Copying copying)
     : graph_(graph),
@@ -195,6 +211,7 @@ RankProgram Projector::run(Rank rank) {
     program.ranks = graph_.ranks;
     program.root = graph_.root;
     program.economy = economy_;
+    program.chunks = chunks_of(graph_);
     program.buffers = graph_.buffers;
     program.input_origin = program.input() == Share::own ? places_.own(self).begin : 0;
     program.output_origin = places_.output(self).begin;

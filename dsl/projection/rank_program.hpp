@@ -150,7 +150,11 @@ struct RankProgram {
     std::uint64_t fingerprint = 0;  // of all ranks' steps: equal if all ranks do the same
 
     std::vector<Rational> boundaries;  // ascending, distinct
-    std::int64_t buffers = 1;          // positions are from 0 to this
+    // Into so many equal parts x is cut where any rank's regions begin or end: each boundary of every rank's
+    // program lies between two of them. The same on all ranks. 0: too many to be of use.
+    std::uint64_t chunks = 1;
+    static constexpr std::uint64_t most_chunks = std::uint64_t{1} << 20;
+    std::int64_t buffers = 1;  // positions are from 0 to this
     BoundaryId input_origin = 0, output_origin = 0;
     bool uses_work = false;
     Economy economy = Economy::bytes;

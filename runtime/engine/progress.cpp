@@ -150,7 +150,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
         if (neighbourhood_ && neighbourhood_->window().has_adopted())
             stand_ins = StandIns(start, neighbourhood_->window());
         lent_.reserve(lent_.size() + 1);
-        in_flight_.reserve(in_flight_.size() + start.tiles);
+        in_flight_.reserve(in_flight_.size() + start.tiles());
         begun = &begin_tiles(*plan, start, plan->program().neighbours.empty() ? nullptr : neighbourhood_);
     } catch (const std::exception& error) {
         // The others will start this and wait for it.
@@ -169,7 +169,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     is_leaving_ = limit.has_value();
     history_ = history;
     ++started_;
-    turns_ += start.tiles;
+    turns_ += start.tiles();
     try {
         hear_bad_news();
         // If this rank is alone, there is nobody to wait for, except a device. Otherwise the thread that

@@ -64,6 +64,10 @@ void check_rules(const dsl::RankProgram& program, DataType type, const Reduction
     for (const dsl::Rational& boundary : program.boundaries)
         if (boundary < dsl::Rational(0) || boundary > dsl::Rational(program.positions()))
             refuse(0, "a boundary lies outside of all buffers");
+    for (const dsl::Rational& boundary : program.boundaries)
+        if (program.chunks > 0 && !program.computes() &&
+            program.chunks % static_cast<std::uint64_t>(boundary.den()) != 0)
+            refuse(0, "a boundary lies inside of a chunk");
     const std::size_t areas = program.areas();
     for (const dsl::ShiftedArea& shifted : program.shifted)
         if (shifted.of >= program.first_shifted() || shifted.from >= program.boundaries.size() ||

@@ -17,46 +17,66 @@ constexpr const char* what_is_left =
 constexpr std::size_t most_parts = 4;  // of a message: how many are named
 constexpr std::size_t most_tags = 8;   // likewise
 
-std::string elements(const Execution& execution, const dsl::MessagePart& part) {
+std::string range_of(std::int64_t begin, std::int64_t end) {
+    return end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1);
+}
+
+// Of a tile, the elements of the whole: a range for each chunk. None if there are no elements.
+std::vector<std::string> elements(const Execution& execution, const dsl::MessagePart& part) {
     const engine::Binding& binding = execution.run().binding();
     const auto size = static_cast<std::int64_t>(element_size(execution.plan().type()));
-    const dsl::Rational first = execution.plan().program().boundaries[part.begin];
+    const auto& boundaries = execution.plan().program().boundaries;
+    if (const Tile tile(execution.start().tiling, execution.tile(), static_cast<std::uint64_t>(size));
+        !tile.is_whole()) {
+        std::vector<std::string> ranges;
+        tile.for_stretches(
+            boundaries[part.begin], boundaries[part.end],
+            [&](std::uint64_t, std::uint64_t in_x, std::uint64_t bytes) {
+                const auto begin = static_cast<std::int64_t>(in_x) / size;
+                ranges.push_back(range_of(begin, begin + static_cast<std::int64_t>(bytes) / size));
+            });
+        return ranges;
+    }
+    const dsl::Rational first = boundaries[part.begin];
     const auto of_buffer =
         static_cast<std::int64_t>(binding.layout.offset(dsl::Rational(first.num() / first.den())));
     // In its buffer, a piece may lie before the place that it would have if all lay one after the other.
     const std::int64_t shift =
         binding.byte_shifts.empty() ? 0 : static_cast<std::int64_t>(binding.byte_shifts[part.begin]) / size;
     const auto element = [&](dsl::BoundaryId boundary) {
-        return static_cast<std::int64_t>(execution.start().begin_of(execution.tile())) +
-               static_cast<std::int64_t>(binding.byte_offsets[boundary]) / size - of_buffer + shift;
+        return static_cast<std::int64_t>(binding.byte_offsets[boundary]) / size - of_buffer + shift;
     };
     const std::int64_t begin = element(part.begin), end = element(part.end);
-    if (end == begin) return "none";
-    return end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1);
+    return begin < end ? std::vector{range_of(begin, end)} : std::vector<std::string>();
 }
 
 // "x[0, 1/4), x[1/2, 3/4) (elements 0 to 9, 20 to 29)". Parts that are empty for this count are not named.
 std::string region(const Execution& execution, const dsl::Op& op) {
     std::vector<std::string> fractions, ranges;
     std::size_t unnamed = 0;
+    bool has_more = false;
     for (std::size_t i = 0; i < op.parts(); ++i) {
         const dsl::MessagePart part = op.part(i);
         if (op.parts() > 1 && execution.run().binding().bytes_between(part.begin, part.end) == 0) continue;
-        if (ranges.size() == most_parts) {
+        if (fractions.size() == most_parts) {
             ++unnamed;
             continue;
         }
         fractions.push_back(region_text(execution.plan().program(), part.begin, part.end));
-        ranges.push_back(elements(execution, part));
+        for (std::string& range : elements(execution, part))
+            if (ranges.size() < most_parts)
+                ranges.push_back(std::move(range));
+            else
+                has_more = true;
     }
     std::string text = fmt::format("{}", fmt::join(fractions, ", "));
     if (unnamed > 0) text += fmt::format(" and {} other pieces", unnamed);
-    if (const auto tiles = execution.start().tiles; tiles > 1)
+    if (const auto tiles = execution.start().tiles(); tiles > 1)
         text += fmt::format(" of tile {} of {}", execution.tile() + 1, tiles);
-    if (ranges.size() == 1 && ranges[0] == "none") return text + " (no elements)";
+    if (ranges.empty()) return text + " (no elements)";
     const bool is_one = ranges.size() == 1 && ranges[0].find(' ') == std::string::npos;
     return fmt::format("{} (element{} {}{})", text, is_one ? "" : "s", fmt::join(ranges, ", "),
-                       unnamed > 0 ? ", ..." : "");
+                       unnamed > 0 || has_more ? ", ..." : "");
 }
 
 std::string waiting_for_start(int rank) {

@@ -87,7 +87,7 @@ void Tracer::begin(const Execution& execution, record::Moment began) noexcept {
         if (!row) return;
         const record::Label& label = *execution.plan().label();
         const std::uint64_t number = execution.number();
-        open_.insert({{false, number}, {*row, execution.start().tiles}});
+        open_.insert({{false, number}, {*row, execution.start().tiles()}});
         file_.begin(*row, began, name_of(label, number), "collective",
                     facts_of(label, number, execution.start().count));
     });

@@ -54,7 +54,7 @@ bool DirectStart::suits(const Plan& plan) {
 std::unique_ptr<DirectStart> DirectStart::begin(const Start& start, const device::Buffers& buffers) {
     const Plan& plan = *start.plan;
     const bool sends = plan.input() != dsl::Share::none, receives = plan.output() != dsl::Share::none;
-    if (!suits(plan) || !buffers.devices.may_export() || start.tiles != 1) return nullptr;
+    if (!suits(plan) || !buffers.devices.may_export() || start.tiles() != 1) return nullptr;
     if ((sends && !buffers.send) || (receives && !buffers.recv)) return nullptr;
     const Layout layout = layout_of(start);
     const std::vector<Move> moves = moves_of(start, layout);

@@ -1,10 +1,12 @@
 #include "runtime/engine/run/graph_run.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "runtime/engine/plan/address.hpp"
+#include "runtime/engine/run/tiles.hpp"
 #include "runtime/kernels/cpu/multiply.hpp"
 
 namespace hocket::engine {
@@ -35,7 +37,9 @@ GraphRun::GraphRun(const Plan& plan, Execution& execution) : plan_(&plan) {
         if (!communicates(ops[id])) continue;
         transfer_of_[id] = static_cast<std::uint32_t>(transfers_.size());
         transfers_.push_back({{}, &execution, id, segments_.size()});
-        segments_.resize(segments_.size() + ops[id].parts());
+        std::size_t segments = 0;
+        for (std::size_t i = 0; i < ops[id].parts(); ++i) segments += most_segments(ops[id].part(i));
+        segments_.resize(segments_.size() + segments);
     }
     for (Transfer& transfer : transfers_) transfer.message.user = &transfer;
     for (Queue* queue : {&receives_, &sends_, &local_}) queue->ops.reserve(ops.size());
@@ -44,6 +48,16 @@ GraphRun::GraphRun(const Plan& plan, Execution& execution) : plan_(&plan) {
 
 GraphRun::~GraphRun() {
     free_memory();
+}
+
+// In a tile, each chunk of a part that lies in the caller's buffer may be a segment.
+std::size_t GraphRun::most_segments(const dsl::MessagePart& part) const {
+    const dsl::RankProgram& program = plan_->program();
+    if (!can_be_divided(program) || !program.memory_is_shared || part.area > dsl::output_area) return 1;
+    const auto chunk_at = [&](dsl::BoundaryId boundary) {
+        return program.boundaries[boundary].offset(program.chunks);
+    };
+    return std::max<std::size_t>(1, chunk_at(part.end) - chunk_at(part.begin));
 }
 
 // Neighbours can reach the window, so memory is taken from it if there are any.
@@ -68,14 +82,15 @@ void GraphRun::free_memory() {
 void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) {
     turn_ = start.turn + tile;
     checksum_ = start.checksum;
-    binding_ = start.plan->bind(
-        start.uneven ? *start.uneven : Layout(start.plan->elements_of_x(start.elements_of(tile))),
-        start.arguments.get());
+    const Tiling tiling =
+        start.tiling.is_whole() ? Tiling(start.plan->elements_of_x(start.count)) : start.tiling;
+    tile_ = Tile(tiling, tile, element_size(start.plan->type()));
+    binding_ =
+        start.plan->bind(start.uneven ? *start.uneven : Layout(tile_.elements()), start.arguments.get());
     arguments_ = start.arguments;
     neighbourhood_ = neighbourhood;
-    const std::uint64_t skipped = start.begin_of(tile) * element_size(start.plan->type());
-    send_ = address(const_cast<std::byte*>(start.send), skipped);
-    recv_ = address(start.recv, skipped);
+    send_ = start.send;
+    recv_ = start.recv;
     factor_ = start.factor;
     // A rank alone exchanges nothing: it has one piece, and its buffers are treated as if they began at that
     // piece.
@@ -98,7 +113,7 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neig
     make_copies();
     place_areas();
     const bool needs_all_input = neighbourhood || copies_[dsl::input_area] || is_by_pair();
-    staged_.begin(start.staging, *plan_, *binding_, recv_, needs_all_input);
+    staged_.begin(start.staging, *plan_, *binding_, tile_, recv_, needs_all_input);
     entered_ = !neighbourhood && !(needs_all_input && start.staging);
     if (entered_ && copies_[dsl::input_area]) move_copies(dsl::input_area);
     for (const dsl::OpId op : binding_->ready) enqueue(op);
@@ -118,6 +133,9 @@ void GraphRun::place_areas() {
     };
     areas_[dsl::input_area] = virtual_base(own(dsl::input_area, send_), offsets[program.input_origin]);
     areas_[dsl::output_area] = virtual_base(own(dsl::output_area, recv_), offsets[program.output_origin]);
+    holds_x_.assign(areas_.size(), false);
+    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area})
+        holds_x_[area] = !tile_.is_whole() && (!copies_[area] || works_beside_copy(area));
     areas_[dsl::work_area] = memory_;
     for (std::size_t i = 0; i < program.scratch.size(); ++i)
         areas_[program.first_scratch() + i] =
@@ -200,10 +218,33 @@ bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
 
 void GraphRun::run_local(const dsl::Op& op, dsl::OpId id) {
     if (op.kind == Kind::compute) return compute(id);
+    if (!tile_.is_whole()) return run_by_chunks(op, id);
     std::byte* const output = areas_[dsl::output_area];
     areas_[dsl::output_area] = address(output, shift_of(dsl::output_area, op.begin));
     plan_->executor().run(id, areas_.data(), binding_->byte_offsets.data());
     areas_[dsl::output_area] = output;
+}
+
+// In buffers that hold x, the stretches of a tile's chunks lie apart.
+void GraphRun::run_by_chunks(const dsl::Op& op, dsl::OpId id) {
+    const auto& boundaries = plan_->program().boundaries;
+    std::vector<dsl::AreaId> in_x;
+    const auto look = [&](dsl::AreaId area) {
+        if (holds_x_[area]) in_x.push_back(area);
+    };
+    look(op.area);
+    for (const auto* areas : {&op.also, &op.operands}) std::for_each(areas->begin(), areas->end(), look);
+    if (in_x.empty()) return plan_->executor().run(id, areas_.data(), binding_->byte_offsets.data());
+    chunk_areas_ = areas_;
+    chunk_offsets_ = binding_->byte_offsets;
+    tile_.for_stretches(boundaries[op.begin], boundaries[op.end],
+                        [&](std::uint64_t in_tile, std::uint64_t place_in_x, std::uint64_t bytes) {
+                            for (const dsl::AreaId area : in_x)
+                                chunk_areas_[area] = address(areas_[area], place_in_x - in_tile);
+                            chunk_offsets_[op.begin] = in_tile;
+                            chunk_offsets_[op.end] = in_tile + bytes;
+                            plan_->executor().run(id, chunk_areas_.data(), chunk_offsets_.data());
+                        });
 }
 
 bool GraphRun::post(Queue& queue, transport::Fabric* fabric) {
@@ -239,6 +280,14 @@ std::span<const transport::Segment> GraphRun::segments_of(const dsl::Op& op, con
         const dsl::MessagePart part = op.part(i);
         const std::uint64_t begin = binding_->byte_offsets[part.begin],
                             end = binding_->byte_offsets[part.end];
+        if (holds_x_[part.area]) {
+            const auto& boundaries = plan_->program().boundaries;
+            tile_.for_stretches(boundaries[part.begin], boundaries[part.end],
+                                [&](std::uint64_t, std::uint64_t in_x, std::uint64_t bytes) {
+                                    *next++ = {address(areas_[part.area], in_x), bytes};
+                                });
+            continue;
+        }
         const std::uint64_t shift = shift_of(part.area, part.begin);
         if (begin < end) *next++ = {address(areas_[part.area], begin + shift), end - begin};
     }
@@ -265,8 +314,9 @@ std::uint64_t GraphRun::bytes_of_buffer(dsl::AreaId area) const {
     return whole;
 }
 
-// The bytes from the area's beginning to the end of what lies in it.
+// The bytes from the beginning of the caller's buffer to the end of what lies in it.
 std::uint64_t GraphRun::bytes_spanned(dsl::AreaId area) const {
+    if (!tile_.is_whole() && bytes_of_buffer(area) > 0) return tile_.bytes_of_x();
     if (!is_by_pair()) return bytes_of_buffer(area);
     const Layout& layout = binding_->layout;
     return (area == dsl::input_area ? layout.sent() : layout.received()).span * element_size(plan_->type());
@@ -294,7 +344,8 @@ void GraphRun::make_copies() {
         copies_input |= reads_send &&
                         (shows_copies ||
                          (program.shares_input && !window.offset_of(send_, bytes_spanned(dsl::input_area))));
-        copies_output = program.shares_output && !window.offset_of(recv_, output);
+        copies_output =
+            program.shares_output && !window.offset_of(recv_, tile_.is_whole() ? output : tile_.bytes_of_x());
     }
     const std::uint64_t begin = (binding_->memory_bytes + shown + 63) / 64 * 64,
                         middle = begin + (input + 63) / 64 * 64;
@@ -318,35 +369,49 @@ std::uint64_t GraphRun::move_copies(dsl::AreaId area) {
     const bool is_input = area == dsl::input_area;
     if (bytes_of_buffer(area) == 0) return 0;
     if (is_by_pair()) return pack_input();
-    std::uint64_t bytes = 0;
-    const auto move = [&](std::uint64_t begin, std::uint64_t end) {
+    std::uint64_t moved = 0;
+    const auto move = [&](std::uint64_t in_copy, std::uint64_t in_buffer, std::uint64_t bytes) {
         if (is_input && plan_->multiplies())
-            kernels::multiply(plan_->type(), copies_[area] + begin, send_ + begin,
-                              (end - begin) / element_size(plan_->type()), factor_);
+            kernels::multiply(plan_->type(), copies_[area] + in_copy, send_ + in_buffer,
+                              bytes / element_size(plan_->type()), factor_);
         else if (is_input)
-            std::memcpy(copies_[area] + begin, send_ + begin, end - begin);
+            std::memcpy(copies_[area] + in_copy, send_ + in_buffer, bytes);
         else
-            std::memcpy(recv_ + begin, copies_[area] + begin, end - begin);
-        bytes += end - begin;
+            std::memcpy(recv_ + in_buffer, copies_[area] + in_copy, bytes);
+        moved += bytes;
     };
-    if (!works_beside_copy(area)) {
-        move(0, bytes_of_buffer(area));
-        return bytes;
-    }
     const dsl::RankProgram& program = plan_->program();
-    for (const dsl::Stretch& touched : is_input ? program.input_read : program.output_written)
-        move(binding_->byte_offsets[touched.begin], binding_->byte_offsets[touched.end]);
-    return bytes;
+    const bool is_part = works_beside_copy(area);
+    if (!is_part && tile_.is_whole()) {
+        move(0, 0, bytes_of_buffer(area));
+    } else if (!is_part) {
+        tile_.for_stretches(dsl::Rational(0), dsl::Rational(1), move);
+    } else {
+        for (const dsl::Stretch& touched : is_input ? program.input_read : program.output_written)
+            tile_.for_stretches(program.boundaries[touched.begin], program.boundaries[touched.end], move);
+    }
+    return moved;
 }
 
 bool GraphRun::enter(std::uint64_t& budget) {
     if (neighbourhood_ && !neighbourhood_->is_free(turn_)) return false;
-    if (staged_ && !staged_.has_come(send_, bytes_spanned(dsl::input_area))) return false;
+    if (staged_ && !input_has_come()) return false;
     const std::uint64_t bytes = neighbourhood_             ? show_buffers()
                                 : copies_[dsl::input_area] ? move_copies(dsl::input_area)
                                                            : 0;
     budget -= std::min(budget, bytes);
     return entered_ = true;
+}
+
+bool GraphRun::input_has_come() const {
+    if (tile_.is_whole()) return staged_.has_come(send_, bytes_spanned(dsl::input_area));
+    bool has = true;
+    if (bytes_of_buffer(dsl::input_area) > 0)
+        tile_.for_stretches(dsl::Rational(0), dsl::Rational(1),
+                            [&](std::uint64_t, std::uint64_t in_x, std::uint64_t bytes) {
+                                has = has && staged_.has_come(send_ + in_x, bytes);
+                            });
+    return has;
 }
 
 // Returns the bytes that were copied.
@@ -359,18 +424,19 @@ std::uint64_t GraphRun::show_buffers() {
     const bool is_shared[] = {program.shares_input, program.shares_output};
     const std::byte* buffers[] = {send_, recv_};
     line.extents = {};
+    line.in_windows = 0;
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area}) {
         if (!is_shared[area]) continue;
-        const auto offset =
-            window.offset_of(copies_[area] ? copies_[area] : buffers[area], bytes_of_buffer(area));
+        const auto offset = copies_[area] ? window.offset_of(copies_[area], bytes_of_buffer(area))
+                                          : window.offset_of(buffers[area], bytes_spanned(area));
         line.show(area, offset.value_or(0), binding_->byte_offsets[origins[area]]);
+        if (!copies_[area]) line.in_windows |= Neighbourhood::Line::bit_of(area);
     }
     if (program.shares_work || is_by_pair())
         line.show(dsl::work_area, window.offset_of(memory_, memory_bytes_).value(), 0);
     if (is_by_pair()) show_pieces();
     line.completed = neighbourhood_->completed();
     line.checksum = checksum_;
-    line.in_windows = 1;
     return bytes;
 }
 
@@ -401,8 +467,12 @@ bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
         return false;
     }
     const auto index = static_cast<std::size_t>(member < neighbourhood_->self() ? member : member - 1);
-    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
-        areas_[dsl::RankProgram::neighbour_area(index, area)] = neighbourhood_->base(member, turn_, area);
+    const std::uint8_t in_windows = neighbourhood_->line(member, turn_).in_windows;
+    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area}) {
+        const dsl::AreaId theirs = dsl::RankProgram::neighbour_area(index, area);
+        areas_[theirs] = neighbourhood_->base(member, turn_, area);
+        holds_x_[theirs] = !tile_.is_whole() && (in_windows & Neighbourhood::Line::bit_of(area)) != 0;
+    }
     if (!is_by_pair()) {
         place_shifted(plan_->program(), binding_->byte_offsets.data(), areas_.data());
     } else if (const auto difference = find_piece(member)) {

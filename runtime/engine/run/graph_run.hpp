@@ -11,6 +11,7 @@
 
 #include "runtime/engine/run/run.hpp"
 #include "runtime/engine/run/staged.hpp"
+#include "runtime/engine/start/tiling.hpp"
 
 namespace hocket::engine {
 
@@ -71,9 +72,12 @@ class GraphRun final : public Run {
     bool contact(const dsl::Op& op, dsl::OpId id);
     std::uint64_t bytes_of_buffer(dsl::AreaId area) const;
     std::uint64_t bytes_spanned(dsl::AreaId area) const;
+    bool input_has_come() const;
     bool post(Queue& queue, transport::Fabric* fabric);
     bool post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric);
     void run_local(const dsl::Op& op, dsl::OpId id);
+    void run_by_chunks(const dsl::Op& op, dsl::OpId id);
+    std::size_t most_segments(const dsl::MessagePart& part) const;
     void place_kept();
     void compute(dsl::OpId id);
     std::span<const transport::Segment> segments_of(const dsl::Op& op, const Transfer& transfer);
@@ -93,6 +97,7 @@ class GraphRun final : public Run {
     const Plan* plan_;
     std::uint64_t turn_ = 0;
     std::uint32_t checksum_ = 0;
+    Tile tile_;
     std::shared_ptr<const Binding> binding_;
     std::vector<std::uint32_t> waits_;
     Queue receives_, sends_, local_;
@@ -103,6 +108,10 @@ class GraphRun final : public Run {
     std::vector<transport::Segment> segments_;  // of all messages, in the order of the messages
     std::byte nothing_{};                       // what messages without elements send
     std::vector<std::byte*> areas_;
+    // Used if the tile is not whole. By area: whether all of x lies there, and not the tile alone.
+    std::vector<bool> holds_x_;
+    std::vector<std::byte*> chunk_areas_;  // as they are placed for one chunk
+    std::vector<std::uint64_t> chunk_offsets_;
     std::byte* memory_ = nullptr;  // work and scratch, and copies of buffers that neighbours cannot reach
     std::uint64_t memory_bytes_ = 0;
 

@@ -65,13 +65,16 @@ class Neighbourhood {
         std::uint64_t bases[dsl::areas_of_a_rank];  // virtual bases of input, output, work in the slice
         std::uint64_t completed;                    // see complete()
         std::uint32_t checksum;                     // of all that this rank has started
-        std::uint8_t in_windows;                    // whether its buffers can be used where they are
+        std::uint8_t in_windows;                    // bit_of() those areas that are the caller's buffers
         // In which extents of the slice the areas lie; 0 for those that are not used there.
         std::array<std::uint8_t, dsl::areas_of_a_rank> extents;
         alignas(16) std::byte tiny[tiny_bytes];
         std::atomic<std::uint64_t> reached_in_odd_tiles;
         Shown shown;
 
+        static constexpr std::uint8_t bit_of(dsl::AreaId area) {
+            return static_cast<std::uint8_t>(1u << area);
+        }
         // offset: of the area in the slice, `skipped` bytes behind its virtual base.
         void show(dsl::AreaId area, std::uint64_t offset, std::uint64_t skipped) {
             bases[area] = offset - skipped;

@@ -14,16 +14,22 @@ namespace {
 constexpr std::uint64_t shortest_tile = 64 * 1024;
 constexpr std::uint64_t tiles_of_a_start = 2;
 
+constexpr std::uint64_t cache_line = 64;
+
+// A tile has room for a cache line of so many chunks.
+constexpr std::uint64_t most_chunks = Neighbourhood::tile_bytes / cache_line;
+
 }  // namespace
 
 bool SharedRun::suits(const dsl::RankProgram& program) {
     return !program.neighbours.empty() &&
-           program.neighbours.size() + 1 == static_cast<std::size_t>(program.ranks);
+           program.neighbours.size() + 1 == static_cast<std::size_t>(program.ranks) && program.chunks > 0 &&
+           program.chunks <= most_chunks;
 }
 
 SharedRun::SharedRun(const Plan& plan)
     : tiles_{TileRun(plan, start_), TileRun(plan, start_)},
-      most_elements_(Neighbourhood::tile_bytes / (plan.elements_of_x(1) * plan.element())) {
+      most_elements_(Neighbourhood::tile_bytes / plan.element()) {
     start_.is_small = plan.program().economy == dsl::Economy::waits;
     start_.parts = plan.elements_of_x(1);
     start_.element = element_size(plan.type());
@@ -42,7 +48,7 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
     start_.number = start.turn + tile;
     start_.checksum = start.checksum;
     start_.count = start.count;
-    start_.tile_elements = tile_elements();
+    start_.tiling = divided();
     start_.copies = start_.is_small;
     start_.has_met = false;
     start_.factor = start.factor;
@@ -55,7 +61,7 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
     tiles_begun_ = 0;
     met_ = 0;
     // Work is done on tiles, or on everything at once, which needs more memory.
-    const std::uint64_t elements = start_.parts * (start_.is_small ? start_.tile_elements : start.count);
+    const std::uint64_t elements = start_.is_small ? start_.tiling.elements_of(0) : start_.tiling.count();
     if (!binding_ || binding_->count != elements) binding_ = start.plan->bind(elements);
     // A tile's slots may be rounded up where the slots of the whole are not.
     const std::uint64_t most = binding_->memory_bytes + 64 * start.plan->program().scratch.size();
@@ -64,15 +70,17 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
     is_done_ = start.count == 0;
 }
 
-// The result is the same on all ranks.
-std::uint64_t SharedRun::tile_elements() const {
+// The result is the same on all ranks. A small start whose x has room in one tile is whole, as in a SmallRun.
+Tiling SharedRun::divided() const {
+    const std::uint64_t count = start_.count * start_.parts, chunks = start_.program().chunks;
+    const std::uint64_t line = std::max<std::uint64_t>(1, cache_line / start_.element);
+    const std::uint64_t most = most_elements_ / chunks / line * line;  // of a chunk
     if (start_.is_small || start_.neighbourhood->ranks_per_core() > 1)
-        return std::min(start_.count, most_elements_);
-    const std::uint64_t unit = start_.parts * start_.element;
-    const std::uint64_t line = std::max<std::uint64_t>(1, 64 / start_.element);
-    const std::uint64_t part = (start_.count / tiles_of_a_start + line - 1) / line * line;
-    return std::min(start_.count,
-                    std::clamp(part, std::min(shortest_tile / unit + 1, most_elements_), most_elements_));
+        return count <= most_elements_ ? Tiling(count) : Tiling(count, chunks, most);
+    const std::uint64_t chunk = (count + chunks - 1) / chunks,
+                        least = shortest_tile / start_.element / chunks / line * line + line;
+    const std::uint64_t stretch = (chunk / tiles_of_a_start + line - 1) / line * line;
+    return Tiling(count, chunks, std::clamp(stretch, std::min(least, most), most));
 }
 
 void SharedRun::need_memory(std::uint64_t bytes) {
@@ -138,7 +146,9 @@ void SharedRun::show_buffers() {
         line.show(dsl::work_area, window.offset_of(start_.memory, memory_bytes_).value(), 0);
     line.completed = start_.neighbourhood->completed();
     line.checksum = start_.checksum;
-    line.in_windows = in_windows ? 1 : 0;
+    constexpr std::uint8_t both =
+        Neighbourhood::Line::bit_of(dsl::input_area) | Neighbourhood::Line::bit_of(dsl::output_area);
+    line.in_windows = in_windows ? both : 0;
     all_in_windows_ = in_windows;
 }
 
@@ -154,7 +164,7 @@ bool SharedRun::meet() {
         all_in_windows_ &= start_.neighbourhood->line(member, start_.number).in_windows != 0;
     }
     start_.copies = !all_in_windows_;
-    if (!start_.copies) start_.tile_elements = start_.count;
+    if (!start_.copies) start_.tiling = Tiling(start_.tiling.count());
     start_tiles();
     return true;
 }
@@ -191,17 +201,22 @@ void SharedRun::begin_tiles() {
     is_done_ = !oldest().is_active();
 }
 
-// Calls call() for the tile's stretch of each piece in the caller's buffer, while it returns true.
+// Calls call() for the tile's stretches in the caller's buffer, while it returns true.
 template <typename Call>
 bool SharedRun::for_tile(dsl::Share held, std::byte* buffer, std::uint64_t tile, Call call) const {
     if (held == dsl::Share::none) return true;
-    const std::uint64_t pieces = held == dsl::Share::whole ? start_.parts : 1,
-                        begin = tile * start_.tile_elements,
-                        elements = std::min(start_.tile_elements, start_.count - begin);
-    for (std::uint64_t piece = 0; piece < pieces; ++piece)
-        if (!call(buffer + (piece * start_.count + begin) * start_.element, elements * start_.element))
-            return false;
-    return true;
+    const dsl::RankProgram& program = start_.program();
+    const bool is_own = held == dsl::Share::own;
+    const dsl::Rational begin = is_own ? dsl::Rational(program.rank, program.ranks) : dsl::Rational(0),
+                        end = is_own ? dsl::Rational(program.rank + 1, program.ranks) : dsl::Rational(1);
+    const std::uint64_t own_begin =
+        is_own ? static_cast<std::uint64_t>(program.rank) * start_.count * start_.element : 0;
+    bool goes_on = true;
+    Tile(start_.tiling, tile, start_.element)
+        .for_stretches(begin, end, [&](std::uint64_t, std::uint64_t in_x, std::uint64_t bytes) {
+            goes_on = goes_on && call(buffer + (in_x - own_begin), bytes);
+        });
+    return goes_on;
 }
 
 bool SharedRun::input_has_come(std::uint64_t tile) const {

@@ -52,8 +52,8 @@ class SharedRun final : public Run {
     bool run_each_tile(bool patient);
     void show_buffers();
     void need_memory(std::uint64_t bytes);
-    std::uint64_t tile_elements() const;
-    bool has_more_tiles() const { return tiles_begun_ * start_.tile_elements < start_.count; }
+    Tiling divided() const;
+    bool has_more_tiles() const { return tiles_begun_ < start_.tiling.tiles(); }
     const TileRun& oldest() const;
 
     SharedStart start_{.disagreement = disagreement_};
@@ -62,7 +62,7 @@ class SharedRun final : public Run {
     std::shared_ptr<const Binding> binding_;  // of the first tile, or of everything at once
     device::Staging* staging_ = nullptr;      // as in Start
     Stage stage_ = Stage::closed;             // until it is done
-    const std::uint64_t most_elements_;       // of a tile, in each part
+    const std::uint64_t most_elements_;       // of x in a tile
     std::size_t met_ = 0;                     // how many members have been met, in order (meeting)
     bool all_in_windows_ = false;
     std::uint64_t memory_bytes_ = 0;

@@ -14,15 +14,17 @@ namespace {
 
 using Kind = dsl::Op::Kind;
 
-// A SharedRun takes a stretch of each piece at a time.
-std::vector<Stretch> across_pieces(std::uint64_t bytes, std::uint64_t pieces, std::uint64_t element) {
-    const std::uint64_t together = std::max<std::uint64_t>(1 << 20, bytes / 64);
-    const std::uint64_t piece = bytes / pieces,
-                        step = std::max(together / pieces / element, std::uint64_t{1024}) * element;
+// Runs in tiles take a stretch of each chunk at a time.
+std::vector<Stretch> across_chunks(std::uint64_t count, std::uint64_t chunks, std::uint64_t element) {
+    const std::uint64_t together = std::max<std::uint64_t>(1 << 20, count * element / 64);
+    const Tiling tiling(count, chunks, std::max(together / chunks / element, std::uint64_t{1024}));
+    if (tiling.is_whole()) return {{0, count * element}};
     std::vector<Stretch> stretches;
-    for (std::uint64_t at = 0; at < piece; at += step)
-        for (std::uint64_t i = 0; i < pieces; ++i)
-            stretches.push_back({i * piece + at, i * piece + std::min(piece, at + step)});
+    for (std::uint64_t tile = 0; tile < tiling.tiles(); ++tile)
+        Tile(tiling, tile, element)
+            .for_stretches(0, chunks, [&](std::uint64_t, std::uint64_t in_x, std::uint64_t bytes) {
+                stretches.push_back({in_x, in_x + bytes});
+            });
     return stretches;
 }
 
@@ -90,10 +92,11 @@ std::vector<Stretch> input_of(const Start& start, const Layout& layout) {
     const dsl::RankProgram& program = plan.program();
     if (plan.is_by_pair()) return stretches_sent(start);
     const std::uint64_t bytes = bytes_of(start, layout, plan.input());
-    const bool is_by_rank = contract_of(program.collective).is_by_rank();
-    if (SharedRun::suits(program) && !plan.is_uneven() && is_by_rank && plan.input() == dsl::Share::whole)
-        return across_pieces(bytes, static_cast<std::uint64_t>(program.ranks), plan.element());
-    if (program.neighbours.empty() && start.tiles == 1) return by_use(start, layout, bytes);
+    const bool goes_in_tiles =
+        (SharedRun::suits(program) && !plan.is_uneven() && !program.computes()) || !start.tiling.is_whole();
+    if (goes_in_tiles && plan.input() == dsl::Share::whole)
+        return across_chunks(layout.count(), program.chunks, plan.element());
+    if (program.neighbours.empty() && start.tiles() == 1) return by_use(start, layout, bytes);
     return {{0, bytes}};
 }
 
@@ -120,12 +123,13 @@ std::unique_ptr<device::Staging> stage(Start& start, const device::Buffers& buff
     return staging;
 }
 
-void StagedOps::begin(device::Staging* staging, const Plan& plan, const Binding& binding, std::byte* recv,
-                      bool needs_all_input) {
+void StagedOps::begin(device::Staging* staging, const Plan& plan, const Binding& binding, const Tile& tile,
+                      std::byte* recv, bool needs_all_input) {
     staging_ = staging;
     if (!staging) return;
     plan_ = &plan;
     binding_ = &binding;
+    tile_ = tile;
     recv_ = recv;
     needs_all_input_ = needs_all_input;
     if (needs_all_input) return;
@@ -150,14 +154,29 @@ void StagedOps::for_outputs(const dsl::Op& op, Call call) const {
     for (const dsl::AreaId also : op.also) written(also, op.begin, op.end);
 }
 
+// Calls call(at, bytes) for where a region lies in buffers that hold x, counted from their virtual base.
+template <typename Call>
+void StagedOps::for_places(dsl::BoundaryId begin, dsl::BoundaryId end, Call call) const {
+    const auto& offsets = binding_->byte_offsets;
+    if (tile_.is_whole()) {
+        if (offsets[begin] < offsets[end]) call(offsets[begin], offsets[end] - offsets[begin]);
+        return;
+    }
+    const auto& boundaries = plan_->program().boundaries;
+    tile_.for_stretches(boundaries[begin], boundaries[end],
+                        [&](std::uint64_t, std::uint64_t in_x, std::uint64_t bytes) { call(in_x, bytes); });
+}
+
 bool StagedOps::may_run(dsl::OpId id, const std::vector<std::byte*>& areas) const {
     if (needs_all_input_ || !staging_->is_waiting()) return true;
-    const dsl::Op& op = plan_->program().ops[id];
-    const auto& offsets = binding_->byte_offsets;
+    const dsl::RankProgram& program = plan_->program();
+    const dsl::Op& op = program.ops[id];
     bool may = true;
     const auto look = [&](dsl::AreaId area, dsl::BoundaryId begin, dsl::BoundaryId end) {
-        const std::uint64_t bytes = offsets[end] - offsets[begin];
-        may = may && (bytes == 0 || staging_->has_come(address(areas[area], offsets[begin]), bytes));
+        if (program.memory_of(area) > dsl::output_area) return;
+        for_places(begin, end, [&](std::uint64_t at, std::uint64_t bytes) {
+            may = may && staging_->has_come(address(areas[area], at), bytes);
+        });
     };
     for_reads(op, look);
     // In place, an operation writes where input may be on its way.
@@ -167,18 +186,24 @@ bool StagedOps::may_run(dsl::OpId id, const std::vector<std::byte*>& areas) cons
 
 void StagedOps::ran(dsl::OpId id) {
     if (needs_all_input_) return;
-    const auto& offsets = binding_->byte_offsets;
-    const std::uint64_t origin = offsets[plan_->program().output_origin];
+    const std::uint64_t origin = binding_->byte_offsets[plan_->program().output_origin];
     for_outputs(plan_->program().ops[id], [&](dsl::BoundaryId begin, dsl::BoundaryId end) {
         for (; begin < end; ++begin)
-            if (const std::uint64_t bytes = offsets[begin + 1] - offsets[begin];
-                --writers_[begin] == 0 && bytes > 0)
-                staging_->finished(address(recv_, offsets[begin] - origin), bytes);
+            if (--writers_[begin] == 0)
+                for_places(begin, begin + 1, [&](std::uint64_t at, std::uint64_t bytes) {
+                    staging_->finished(address(recv_, at - origin), bytes);
+                });
     });
 }
 
 void StagedOps::finish(std::uint64_t output_bytes) {
-    if (needs_all_input_) staging_->finished(recv_, output_bytes);
+    if (!needs_all_input_) return;
+    if (tile_.is_whole()) return staging_->finished(recv_, output_bytes);
+    if (output_bytes > 0)
+        tile_.for_stretches(dsl::Rational(0), dsl::Rational(1),
+                            [&](std::uint64_t, std::uint64_t in_x, std::uint64_t bytes) {
+                                staging_->finished(recv_ + in_x, bytes);
+                            });
 }
 
 }  // namespace hocket::engine

@@ -24,9 +24,9 @@ class StagedOps {
   public:
     // staging: null if no buffer of the start is on a device; then nothing else may be called.
     // needs_all_input: nothing runs before all input has come, and no output is final before the end. recv:
-    // the caller's buffer on the host, from where the run's x begins. Plan and binding outlive the run.
-    void begin(device::Staging* staging, const Plan& plan, const Binding& binding, std::byte* recv,
-               bool needs_all_input);
+    // the caller's buffer on the host. Plan and binding, which is the tile's, outlive the run.
+    void begin(device::Staging* staging, const Plan& plan, const Binding& binding, const Tile& tile,
+               std::byte* recv, bool needs_all_input);
     explicit operator bool() const { return staging_ != nullptr; }
 
     bool has_come(const std::byte* begin, std::uint64_t bytes) const {
@@ -40,10 +40,13 @@ class StagedOps {
   private:
     template <typename Call>
     void for_outputs(const dsl::Op& op, Call call) const;
+    template <typename Call>
+    void for_places(dsl::BoundaryId begin, dsl::BoundaryId end, Call call) const;
 
     device::Staging* staging_ = nullptr;
     const Plan* plan_ = nullptr;
     const Binding* binding_ = nullptr;
+    Tile tile_;
     std::byte* recv_ = nullptr;
     bool needs_all_input_ = false;
     std::vector<std::uint32_t> writers_;  // by boundary: operations that will still write what follows it

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/kernels/cpu/hand_over.hpp"
@@ -15,20 +14,6 @@ using Kind = dsl::Op::Kind;
 
 constexpr std::uint64_t block_bytes = 8 * 1024;  // fits well into the first cache
 constexpr std::uint64_t slots = Neighbourhood::tiles_in_flight;
-
-// For each operation, the part of x that it is in; none if an operation spans several parts.
-std::optional<std::vector<std::uint64_t>> parts_of_operations(const dsl::RankProgram& program,
-                                                              std::uint64_t parts) {
-    std::vector<std::uint64_t> result;
-    for (const dsl::Op& op : program.ops) {
-        const std::uint64_t part = program.boundaries[op.begin].offset(parts);
-        const bool moves = op.kind == Kind::combine || op.kind == Kind::copy;
-        const dsl::Rational end(static_cast<std::int64_t>(part + 1), static_cast<std::int64_t>(parts));
-        if (moves && end < program.boundaries[op.end]) return std::nullopt;
-        result.push_back(moves && op.begin < op.end ? part : 0);
-    }
-    return result;
-}
 
 template <typename Call>
 void for_destinations(const dsl::Op& op, Call call) {
@@ -76,27 +61,29 @@ TileRun::TileRun(const Plan& plan, SharedStart& start)
       held_{plan.input(), plan.output()},
       areas_(plan.program().areas()),
       placed_(plan.program().neighbours.size() + 1) {
-    const auto parts = parts_of_operations(plan.program(), plan.elements_of_x(1));
-    can_work_beside_ = parts && plan.program().output_is_apart && plan.program().keeps_places();
-    for (const dsl::Op& op : plan.program().ops) {
-        const Part part = can_work_beside_ ? (*parts)[steps_.size()] : 0;
-        steps_.push_back({op.kind, op.guards_buffers, writes_to_neighbours(plan.program(), op), op.peer,
-                          op.message, op.begin, op.end, static_cast<std::uint32_t>(part)});
-    }
+    const dsl::RankProgram& program = plan.program();
+    can_work_beside_ = program.output_is_apart && program.keeps_places();
+    const auto chunk_at = [&](dsl::BoundaryId boundary) {
+        return static_cast<std::uint32_t>(program.boundaries[boundary].offset(program.chunks));
+    };
+    for (const dsl::Op& op : program.ops)
+        steps_.push_back({op.kind, op.guards_buffers, writes_to_neighbours(program, op), op.peer, op.message,
+                          op.begin, op.end, chunk_at(op.begin), chunk_at(op.end)});
 }
 
 void TileRun::begin(std::uint64_t index) {
     index_ = index;
-    begin_ = index * start_.tile_elements;
-    const std::uint64_t elements = std::min(start_.tile_elements, start_.count - begin_);
-    part_bytes_ = elements * start_.element;
-    if (!binding_ || binding_->count != start_.parts * elements)
-        binding_ = start_.plan->bind(start_.parts * elements);
-    x_bytes_ = part_bytes_ * start_.parts;
-    begins_[dsl::output_area] = static_cast<std::uint64_t>(start_.program().buffers - 1) * x_bytes_;
-    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area})
-        is_copied_[area] = is_to_be_copied(area);
+    tile_ = Tile(start_.tiling, index, start_.element);
+    if (!binding_ || binding_->count != tile_.elements()) binding_ = start_.plan->bind(tile_.elements());
+    begins_[dsl::output_area] = static_cast<std::uint64_t>(start_.program().buffers - 1) * tile_.bytes();
     const dsl::RankProgram& program = start_.program();
+    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area}) {
+        const std::uint64_t own_begin =
+            static_cast<std::uint64_t>(program.rank) * start_.count * start_.element;
+        buffers_[area] = virtual_base(area == dsl::input_area ? start_.send : start_.recv,
+                                      holds_own_part_only(area) ? own_begin : 0);
+        is_copied_[area] = is_to_be_copied(area);
+    }
     areas_[dsl::work_area] = start_.memory;
     for (std::size_t i = 0; i < program.scratch.size(); ++i)
         areas_[program.first_scratch() + i] = virtual_base(address(start_.memory, binding_->slot_offsets[i]),
@@ -131,10 +118,29 @@ bool TileRun::run_one(const TileStep& step, bool patient) {
     return true;
 }
 
+// In the caller's buffers the stretches of a tile's chunks lie apart.
 void TileRun::work(const TileStep& step) {
-    if (step.part != placed_part_) place_own(step.part);
-    if (start_.copies && step.hands_over) return work_in_blocks(start_.program().ops[next_]);
-    start_.plan->executor().run(next_, areas_.data(), binding_->byte_offsets.data());
+    const auto& offsets = binding_->byte_offsets;
+    if (tile_.is_whole() || !can_work_beside_)
+        return work_between(step, offsets[step.begin], offsets[step.end]);
+    for (std::uint64_t chunk = step.first_chunk; chunk < step.last_chunk; ++chunk) {
+        const std::uint64_t begin = tile_.begin_in_tile(chunk), end = tile_.begin_in_tile(chunk + 1);
+        if (begin == end) continue;
+        if (chunk != placed_chunk_) place_own(chunk);
+        work_between(step, begin, end);
+    }
+}
+
+// A stretch of the operation's region.
+void TileRun::work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end) {
+    const auto& offsets = binding_->byte_offsets;
+    if (start_.copies && step.hands_over) return work_in_blocks(start_.program().ops[next_], begin, end);
+    if (begin == offsets[step.begin] && end == offsets[step.end])
+        return start_.plan->executor().run(next_, areas_.data(), offsets.data());
+    block_offsets_ = offsets;
+    block_offsets_[step.begin] = begin;
+    block_offsets_[step.end] = end;
+    start_.plan->executor().run(next_, areas_.data(), block_offsets_.data());
 }
 
 // Combines into one place of this rank: a destination, or else `block`. Returns that place's virtual base.
@@ -153,9 +159,8 @@ std::byte* TileRun::combine_at_hand(const dsl::Op& op, std::uint64_t at, std::ui
 
 // Neighbours have read their copies of the last tile, so to write a line of them it would first have to be
 // fetched from there. A block is made in a place that this rank has at hand, and then handed over.
-void TileRun::work_in_blocks(const dsl::Op& op) {
+void TileRun::work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64_t end) {
     alignas(64) std::byte block[block_bytes];
-    const std::uint64_t begin = binding_->byte_offsets[op.begin], end = binding_->byte_offsets[op.end];
     block_offsets_ = binding_->byte_offsets;
     block_areas_ = areas_;
     for (std::uint64_t at = begin; at < end; at += block_bytes) {
@@ -171,7 +176,7 @@ void TileRun::work_in_blocks(const dsl::Op& op) {
 
 bool TileRun::awaits(const TileStep& step, bool patient) {
     // Small copies are not touched again until all ranks have completed this start.
-    if (step.guards_buffers && start_.is_small && start_.is_whole()) return true;
+    if (step.guards_buffers && start_.is_small && tile_.is_whole()) return true;
     const Neighbourhood& neighbourhood = *start_.neighbourhood;
     const Member member = neighbourhood.member_of(step.peer);
     const std::uint64_t slot = index_ % slots, value = value_of(step.signal);
@@ -193,33 +198,33 @@ std::uint64_t TileRun::value_of(std::uint32_t signal) const {
 
 // ---- Where things are ---------------------------------------------------------------------------
 
-// An area is copied if neighbours use it, or if it has other gaps in a tile than in the caller's buffer.
+TileRun::Chunks TileRun::held_chunks(dsl::AreaId area) const {
+    const auto rank = static_cast<std::uint64_t>(start_.program().rank);
+    const std::uint64_t chunks = tile_.chunks(), own = chunks / start_.parts;
+    if (holds_own_part_only(area)) return {rank * own, (rank + 1) * own};
+    return {0, chunks};
+}
+
+// An area is copied if neighbours use it, or if operations need several stretches of it in one piece.
 bool TileRun::is_to_be_copied(dsl::AreaId area) const {
     if (!start_.copies || held_[area] == dsl::Share::none) return false;
     const dsl::RankProgram& program = start_.program();
     const bool is_input = area == dsl::input_area;
-    const bool has_other_gaps =
-        !works_beside_copy(area) && !holds_own_part_only(area) && start_.parts > 1 && !start_.is_whole();
+    const auto [first, last] = held_chunks(area);
+    const bool has_other_gaps = !works_beside_copy(area) && !tile_.is_whole() && last - first > 1;
     return has_other_gaps || (is_input ? program.shares_input || start_.is_small || start_.copies_input
                                        : program.shares_output);
 }
 
-// Where the tile's piece of a part lies in the caller's buffer.
-std::byte* TileRun::buffer(dsl::AreaId area, Part part) const {
-    const Part parts_before = holds_own_part_only(area) ? 0 : part;
-    return address(area == dsl::input_area ? start_.send : start_.recv,
-                   (parts_before * start_.count + begin_) * start_.element);
-}
-
-// Places the areas for operations of this part. A copy lies where it is in the tile's x; if the caller's
-// buffer is used, its part.
-void TileRun::place_own(Part part) {
-    placed_part_ = part;
+// Places the areas for operations on this chunk. A copy lies where it is in the tile's x.
+void TileRun::place_own(std::uint64_t chunk) {
+    placed_chunk_ = chunk;
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area}) {
-        const Part there = holds_own_part_only(area) ? static_cast<Part>(start_.program().rank) : part;
+        // Of one's own part alone, an area that is not copied has one chunk, or operations are in one chunk.
+        const std::uint64_t there = can_work_beside_ ? chunk : held_chunks(area).first;
         areas_[area] = is_copied(area) && !works_beside_copy(area)
                            ? virtual_base(copies(start_.neighbourhood->self(), area), begins_[area])
-                           : virtual_base(buffer(area, there), begins_[area] + there * part_bytes_);
+                           : address(virtual_base(buffers_[area], begins_[area]), tile_.shift_of(there));
     }
     place_shifted(start_.program(), binding_->byte_offsets.data(), areas_.data());
 }
@@ -236,41 +241,38 @@ void TileRun::place_neighbour(Member member) {
 }
 
 std::byte* TileRun::copies(Member member, dsl::AreaId area) const {
-    return start_.neighbourhood->copies(member, start_.number, index_ % slots, area, x_bytes_);
+    return start_.neighbourhood->copies(member, start_.number, index_ % slots, area, tile_.bytes());
 }
 
 // Copies between the caller's buffer and this tile's copy: what neighbours touch, or all of it.
 void TileRun::move_copies(dsl::AreaId area) {
     const dsl::RankProgram& program = start_.program();
-    const std::uint64_t bytes = part_bytes_, whole = x_bytes_;
-    const auto move_stretch = [&](std::uint64_t begin, std::uint64_t end) {
-        for (Part part = begin / bytes; part * bytes < end; ++part)
-            move(area, part, std::max(begin, part * bytes), std::min(end, (part + 1) * bytes));
+    const auto move_one = [&](std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes) {
+        move(area, in_tile, in_x, bytes);
     };
     if (works_beside_copy(area)) {
-        const auto& offsets = binding_->byte_offsets;
         for (const dsl::Stretch& touched :
              area == dsl::input_area ? program.input_read : program.output_written)
-            move_stretch(offsets[touched.begin], offsets[touched.end]);
+            tile_.for_stretches(program.boundaries[touched.begin], program.boundaries[touched.end], move_one);
     } else if (holds_own_part_only(area)) {
-        move_stretch(static_cast<Part>(program.rank) * bytes, (static_cast<Part>(program.rank) + 1) * bytes);
+        tile_.for_stretches(dsl::Rational(program.rank, program.ranks),
+                            dsl::Rational(program.rank + 1, program.ranks), move_one);
     } else {
-        move_stretch(0, whole);
+        tile_.for_stretches(dsl::Rational(0), dsl::Rational(1), move_one);
     }
 }
 
-// Copies [begin, end) of the tile's x, which is inside one part.
-void TileRun::move(dsl::AreaId area, Part part, std::uint64_t begin, std::uint64_t end) {
-    if (begin >= end) return;
-    std::byte* copy = address(copies(start_.neighbourhood->self(), area), begin);
-    std::byte* original = address(buffer(area, part), begin - part * part_bytes_);
+// Copies a stretch of the tile's x, which lies in the caller's x at `in_x`.
+void TileRun::move(dsl::AreaId area, std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes) {
+    std::byte* copy = address(copies(start_.neighbourhood->self(), area), in_tile);
+    std::byte* original = address(buffers_[area], in_x);
     const bool is_input = area == dsl::input_area;
     if (is_input && start_.plan->multiplies())
-        kernels::multiply(start_.plan->type(), copy, original, (end - begin) / start_.element, start_.factor);
+        kernels::multiply(start_.plan->type(), copy, original, bytes / start_.element, start_.factor);
     else if (is_input)
-        kernels::hand_over(copy, original, end - begin);
+        kernels::hand_over(copy, original, bytes);
     else
-        std::memcpy(original, copy, end - begin);
+        std::memcpy(original, copy, bytes);
 }
 
 }  // namespace hocket::engine

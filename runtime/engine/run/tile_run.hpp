@@ -1,6 +1,6 @@
 // One pass of a program over a tile of a start, among the ranks of one host. A tile is the same stretch of
-// each part of x. Operations run in program order; if a neighbour is not there yet, the pass stops and goes
-// on later.
+// each chunk of x (engine/start/tiling.hpp). Operations run in program order; if a neighbour is not there
+// yet, the pass stops and goes on later.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ struct TileStep {
     dsl::Rank peer;
     std::uint32_t signal;
     dsl::BoundaryId begin, end;
-    std::uint32_t part;  // the part of x that it is in
+    std::uint32_t first_chunk, last_chunk;  // of x, half-open
 };
 
-// What all tiles of a start have in common. x is `parts` pieces of `count` elements (one for each rank, or
-// one in all).
+// What all tiles of a start have in common.
 struct SharedStart {
     std::optional<Disagreement>& disagreement;  // that of the run
     Plan* plan = nullptr;
     Neighbourhood* neighbourhood = nullptr;
-    std::uint64_t count = 0, parts = 1, element = 1, tile_elements = 0;  // element: bytes of one
+    std::uint64_t count = 0, parts = 1, element = 1;  // x has count * parts elements; element: bytes of one
+    Tiling tiling = {};
     std::byte *send = nullptr, *recv = nullptr;
     std::byte* memory = nullptr;  // in the window: work and scratch
     std::uint64_t number = 0;
@@ -45,7 +45,6 @@ struct SharedStart {
 
     const dsl::RankProgram& program() const { return plan->program(); }
     bool reads_send() const { return plan->input() != dsl::Share::none; }
-    bool is_whole() const { return tile_elements >= count; }
     // The first look at a neighbour's line. False if the neighbour has started something else.
     bool contact(Member member, dsl::OpId op);
     // For a neighbour that is not there: it may have started something else, which needed nobody.
@@ -68,18 +67,22 @@ class TileRun {
     const std::shared_ptr<const Binding>& binding() const { return binding_; }
 
   private:
-    using Part = std::uint64_t;
+    // The chunks of x that an area of this rank holds, half-open.
+    struct Chunks {
+        std::uint64_t first, last;
+    };
 
     bool run_one(const TileStep& step, bool patient);
     void work(const TileStep& step);
-    void work_in_blocks(const dsl::Op& op);
+    void work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end);
+    void work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64_t end);
     std::byte* combine_at_hand(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes, std::byte* block);
     bool awaits(const TileStep& step, bool patient);
     void finish();
-    void place_own(Part part);
+    void place_own(std::uint64_t chunk);
     void place_neighbour(Member member);
     void move_copies(dsl::AreaId area);
-    void move(dsl::AreaId area, Part part, std::uint64_t begin, std::uint64_t end);
+    void move(dsl::AreaId area, std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes);
     bool is_to_be_copied(dsl::AreaId area) const;
     bool is_copied(dsl::AreaId area) const { return is_copied_[area]; }
     bool works_beside_copy(dsl::AreaId area) const {
@@ -87,25 +90,26 @@ class TileRun {
         return !start_.is_small && can_work_beside_ && !is_multiplied;
     }
     bool holds_own_part_only(dsl::AreaId area) const { return held_[area] == dsl::Share::own; }
-    std::byte* buffer(dsl::AreaId area, Part part) const;
+    Chunks held_chunks(dsl::AreaId area) const;
     std::byte* copies(Member member, dsl::AreaId area) const;
     std::uint64_t value_of(std::uint32_t signal) const;
 
     SharedStart& start_;
     // This rank itself can work on the caller's buffers, so that only what neighbours touch is copied. That
-    // holds if every operation is in one part of x and nobody looks at the others' part of the output; but
-    // not for an input whose copy is multiplied.
+    // holds if nobody looks at the others' part of the output; but not for an input whose copy is multiplied.
     bool can_work_beside_;
     dsl::Share held_[2];           // part of x in the rank's input and output
     std::vector<TileStep> steps_;  // by operation
 
     std::shared_ptr<const Binding> binding_;
-    std::uint64_t index_ = 0, begin_ = 0;         // of the tile; where it begins in each part
-    std::uint64_t part_bytes_ = 0, x_bytes_ = 0;  // of the tile, in each part and in all
-    // For input and output: the position at which all of x begins in it; and whether it is copied.
+    std::uint64_t index_ = 0;  // of the tile
+    Tile tile_;
+    // For input and output: the position at which all of x begins in it; the virtual base of x in the
+    // caller's buffer; and whether it is copied.
     std::uint64_t begins_[2] = {};
+    std::byte* buffers_[2] = {};
     bool is_copied_[2] = {};
-    Part placed_part_ = 0;
+    std::uint64_t placed_chunk_ = 0;
     dsl::OpId next_ = 0;
     bool active_ = false;
     std::vector<std::byte*> areas_;

@@ -18,37 +18,37 @@ constexpr std::uint64_t least_tile_bytes = 256 * 1024, least_bytes_a_rank = 32 *
 
 constexpr std::uint64_t cache_line = 64;
 
-// If x is one piece, each stretch of it is a collective of its own. On one host a SharedRun makes its own
-// tiles. If every rank has a host to itself, messages have nothing to overlap with, and more of them only
-// cost time.
-bool can_be_divided(const dsl::RankProgram& program) {
-    const bool is_one_piece = !contract_of(program.collective).is_by_rank() && !program.computes();
+// On one host a SharedRun makes its own tiles. If every rank has a host to itself, messages have nothing to
+// overlap with, and more of them only cost time.
+bool is_divided(const dsl::RankProgram& program) {
     const bool is_on_one_host = program.neighbours.size() + 1 == static_cast<std::size_t>(program.ranks);
-    return is_one_piece && program.memory_is_shared && !is_on_one_host;
+    return can_be_divided(program) && program.memory_is_shared && !is_on_one_host;
 }
 
 }  // namespace
 
+bool can_be_divided(const dsl::RankProgram& program) {
+    return program.chunks > 0 && !contract_of(program.collective).is_by_rank() && !program.computes();
+}
+
 void divide(Start& start) {
     const dsl::RankProgram& program = start.plan->program();
     const std::uint64_t element = element_size(start.plan->type());
-    const std::uint64_t bytes = start.plan->elements_of_x(start.count) * element;
-    start.tiles = 1;
-    start.tile_elements = start.count;
-    if (bytes < 2 * least_tile_bytes || !can_be_divided(program)) return;
+    const std::uint64_t count = start.plan->elements_of_x(start.count), bytes = count * element;
+    start.tiling = Tiling(count);
+    if (bytes < 2 * least_tile_bytes || !is_divided(program)) return;
     const std::uint64_t least =
         std::max(least_tile_bytes, least_bytes_a_rank * static_cast<std::uint64_t>(program.ranks));
     const std::uint64_t wanted = std::clamp<std::uint64_t>(bytes / least, 1, most_tiles(program));
-    const std::uint64_t tile_bytes =
-        ((bytes + wanted - 1) / wanted + cache_line - 1) / cache_line * cache_line;
-    start.tile_elements = tile_bytes / element;
-    start.tiles = (bytes + tile_bytes - 1) / tile_bytes;
+    const std::uint64_t chunk = (bytes + program.chunks - 1) / program.chunks,
+                        stretch = ((chunk + wanted - 1) / wanted + cache_line - 1) / cache_line * cache_line;
+    start.tiling = Tiling(count, program.chunks, stretch / element);
 }
 
 Execution& begin_tiles(StartablePlan& plan, const Start& start, Neighbourhood* neighbourhood) {
     Execution *first = nullptr, *last = nullptr;
     try {
-        for (std::uint64_t tile = 0; tile < start.tiles; ++tile) {
+        for (std::uint64_t tile = 0; tile < start.tiles(); ++tile) {
             Execution& execution = plan.take_execution();
             if (last)
                 last->set_next_tile(execution);

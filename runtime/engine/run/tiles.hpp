@@ -1,6 +1,6 @@
-// Between hosts a large start is divided into tiles: stretches of x, each a whole collective of its own, in
-// flight together. While one tile is on the links, another is in the hosts' memory, so the links have no
-// pause.
+// Between hosts a large start is divided into tiles (engine/start/tiling.hpp), each a whole collective of its
+// own, in flight together. While one tile is on the links, another is in the hosts' memory, so the links have
+// no pause.
 //
 // All tiles have the start's number and checksum: people are told the number, and ranks compare the checksum.
 // Each tile takes a turn of its own, which gives its messages their tags and neighbours their lane.
@@ -18,6 +18,10 @@ namespace hocket::engine {
 // How many messages may be in flight at once. Providers have queues of about a thousand. If one is full of
 // messages that nobody asks for yet, it can block those that somebody waits for.
 inline constexpr std::size_t window_messages = 256;
+
+// Whether starts of the program may be divided between hosts: then everything is at the same place in the
+// ranks' buffers, and nothing is calculated of more than one element.
+bool can_be_divided(const dsl::RankProgram& program);
 
 // Decides into how many tiles, from what all ranks know alike. Throws like Plan::elements_of_x.
 void divide(Start& start);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/start/tiling.hpp"
 
 namespace hocket::device {
 class Staging;
@@ -29,13 +30,9 @@ struct Start {
     std::uint64_t number = 0;            // counts all starts
     std::uint64_t turn = 0;              // the first tile's
     std::uint32_t checksum = 0;          // of what all ranks have started so far
-    std::uint64_t tiles = 1;
-    std::uint64_t tile_elements = 0;  // of each tile except the last, which may have fewer
+    Tiling tiling = {};                  // whole until divide() has decided
 
-    std::uint64_t begin_of(std::uint64_t tile) const { return tile * tile_elements; }
-    std::uint64_t elements_of(std::uint64_t tile) const {
-        return tile + 1 < tiles ? tile_elements : count - begin_of(tile);
-    }
+    std::uint64_t tiles() const { return tiling.tiles(); }
 };
 
 }  // namespace hocket::engine

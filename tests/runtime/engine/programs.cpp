@@ -25,6 +25,7 @@ class Builder {
         program.ranks = ranks;
         program.fingerprint = 17 + static_cast<std::uint64_t>(collective);
         for (dsl::Rank b = 0; b <= chunks; ++b) program.boundaries.emplace_back(b, chunks);
+        program.chunks = static_cast<std::uint64_t>(chunks);
     }
 
     std::uint32_t origin(const std::string& location, const std::string& text) {
@@ -105,6 +106,7 @@ dsl::RankProgram broadcast_in_parts(dsl::Rank rank, dsl::Rank ranks, dsl::Rank r
     dsl::RankProgram program = flat_broadcast(rank, ranks, root);
     program.boundaries.clear();
     for (dsl::Rank b = 0; b <= 7; ++b) program.boundaries.emplace_back(b, 7);
+    program.chunks = 7;
     for (Op& op : program.ops) {
         op.begin = op.kind == Kind::copy ? 0 : 4;
         op.end = 7;

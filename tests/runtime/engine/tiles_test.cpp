@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <random>
 #include <regex>
 #include <thread>
 
@@ -53,6 +54,13 @@ std::shared_ptr<engine::StartablePlan> plan_of(Communicator& comm, std::uint64_t
     return comm.cached_plan({.collective = collective, .type = DataType::int64, .root = root}, count);
 }
 
+// The chunk of `chunks` that an element of `count` is in.
+std::uint64_t chunk_of(std::uint64_t element, std::uint64_t count, std::uint64_t chunks) {
+    std::uint64_t chunk = 0;
+    while ((chunk + 1) * count / chunks <= element) ++chunk;
+    return chunk;
+}
+
 struct Divided {
     std::shared_ptr<engine::StartablePlan> plan;
 
@@ -72,55 +80,86 @@ struct Divided {
 
 TEST_CASE("large starts are divided on cache lines, and the tiles make the whole") {
     const Divided divided(test::ring_all_reduce(1, 4));
-    CHECK(divided(0).tiles == 1);
-    CHECK(divided(512 * KiB - 4).tiles == 1);
-    CHECK(divided(512 * KiB).tiles == 2);
+    CHECK(divided(0).tiles() == 1);
+    CHECK(divided(512 * KiB - 4).tiles() == 1);
+    CHECK(divided(512 * KiB).tiles() == 2);
     for (const std::uint64_t bytes :
          {512 * KiB, 768 * KiB + 4, 1000 * KiB - 12, 3000 * KiB, 65536 * KiB, 120000 * KiB + 20}) {
         const Start start = divided(bytes);
         INFO(bytes);
-        CHECK(start.tiles >= 2);
-        CHECK(start.tiles <= engine::Neighbourhood::lanes);
-        CHECK(start.tile_elements * 4 % 64 == 0);
-        std::uint64_t end = 0;
-        for (std::uint64_t tile = 0; tile < start.tiles; ++tile) {
-            CHECK(start.begin_of(tile) == end);
-            CHECK(start.elements_of(tile) > 0);
-            end += start.elements_of(tile);
+        CHECK(start.tiles() >= 2);
+        CHECK(start.tiles() <= engine::Neighbourhood::lanes);
+        CHECK(start.tiling.chunks() == 4);
+        std::uint64_t elements = 0;
+        for (std::uint64_t tile = 0; tile < start.tiles(); ++tile) {
+            CHECK(start.tiling.elements_of(tile) > 0);
+            const bool is_last = tile + 1 == start.tiles();
+            CHECK((is_last || start.tiling.elements_of(tile) * 4 % (4 * 64) == 0));
+            elements += start.tiling.elements_of(tile);
         }
-        CHECK(end == start.count);
+        CHECK(elements == start.count);
+    }
+}
+
+TEST_CASE("each element is in one tile, and in the same chunk of it as of the whole") {
+    std::mt19937_64 random(1);
+    const auto up_to = [&](std::uint64_t most) { return 1 + random() % most; };
+    for (unsigned round = 0; round < 300; ++round) {
+        const std::uint64_t count = up_to(3000), chunks = up_to(40), stretch = up_to(70);
+        const engine::Tiling tiling(count, chunks, stretch);
+        INFO(count << " elements, " << chunks << " chunks, " << stretch << " of each");
+        std::vector<int> seen(count, 0);
+        for (std::uint64_t tile = 0; tile < tiling.tiles(); ++tile) {
+            const dsl::Rational whole(1);
+            std::uint64_t end = 0;
+            engine::Tile(tiling, tile, 1)
+                .for_stretches(dsl::Rational(0), whole,
+                               [&](std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t length) {
+                                   REQUIRE(in_tile == end);
+                                   end += length;
+                                   for (std::uint64_t i = 0; i < length; ++i) {
+                                       REQUIRE(in_x + i < count);
+                                       ++seen[in_x + i];
+                                       if (!tiling.is_whole())
+                                           REQUIRE(chunk_of(in_x + i, count, chunks) ==
+                                                   chunk_of(in_tile + i, tiling.elements_of(tile), chunks));
+                                   }
+                               });
+            REQUIRE(end == tiling.elements_of(tile));
+        }
+        CHECK(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; }));
     }
 }
 
 TEST_CASE("tiles are not so small that their messages are") {
-    CHECK(Divided(test::ring_all_reduce(1, 64))(4096 * KiB).tiles == 2);
+    CHECK(Divided(test::ring_all_reduce(1, 64))(4096 * KiB).tiles() == 2);
 }
 
 TEST_CASE("there are no more tiles than may be in flight together") {
     dsl::RankProgram chatty = test::ring_all_reduce(1, 4);
     chatty.most_messages = 100;
-    CHECK(Divided(chatty)(64 << 20).tiles == 2);
+    CHECK(Divided(chatty)(64 << 20).tiles() == 2);
     chatty.most_messages = 200;
-    CHECK(Divided(chatty)(64 << 20).tiles == 1);
+    CHECK(Divided(chatty)(64 << 20).tiles() == 1);
 }
 
 TEST_CASE("where no memory is shared, or x is several pieces, a start stays whole") {
-    CHECK(Divided(test::ring_all_reduce(1, 4), false)(64 << 20).tiles == 1);
+    CHECK(Divided(test::ring_all_reduce(1, 4), false)(64 << 20).tiles() == 1);
     dsl::RankProgram gather = test::ring_all_reduce(1, 4);
     gather.collective = Collective::all_gather;
-    CHECK(Divided(std::move(gather))(64 << 20).tiles == 1);
-    CHECK(Divided(test::flat_broadcast(1, 4, 0))(64 << 20).tiles > 1);
+    CHECK(Divided(std::move(gather))(64 << 20).tiles() == 1);
+    CHECK(Divided(test::flat_broadcast(1, 4, 0))(64 << 20).tiles() > 1);
 }
 
 TEST_CASE("what a tile does is told in elements of the whole") {
     const Divided divided(test::ring_all_reduce(1, 4));
     const Start start = divided(1024 * KiB);
-    REQUIRE(start.tiles == 4);
+    REQUIRE(start.tiles() == 4);
     Execution& first = engine::begin_tiles(*divided.plan, start, nullptr);
     const Execution& third = *first.next_tile()->next_tile();
     REQUIRE(third.plan().program().ops[0].kind == dsl::Op::Kind::send);
-    // A quarter of its 65536 elements.
-    CHECK_THAT(engine::describe(third, 0), Catch::Contains("of tile 3 of 4 (elements 131072 to 147455)"));
+    // The third quarter of the first quarter of 262144 elements.
+    CHECK_THAT(engine::describe(third, 0), Catch::Contains("of tile 3 of 4 (elements 32768 to 49151)"));
     CHECK_THAT(engine::describe(third), Catch::Contains("262144 elements"));
     engine::give_back(first);
 }

@@ -75,8 +75,8 @@ double factor_of(int rank) {
     return 2 * rank + 3;
 }
 
-// Up to 192 bytes go with the signal, up to 16 KiB are copied, 64 KiB and more go in tiles. A tile is divided
-// among the ranks anew, so large counts are only of what combines in the same order whoever does it.
+// Up to 192 bytes go with the signal, up to 16 KiB are copied, 64 KiB and more go in tiles. An element must
+// stay in its chunk there: which rank combines it in which order depends on the chunk.
 std::vector<Work> all_work() {
     using enum Collective;
     std::vector<Work> work;
@@ -110,6 +110,9 @@ std::vector<Work> all_work() {
             for (const std::uint64_t count : {0, 7, 48, 49, 3001}) add(collective, schedule, count);
             if (contract_of(collective).combines())
                 for (const std::uint64_t count : {7, 3001}) add_multiplied(collective, schedule, count);
+            // Sums of fractions, which show the order.
+            if (contract_of(collective).combines())
+                add_pair(collective, schedule, 70'001, {DataType::float64, ReduceOp::sum});
         }
     for (const std::uint64_t count : {65'537, 130'003}) {
         add(all_reduce, "direct", count);

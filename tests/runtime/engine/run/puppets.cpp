@@ -129,7 +129,7 @@ void Puppet::begin(std::uint64_t number, std::uint64_t count, std::uint32_t chec
     start.turn = turns_;
     start.checksum = checksum;
     engine::divide(start);
-    turns_ += start.tiles;
+    turns_ += start.tiles();
     first_ = &engine::begin_tiles(*plan_, start, neighbourhood_.get());
 }
 
