@@ -1,0 +1,272 @@
+// Random schedules above the size of a tile: the same bits in every memory, provider, host layout, tile,
+// executor and thread mode. Buffers are where chance puts them, on each rank for itself.
+// HOCKET_SAME_BITS_SEEDS = "first:last" runs other schedules.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include "runtime/engine/communicator.hpp"
+#include "tests/differential/generator.hpp"
+#include "tests/runtime/engine/extents.hpp"
+#include "tests/runtime/engine/programs.hpp"
+#include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using dsl::Collective;
+using engine::Communicator;
+using engine::ExecutorKind;
+using test::expect;
+
+namespace {
+
+constexpr int most_ranks = 6;
+
+// A schedule in a file of its own, and what is run with it.
+struct Work {
+    std::uint64_t seed;
+    Collective collective;
+    std::string schedule, topology;  // with the file
+    int ranks;
+    dsl::Rank root;
+    DataType type;
+    std::uint64_t count;
+};
+
+// How the ranks reach each other, and who moves operations.
+struct Way {
+    std::string hosts;  // a letter for each rank
+    std::string provider;
+    bool has_thread;
+
+    std::string text() const {
+        return fmt::format("hosts {}, provider '{}'{}", hosts, provider,
+                           has_thread ? ", a progress thread" : "");
+    }
+};
+
+class Folder {
+  public:
+    Folder() { std::filesystem::create_directory(path); }
+    ~Folder() { std::filesystem::remove_all(path); }
+    const std::string path =
+        (std::filesystem::temp_directory_path() / ("hocket-same-bits-" + std::to_string(getpid()))).string();
+};
+
+std::pair<std::uint64_t, std::uint64_t> seeds_to_run() {
+    const char* text = std::getenv("HOCKET_SAME_BITS_SEEDS");
+    if (text == nullptr) return {1, 60};
+    char* end = nullptr;
+    const std::uint64_t first = std::strtoull(text, &end, 10);
+    return {first, std::strtoull(end + 1, nullptr, 10)};
+}
+
+// The right ones of few ranks, by rank count. Types are such that sums show their order, and whole numbers.
+std::map<int, std::vector<Work>> works(const std::string& folder, std::uint64_t first, std::uint64_t last) {
+    differential::GeneratorOptions options = differential::options_from_environment();
+    options.mutated_percent = 0;
+    std::map<int, std::vector<Work>> works;
+    for (std::uint64_t seed = first; seed <= last; ++seed) {
+        const differential::Program program = differential::generate(seed, options);
+        const auto ranks = static_cast<int>(program.ranks());
+        if (ranks < 2 || ranks > most_ranks) continue;
+        const reference::Meaning meaning(
+            {program.text(), program.schedule, program.collective, program.levels, program.root});
+        if (!meaning.refusal().empty()) continue;
+        const std::string file = fmt::format("{}/{}.sched", folder, seed);
+        std::ofstream(file) << program.text();
+        std::mt19937_64 random(seed);
+        constexpr DataType types[] = {DataType::float32, DataType::float64,  DataType::int32,
+                                      DataType::float16, DataType::bfloat16, DataType::int8};
+        const DataType type = types[random() % std::size(types)];
+        const Collective collective =
+            *std::find_if(std::begin(dsl::all_collectives), std::end(dsl::all_collectives),
+                          [&](Collective one) { return dsl::name_of(one) == program.collective; });
+        // Some are one tile between hosts, some several; all are several in a host.
+        const std::uint64_t bytes = 200'000 + random() % 1'000'000;
+        const std::uint64_t pieces = contract_of(collective).is_by_rank() ? program.ranks() : 1;
+        works[ranks].push_back(
+            {seed, collective, file + ":" + program.schedule,
+             program.topology_is_defined ? file + ":" + program.topology : program.topology, ranks,
+             static_cast<dsl::Rank>(program.root), type, bytes / pieces / element_size(type)});
+    }
+    return works;
+}
+
+// All on one host first: what that gives, others must give.
+std::vector<Way> ways_of(const Work& work) {
+    const auto ranks = static_cast<std::size_t>(work.ranks);
+    std::mt19937_64 random(work.seed);
+    std::string mixed(ranks, 'a'), apart(ranks, 'a');
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        mixed[rank] = static_cast<char>('a' + random() % 2);
+        apart[rank] = static_cast<char>('a' + rank);
+    }
+    const std::string together(ranks, 'a');
+    std::vector<Way> ways{{together, "", false}, {mixed, "", random() % 2 == 0}};
+    switch (random() % 4) {
+        case 0:
+            ways.push_back({together, "tcp", random() % 2 == 0});
+            break;
+        case 1:
+            ways.push_back({apart, "ofi+tcp", false});
+            break;
+        case 2:
+            ways.push_back({mixed, "ofi+tcp", false});
+            break;
+        default:
+            ways.push_back({together, "", true});
+    }
+    return ways;
+}
+
+template <DataType type>
+void fill(std::byte* memory, std::uint64_t count, std::uint64_t seed) {
+    using Element = ElementOf<type>;
+    std::mt19937 random(static_cast<std::uint32_t>(seed));
+    for (std::uint64_t i = 0; i < count; ++i) {
+        const auto number = static_cast<double>(random() % 2000);
+        const auto worked = static_cast<typename Element::Worked>(
+            row_of(type).kind == kind::floating ? number / 7 - 143 : static_cast<double>(random() % 20));
+        const auto stored = static_cast<typename Element::Stored>(worked);
+        std::memcpy(memory + i * sizeof stored, &stored, sizeof stored);
+    }
+}
+
+std::vector<std::byte> input_of(const Work& work, int rank) {
+    const test::Extents extents(work.collective, work.root, rank, work.ranks, work.count);
+    std::vector<std::byte> sent(extents.sent * element_size(work.type));
+    with_type(work.type, [&]<DataType type>(TypeConstant<type>) {
+        fill<type>(sent.data(), extents.sent, work.seed * 100 + static_cast<std::uint64_t>(rank));
+    });
+    return sent;
+}
+
+// A start in a manner that chance chooses. What all ranks must do alike depends on `common`.
+std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vector<std::byte>& sent,
+                           std::mt19937_64& random, bool has_private) {
+    const ExecutorKind executor = random() % 2 == 0 ? ExecutorKind::interpreter : test::compiled_if_any();
+    const auto plan = comm.cached_plan({.collective = work.collective,
+                                        .type = work.type,
+                                        .op = ReduceOp::sum,
+                                        .root = work.root,
+                                        .schedule = work.schedule,
+                                        .executor = executor},
+                                       work.count);
+    const test::Extents extents(work.collective, work.root, comm.rank(), work.ranks, work.count);
+    const std::uint64_t element = element_size(work.type), whole = extents.whole * element;
+    std::vector<std::byte> memory(2 * whole);
+    const bool in_place = random() % 3 == 0, at_once = random() % 2 == 0;
+    const bool shares_send = !has_private || random() % 2 == 0,
+               shares_recv = !has_private || random() % 2 == 0;
+    auto* const shared = static_cast<std::byte*>(comm.window().allocate(2 * whole));
+    std::byte* const input = (in_place ? shares_recv : shares_send) ? shared : memory.data();
+    std::byte* const output = in_place ? input : (shares_recv ? shared : memory.data()) + whole;
+    std::byte* const send = input + (in_place ? extents.send_begin * element : 0);
+    std::byte* const recv = output + (in_place ? extents.recv_begin * element : 0);
+    std::copy(sent.begin(), sent.end(), send);
+    if (at_once)
+        comm.run(plan, send, recv, work.count, 1);
+    else
+        comm.wait(comm.start(plan, send, recv, work.count, 1));
+    std::vector<std::byte> result(recv, recv + extents.received * element);
+    comm.window().release(shared);
+    return result;
+}
+
+// Of whole numbers, which have no order: the sum of all ranks' inputs; and what is only moved.
+void expect_right(const Work& work, int rank, const std::vector<std::byte>& result) {
+    const bool combines = contract_of(work.collective).combines();
+    if (combines && row_of(work.type).kind == kind::floating) return;
+    const test::Extents own(work.collective, work.root, rank, work.ranks, work.count);
+    const std::uint64_t element = element_size(work.type);
+    std::vector<std::vector<std::byte>> inputs;
+    for (int other = 0; other < work.ranks; ++other) inputs.push_back(input_of(work, other));
+    const auto fail = [&](std::uint64_t i) {
+        return fmt::format("{} of seed {}: element {} is wrong", dsl::name_of(work.collective), work.seed, i);
+    };
+    for (std::uint64_t i = 0; i < own.received; ++i) {
+        const std::uint64_t place = own.recv_begin + i;
+        if (!combines) {
+            const auto sender =
+                static_cast<std::size_t>(test::sender_of(work.collective, work.root, work.count, place));
+            const std::uint64_t at = test::place_at_sender(work.collective, rank, work.count, place);
+            expect(std::memcmp(&result[i * element], &inputs[sender][at * element], element) == 0,
+                   [&] { return fail(i); });
+            continue;
+        }
+        with_type(work.type, [&]<DataType type>(TypeConstant<type>) {
+            typename ElementOf<type>::Stored stored{};
+            typename ElementOf<type>::Worked sum{};
+            for (const auto& input : inputs) {
+                std::memcpy(&stored, &input[place * sizeof stored], sizeof stored);
+                sum += static_cast<decltype(sum)>(stored);
+            }
+            std::memcpy(&stored, &result[i * sizeof stored], sizeof stored);
+            expect(static_cast<decltype(sum)>(stored) == sum, [&] { return fail(i); });
+        });
+    }
+}
+
+std::unique_ptr<Communicator> join(const Work& work, const Way& way, int rank) {
+    setenv("HOCKET_HOST_ID", way.hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
+    setenv("HOCKET_TOPOLOGY", work.topology.c_str(), 1);
+    setenv("HOCKET_PROVIDER", way.provider.c_str(), 1);
+    setenv("HOCKET_PROGRESS", way.has_thread ? "thread" : "calls", 1);
+    return Communicator::create(engine::resolve({}));
+}
+
+void compare(const Work& work, int rank) {
+    const std::vector<std::byte> sent = input_of(work, rank);
+    std::vector<std::byte> expected;
+    bool is_first = true;
+    for (const Way& way : ways_of(work)) {
+        const auto comm = join(work, way, rank);
+        // All ranks take the same number of starts; everything else may differ.
+        std::mt19937_64 random(work.seed * 1000 + static_cast<std::uint64_t>(rank));
+        for (int start = 0; start < (is_first ? 4 : 3); ++start) {
+            const std::vector<std::byte> result = run(*comm, work, sent, random, start > 0);
+            if (is_first && start == 0) {
+                expected = result;
+                expect_right(work, rank, result);
+            }
+            expect(result.size() == expected.size() &&
+                       (result.empty() || std::memcmp(result.data(), expected.data(), result.size()) == 0),
+                   [&] {
+                       std::size_t at = 0;
+                       while (result[at] == expected[at]) ++at;
+                       return fmt::format("{} of {} {} by {} on {}: other bits at element {}; {}, start {}",
+                                          dsl::name_of(work.collective), work.count, name_of(work.type),
+                                          work.schedule, work.topology, at / element_size(work.type),
+                                          way.text(), start);
+                   });
+        }
+        is_first = false;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("random schedules give the same bits, whatever they run on") {
+    const Folder folder;
+    const auto [first, last] = seeds_to_run();
+    std::size_t compared = 0;
+    for (const auto& [ranks, all] : works(folder.path, first, last)) {
+        const auto outcomes = test::run_ranks(
+            {ranks, {{"HOCKET_TIMEOUT_MS", "30000"}}, static_cast<int>(60 + all.size() * 3)}, [&](int rank) {
+                for (const Work& work : all) compare(work, rank);
+            });
+        INFO(ranks << " ranks");
+        CHECK(test::problems(outcomes) == "");
+        compared += all.size();
+    }
+    WARN(compared << " schedules compared");
+    CHECK(compared > 0);
+}
