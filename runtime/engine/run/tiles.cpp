@@ -28,7 +28,8 @@ bool is_divided(const dsl::RankProgram& program) {
 }  // namespace
 
 bool can_be_divided(const dsl::RankProgram& program) {
-    return program.chunks > 0 && !contract_of(program.collective).is_by_rank() && !program.computes();
+    return program.chunks > 0 && program.buffers == 1 && !contract_of(program.collective).is_by_rank() &&
+           !program.computes();
 }
 
 void divide(Start& start) {
