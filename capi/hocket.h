@@ -595,7 +595,8 @@ HKT_API hkt_status hkt_all_to_all(const void* send, void* recv, size_t count, hk
  * number for each rank, is the same on all ranks, and is read before the function returns. A buffer that
  * holds all pieces (recv of all_gather_v and of gather_v's root, send of reduce_scatter_v and of scatter_v's
  * root) holds them one after the other, in the order of the ranks. A rank whose buffer has no elements may
- * pass NULL for it. In place: as without _v, where a rank's own piece lies among all pieces. */
+ * pass NULL for it. In place: as without _v, where a rank's own piece lies among all pieces. A schedule that
+ * moves a piece through another one's place is passed over, or SCHEDULE with its line where it is named. */
 HKT_API hkt_status hkt_all_gather_v(const void* send, void* recv, const size_t* counts, hkt_type type,
                                     hkt_comm* comm, hkt_request** request);
 HKT_API hkt_status hkt_reduce_scatter_v(const void* send, void* recv, const size_t* counts, hkt_type type,

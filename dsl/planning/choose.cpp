@@ -12,7 +12,6 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/find.hpp"
 #include "dsl/planning/estimate.hpp"
-#include "dsl/proof/direct.hpp"
 #include "dsl/syntax/parse.hpp"
 
 namespace hocket::dsl {
@@ -332,7 +331,8 @@ std::optional<Proofs::Proof> Choices::proof_if_right(const Candidate& candidate,
 
 // Why a schedule that is right does not do: "not direct"; null if it meets the demands.
 const char* Choices::fault_of(const Proofs::Proof& proof, const Demands& demands) {
-    if (demands.direct && first_detour(*proof.graph)) return "not direct";
+    if (!allows(*proof.graph, demands.counts))
+        return demands.counts == Counts::by_pair ? "not direct" : "moves pieces to other places";
     if (!demands.keeps_order && !demands.keeps_grouping) return nullptr;
     const OrderNeeds& needs = proofs_.order_needs_of(proof);
     if (demands.keeps_order && needs.commutative) return "needs a commutative operator";
@@ -366,14 +366,14 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
         }
     }
     if (chosen.name.empty())
-        throw DiagnosticError(
-            Span(),
-            fmt::format("there is no {}schedule for {} that runs on topology {}{}",
-                        demands.direct ? "direct " : "", name_of(collective), topology_.name,
-                        demands.keeps_order || demands.keeps_grouping
-                            ? " and needs no more of the operator than it promises"
-                            : ""),
-            library_.where_looked());
+        throw DiagnosticError(Span(),
+                              fmt::format("there is no {}schedule for {} that runs on topology {}{}",
+                                          demands.counts == Counts::by_pair ? "direct " : "",
+                                          name_of(collective), topology_.name,
+                                          demands.keeps_order || demands.keeps_grouping
+                                              ? " and needs no more of the operator than it promises"
+                                              : ""),
+                              library_.where_looked());
     chosen.why.back() = ' ';
     chosen.why += by_link ? "(the least on the busiest link of those within 12 %; estimates)" : "(estimates)";
     return field.chosen.emplace(std::pair(bytes, demands), std::move(chosen)).first->second;

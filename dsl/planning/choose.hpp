@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "dsl/elaboration/elaborate.hpp"
+#include "dsl/proof/direct.hpp"
 #include "dsl/proof/proof.hpp"
 
 namespace hocket::dsl {
 
 // What a schedule must keep to, beside what its collective promises.
 struct Demands {
-    bool direct = false;          // pieces go straight from sender to receiver (dsl/proof/direct.hpp)
+    Counts counts = Counts::alike;
     bool keeps_order = false;     // no operands change places, as the operator is not commutative,
     bool keeps_grouping = false;  // or are grouped otherwise, as it is not associative (dsl/proof/order.hpp)
 

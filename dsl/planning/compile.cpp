@@ -10,7 +10,6 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/planning/choose.hpp"
 #include "dsl/projection/project.hpp"
-#include "dsl/proof/direct.hpp"
 #include "dsl/proof/order.hpp"
 
 namespace hocket::dsl {
@@ -51,7 +50,7 @@ namespace {
 
 Demands demands_of(const PlanRequest& request) {
     const bool combines = request.op && contract_of(request.collective).combines();
-    return {request.only_direct, combines && !request.op->commutative, combines && !request.op->associative};
+    return {request.counts, combines && !request.op->commutative, combines && !request.op->associative};
 }
 
 class Checked : public CheckedSchedule {
@@ -61,7 +60,7 @@ class Checked : public CheckedSchedule {
           root_(request.root),
           hosts_(request.hosts),
           economy_(request.economy),
-          only_direct_(request.only_direct),
+          counts_(request.counts),
           deadline_(request.deadline) {
         site_->deadline = request.deadline;
         const Rank ranks = site_->topology.ranks();
@@ -84,7 +83,7 @@ class Checked : public CheckedSchedule {
             proof = site_->proofs.prove(runnable_, root_,
                                         site_->choices.chooser(runnable_, root_, request.bytes));
         proof_ = std::move(*proof);
-        if (only_direct_) require_direct(graph(), runnable_.name);
+        require(graph(), counts_, runnable_.name);
         if (const Demands demands = demands_of(request); demands.keeps_order || demands.keeps_grouping)
             require_order(site_->proofs.order_needs_of(proof_), *request.op, graph(), runnable_.name);
         for (const Choice& choice : proof_.choices)
@@ -96,8 +95,9 @@ class Checked : public CheckedSchedule {
         std::vector<Rank> host;
         for (Rank other = 0; other < levels().ranks(); ++other)
             if (other == rank || (!hosts_.empty() && hosts_[other] == hosts_[rank])) host.push_back(other);
-        RankProgram program = dsl::project(graph(), rank, host, economy_, deadline_, *proof_.completion,
-                                           only_direct_ ? Copying::by_receivers : Copying::by_either);
+        RankProgram program =
+            dsl::project(graph(), rank, host, economy_, deadline_, *proof_.completion,
+                         counts_ == Counts::by_pair ? Copying::by_receivers : Copying::by_either);
         program.schedule = runnable_.name;
         program.topology = topology();
         program.fingerprint = fingerprint();
@@ -136,7 +136,7 @@ class Checked : public CheckedSchedule {
     Rank root_;
     std::vector<int> hosts_;
     Economy economy_;
-    bool only_direct_;
+    Counts counts_;
     Deadline deadline_;
     Runnable runnable_;
     Proofs::Proof proof_;

@@ -17,6 +17,7 @@
 #include "dsl/projection/explain.hpp"
 #include "dsl/projection/project.hpp"
 #include "dsl/projection/rank_program.hpp"
+#include "dsl/proof/direct.hpp"
 #include "dsl/proof/proof.hpp"
 
 namespace hocket::dsl {
@@ -38,9 +39,8 @@ struct PlanRequest {
     Economy economy = Economy::bytes;  // between ranks that share memory
     std::uint64_t bytes = 0;           // of x: the size that choices are made for. 0: 1 MiB
     Deadline deadline = {};            // for the check and for projections
-    // Every piece must go straight from its sender to its receiver (dsl/proof/direct.hpp), and receivers copy
-    // out of neighbours' inputs. For all_to_all only.
-    bool only_direct = false;
+    // By pair, for all_to_all only: receivers copy out of neighbours' inputs.
+    Counts counts = Counts::alike;
     // What the plan combines with, if a schedule file defines it; it must outlive the check. A schedule that
     // needs more of an operator than it promises is refused, or passed over. Null: all that is built in may
     // be reordered and regrouped.

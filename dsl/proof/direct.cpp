@@ -31,19 +31,42 @@ const Step* first_detour(const StepGraph& graph) {
     return found == graph.steps.end() ? nullptr : &*found;
 }
 
-void require_direct(const StepGraph& graph, const std::string& name) {
-    const Step* detour = first_detour(graph);
-    if (!detour) return;
-    const StepOrigin& origin = graph.origins[detour->origin];
-    Diagnostic diagnostic{
-        origin.transfer,
-        fmt::format(
-            "{} cannot run {} with a count for each pair of ranks: on {} ranks, this moves from rank {} "
-            "to rank {} something else than what the one has for the other",
-            name, name_of(graph.collective), graph.ranks, detour->source, detour->destination),
-        {},
-        "each rank knows only its own counts, so every piece must go straight from x to its place in y, as "
-        "direct and pairwise do: name one of these, or none"};
+const Step* first_move(const StepGraph& graph) {
+    const auto found = std::find_if(graph.steps.begin(), graph.steps.end(), [](const Step& step) {
+        return !step.computes() && step.region != step.target;
+    });
+    return found == graph.steps.end() ? nullptr : &*found;
+}
+
+bool allows(const StepGraph& graph, Counts counts) {
+    if (counts == Counts::alike) return true;
+    return (counts == Counts::by_pair ? first_detour(graph) : first_move(graph)) == nullptr;
+}
+
+void require(const StepGraph& graph, Counts counts, const std::string& name) {
+    if (allows(graph, counts)) return;
+    const bool is_by_pair = counts == Counts::by_pair;
+    const Step& step = is_by_pair ? *first_detour(graph) : *first_move(graph);
+    const StepOrigin& origin = graph.origins[step.origin];
+    const std::string cannot =
+        fmt::format("{} cannot run {} with a count for each {}: on {} ranks, this moves", name,
+                    name_of(graph.collective), is_by_pair ? "pair of ranks" : "rank", graph.ranks);
+    Diagnostic diagnostic{origin.transfer, "", {}, ""};
+    if (is_by_pair) {
+        diagnostic.message =
+            fmt::format("{} from rank {} to rank {} something else than what the one has for the other",
+                        cannot, step.source, step.destination);
+        diagnostic.hint =
+            "each rank knows only its own counts, so every piece must go straight from x to its place in y, "
+            "as "
+            "direct and pairwise do: name one of these, or none";
+    } else {
+        diagnostic.message = fmt::format(
+            "{} {} of x to the place of {}, which has another length where the ranks' counts differ", cannot,
+            text_of(graph.regions[step.region]), text_of(graph.regions[step.target]));
+        diagnostic.hint =
+            "each piece must stay at its own place in x, as in ring and direct: name one of these, or none";
+    }
     if (origin.call.file) diagnostic.notes.push_back({origin.call, "run from here"});
     throw DiagnosticError(std::move(diagnostic));
 }

@@ -338,9 +338,10 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
         return checked;
     } catch (const Error& error) {
         if (error.status() != Status::schedule && error.status() != Status::not_found) throw;
-        // The measurement was of all_to_all, so the schedule need not be direct; and of a sum, so it may need
-        // more of an operator.
-        if ((request.only_direct || request.op) && error.status() == Status::schedule) return nullptr;
+        // The measurement was of counts that are alike, and of a sum: the schedule may not do for other
+        // counts, or need more of an operator.
+        if ((request.counts != dsl::Counts::alike || request.op) && error.status() == Status::schedule)
+            return nullptr;
         if (rank() == 0 && !warned_.exchange(true))
             log_line(
                 "hocket: warning: {} cannot be run by {}, as the tuning table {} says: {}\n"
@@ -372,7 +373,9 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
     request.economy = counts_waits ? dsl::Economy::waits : dsl::Economy::bytes;
     request.bytes = bytes;
     request.op = choice.op.defined();
-    request.only_direct = choice.is_uneven && contract_of(choice.collective).exchanges();
+    if (choice.is_uneven)
+        request.counts =
+            contract_of(choice.collective).exchanges() ? dsl::Counts::by_pair : dsl::Counts::by_rank;
     std::vector<std::string> why;
     std::unique_ptr<dsl::CheckedSchedule> checked;
     if (request.schedule.empty()) checked = tuned_schedule(request, why);

@@ -1,5 +1,9 @@
-// all_to_all whose pieces go straight from their sender to their receiver.
+// Schedules that can run with counts that differ: all_to_all whose pieces go straight from their sender to
+// their receiver; and others whose pieces stay at their places.
 #include "dsl/proof/direct.hpp"
+
+#include <fstream>
+
 #include "dsl/planning/choose.hpp"
 #include "tests/dsl/cases.hpp"
 #include "tests/dsl/errors.hpp"
@@ -14,7 +18,7 @@ namespace {
 
 dsl::PlanRequest direct(const std::string& schedule, const std::string& topology) {
     auto request = test::request(Collective::all_to_all, schedule, topology);
-    request.only_direct = true;
+    request.counts = dsl::Counts::by_pair;
     return request;
 }
 
@@ -99,11 +103,58 @@ TEST_CASE("the choice is among direct ones where it has to be, whatever was aske
         dsl::Choices choices(library, topology, proofs);
         const auto chosen = [&](bool only_direct) {
             std::optional<dsl::Proofs::Proof> proof;
-            return choices.schedule(Collective::all_to_all, 0, bytes, &proof, {.direct = only_direct}).name;
+            return choices
+                .schedule(Collective::all_to_all, 0, bytes, &proof,
+                          {.counts = only_direct ? dsl::Counts::by_pair : dsl::Counts::alike})
+                .name;
         };
         const std::string any = chosen(false), straight = chosen(true);
         CHECK((straight == "direct" || straight == "pairwise"));
         CHECK(chosen(false) == any);
         if (bytes == 64) CHECK(any != straight);  // level by level, hosts exchange fewer messages
     }
+}
+
+TEST_CASE("what moves pieces to other places is refused with counts by rank, at the step that does so") {
+    const test::TemporarySchedule file(
+        "algorithm a all_gather(x) over g {\n"
+        "each r in g x[r] : r -> x[r - 1] : r\n"
+        "each r in g x[r - 1] : r -> x[r] : r + 1\n"
+        "each r in g, q in g where q != r and q != r + 1 x[r] : r -> q }");
+    auto request = test::request(Collective::all_gather, file.path(), "3");
+    CHECK(refusal_of(request) == "");
+    request.counts = dsl::Counts::by_rank;
+    CHECK_THAT(
+        refusal_of(request),
+        Contains(":2:") &&
+            Contains("a cannot run all_gather with a count for each rank: on 3 ranks, this moves [0, 1/3) of "
+                     "x to the place of [2/3, 1), which has another length where the ranks' counts differ") &&
+            Contains("as in ring and direct: name one of these, or none"));
+}
+
+TEST_CASE("the choice passes over what moves pieces where counts are by rank") {
+    // The fastest on paper: nothing but one step.
+    const test::TemporaryFolder folder;
+    std::ofstream(folder.path() + "/swift.sched")
+        << "algorithm swift gather(x, root) over g where g.size == 2 {\n"
+           "x[1 - root] : 1 - root -> x[root] : 1 - root\n"
+           "x[root] : 1 - root -> x[1 - root] : root }";
+    dsl::Library library({folder.path()});
+    const dsl::Topology topology = dsl::grid_topology("2");
+    dsl::Proofs proofs(library, topology);
+    dsl::Choices choices(library, topology, proofs);
+    const auto choose = [&](dsl::Counts counts) {
+        std::optional<dsl::Proofs::Proof> proof;
+        return choices.schedule(Collective::gather, 0, 1 << 20, &proof, {.counts = counts});
+    };
+    CHECK(choose(dsl::Counts::alike).name == "swift");
+    CHECK_THROWS_WITH(choose(dsl::Counts::by_rank), Contains("there is no schedule for gather"));
+    dsl::Library both({folder.path(), HOCKET_SCHEDULES_DIR});
+    dsl::Proofs more(both, topology);
+    dsl::Choices among(both, topology, more);
+    std::optional<dsl::Proofs::Proof> proof;
+    const dsl::Chosen chosen =
+        among.schedule(Collective::gather, 0, 1 << 20, &proof, {.counts = dsl::Counts::by_rank});
+    CHECK(dsl::first_move(*proof->graph) == nullptr);
+    CHECK_THAT(chosen.why, !Contains("swift (chosen"));
 }

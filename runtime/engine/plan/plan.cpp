@@ -22,7 +22,10 @@ constexpr std::uint64_t round_up(std::uint64_t bytes) {
 dsl::RankProgram checked(dsl::RankProgram program, DataType type, const Reduction& op, const PlanUse& use) {
     check_rules(program, type, op);
     if (program.computes()) Computer::check(program, type, op);
-    if (use.is_uneven && contract_of(program.collective).exchanges()) check_is_direct(program);
+    if (use.is_uneven && contract_of(program.collective).exchanges())
+        check_is_direct(program);
+    else if (use.is_uneven)
+        check_keeps_places(program);
     return program;
 }
 

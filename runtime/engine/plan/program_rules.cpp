@@ -120,6 +120,10 @@ void check_rules(const dsl::RankProgram& program, DataType type, const Reduction
         if (waits[i] != program.ops[i].waits_for) refuse(i, "its count of predecessors is wrong");
 }
 
+void check_keeps_places(const dsl::RankProgram& program) {
+    if (!program.keeps_places()) refuse(program, 0, "with counts by rank, it moves pieces to other places");
+}
+
 void check_is_direct(const dsl::RankProgram& program) {
     const dsl::Rational width(1, program.ranks);
     const auto at = [&](dsl::BoundaryId boundary) { return program.boundaries[boundary]; };

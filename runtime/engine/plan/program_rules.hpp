@@ -12,6 +12,9 @@ namespace hocket::engine {
 // operator does not exist for the type.
 void check_rules(const dsl::RankProgram& program, DataType type, const Reduction& op);
 
+// The rule for other collectives whose ranks' pieces have different counts: every piece stays at its place.
+void check_keeps_places(const dsl::RankProgram& program);
+
 // The rule for an all_to_all in which each pair of ranks has a count of its own. Each of its operations moves
 // what one rank has for another, or a part of that, from the input of the one to the output of the other; and
 // this rank writes only to its own output. Throws like check_rules.

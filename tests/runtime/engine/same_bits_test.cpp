@@ -2,21 +2,17 @@
 // executor and thread mode. Buffers are where chance puts them, on each rank for itself.
 // HOCKET_SAME_BITS_SEEDS = "first:last" runs other schedules.
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <random>
 
 #include "runtime/engine/communicator.hpp"
-#include "tests/differential/generator.hpp"
 #include "tests/runtime/engine/extents.hpp"
 #include "tests/runtime/engine/programs.hpp"
+#include "tests/runtime/engine/random_schedules.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -29,13 +25,8 @@ namespace {
 
 constexpr int most_ranks = 6;
 
-// A schedule in a file of its own, and what is run with it.
-struct Work {
-    std::uint64_t seed;
-    Collective collective;
-    std::string schedule, topology;  // with the file
-    int ranks;
-    dsl::Rank root;
+// A schedule, and what is run with it.
+struct Work : test::RandomSchedule {
     DataType type;
     std::uint64_t count;
 };
@@ -52,52 +43,17 @@ struct Way {
     }
 };
 
-class Folder {
-  public:
-    Folder() { std::filesystem::create_directory(path); }
-    ~Folder() { std::filesystem::remove_all(path); }
-    const std::string path =
-        (std::filesystem::temp_directory_path() / ("hocket-same-bits-" + std::to_string(getpid()))).string();
-};
-
-std::pair<std::uint64_t, std::uint64_t> seeds_to_run() {
-    const char* text = std::getenv("HOCKET_SAME_BITS_SEEDS");
-    if (text == nullptr) return {1, 60};
-    char* end = nullptr;
-    const std::uint64_t first = std::strtoull(text, &end, 10);
-    return {first, std::strtoull(end + 1, nullptr, 10)};
-}
-
-// The right ones of few ranks, by rank count. Types are such that sums show their order, and whole numbers.
-std::map<int, std::vector<Work>> works(const std::string& folder, std::uint64_t first, std::uint64_t last) {
-    differential::GeneratorOptions options = differential::options_from_environment();
-    options.mutated_percent = 0;
-    std::map<int, std::vector<Work>> works;
-    for (std::uint64_t seed = first; seed <= last; ++seed) {
-        const differential::Program program = differential::generate(seed, options);
-        const auto ranks = static_cast<int>(program.ranks());
-        if (ranks < 2 || ranks > most_ranks) continue;
-        const reference::Meaning meaning(
-            {program.text(), program.schedule, program.collective, program.levels, program.root});
-        if (!meaning.refusal().empty()) continue;
-        const std::string file = fmt::format("{}/{}.sched", folder, seed);
-        std::ofstream(file) << program.text();
-        std::mt19937_64 random(seed);
-        constexpr DataType types[] = {DataType::float32, DataType::float64,  DataType::int32,
-                                      DataType::float16, DataType::bfloat16, DataType::int8};
-        const DataType type = types[random() % std::size(types)];
-        const Collective collective =
-            *std::find_if(std::begin(dsl::all_collectives), std::end(dsl::all_collectives),
-                          [&](Collective one) { return dsl::name_of(one) == program.collective; });
-        // Some are one tile between hosts, some several; all are several in a host.
-        const std::uint64_t bytes = 200'000 + random() % 1'000'000;
-        const std::uint64_t pieces = contract_of(collective).is_by_rank() ? program.ranks() : 1;
-        works[ranks].push_back(
-            {seed, collective, file + ":" + program.schedule,
-             program.topology_is_defined ? file + ":" + program.topology : program.topology, ranks,
-             static_cast<dsl::Rank>(program.root), type, bytes / pieces / element_size(type)});
-    }
-    return works;
+// Types are such that sums show their order, and whole numbers.
+Work work_of(const test::RandomSchedule& schedule) {
+    std::mt19937_64 random(schedule.seed);
+    constexpr DataType types[] = {DataType::float32, DataType::float64,  DataType::int32,
+                                  DataType::float16, DataType::bfloat16, DataType::int8};
+    const DataType type = types[random() % std::size(types)];
+    // Some are one tile between hosts, some several; all are several in a host.
+    const std::uint64_t bytes = 200'000 + random() % 1'000'000;
+    const std::uint64_t pieces =
+        contract_of(schedule.collective).is_by_rank() ? static_cast<std::uint64_t>(schedule.ranks) : 1;
+    return {schedule, type, bytes / pieces / element_size(type)};
 }
 
 // All on one host first: what that gives, others must give.
@@ -255,13 +211,13 @@ void compare(const Work& work, int rank) {
 }  // namespace
 
 TEST_CASE("random schedules give the same bits, whatever they run on") {
-    const Folder folder;
-    const auto [first, last] = seeds_to_run();
+    const test::TemporaryFolder folder;
+    const test::Seeds seeds = test::seeds_from("HOCKET_SAME_BITS_SEEDS", {1, 40});
     std::size_t compared = 0;
-    for (const auto& [ranks, all] : works(folder.path, first, last)) {
+    for (const auto& [ranks, all] : test::random_schedules(folder.path(), seeds, most_ranks)) {
         const auto outcomes = test::run_ranks(
             {ranks, {{"HOCKET_TIMEOUT_MS", "30000"}}, static_cast<int>(60 + all.size() * 3)}, [&](int rank) {
-                for (const Work& work : all) compare(work, rank);
+                for (const test::RandomSchedule& schedule : all) compare(work_of(schedule), rank);
             });
         INFO(ranks << " ranks");
         CHECK(test::problems(outcomes) == "");

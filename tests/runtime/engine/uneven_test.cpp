@@ -1,11 +1,15 @@
 // Collectives whose ranks have pieces of different counts.
 #include <cstring>
+#include <fstream>
 #include <numeric>
+#include <random>
 
 #include "runtime/engine/communicator.hpp"
 #include "tests/runtime/engine/failures.hpp"
 #include "tests/runtime/engine/programs.hpp"
+#include "tests/runtime/engine/random_schedules.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -131,6 +135,59 @@ void check_all(Communicator& comm) {
                 }
 }
 
+// Schedules that are right as long as all pieces are equally long: each passes a piece through another one's
+// place.
+constexpr const char* passing = R"(
+    algorithm passing all_gather(x) over g where g.size == 3 {
+        each r in g  x[r] : r -> x[r - 1] : r
+        each r in g  x[r - 1] : r -> x[r] : r + 1
+        each r in g  x[r] : r -> r + 2
+    }
+    algorithm passing scatter(x, root) over g where g.size == 3 {
+        x[root + 2] : root -> x[root + 1] : root + 1
+        x[root + 1] : root + 1 -> x[root + 2] : root + 2
+        x[root + 1] : root -> root + 1
+    }
+    algorithm passing gather(x, root) over g where g.size == 3 {
+        x[root + 2] : root + 2 -> x[root + 1] : root
+        x[root + 1] : root -> x[root + 2] : root
+        x[root + 1] : root + 1 -> root
+    }
+    algorithm passing reduce_scatter(x) over g where g.size == 3 {
+        each r in g, q in g where q != r  x[q] : r +> q
+        each r in g  x[r] : r -> x[r + 1] : r
+        each r in g  x[r + 1] : r -> x[r] : r
+    })";
+
+bool has_forms_by_rank(Collective collective) {
+    const dsl::Contract contract = contract_of(collective);
+    return contract.is_by_rank() && !contract.exchanges();
+}
+
+// Whether the schedule was right, for some counts. If not, it must have been refused for what it moves.
+bool is_right(Communicator& comm, const test::RandomSchedule& schedule) {
+    std::mt19937_64 random(schedule.seed);
+    for (int start = 0; start < 4; ++start) {
+        Counts counts;
+        for (int rank = 0; rank < comm.size(); ++rank)
+            counts.push_back(random() % 3 == 0 ? 0 : random() % (random() % 4 == 0 ? 20'000 : 50));
+        const bool in_place = random() % 2 == 0, in_window = random() % 2 == 0;
+        const PlanChoice choice{
+            .collective = schedule.collective,
+            .root = schedule.root,
+            .schedule = schedule.schedule,
+            .executor = random() % 2 == 0 ? ExecutorKind::interpreter : test::compiled_if_any()};
+        try {
+            check(comm, choice, counts, in_place, in_window);
+        } catch (const Error& error) {
+            expect(error.status() == Status::schedule, error.what());
+            test::expect_contains(error.what(), {"with a count for each rank", "which has another length"});
+            return false;
+        }
+    }
+    return true;
+}
+
 }  // namespace
 
 TEST_CASE("a layout of uneven pieces has a place for every boundary") {
@@ -179,4 +236,53 @@ TEST_CASE("ranks that give other counts are told so") {
         INFO(hosts);
         CHECK(test::problems(outcomes) == "");
     }
+}
+
+TEST_CASE("random schedules are right with counts by rank, or refused for what they move") {
+    const test::TemporaryFolder folder;
+    const test::Seeds seeds = test::seeds_from("HOCKET_UNEVEN_SEEDS", {1, 250});
+    auto all = test::random_schedules(folder.path(), seeds, 6);
+    const std::string file = folder.path() + "/passing.sched";
+    std::ofstream(file) << passing;
+    std::size_t right = 0, refused = 0;
+    for (const Collective collective : dsl::all_collectives)
+        if (has_forms_by_rank(collective)) all[3].push_back({0, collective, file + ":passing", "3", 3, 1});
+    for (const auto& [ranks, schedules] : all) {
+        auto* const counted = static_cast<std::size_t*>(test::shared_memory(2 * sizeof(std::size_t)));
+        const auto deadline_s = static_cast<int>(60 + schedules.size());
+        const auto outcomes = run_ranks({ranks, {{"HOCKET_TIMEOUT_MS", "30000"}}, deadline_s}, [&](int rank) {
+            for (const test::RandomSchedule& schedule : schedules) {
+                if (!has_forms_by_rank(schedule.collective)) continue;
+                setenv("HOCKET_TOPOLOGY", schedule.topology.c_str(), 1);
+                // All on one host, each on one of its own, or on two.
+                const auto hosts =
+                    static_cast<int>(schedule.seed % 3 == 1 ? ranks : 1 + schedule.seed % 3 / 2);
+                setenv("HOCKET_HOST_ID", std::to_string(rank % hosts).c_str(), 1);
+                const auto comm = Communicator::create(engine::resolve({}));
+                const bool was_right = is_right(*comm, schedule);
+                if (rank == 0) ++counted[was_right ? 0 : 1];
+            }
+        });
+        INFO(ranks << " ranks");
+        CHECK(test::problems(outcomes) == "");
+        right += counted[0];
+        refused += counted[1];
+    }
+    WARN(right << " schedules were right, " << refused << " refused");
+    CHECK(right > 0);
+    CHECK(refused >= 4);
+}
+
+TEST_CASE("without a name, a schedule that moves pieces is passed over where counts are by rank") {
+    const test::TemporaryFolder folder;
+    std::ofstream(folder.path() + "/passing.sched") << passing;
+    const auto outcomes =
+        run_ranks({3, {{"HOCKET_SCHEDULE_PATH", folder.path() + ":" HOCKET_SCHEDULES_DIR}}}, [](int) {
+            const auto comm = Communicator::create(engine::resolve({}));
+            for (const Collective collective : dsl::all_collectives)
+                if (has_forms_by_rank(collective))
+                    for (const Counts& counts : counts_for(3))
+                        check(*comm, {.collective = collective}, counts, false, true);
+        });
+    CHECK(test::problems(outcomes) == "");
 }
