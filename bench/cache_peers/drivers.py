@@ -96,8 +96,5 @@ def versions():
         ["dpkg-query", "-W", "-f=${Package} ${Version}\n", "fio", "liblmdb0"], capture_output=True, text=True
     )
     found = dict(line.split(" ", 1) for line in status.stdout.splitlines())
-    commit = subprocess.run(
-        ["git", "-C", build.ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True
-    )
-    found["hocket"] = commit.stdout.strip() or "unknown"
+    found["hocket"] = build.commit()
     return found

@@ -109,11 +109,20 @@ def versions():
         ["dpkg-query", "-W", "-f=${Package} ${Version}\n", *asked], capture_output=True, text=True
     )
     found = dict(line.split(" ", 1) for line in lines.stdout.splitlines())
-    if not shutil.which("git"):
-        return found
-    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    found["hocket"] = commit.stdout.strip() or "unknown"
+    found["hocket"] = commit()
     return found
+
+
+def commit():
+    """Of this tree; "unknown" where there is no git, or the tree is not a checkout."""
+    if not shutil.which("git"):
+        return "unknown"
+    # A tree that was unpacked inside another checkout is no part of that.
+    environment = dict(os.environ, GIT_CEILING_DIRECTORIES=os.path.dirname(ROOT))
+    described = subprocess.run(
+        ["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True, env=environment
+    )
+    return described.stdout.strip() or "unknown"
 
 
 def prepare(hocket_build):

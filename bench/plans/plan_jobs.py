@@ -34,12 +34,9 @@ def machine():
     """A line that says where and when this was measured."""
     with open("/proc/cpuinfo") as lines:
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
-    commit = subprocess.run(
-        ["git", "-C", build.ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True
-    )
     return (
         f"{model}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}, "
-        f"{time.strftime('%Y-%m-%d %H:%M')}, commit {commit.stdout.strip() or 'unknown'}"
+        f"{time.strftime('%Y-%m-%d %H:%M')}, commit {build.commit()}"
     )
 
 
