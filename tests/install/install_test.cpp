@@ -50,6 +50,14 @@ bool has(const std::string& program) {
     return hocket::test::run({"sh", "-c", "command -v " + program}, 20s).exit_code == 0;
 }
 
+// CMake looks for make, unless it is told to use what builds Hocket itself.
+Words cmake_in(const std::string& folder, const Words& arguments) {
+    Words command{"cmake", "-B", folder};
+    if (has("ninja")) command.push_back("-GNinja");
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return command;
+}
+
 std::set<std::string> files_below(const fs::path& folder) {
     std::set<std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -177,15 +185,10 @@ TEST_CASE("programs are built by CMake, and run") {
     if (!has("meson")) HOCKET_SKIP("no meson in PATH to install with");
     if (!has("cmake")) HOCKET_SKIP("no cmake in PATH");
     const TemporaryFolder outside;
-    const Words configure{"cmake",
-                          "-S",
-                          HOCKET_CONSUMER,
-                          "-B",
-                          outside.path(),
-                          "-DCMAKE_PREFIX_PATH=" + stage().prefix.string(),
-                          "-DWANTED_VERSION=" + version,
-                          "-DCMAKE_C_FLAGS=" HOCKET_SANITIZER,
-                          "-DCMAKE_CXX_FLAGS=" HOCKET_SANITIZER};
+    const Words configure =
+        cmake_in(outside.path(), {"-S", HOCKET_CONSUMER, "-DCMAKE_PREFIX_PATH=" + stage().prefix.string(),
+                                  "-DWANTED_VERSION=" + version, "-DCMAKE_C_FLAGS=" HOCKET_SANITIZER,
+                                  "-DCMAKE_CXX_FLAGS=" HOCKET_SANITIZER});
     for (const Words& command : {configure, Words{"cmake", "--build", outside.path()}}) {
         const auto done = hocket::test::run(command, 120s);
         INFO(done.out << done.err);
@@ -204,9 +207,10 @@ TEST_CASE("CMake finds the same major version that is not older") {
                       other = std::to_string(number + 1);
     const TemporaryFolder outside;
     const auto told = hocket::test::run(
-        {"cmake", "-S", HOCKET_INSTALL_TESTS "/versions", "-B", outside.path(),
-         "-DFOLDER=" + (stage().lib / "cmake/hocket").string(),
-         "-DVERSIONS=" + major + ";" + major + "." + minor + ";" + version + ";" + newer + ";" + other},
+        cmake_in(
+            outside.path(),
+            {"-S", HOCKET_INSTALL_TESTS "/versions", "-DFOLDER=" + (stage().lib / "cmake/hocket").string(),
+             "-DVERSIONS=" + major + ";" + major + "." + minor + ";" + version + ";" + newer + ";" + other}),
         60s);
     INFO(told.out << told.err);
     CHECK(told.exit_code == 0);
