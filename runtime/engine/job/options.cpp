@@ -4,6 +4,7 @@
 
 #include <strings.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <string_view>
@@ -26,17 +27,28 @@ struct Place {
     const char* size_name = "WORLD_SIZE";
 };
 
+// SLURM_NTASKS may be that of the allocation, in which srun started fewer processes.
 Place place_from(const Reader& reader) {
-    constexpr const char* names[][2] = {{"RANK", "WORLD_SIZE"},
-                                        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                        {"PMI_RANK", "PMI_SIZE"},
-                                        {"SLURM_PROCID", "SLURM_NTASKS"}};
+    const bool is_step = reader.text("SLURM_STEP_NUM_TASKS").has_value();
+    const char* const names[][2] = {{"RANK", "WORLD_SIZE"},
+                                    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                    {"PMI_RANK", "PMI_SIZE"},
+                                    {"SLURM_PROCID", is_step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS"}};
     for (const auto& [rank, size] : names) {
         const Place place{reader.number(rank, 0, INT32_MAX - 1), reader.number(size, 1, INT32_MAX), rank,
                           size};
         if (place.rank || place.size) return place;
     }
     return {};
+}
+
+// A launcher's variables are also set where it has not started this process: in the shell and the batch
+// script of an allocation.
+std::string way_out(const char* name) {
+    const std::string_view text = name;
+    if (text == "RANK" || text == "WORLD_SIZE" || text == "rank" || text == "world_size") return "";
+    return "; start all ranks by the launcher or, if this is to be one process alone, set RANK=0 and "
+           "WORLD_SIZE=1";
 }
 
 void resolve_place(Options& options, const Choices& choices, const Reader& reader) {
@@ -51,18 +63,33 @@ void resolve_place(Options& options, const Choices& choices, const Reader& reade
             "HKT_NEWCOMER");
     if (!place.rank && !place.size) return;
     if (!place.size)
-        refuse(fmt::format("{} is {} but {} is not set; set both, or neither for a world of one",
-                           place.rank_name, *place.rank, place.size_name));
+        refuse(fmt::format("{} is {} but {} is not set; set both, or neither for a world of one{}",
+                           place.rank_name, *place.rank, place.size_name, way_out(place.rank_name)));
     check_range(place.size_name, *place.size, 1, INT32_MAX);
     if (!place.rank && *place.size > 1)
-        refuse(fmt::format("{} is {} but {} is not set; every process needs its own rank", place.size_name,
-                           *place.size, place.rank_name));
+        refuse(fmt::format("{} is {} but {} is not set; every process needs its own rank{}", place.size_name,
+                           *place.size, place.rank_name, way_out(place.size_name)));
     options.world_size = static_cast<int>(*place.size);
     const std::int64_t rank = place.rank.value_or(0);
     if (rank < 0 || rank >= *place.size)
         refuse(fmt::format("{} is {} but {} is {}; ranks go from 0 to {}", place.rank_name, rank,
                            place.size_name, *place.size, *place.size - 1));
     options.rank = static_cast<int>(rank);
+}
+
+// MASTER_ADDR is a name or an address, and nothing beside it. "[::1]" is taken for "::1".
+std::string host_from(const std::string& text, const char* name) {
+    const bool has_brackets = text.starts_with('[') && text.ends_with(']');
+    std::string host = has_brackets ? text.substr(1, text.size() - 2) : text;
+    const auto colons = std::count(host.begin(), host.end(), ':');
+    const std::string number = host.substr(0, host.find('%'));  // before the interface
+    const bool is_number = number.find_first_not_of("0123456789abcdefABCDEF:.") == number.npos;
+    const bool is_plain = !host.empty() && host.find_first_of("[]/ \t\r\n") == host.npos;
+    if (is_plain && (has_brackets ? colons > 1 : colons == 0 || (colons > 1 && is_number))) return host;
+    refuse(
+        fmt::format("{} is \"{}\"; it must be the name or an address of rank 0's host and nothing else: the "
+                    "port goes into MASTER_PORT",
+                    name, text));
 }
 
 // A launcher's numbers that make no sense matter only to those who take their rank from them.
@@ -74,11 +101,21 @@ int job_rank_from(const Reader& reader, int rank) {
     }
 }
 
+// How to be alone, where a launcher's variables say how many ranks there are.
+std::string lone_process(const Choices& choices, const Reader& reader) {
+    if (choices.world_size) return "";
+    const Place place = place_from(reader);
+    if (std::string_view(place.size_name) == "WORLD_SIZE") return "";
+    return fmt::format("; {} says that there are {}{}", place.size_name, place.size.value_or(1),
+                       way_out(place.size_name));
+}
+
 void resolve_meeting_point(Options& options, const Choices& choices, const Reader& reader) {
     options.master_addr =
         choices.master_addr ? *choices.master_addr : reader.text("MASTER_ADDR").value_or(options.master_addr);
     options.secret = choices.secret ? *choices.secret : reader.text("HOCKET_SECRET").value_or("");
     if (options.world_size == 1) return;
+    options.master_addr = host_from(options.master_addr, choices.master_addr ? "master_addr" : "MASTER_ADDR");
     // Who has chosen another port has chosen a secret, too.
     if (options.secret.empty() && reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True")
         refuse(
@@ -90,7 +127,10 @@ void resolve_meeting_point(Options& options, const Choices& choices, const Reade
                           : reader.number("MASTER_PORT", 1, 65535);
     if (options.rank == 0) options.listen_fd = choices.listen_fd.value_or(-1);
     if (!port && options.listen_fd < 0)
-        refuse("MASTER_PORT is not set; give all ranks the port on which rank 0 listens (hocket-run does)");
+        refuse(
+            fmt::format("MASTER_PORT is not set; give all {} ranks the port on which rank 0 listens "
+                        "(hocket-run does){}",
+                        options.world_size, lone_process(choices, reader)));
     options.master_port = static_cast<int>(port.value_or(0));
     // The launcher's socket is only for the meeting point that the launcher named.
     if (options.rank == 0 && !choices.master_addr && !choices.master_port && !choices.listen_fd)

@@ -22,7 +22,8 @@ enum class LogLevel : std::uint8_t { warn, info, debug };
 
 struct Options {
     // RANK and WORLD_SIZE; else OMPI_COMM_WORLD_RANK and _SIZE (Open MPI), PMI_RANK and PMI_SIZE (MPICH,
-    // Intel MPI), SLURM_PROCID and SLURM_NTASKS; else a world of one. A pair is taken as a whole.
+    // Intel MPI), SLURM_PROCID and SLURM_STEP_NUM_TASKS or SLURM_NTASKS; else a world of one. A pair is taken
+    // as a whole.
     int rank = 0;
     int world_size = 1;
     // This process's number in its job, for people. It is not `rank` where a program numbers the ranks of a

@@ -83,6 +83,41 @@ TEST_CASE("other launchers' variables are understood, in pairs") {
     CHECK(resolved(with(job, {{"SLURM_PROCID", "6"}, {"SLURM_NTASKS", "7"}})).rank == 2);
 }
 
+TEST_CASE("a step of Slurm's allocation has its own number of ranks") {
+    const Variables step = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_TASKS", "1"}};
+    CHECK(resolved(step).world_size == 1);
+}
+
+TEST_CASE("a process that a launcher's variables call one of many learns how to be alone") {
+    using Catch::Contains;
+    const auto is_said = Contains("one process alone, set RANK=0 and WORLD_SIZE=1");
+    const Variables in_shell = {{"SLURM_NTASKS", "4"}}, in_script = with(in_shell, {{"SLURM_PROCID", "0"}});
+    CHECK_THROWS_WITH(resolved(in_shell), Contains("SLURM_PROCID is not set") && is_said);
+    CHECK_THROWS_WITH(resolved(in_script), Contains("MASTER_PORT is not set") &&
+                                               Contains("SLURM_NTASKS says that there are 4") && is_said);
+    CHECK_THROWS_WITH(resolved({{"SLURM_PROCID", "0"}}), Contains("SLURM_NTASKS is not set") && is_said);
+    CHECK_THROWS_WITH(resolved({{"OMPI_COMM_WORLD_RANK", "0"}}), is_said);
+    CHECK(resolved(with(in_script, {{"RANK", "0"}, {"WORLD_SIZE", "1"}})).world_size == 1);
+    CHECK_THROWS_WITH(resolved(with(job, {{"MASTER_PORT", ""}})), !Contains("alone"));
+}
+
+TEST_CASE("an address of rank 0 may stand in brackets, and has nothing beside it") {
+    using Catch::Contains;
+    const auto address = [](const char* text) {
+        return resolved(with(job, {{"MASTER_ADDR", text}})).master_addr;
+    };
+    CHECK(address("[::1]") == "::1");
+    CHECK(address("[fe80::1%eth0]") == "fe80::1%eth0");
+    for (const char* as_it_is : {"::1", "fe80::1%eth0", "10.0.0.1", "node-7.cluster", "::ffff:10.0.0.1"})
+        CHECK(address(as_it_is) == as_it_is);
+    for (const char* text : {"tcp://10.0.0.1", "10.0.0.1:29500", "node:29500", "[::1]:29500", "[::1", "::1]",
+                             "[]", "[node]", " node", "10.0.0.1/24"}) {
+        CAPTURE(text);
+        CHECK_THROWS_WITH(address(text), Contains(std::string("MASTER_ADDR is \"") + text + "\"") &&
+                                             Contains("MASTER_PORT"));
+    }
+}
+
 TEST_CASE("the embedder's choice comes before the environment") {
     Choices choices;
     choices.rank = 1;
