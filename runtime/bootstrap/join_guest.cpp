@@ -71,8 +71,17 @@ class Guest {
                                                        own_name(), error.what()));
         throw Error(error.kind == Kind::silent ? Status::timeout : Status::bootstrap,
                     fmt::format("{} could not reach rank 0 at {} within {}: {}; is rank 0 running, and are "
-                                "MASTER_ADDR and MASTER_PORT the same on all ranks?",
-                                own_name(), host_.text(), seconds_text(options_.join_timeout), error.what()));
+                                "MASTER_ADDR and MASTER_PORT the same on all ranks?{}",
+                                own_name(), host_.text(), seconds_text(options_.join_timeout), error.what(),
+                                host_is_here()));
+    }
+
+    std::string host_is_here() const {
+        if (!means_loopback(host_.host)) return "";
+        return fmt::format(
+            " {} is this host itself: if rank 0 is on another one, set MASTER_ADDR to that one's name or "
+            "address",
+            host_.host);
     }
 
     std::string own_name() const {

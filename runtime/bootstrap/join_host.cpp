@@ -24,8 +24,10 @@ constexpr auto late_guests_time = 500ms;  // more than a guest's pause between t
 
 class Host final : Lobby::Host {
   public:
-    Host(const BootstrapOptions& options, Lobby& lobby, Clock::time_point deadline)
-        : options_(options), lobby_(lobby), deadline_(deadline) {
+    // listens: of a socket that this rank has opened itself.
+    Host(const BootstrapOptions& options, Lobby& lobby, Clock::time_point deadline,
+         std::optional<Endpoint> listens = std::nullopt)
+        : options_(options), lobby_(lobby), deadline_(deadline), listens_(std::move(listens)) {
         for (int rank = 0; rank < options.world_size; ++rank) members_.emplace_back(*this, rank);
     }
 
@@ -234,14 +236,33 @@ class Host final : Lobby::Host {
                 options_.newcomers, lobby_.admission().troubles());
         return fmt::format(
             "{} did not join rank 0 at {}:{} within {}; are all {} processes running, with the same "
-            "MASTER_ADDR, MASTER_PORT and WORLD_SIZE?{}",
+            "MASTER_ADDR, MASTER_PORT and WORLD_SIZE?{}{}",
             ranks_text(missing()), options_.master_addr, options_.master_port,
-            seconds_text(options_.join_timeout), options_.world_size, lobby_.admission().troubles());
+            seconds_text(options_.join_timeout), options_.world_size, lobby_.admission().troubles(),
+            where_it_listens());
+    }
+
+    // If that is not MASTER_ADDR itself, or nobody elsewhere can come there.
+    std::string where_it_listens() const {
+        if (!listens_) return "";
+        if (means_loopback(listens_->host))
+            return fmt::format(
+                "; rank 0 listens at {}, which no other host reaches: if there are ranks on other hosts, set "
+                "MASTER_ADDR to the name or an address of rank 0's host",
+                listens_->text());
+        if (listens_->host == options_.master_addr) return "";
+        if (listens_->is_any_address())
+            return fmt::format(
+                "; rank 0 listens at all addresses of its host, port {}: do the other hosts "
+                "know {} by one of them?",
+                listens_->port, options_.master_addr);
+        return fmt::format("; {} is {} on rank 0's host", options_.master_addr, listens_->host);
     }
 
     const BootstrapOptions& options_;
     Lobby& lobby_;
     const Clock::time_point deadline_;
+    const std::optional<Endpoint> listens_;
     std::deque<Member> members_;  // by rank
     std::string farewell_;        // what all are told when joining has failed; empty: it goes on
 };
@@ -252,11 +273,13 @@ std::vector<Link> admit_guests(const BootstrapOptions& options, const std::funct
     const auto deadline = Clock::now() + options.join_timeout;
     if (options.lobby) return Host(options, *options.lobby, deadline).run(prepare);
     if (options.listen_fd < 0) {
-        Socket listener = listen_on({options.master_addr, options.master_port}, deadline,
-                                    "MASTER_ADDR must be an address of rank 0's host and MASTER_PORT a "
-                                    "port that nobody else uses there");
+        Socket listener =
+            listen_for_others({options.master_addr, options.master_port}, deadline,
+                              "MASTER_ADDR must be an address of rank 0's host and MASTER_PORT a "
+                              "port that nobody else uses there");
+        const std::optional<Endpoint> listens = bound_to(listener);
         Lobby lobby(std::move(listener), options.secret);
-        return Host(options, lobby, deadline).run(prepare);
+        return Host(options, lobby, deadline, listens).run(prepare);
     }
     const int flags = fcntl(options.listen_fd, F_GETFL);
     if (flags < 0 || fcntl(options.listen_fd, F_SETFL, flags | O_NONBLOCK) < 0)

@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <climits>
+#include <cstring>
 #include <memory>
 #include <system_error>
 #include <vector>
@@ -141,12 +143,98 @@ int poll_open(std::span<pollfd> set, Clock::time_point deadline) {
     return ready;
 }
 
-std::optional<Endpoint> numeric(const sockaddr_storage& address, socklen_t size) {
+// IPv4's addresses as such, also on sockets of IPv6 that take both.
+void unmap(sockaddr_storage& address, socklen_t& size) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+    if (address.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) return;
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    v4.sin_port = v6.sin6_port;
+    std::memcpy(&v4.sin_addr, v6.sin6_addr.s6_addr + 12, sizeof v4.sin_addr);
+    std::memcpy(&address, &v4, sizeof v4);
+    size = sizeof v4;
+}
+
+std::optional<Endpoint> numeric(sockaddr_storage address, socklen_t size) {
+    unmap(address, size);
     char host[NI_MAXHOST], port[NI_MAXSERV];
     if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
                     NI_NUMERICHOST | NI_NUMERICSERV) != 0)
         return std::nullopt;
     return Endpoint{host, std::atoi(port)};
+}
+
+// In numbers; "" if that fails.
+std::string host_of(const addrinfo& address) {
+    sockaddr_storage storage{};
+    std::memcpy(&storage, address.ai_addr, std::min<std::size_t>(address.ai_addrlen, sizeof storage));
+    return numeric(storage, address.ai_addrlen).value_or(Endpoint{"", 0}).host;
+}
+
+bool is_loopback(const addrinfo& address) {
+    if (address.ai_family == AF_INET)
+        return ntohl(reinterpret_cast<const sockaddr_in*>(address.ai_addr)->sin_addr.s_addr) >> 24 == 127;
+    return address.ai_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr);
+}
+
+// Null where it is a name, or nothing.
+AddressList numbers_of(const std::string& host, const char* port = nullptr, int flags = 0) {
+    addrinfo hints{}, *list = nullptr;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = flags | AI_NUMERICHOST | AI_NUMERICSERV;
+    if (getaddrinfo(host.c_str(), port, &hints, &list) != 0) list = nullptr;
+    return AddressList(list, freeaddrinfo);
+}
+
+// The names of loopback that Debian's and others' /etc/hosts have, and those of RFC 6761.
+bool is_name_of_loopback(std::string host) {
+    for (char& letter : host) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    if (host.ends_with('.')) host.pop_back();
+    const std::string first = host.substr(0, host.find('.'));
+    constexpr std::string_view names[] = {"localhost", "localhost4", "localhost6", "ip6-localhost",
+                                          "ip6-loopback"};
+    return host.ends_with(".localhost") ||
+           std::find(std::begin(names), std::end(names), first) != std::end(names);
+}
+
+// Closed if that is impossible; errno is set.
+Socket listen_at(const addrinfo& address) {
+    Socket socket = open_socket(address);
+    const int on = 1, off = 0;
+    if (!socket.is_open()) return socket;
+    if (address.ai_family == AF_INET6 && (address.ai_flags & AI_V4MAPPED))
+        setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(socket.fd(), address.ai_addr, address.ai_addrlen) == 0 && listen(socket.fd(), SOMAXCONN) == 0)
+        return socket;
+    const int error = errno;
+    socket.close();
+    errno = error;
+    return socket;
+}
+
+Socket listen_at_one_of(const addrinfo* list, std::string& why) {
+    for (const addrinfo* address = list; address; address = address->ai_next) {
+        if (Socket socket = listen_at(*address); socket.is_open()) return socket;
+        why = error_text(errno);
+    }
+    return Socket();
+}
+
+// By IPv6 and IPv4, where this host has both.
+Socket listen_everywhere(int port, std::string& why) {
+    const std::string service = std::to_string(port);
+    for (const char* any : {"::", "0.0.0.0"}) {
+        const AddressList list = numbers_of(any, service.c_str(), AI_PASSIVE);
+        if (list) list->ai_flags |= AI_V4MAPPED;
+        if (Socket socket = listen_at_one_of(list.get(), why); socket.is_open()) return socket;
+    }
+    return Socket();
+}
+
+Error cannot_listen(const Endpoint& at, const std::string& why, const std::string& advice) {
+    return {Status::bootstrap, fmt::format("cannot listen at {}: {}; {}", at.text(), why, advice)};
 }
 
 std::ptrdiff_t length_of(const addrinfo* list) {
@@ -184,16 +272,25 @@ std::string Endpoint::text() const {
 Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::string& advice) {
     std::string why;
     const AddressList list = resolve(at, AI_PASSIVE, deadline, why);
-    for (const addrinfo* address = list.get(); address; address = address->ai_next) {
-        Socket socket = open_socket(*address);
-        const int on = 1;
-        if (socket.is_open() && setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-            bind(socket.fd(), address->ai_addr, address->ai_addrlen) == 0 &&
-            listen(socket.fd(), SOMAXCONN) == 0)
-            return socket;
-        why = error_text(errno);
-    }
-    throw Error(Status::bootstrap, fmt::format("cannot listen at {}: {}; {}", at.text(), why, advice));
+    if (Socket socket = listen_at_one_of(list.get(), why); socket.is_open()) return socket;
+    throw cannot_listen(at, why, advice);
+}
+
+Socket listen_for_others(const Endpoint& at, Clock::time_point deadline, const std::string& advice) {
+    if (numbers_of(at.host) || is_name_of_loopback(at.host)) return listen_on(at, deadline, advice);
+    std::string why;
+    const AddressList list = resolve(at, AI_PASSIVE, deadline, why);
+    bool has_loopback = false;
+    for (const addrinfo* address = list.get(); address; address = address->ai_next)
+        has_loopback = has_loopback || is_loopback(*address);
+    Socket socket = has_loopback ? listen_everywhere(at.port, why) : listen_at_one_of(list.get(), why);
+    if (socket.is_open()) return socket;
+    throw cannot_listen(at, why, advice);
+}
+
+bool means_loopback(const std::string& host) {
+    const AddressList numbers = numbers_of(host);
+    return numbers ? is_loopback(*numbers) : is_name_of_loopback(host);
 }
 
 Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why) {
@@ -202,8 +299,10 @@ Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why
         const auto now = Clock::now();
         const Patience share{now + (patience.deadline - now) / length_of(address), patience.abandoned};
         Socket socket = open_socket(*address);
+        // A name may be another address here than elsewhere.
+        const std::string found = host_of(*address) == to.host ? "" : host_of(*address) + ": ";
         if (!socket.is_open()) {
-            why = error_text(errno);
+            why = found + error_text(errno);
             continue;
         }
         int error = connect(socket.fd(), address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
@@ -213,7 +312,7 @@ Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why
             send_at_once(socket.fd());
             return socket;
         }
-        why = error_text(error);
+        why = found + error_text(error);
     }
     return Socket();
 }

@@ -73,6 +73,15 @@ std::optional<Endpoint> bound_to(const Socket& socket);
 // ends with the advice.
 Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::string& advice);
 
+// As listen_on, for what other hosts are to reach. A host's own name is often an address of loopback in its
+// own /etc/hosts (Debian: 127.0.1.1), and its address elsewhere. So where `at` is such a name, it listens at
+// all addresses of this host; numbers, and names that mean loopback everywhere (localhost), are taken as they
+// are.
+Socket listen_for_others(const Endpoint& at, Clock::time_point deadline, const std::string& advice);
+
+// Whether it is an address of loopback, or a name that means loopback on every host. Resolves nothing.
+bool means_loopback(const std::string& host);
+
 // Makes one attempt at each address of the host name; they share the time. On failure the socket is closed
 // and `why` says what went wrong.
 Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why);

@@ -29,6 +29,12 @@ void describe(const fs::path& interface, bool is_card, int speed) {
     std::ofstream(interface / "speed") << speed;
 }
 
+// For the calling process alone. False where that is not permitted.
+bool replace_hosts_file(const fs::path& by) {
+    return unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           mount(by.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) == 0;
+}
+
 struct Folder {
     fs::path path = fs::temp_directory_path() / fmt::format("hocket-interfaces-{}", getpid());
     ~Folder() { fs::remove_all(path); }
@@ -133,9 +139,7 @@ TEST_CASE("an address that swallows everything does not keep a name's other addr
         const Folder folder;
         fs::create_directories(folder.path);
         std::ofstream(folder.path / "hosts") << "fd00::9 twin\n127.0.0.1 twin\n";
-        if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-            mount((folder.path / "hosts").c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) != 0)
-            return "skip";
+        if (!replace_hosts_file(folder.path / "hosts")) return "skip";
         expect(lay_cable("cable", "end") && plug_in("end"), "a cable");
         expect(ip("addr add fd00::1/64 dev cable nodad"), "an address");
         expect(ip("neigh add fd00::9 lladdr 02:00:00:00:00:09 dev cable nud permanent"), "a neighbour");
@@ -143,6 +147,50 @@ TEST_CASE("an address that swallows everything does not keep a name's other addr
         std::string why;
         const Socket socket = connect_to({"twin", listener.port()}, for_seconds(3), why);
         expect(socket.is_open(), "a connection to the second address: " + why);
+        return "";
+    });
+}
+
+TEST_CASE("rank 0 is found by its host's name, which is loopback there") {
+    // Debian's; with the address behind it; and that of a container in its host's network.
+    const std::string there = GENERATE("127.0.1.1 node\n", "127.0.1.1 node\n10.77.0.1 node\n",
+                                       "127.0.0.1 localhost node\n", "::1 node\n");
+    in_own_network([&]() -> std::string {
+        const Folder folder;
+        fs::create_directories(folder.path);
+        std::ofstream(folder.path / "0") << there;
+        std::ofstream(folder.path / "1") << "10.77.0.1 node\n";
+        std::ofstream(folder.path / "2") << there;  // on rank 0's host
+        const auto run_rank = [&](int rank) -> std::string {
+            if (!replace_hosts_file(folder.path / std::to_string(rank))) return "skip";
+            BootstrapOptions options;
+            options.rank = rank;
+            options.world_size = 3;
+            options.master_addr = "node";
+            options.master_port = 29500;
+            options.secret = "a secret of the tests";
+            options.join_timeout = 10s;
+            return Bootstrap::join(options)->all_gather("found", 10s)[0];
+        };
+        const Tally arrived, plugged;
+        Processes others(30);
+        others.start([&]() -> std::string {
+            expect(enter_loopback_only_network(), "a network of its own");
+            arrived.add();
+            plugged.await(1);
+            expect(plug_in("cable") && ip("addr add 10.77.0.2/24 dev cable"), "an address");
+            return run_rank(1);
+        });
+        arrived.await(1);
+        expect(lay_cable("cable", fmt::format("cable netns {}", others.pid(0))), "a cable");
+        expect(ip("addr add 10.77.0.1/24 dev cable"), "an address");
+        plugged.add();
+        others.start([&] { return run_rank(2); });
+        const std::string mine = run_rank(0);
+        const auto outcomes = others.wait();
+        if (mine == "skip") return mine;
+        for (const Outcome& outcome : outcomes)
+            expect(mine == "found" && outcome.text == "found", "all to meet: " + outcome.text);
         return "";
     });
 }

@@ -440,6 +440,28 @@ TEST_CASE("ranks find rank 0 by port, host name and in any order; an unreachable
                    Contains("within 0.5 s") && Contains("refused") && Contains("MASTER_PORT"));
 }
 
+TEST_CASE("a name of loopback is told from addresses that other hosts reach, on both sides") {
+    if (!resolver_can_run()) return;
+    Listener listener;
+    listener.close();
+    const auto error_of_rank = [&](int rank) {
+        Processes ranks;
+        ranks.start([&] {
+            auto options = options_of(listener, rank, 2);
+            options.listen_fd = -1;
+            options.master_addr = "localhost";
+            options.join_timeout = 300ms;
+            Bootstrap::join(options);
+            return "joined";
+        });
+        return ranks.wait()[0].text;
+    };
+    CHECK_THAT(error_of_rank(0), Contains("rank 0 listens at ") && Contains("which no other host reaches") &&
+                                     Contains("set MASTER_ADDR"));
+    CHECK_THAT(error_of_rank(1),
+               Contains("1: Connection refused") && Contains("localhost is this host itself"));
+}
+
 // Its deadline is later than the test's.
 TEST_CASE("who knows that rank 0 listened, and finds nobody there, does not wait for it") {
     Listener listener;
