@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """What trains on several ranks, on the backend hocket: the same weights as one process has, and the same bits on all ranks."""
+import contextlib
 import gc
 import os
 import tempfile
@@ -124,17 +125,97 @@ def sparse_hook(rank, size, schedule):
     same_on_all_ranks(one)
 
 
+class Two(torch.nn.Module):
+    """Two parameters, whose gradients are the factors; the second one's is ready first if `turned`. So DistributedDataParallel makes its
+    buckets anew after the first step, in the other order or not."""
+
+    def __init__(self, names, **given):
+        super().__init__()
+        for name in names:
+            setattr(self, name, torch.nn.Parameter(given[name]))
+
+    def forward(self, a, b, turned=False):
+        of_a, of_b = (self.a * a).sum().float(), (self.b * b).sum().float()
+        return of_b + of_a if turned else of_a + of_b
+
+
+def sparse_hook_of_two(rank, size, schedule):
+    """What is kept of a parameter's gradient comes to that parameter: over all steps it gets the whole of its own."""
+    count = 50
+    one = DistributedDataParallel(Two("ab", a=torch.zeros(count), b=torch.zeros(count)))
+    hocket.torch.sparse_hook(one, density=0.1, schedule=schedule)
+    gradients, zero = [torch.arange(1.0, count + 1), torch.arange(count, 0.0, -1)], torch.zeros(count)
+    got = {"a": torch.zeros(count), "b": torch.zeros(count)}
+    for step in range(50):
+        one.zero_grad()
+        one(gradients[step] if step < 2 else zero, zero).backward()
+        for name, sum_of in got.items():
+            sum_of += getattr(one.module, name).grad
+    same(got["a"], sum(gradients), "what a got in all")
+    same(got["b"], zero, "what b got in all")
+
+
+def sparse_hook_of_two_types(rank, size, names, turned):
+    """Buckets are numbered anew after the first step: the first may be of the other type then, with as many elements. At a density of 1
+    everything is sent."""
+    count = 4000
+    one = DistributedDataParallel(Two(names, a=torch.zeros(count), b=torch.zeros(count, dtype=torch.bfloat16)))
+    hook = hocket.torch.sparse_hook(one, density=1.0)
+    for step in range(4):
+        a, b = torch.arange(float(count)) % 7 + step, (torch.arange(float(count)) % 5).bfloat16()
+        one.zero_grad()
+        one(a * (rank + 1), b * (rank + 1), turned).backward()
+        same(one.module.a.grad, a * 1.5, f"gradient of a, step {step}")
+        same(one.module.b.grad, b * 1.5, f"gradient of b, step {step}")
+    state = hook.state_dict()
+    assert {entry[:3] for entry in state.values()} == {(("a",), "torch.float32", count), (("b",), "torch.bfloat16", count)}, state
+    states = [None] * size
+    dist.all_gather_object(states, state)
+    hook.load_state_dict(states)
+    hook.load_state_dict([{1 - index: entry for index, entry in state.items()} for state in states])  # they go by names, not by numbers
+    wrong = [{index: (("c",), *entry[1:]) for index, entry in state.items()} for state in states]
+    try:
+        hook.load_state_dict(wrong)
+    except ValueError as error:
+        assert "is not in the states of 2 of 2 ranks" in str(error), error
+    else:
+        raise AssertionError("states of other parameters were loaded")
+
+
 class Bucket:
     """Of one tensor, as DistributedDataParallel gives it to a hook."""
 
-    def __init__(self, tensor):
-        self.index, self.buffer = lambda: 0, lambda: tensor
+    def __init__(self, tensor, *parameters):
+        self.index, self.buffer, self.is_last = lambda: 0, lambda: tensor, lambda: True
+        self.parameters = lambda: parameters or (tensor,)
+
+
+def sparse_hook_refuses(rank, size):
+    """Parameters that come in other buckets once something was kept of them, and tensors that do not fit a plan."""
+    hook, p, q = hocket.torch.SparseHook(dist.group.WORLD, "naive_ag(0.5)"), torch.ones(3), torch.ones(3)
+    for _ in range(2):
+        hook.start(Bucket(torch.ones(6), p, q)).wait()
+    for bucket in (Bucket(torch.ones(3), p), Bucket(torch.ones(6).double(), p, q), Bucket(torch.ones(6), q, p)):
+        try:
+            hook.start(bucket)
+        except RuntimeError as error:
+            assert "would be lost" in str(error), error
+        else:
+            raise AssertionError("gradients that were kept went to other parameters")
+    try:
+        hook.start(Bucket(torch.ones(7), p, q))
+    except ValueError as error:
+        assert "for 6 elements" in str(error) or "count of 6" in str(error), error
+    else:
+        raise AssertionError("a tensor of another size was taken")
+    hook.start(Bucket(torch.ones(6), p, q)).wait()
 
 
 def sparse_hook_interrupted(rank, size):
     """Ctrl-C between the start of a sum and the work that keeps its tensor: the tensor stays until the sum has ended."""
     hooks, state = hocket.torch.hooks, dist.group.WORLD._communicator.state
     hook, tensor = hooks.SparseHook(dist.group.WORLD, "naive_ag(0.5)"), torch.ones(1000)
+    hook.start(Bucket(tensor)).wait()  # the first is dense
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -242,6 +323,16 @@ def checkpoint(rank, size, folder):
     same(loaded["x"], state["x"], "loaded")
 
 
+@contextlib.contextmanager
+def set_topology(topology):
+    if topology:
+        os.environ["HOCKET_TOPOLOGY"] = topology
+    try:
+        yield
+    finally:
+        os.environ.pop("HOCKET_TOPOLOGY", None)
+
+
 class Training(ranks.TestCase):
     def test_ddp(self):
         self.check(2, ddp)
@@ -261,12 +352,23 @@ class Training(ranks.TestCase):
     def test_sparse_hook(self):
         for size, topology, schedule in ((2, None, None), (4, "2x2", None), (2, None, "naive_ag(0.3)")):
             with self.subTest(size=size, topology=topology, schedule=schedule):
-                if topology:
-                    os.environ["HOCKET_TOPOLOGY"] = topology
-                try:
+                with set_topology(topology):
                     self.check(size, sparse_hook, schedule)
-                finally:
-                    os.environ.pop("HOCKET_TOPOLOGY", None)
+
+    def test_sparse_hook_of_two(self):
+        for size, topology, schedule in ((2, None, None), (2, None, "naive_ag(0.1)"), (4, "2x2", None)):
+            with self.subTest(size=size, topology=topology, schedule=schedule):
+                with set_topology(topology):
+                    self.check(size, sparse_hook_of_two, schedule)
+
+    def test_sparse_hook_of_two_types(self):
+        for names in ("ab", "ba"):
+            for turned in (False, True):
+                with self.subTest(names=names, turned=turned):
+                    self.check(2, sparse_hook_of_two_types, names, turned)
+
+    def test_sparse_hook_refuses(self):
+        self.check(2, sparse_hook_refuses)
 
     def test_sparse_hook_interrupted(self):
         self.check(2, sparse_hook_interrupted)

@@ -36,35 +36,65 @@ def ddp_hook(model):
     model.register_comm_hook(_group_of(model), _average)
 
 
+class _Bucket:
+    """A plan, and the parameters whose gradients it adds up: they stay alive, so that their ids remain theirs."""
+
+    def __init__(self, parameters, plan, dtype, index):
+        self.parameters, self.plan, self.dtype, self.index = parameters, plan, dtype, index
+
+
 class SparseHook:
     """Sums of the largest gradients alone. What a rank does not send it keeps, and adds to the next step's.
 
     schedule    one of those of sparse.md, with its arguments; it may keep states, but take no parameters
-    Plans, and so what is kept, are for buckets: they begin anew when DistributedDataParallel makes other buckets, after its first step.
+    names       of the parameters, by their ids: state_dict() has them
+
+    What is kept belongs to the parameters of a bucket. DistributedDataParallel makes other buckets after its first step, in which
+    therefore nothing is kept: the first gradient of each parameter is sent whole.
     """
 
-    def __init__(self, group, schedule):
+    def __init__(self, group, schedule, names=None):
         self.group, self.schedule = group, schedule
-        self._plans = {}  # by the bucket's index: (plan, elements)
+        self._names = names or {}
+        self._seen = {}     # parameters that had their first step, by their ids
+        self._buckets = {}  # by the ids of their parameters, and the type
 
-    def _plan(self, index, tensor):
-        communicator = self.group._communicator
-        plan, count = self._plans.get(index, (None, 0))
-        if plan is None:
+    def _plan(self, bucket, tensor):
+        parameters = list(bucket.parameters())
+        key = (tensor.dtype, *map(id, parameters))
+        known = self._buckets.get(key)
+        if known is None:
+            self._check_new(bucket.index(), parameters, tensor.dtype)
+            communicator = self.group._communicator
             plan = communicator.comm.plan("all_reduce", str(tensor.dtype).partition(".")[2], "sum", schedule=self.schedule)
             communicator.closing.append(plan)
-        elif count != tensor.numel():
-            plan.reset_state()
-        self._plans[index] = (plan, tensor.numel())
-        return plan
+            known = self._buckets[key] = _Bucket(parameters, plan, tensor.dtype, bucket.index())
+        known.index = bucket.index()
+        return known.plan
+
+    def _check_new(self, index, parameters, dtype):
+        mine = set(map(id, parameters))
+        for other in self._buckets.values():
+            if mine & set(map(id, other.parameters)):
+                raise RuntimeError(
+                    f"hocket: bucket {index} ({dtype}) has parameters of what was bucket {other.index} ({other.dtype}), whose sums have "
+                    "kept gradients that were not sent yet: they would be lost. A sparse hook takes other buckets, or another type, "
+                    "after the first step alone: make another DistributedDataParallel, and a hook for it")
+
+    def _is_first(self, bucket):
+        new = [parameter for parameter in bucket.parameters() if id(parameter) not in self._seen]
+        self._seen.update((id(parameter), parameter) for parameter in new)
+        return bool(new)
 
     def start(self, bucket):
+        if self._is_first(bucket):
+            return _average(self.group, bucket)
         communicator, tensor = self.group._communicator, bucket.buffer()
-        plan = self._plan(bucket.index(), tensor)
+        plan = self._plan(bucket, tensor)
         tensor.div_(self.group.size())
-        flight, address = ffi.new(FLIGHT), ffi.cast("void *", tensor.data_ptr())
+        flight, (address, count, _, _) = ffi.new(FLIGHT), plan._array(tensor, "the bucket", True)
         try:
-            communicator.call("all_reduce", lambda _: lib.hkt_plan_start(plan._handle, address, address, tensor.numel(), flight))
+            communicator.call("all_reduce", lambda _: lib.hkt_plan_start(plan._handle, address, address, count, flight))
             work = Work(communicator, flight, "all_reduce", None, (tensor, plan), None, [tensor])
             return of_one_tensor(work.get_future(), tensor)
         except BaseException:
@@ -72,19 +102,32 @@ class SparseHook:
                 communicator.state.orphans.append((flight, (tensor, plan)))
             raise
 
+    def _describe(self, one):
+        names = tuple(self._names.get(id(parameter), "?") for parameter in one.parameters)
+        return names, str(one.dtype), sum(parameter.numel() for parameter in one.parameters)
+
     def state_dict(self):
-        """What this rank has not sent yet: for each bucket its elements, and bytes. Save it with the model, on every rank."""
-        return {index: (count, plan.save_state()) for index, (plan, count) in self._plans.items()}
+        """What this rank has not sent yet: for each bucket its parameters' names, type, elements, and bytes. Save it with the model, on
+        every rank."""
+        return {one.index: (*self._describe(one), one.plan.save_state()) for one in self._buckets.values()}
 
     def load_state_dict(self, all_ranks):
         """all_ranks: the state_dict() of all ranks that have saved, in any order; there may be more or fewer ranks now. To be called after
-        the second step, once the buckets are those that the states are of."""
-        for index, (plan, count) in self._plans.items():
-            had = sorted({saved[index][0] for saved in all_ranks})
-            if had != [count]:
-                raise ValueError(f"hocket: bucket {index} has {count} elements now, and had {had} when it was saved. Load after the second "
-                                 "step, and with the same model and bucket_cap_mb")
-            plan.load_state([saved[index][1] for saved in all_ranks])
+        the second step, when the buckets are there that the states are of."""
+        found = []
+        for one in self._buckets.values():
+            wanted = self._describe(one)
+            saved = [entry[-1] for states in all_ranks for entry in states.values() if tuple(entry[:-1]) == wanted]
+            if len(saved) != len(all_ranks):
+                names, dtype, count = wanted
+                raise ValueError(f"hocket: bucket {one.index}, of {count} elements of {dtype} ({', '.join(names)}), is not in the states of "
+                                 f"{len(all_ranks) - len(saved)} of {len(all_ranks)} ranks. Load after the second step, and with the same "
+                                 "model and bucket_cap_mb")
+            found.append((one.plan, saved))
+        if not found:
+            raise ValueError("hocket: there are no buckets yet that a state could belong to: load after the second step")
+        for plan, saved in found:
+            plan.load_state(saved)
 
 
 def _sum_sparsely(hook, bucket):
@@ -98,6 +141,7 @@ def sparse_hook(model, density=0.01, schedule=None):
     if schedule is None:
         levels = group._communicator.comm.info("topology").count("x") + 1
         schedule = f"{'hitopk' if levels == 2 else 'naive_ag'}({density})"
-    hook = SparseHook(group, schedule)
+    names = {id(parameter): name for name, parameter in model.module.named_parameters()}
+    hook = SparseHook(group, schedule, names)
     model.register_comm_hook(hook, _sum_sparsely)
     return hook
