@@ -1,6 +1,7 @@
 // hkt_cache_*: checks and translates arguments, no more.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
@@ -87,10 +88,10 @@ void check(const hkt_cache_options& given) {
         capi::refuse(
             fmt::format("hkt_cache_options.store is {}; it must be an hkt_cache_store", given.store));
     if (given.depth < 0 || given.depth > 4096 || given.workers < 0 || given.workers > 1024 ||
-        given.timeout_ms < 0 || given.timeout_ms > longest_timeout_ms)
+        given.timeout_ms < 0)
         capi::refuse(fmt::format(
             "hkt_cache_options has depth {}, workers {}, timeout_ms {}: depth is up to 4096, workers "
-            "up to 1024, timeout_ms a day, and 0 is the default of each",
+            "up to 1024, timeout_ms is not negative, and 0 is the default of each",
             given.depth, given.workers, given.timeout_ms));
 }
 
@@ -121,7 +122,8 @@ std::unique_ptr<cache::Cache> open_cache(const hkt_cache_options& given) {
     options.store = static_cast<cache::Store>(given.store);
     if (given.depth != 0) options.depth = static_cast<unsigned>(given.depth);
     if (given.workers != 0) options.workers = static_cast<unsigned>(given.workers);
-    if (given.timeout_ms != 0) options.timeout = std::chrono::milliseconds(given.timeout_ms);
+    if (given.timeout_ms != 0)
+        options.timeout = std::chrono::milliseconds(std::min(given.timeout_ms, longest_timeout_ms));
     return std::make_unique<cache::Cache>(std::move(options));
 }
 

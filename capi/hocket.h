@@ -266,8 +266,8 @@ typedef struct hkt_comm_options {
     const char* schedule_path; /* HOCKET_SCHEDULE_PATH: folders of .sched files, separated by ':', searched
                                   before the library that Hocket was built with */
     int32_t executor;          /* hkt_executor; HOCKET_EXECUTOR */
-    int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: the longest that joining, making a plan, or
-                                  one operation may take before it fails with HKT_ERROR_TIMEOUT */
+    int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: the longest that joining, making a plan, or one
+                                  operation may take before it fails with HKT_ERROR_TIMEOUT; at most a day */
     int32_t progress;          /* hkt_progress; HOCKET_PROGRESS */
     int32_t listen_fd;         /* HOCKET_LISTEN_FD; 0: none. Rank 0's socket that is bound and listens; then
                                   only the other ranks need master_port. It stays the caller's */
@@ -696,8 +696,8 @@ HKT_API hkt_status hkt_wait(hkt_request* request);
 HKT_API hkt_status hkt_test(hkt_request* request);
 
 /* As hkt_wait, for timeout_ms milliseconds at most (0: as hkt_test): then HKT_IN_PROGRESS. That breaks
- * nothing, and the request stays valid. Errors: those of hkt_wait, and INVALID_ARGUMENT (timeout_ms is
- * negative, or longer than a day). */
+ * nothing, and the request stays valid. More than a day counts as a day, here and for all other timeouts.
+ * Errors: those of hkt_wait, and INVALID_ARGUMENT (timeout_ms is negative). */
 HKT_API hkt_status hkt_wait_for(hkt_request* request, int64_t timeout_ms);
 
 /* Waits until one of `count` requests has ended, for timeout_ms milliseconds at most, and sets *index to its
@@ -1449,7 +1449,7 @@ HKT_API hkt_status hkt_params_server_start(const hkt_params_server_options* opti
  * null, or a parent's. */
 HKT_API const char* hkt_params_server_address(const hkt_params_server* server);
 
-/* Waits until workers have come and all have left, for timeout_ms milliseconds at most (0 to a day): then
+/* Waits until workers have come and all have left, for timeout_ms milliseconds at most (0 or more): then
  * HKT_IN_PROGRESS. Errors: INVALID_ARGUMENT, and what has made the server fail: BOOTSTRAP (the first server
  * is not there), MISMATCH (it refuses this one), IO, OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_params_server_wait(hkt_params_server* server, int64_t timeout_ms);

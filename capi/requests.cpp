@@ -94,8 +94,8 @@ hkt_status wait(const char* function, Request& started, Clock::time_point until)
 }
 
 Clock::time_point end_of(const char* function, std::int64_t timeout_ms) {
-    check_range(fmt::format("{}: timeout_ms", function), timeout_ms, 0, longest_timeout_ms);
-    return Clock::now() + std::chrono::milliseconds(timeout_ms);
+    const std::int64_t limit = check_timeout(fmt::format("{}: timeout_ms", function), timeout_ms, 0);
+    return Clock::now() + std::chrono::milliseconds(limit);
 }
 
 // The communicator of several requests, collectives and messages. places: in the caller's list.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -27,6 +28,11 @@ std::int64_t check_range(std::string_view name, std::int64_t value, std::int64_t
     return value;
 }
 
+std::int64_t check_timeout(std::string_view name, std::int64_t value, std::int64_t low) {
+    if (value < low) refuse(fmt::format("{} is {}; it must be {} milliseconds or more", name, value, low));
+    return std::min(value, longest_timeout_ms);
+}
+
 std::optional<std::string> EnvironmentReader::text(const char* name) const {
     const char* value = environment_(name);
     if (value == nullptr || *value == '\0') return std::nullopt;
@@ -42,6 +48,18 @@ std::optional<std::int64_t> EnvironmentReader::number(const char* name, std::int
     if (error != std::errc() || end != value->data() + value->size())
         refuse(fmt::format("{} is \"{}\"; it must be a whole number from {} to {}", name, *value, low, high));
     return check_range(name, result, low, high);
+}
+
+std::optional<std::int64_t> EnvironmentReader::timeout(const char* name, std::int64_t low) const {
+    const auto value = text(name);
+    if (!value) return std::nullopt;
+    std::int64_t result = 0;
+    const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
+    const bool is_long = error == std::errc::result_out_of_range && value->front() != '-';
+    if ((error != std::errc() && !is_long) || end != value->data() + value->size())
+        refuse(fmt::format("{} is \"{}\"; it must be a whole number of milliseconds, {} or more", name,
+                           *value, low));
+    return is_long ? longest_timeout_ms : check_timeout(name, result, low);
 }
 
 std::optional<std::uint64_t> EnvironmentReader::bytes(const char* name) const {

@@ -137,7 +137,7 @@ params::ServerOptions options_of_server(const hkt_params_server_options& given) 
             check_range("hkt_params_server_options.servers", given.servers, 1, 65536));
     options.timeout = timeout_of("hkt_params_server_options.timeout_ms", given.timeout_ms);
     const auto time = [](const char* name, std::int64_t value, milliseconds& to) {
-        if (value != 0) to = milliseconds(check_range(name, value, 1, longest_timeout_ms));
+        if (value != 0) to = milliseconds(check_timeout(name, value, 1));
     };
     time("hkt_params_server_options.silence_ms", given.silence_ms, options.terms.silence);
     time("hkt_params_server_options.return_ms", given.return_ms, options.terms.return_for);
@@ -149,7 +149,7 @@ std::string secret_of(const char* given) {
 }
 
 milliseconds timeout_of(const char* name, std::int64_t given) {
-    if (given != 0) return milliseconds(check_range(name, given, 1, longest_timeout_ms));
+    if (given != 0) return milliseconds(check_timeout(name, given, 1));
     return engine::own_options().timeout;
 }
 

@@ -61,8 +61,9 @@ const char* hkt_params_server_address(const hkt_params_server* server) {
 hkt_status hkt_params_server_wait(hkt_params_server* server, int64_t timeout_ms) {
     return capi::guarded([&] {
         params::Server& of = started(server, "hkt_params_server_wait");
-        check_range("hkt_params_server_wait: timeout_ms", timeout_ms, 0, longest_timeout_ms);
-        const auto until = transport::Clock::now() + std::chrono::milliseconds(timeout_ms);
+        const auto until =
+            transport::Clock::now() +
+            std::chrono::milliseconds(check_timeout("hkt_params_server_wait: timeout_ms", timeout_ms, 0));
         return of.wait(until) ? HKT_SUCCESS : HKT_IN_PROGRESS;
     });
 }

@@ -197,8 +197,8 @@ hkt_status hkt_barrier(hkt_comm* comm) {
 hkt_status hkt_barrier_monitored(hkt_comm* comm, int64_t timeout_ms) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_barrier_monitored");
-        check_range("hkt_barrier_monitored: timeout_ms", timeout_ms, 1, longest_timeout_ms);
-        comm->engine->barrier_monitored(std::chrono::milliseconds(timeout_ms));
+        comm->engine->barrier_monitored(
+            std::chrono::milliseconds(check_timeout("hkt_barrier_monitored: timeout_ms", timeout_ms, 1)));
         return HKT_SUCCESS;
     });
 }

@@ -10,7 +10,7 @@ CacheOptions from_environment(const Environment& environment) {
     options.folder = reader.text("HOCKET_CACHE_FOLDER").value_or("");
     options.memory_bytes = reader.bytes("HOCKET_CACHE_MEMORY").value_or(options.memory_bytes);
     options.disk_bytes = reader.bytes("HOCKET_CACHE_DISK").value_or(0);
-    if (const auto timeout = reader.number("HOCKET_TIMEOUT_MS", 1, longest_timeout_ms))
+    if (const auto timeout = reader.timeout("HOCKET_TIMEOUT_MS", 1))
         options.timeout = std::chrono::milliseconds(*timeout);
     if (const auto io = reader.text("HOCKET_CACHE_IO")) {
         if (*io != "io_uring" && *io != "threads")

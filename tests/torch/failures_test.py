@@ -80,6 +80,38 @@ def wait_in_vain(rank, size):
     same(x, torch.full((3,), float(size)), "after a wait in vain")
 
 
+def wait_too_long(rank, size):
+    """More than a day counts as a day: a wait with it waits, and what is copied back at the end is."""
+    x = torch.ones(40, 2)[:, 0]
+    if rank == 0:
+        work = dist.all_reduce(x, async_op=True)
+        threading.Timer(0.3, store().set, ("waiting", "1")).start()
+        work.wait(datetime.timedelta(days=2))
+    else:
+        store().wait(["waiting"])
+        dist.all_reduce(x)
+    same(x, torch.full((40,), float(size)), "after a wait of two days at most")
+    group = dist.group.WORLD
+    for longest in (datetime.timedelta(days=7), datetime.timedelta.max):
+        group.set_timeout(longest)
+        dist.all_reduce(x)
+        group.monitored_barrier(longest)
+        other = hocket.torch.ProcessGroup(dist.PrefixStore(str(longest), store()), rank, size, longest)
+        other.allreduce([x]).wait()
+        other.shutdown()
+    same(x, torch.full((40,), float(size) ** 5), "with timeouts that are too long")
+    comm = group._communicator.comm
+    comm.barrier_monitored(1e300)
+    comm.all_reduce(torch.ones(3), wait=False).wait(1e300)
+    for wrong in (-1.0, float("nan")):
+        try:
+            comm.barrier_monitored(wrong)
+        except ValueError as error:
+            assert "above 0" in str(error), error
+        else:
+            raise AssertionError(f"a timeout of {wrong} was taken")
+
+
 def store():
     return dist.distributed_c10d._get_default_store()
 
@@ -311,7 +343,7 @@ class Failures(ranks.TestCase):
             self.assertIn(f"rank {rank}, attempt 1: 2.0", said)
 
     def test_the_rest(self):
-        for size, function in ((2, wait_in_vain), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted),
+        for size, function in ((2, wait_in_vain), (2, wait_too_long), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted),
                                (2, interrupted_barrier), (2, made_at_last), (2, refused), (1, put_too_late), (2, left), (2, forked)):
             with self.subTest(function=function.__name__):
                 self.check(size, function)

@@ -7,6 +7,8 @@ from typing import Any, Dict, List, Tuple
 from hocket._native import ffi, lib
 from hocket.errors import invalid, keep
 
+LONGEST_S = 24 * 3600  # what is longer counts as this, as in C
+
 
 def text(value: Any) -> bytes:
     return os.fsencode(value)
@@ -15,7 +17,7 @@ def text(value: Any) -> bytes:
 def milliseconds(seconds: float, name: str = "timeout") -> int:
     if not 0 < seconds < float("inf"):
         raise invalid(f"{name} is {seconds!r}; it is a number of seconds above 0, and not infinite")
-    return max(1, round(seconds * 1000))
+    return max(1, round(min(seconds, LONGEST_S) * 1000))
 
 
 def constant(prefix: str, name: str) -> int:

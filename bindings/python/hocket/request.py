@@ -7,10 +7,10 @@ from typing import Any, Callable, Generator, Generic, Optional, Sequence, TypeVa
 
 from hocket._native import ffi, lib
 from hocket.errors import Error, error_of, invalid, raise_pending
+from hocket.options import LONGEST_S
 from hocket.state import CALLS, FLIGHT, State, Told, get_ident, is_in_call
 
 Result = TypeVar("Result")
-_LONGEST_MS = 24 * 3600 * 1000  # hkt_wait_for takes no longer time
 
 
 class Request(Generic[Result]):
@@ -131,7 +131,7 @@ class Request(Generic[Result]):
     # ---- inside, with the lock -----------------------------------------------------------------------------------
 
     def _wait(self, timeout: Optional[float]) -> None:
-        milliseconds = -1 if timeout is None else min(int(timeout * 1000 + 0.999), _LONGEST_MS)
+        milliseconds = -1 if timeout is None else int(min(timeout, LONGEST_S) * 1000 + 0.999)
         if not self._step(milliseconds):
             raise _in_progress(timeout)
 

@@ -8,6 +8,7 @@ import sys
 from typing import Any, Optional, Tuple
 
 from hocket.errors import invalid
+from hocket.options import LONGEST_S
 
 _CONNECTING_S = 60  # at most, unless init() was given a timeout: as in C
 _met = itertools.count()  # a key of the store is set once: so each init() of a process has a prefix of its own
@@ -26,6 +27,6 @@ def meeting(timeout: Optional[float]) -> Tuple[Any, int, int, str]:
     except ImportError as error:
         raise invalid(f"torchrun has started this process, so the ranks meet in torch's store, but torch cannot be imported "
                       f"({error}); install it for {sys.executable}, or set MASTER_PORT to another port and HOCKET_SECRET") from error
-    longest = datetime.timedelta(seconds=_CONNECTING_S if timeout is None else timeout)
+    longest = datetime.timedelta(seconds=_CONNECTING_S if timeout is None else min(timeout, LONGEST_S))
     store, rank, size = next(rendezvous("env://", timeout=longest))
     return store, rank, size, f"/{next(_met)}"

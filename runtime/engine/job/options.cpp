@@ -265,9 +265,8 @@ Options resolve(const Choices& choices, const Environment& environment) {
     options.executor = choices.executor == ExecutorKind::automatic ? executor_from(reader) : choices.executor;
     options.has_background = choices.has_background ? *choices.has_background : has_background_from(reader);
     if (choices.timeout)
-        options.timeout = std::chrono::milliseconds(
-            check_range("timeout_ms", choices.timeout->count(), 1, longest_timeout_ms));
-    else if (const auto ms = reader.number("HOCKET_TIMEOUT_MS", 1, longest_timeout_ms))
+        options.timeout = std::chrono::milliseconds(check_timeout("timeout_ms", choices.timeout->count(), 1));
+    else if (const auto ms = reader.timeout("HOCKET_TIMEOUT_MS", 1))
         options.timeout = std::chrono::milliseconds(*ms);
     options.join_timeout = options.timeout;
     options.cuda_ipc = cuda_ipc_from(reader);
@@ -277,7 +276,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
     options.recording_signal = recording_signal_from(reader, !options.recordings.empty());
     if (const auto threads = reader.number("HOCKET_KERNEL_THREADS", 1, 256))
         options.kernel_threads = static_cast<unsigned>(*threads);
-    if (const auto ms = reader.number("HOCKET_HEARTBEAT_TIMEOUT_MS", 100, longest_timeout_ms))
+    if (const auto ms = reader.timeout("HOCKET_HEARTBEAT_TIMEOUT_MS", 100))
         options.heartbeat_timeout = std::chrono::milliseconds(*ms);
     return options;
 }

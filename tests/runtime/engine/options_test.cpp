@@ -1,7 +1,9 @@
 #include "runtime/engine/job/options.hpp"
 
 #include <csignal>
+#include <limits>
 #include <map>
+#include <string>
 
 #include "runtime/error.hpp"
 #include "tests/support/test.hpp"
@@ -135,6 +137,30 @@ TEST_CASE("the embedder's choice comes before the environment") {
     CHECK(options.schedule == "direct");
     CHECK(options.timeout.count() == 5);
     CHECK(options.executor == ExecutorKind::jit);
+}
+
+TEST_CASE("times longer than a day count as a day") {
+    constexpr std::int64_t day = 24 * 3600 * 1000;
+    Choices choices;
+    for (const auto ms :
+         {day + 1, std::int64_t{180000000} * 1000, std::numeric_limits<std::int64_t>::max()}) {
+        INFO(ms);
+        choices.timeout = std::chrono::milliseconds(ms);
+        CHECK(resolved(job, choices).timeout.count() == day);
+        const Options options = resolved(with(job, {{"HOCKET_TIMEOUT_MS", std::to_string(ms)},
+                                                    {"HOCKET_HEARTBEAT_TIMEOUT_MS", std::to_string(ms)}}));
+        CHECK(options.timeout.count() == day);
+        CHECK(options.join_timeout.count() == day);
+        CHECK(options.heartbeat_timeout.count() == day);
+    }
+    CHECK(resolved(with(job, {{"HOCKET_TIMEOUT_MS", "99999999999999999999"}})).timeout.count() == day);
+    for (const char* wrong : {"-99999999999999999999", "99999999999999999999s", "0", "nan"})
+        CHECK_THROWS_WITH(resolved(with(job, {{"HOCKET_TIMEOUT_MS", wrong}})),
+                          Catch::Contains("HOCKET_TIMEOUT_MS is"));
+    CHECK_THROWS_WITH(resolved(with(job, {{"HOCKET_HEARTBEAT_TIMEOUT_MS", "99"}})),
+                      Catch::Contains("100 milliseconds or more"));
+    choices.timeout = std::chrono::milliseconds(-1);
+    CHECK_THROWS_WITH(resolved(job, choices), Catch::Contains("timeout_ms is -1"));
 }
 
 TEST_CASE("what cannot be is refused by its name") {

@@ -12,14 +12,15 @@ from .meeting import MeetingPlace
 
 Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class of its own
 _MILLISECOND = datetime.timedelta(milliseconds=1)
+_LONGEST = datetime.timedelta(days=1)
 _AT_LEAST = 16  # works between two looks for those that have ended
 
 
 def milliseconds(timeout):
-    """Of a timedelta; None for torch's values that mean "none was given"."""
+    """Of a timedelta, a day at most, as in C; None for torch's values that mean "none was given"."""
     if timeout is None:
         return None
-    value = timeout // _MILLISECOND
+    value = min(timeout, _LONGEST) // _MILLISECOND
     return value if value > 0 else None
 
 
@@ -43,7 +44,7 @@ class GroupCommunicator:
     """
 
     def __init__(self, store, rank, size, timeout, options):
-        self.rank, self.size, self.timeout_ms = rank, size, max(1, timeout // _MILLISECOND)
+        self.rank, self.size, self.timeout_ms = rank, size, milliseconds(timeout) or 1
         self.pending, self.closing = set(), []
         self._until_sweep = _AT_LEAST
         try:

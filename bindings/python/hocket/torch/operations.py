@@ -293,7 +293,7 @@ class Operations:
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         limit = self._communicator.timeout_ms
         if isinstance(timeout, datetime.timedelta):
-            limit = max(1, timeout // datetime.timedelta(milliseconds=1))
+            limit = milliseconds(timeout) or 1
         try:
             interruptible(lambda: self._communicator.call("monitored_barrier", lambda handle: lib.hkt_barrier_monitored(handle, limit)))
         except Failure as error:
