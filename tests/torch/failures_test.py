@@ -196,6 +196,29 @@ def interrupted(rank, size):
     same(x, torch.full((3,), float(size)), "after Ctrl-C")
 
 
+def waits_beside(rank, size):
+    """A handler of a signal cannot wait for what its thread waits for, and is told so."""
+    x, said = torch.ones(3), []
+    if rank == 0:
+        def handle(*_):
+            assert not work.is_completed()
+            for call in (work.wait, work.get_future, lambda: work.wait(datetime.timedelta(seconds=1))):
+                try:
+                    call()
+                except ValueError as error:
+                    said.append(str(error))
+            store().set("handled", "1")
+        signal.signal(signal.SIGALRM, handle)
+        work = dist.all_reduce(x, async_op=True)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        work.wait()
+        assert len(said) == 3 and all("beside a wait of the same thread" in text for text in said), said
+    else:
+        store().wait(["handled"])
+        dist.all_reduce(x)
+    same(x, torch.full((3,), float(size)), "after a handler's wait")
+
+
 class Interrupt:
     """Ctrl-C for this process, 0.3 s later, in a `with` block that must end with it."""
 
@@ -343,7 +366,7 @@ class Failures(ranks.TestCase):
             self.assertIn(f"rank {rank}, attempt 1: 2.0", said)
 
     def test_the_rest(self):
-        for size, function in ((2, wait_in_vain), (2, wait_too_long), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted),
+        for size, function in ((2, wait_in_vain), (2, wait_too_long), (2, waits_beside), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted),
                                (2, interrupted_barrier), (2, made_at_last), (2, refused), (1, put_too_late), (2, left), (2, forked)):
             with self.subTest(function=function.__name__):
                 self.check(size, function)

@@ -4,7 +4,7 @@ import threading
 from torch._C._distributed_c10d import Work as Base
 
 from hocket._native import lib
-from hocket.state import CALLS, Told, get_ident
+from hocket.state import CALLS, Told, get_ident, is_in_call
 
 from .communicator import Failure, milliseconds
 from .future import Future
@@ -40,7 +40,7 @@ class Work(Base):
         beside: not if another thread is waiting."""
         if self._flight is None:
             return True
-        if not self._lock.acquire(not beside, -1 if beside or timeout is None else timeout / 1000):
+        if not self._acquire(0 if beside else timeout):
             return False
         future = None
         try:
@@ -51,6 +51,16 @@ class Work(Base):
         self._complete(future)
         self._look_again()
         return self._flight is None
+
+    def _acquire(self, timeout):
+        if self._lock.acquire(False):
+            return True
+        if timeout == 0:
+            return False
+        if is_in_call():  # perhaps the call that has the lock: it goes on when the handler has returned
+            raise ValueError(f"hocket: a handler of a signal, or a finalizer, cannot wait for {self._name}, or ask for its future, beside a "
+                             "wait of the same thread; is_completed() can be asked")
+        return self._lock.acquire(timeout=-1 if timeout is None else timeout / 1000)
 
     def _look(self, timeout):
         """With the lock. The future that is to be completed, if the operation has ended and has one."""
@@ -142,7 +152,8 @@ class Work(Base):
     source_rank = _source_rank
 
     def get_future(self):
-        with self._lock:
+        self._acquire(None)
+        try:
             if self._future is not None:
                 return self._future
             made, ended = Future(), self._flight is None
@@ -151,6 +162,8 @@ class Work(Base):
             else:
                 self._is_told = True  # also where Ctrl-C came before what has ended was looked at
             self._future = made
+        finally:
+            self._lock.release()
         if ended:
             self._complete(self._future)
         else:
