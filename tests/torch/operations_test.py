@@ -200,6 +200,11 @@ def several_at_once(rank, size):
     dist.all_reduce_coalesced(tensors)
     for x in tensors:
         same(x, plain(ReduceOp.SUM, [numbers(r, len(x), torch.float32) for r in range(size)]), "all_reduce_coalesced")
+    x, long = torch.tensor([1.0 + rank]), torch.arange(5.0)
+    dist.all_reduce_coalesced([x, x])  # of one tensor twice, both are the sum of what it was
+    same(x, torch.tensor([float(sum(range(1, size + 1)))]), "all_reduce_coalesced of one tensor twice")
+    dist.all_reduce_coalesced([long[:3], long[2:], x, long[4:]])
+    same(long, torch.arange(5.0) * size, "all_reduce_coalesced of views that overlap")
     lists = [[torch.empty(3), torch.empty(2, 2)] for _ in range(size)]
     dist.all_gather_coalesced(lists, [torch.full((3,), float(rank)), torch.full((2, 2), -float(rank))])
     for r, (first, second) in enumerate(lists):
@@ -405,6 +410,11 @@ def wrong(rank, size):
     refused(ValueError, "split sizes", dist.all_to_all_single, torch.ones(size), torch.ones(size), [1] * size, [2] * size)
     refused(ValueError, "float32", lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND))
     refused(ValueError, "memory of the CPU", lambda: group.broadcast([torch.ones(2, device="meta")]))
+    shared = torch.ones(1).expand(3)  # a result has no place there; it can be sent
+    refused(ValueError, "expanded", group.allreduce, [shared])
+    refused(ValueError, "expanded", group.allgather, [[shared] * size], [torch.ones(3)])
+    refused(ValueError, "expanded", dist.all_to_all, [shared] * size, [torch.ones(3)] * size)
+    dist.all_gather([torch.empty(3) for _ in range(size)], shared)
     x = torch.ones(1)
     dist.all_reduce(x)
     same(x, torch.tensor([float(size)]), "after what was refused")

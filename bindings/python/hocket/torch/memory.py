@@ -11,6 +11,29 @@ def _plain(tensor):
     return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
 
 
+def _check_written(tensor):
+    """What an operation writes to has a place for each element. copy_() would refuse that only at the end."""
+    if tensor.numel() and any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
+        raise ValueError(f"hocket: a result cannot go to an expanded tensor (shape {tuple(tensor.shape)}, strides {tensor.stride()}), whose "
+                         "elements share their memory: pass tensor.contiguous()")
+
+
+def overlapping(tensors):
+    """For each of them whether it shares memory with another."""
+    shares, places = [False] * len(tensors), []
+    for i, tensor in enumerate(tensors):
+        if tensor.numel():
+            last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+            places.append((tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size(), i))
+    end, before = 0, None
+    for begin, its_end, i in sorted(places):
+        if begin < end:
+            shares[i] = shares[before] = True
+        if its_end > end:
+            end, before = its_end, i
+    return shares
+
+
 def _copies(tensors):
     """Memory for all of them, one after another, and a view of it for each."""
     flat = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype)
@@ -47,12 +70,14 @@ class Memory:
 
     __slots__ = ("tensors", "address", "keep", "after")
 
-    def __init__(self, tensors, filled, written):
-        """filled: the operation reads what is in the tensors; written: it writes to them."""
+    def __init__(self, tensors, filled, written, copied=False):
+        """filled: the operation reads what is in the tensors; written: it writes to them. copied: it works on a copy in any case."""
         for tensor in tensors:
             check(tensor)
+            if written:
+                _check_written(tensor)
         self.tensors, self.after = tensors, None
-        if (_plain(tensors[0]) if len(tensors) == 1 else _adjacent(tensors)):
+        if not copied and (_plain(tensors[0]) if len(tensors) == 1 else _adjacent(tensors)):
             self.address, self.keep = tensors[0].data_ptr(), tensors
             return
         flat, views = _copies(tensors)
@@ -73,6 +98,8 @@ class Scattered:
     def __init__(self, tensors, written):
         for tensor in tensors:
             check(tensor)
+            if written:
+                _check_written(tensor)
         pieces = [tensor if _plain(tensor) else tensor.new_empty(tensor.shape) for tensor in tensors]
         copied = [(piece, tensor) for piece, tensor in zip(pieces, tensors) if piece is not tensor]
         self.tensors, self.after = tensors, None

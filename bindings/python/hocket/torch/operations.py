@@ -18,7 +18,7 @@ from . import profiling
 from .buckets import AT_THE_END, LEAST, called_by_backward
 from .communicator import Failure, milliseconds
 from .elements import factor_of, kind_of, operator_of
-from .memory import Memory, Scattered
+from .memory import Memory, Scattered, check, overlapping
 from .sparse import all_reduce_sparse
 from .work import Work
 
@@ -186,7 +186,14 @@ class Operations:
         return work
 
     def allreduce_coalesced(self, tensors, opts=c10d.AllreduceCoalescedOptions()):
-        return self._together([lambda t=t: self.allreduce([t], opts) for t in tensors])
+        """Tensors that share memory are added up as they are before, and what is written last stays, as with Gloo."""
+        if any(tensor.is_sparse for tensor in tensors):
+            raise ValueError("hocket: sparse tensors cannot be coalesced: call all_reduce for each of them")
+        for tensor in tensors:
+            check(tensor)
+        memories = [Memory([t], True, True, copied=shares) for t, shares in zip(tensors, overlapping(tensors))]
+        return self._together([lambda t=t, m=m: self._collective("all_reduce", m, m, t.numel(), t, opts, [t], reduces=True)
+                               for t, m in zip(tensors, memories)])
 
     def allgather_coalesced(self, output_lists, inputs, opts=c10d.AllgatherOptions()):
         return self._together([lambda i=i, t=t: self.allgather([[outputs[i] for outputs in output_lists]], [t], opts)
