@@ -219,6 +219,23 @@ def waits_beside(rank, size):
     same(x, torch.full((3,), float(size)), "after a handler's wait")
 
 
+def other_lists(rank, size):
+    """new_group in another order: the lists have ranks in common, and all hear it at once. Lists that have none make a group each."""
+    mine = [0, 3] if rank in (0, 3) else [1, 2]
+    x = torch.tensor([float(rank)])
+    dist.all_reduce(x, group=dist.new_group(mine))
+    same(x, torch.tensor([3.0]), f"all_reduce in a group of {mine}")
+    dist.barrier()
+    if rank < 3:
+        try:
+            dist.new_group([0, 1] if rank == 0 else [0, 1, 2])
+        except ValueError as error:
+            assert "with the same lists" in str(error) and "0,1,2" in str(error), error
+        else:
+            raise AssertionError("a group was made of different lists")
+    dist.barrier()
+
+
 class Interrupt:
     """Ctrl-C for this process, 0.3 s later, in a `with` block that must end with it."""
 
@@ -366,7 +383,7 @@ class Failures(ranks.TestCase):
             self.assertIn(f"rank {rank}, attempt 1: 2.0", said)
 
     def test_the_rest(self):
-        for size, function in ((2, wait_in_vain), (2, wait_too_long), (2, waits_beside), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted),
+        for size, function in ((2, wait_in_vain), (2, wait_too_long), (2, waits_beside), (4, other_lists), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted),
                                (2, interrupted_barrier), (2, made_at_last), (2, refused), (1, put_too_late), (2, left), (2, forked)):
             with self.subTest(function=function.__name__):
                 self.check(size, function)

@@ -8,7 +8,7 @@ from hocket._native import lib
 from hocket.state import CALLS, destroy_later, get_ident, is_busy, is_in_call
 
 from .buckets import Buckets
-from .meeting import MeetingPlace
+from .meeting import MeetingPlace, prefix_of
 
 Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class of its own
 _MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -43,25 +43,30 @@ class GroupCommunicator:
     closing     plans and registered memory of hooks, to be closed before
     """
 
-    def __init__(self, store, rank, size, timeout, options):
+    def __init__(self, store, rank, size, timeout, options, members=()):
+        """members: the group's ranks, of the job, where new_group() was given them."""
         self.rank, self.size, self.timeout_ms = rank, size, milliseconds(timeout) or 1
         self.pending, self.closing = set(), []
         self._until_sweep = _AT_LEAST
         try:
-            self._join(store, options)
+            self._join(store, options, members)
         except hocket.Error as error:
             raise as_torch(error)
         self.buckets = Buckets(self.comm, self.closing)
 
-    def _join(self, store, options):
+    def _join(self, store, options, members):
         place = MeetingPlace(store)
+        has_joined = False
         try:
-            self.comm = hocket.init(rank=self.rank, world_size=self.size, store=place, store_prefix="hocket",
+            if len(members) > 1:
+                place.compare_members(members, self.rank, self.timeout_ms)
+            self.comm = hocket.init(rank=self.rank, world_size=self.size, store=place, store_prefix=prefix_of(members),
                                     timeout=self.timeout_ms / 1000,
                                     progress="thread",  # whatever HOCKET_PROGRESS says: futures are waited for outside of Hocket
                                     **options.given())
+            has_joined = True
         finally:
-            place.take_out()
+            place.take_out(has_joined and self.rank == 0)
         self.state = self.comm._state
         self.comm.barrier()  # nobody goes on before
 

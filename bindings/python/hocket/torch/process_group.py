@@ -15,10 +15,10 @@ from .options import Options
 
 
 class ProcessGroup(Operations, c10d.ProcessGroup):
-    def __init__(self, store, rank, size, timeout, options=None):
+    def __init__(self, store, rank, size, timeout, options=None, members=()):
         c10d.ProcessGroup.__init__(self, rank, size)
         options = options or Options()
-        self._begin(GroupCommunicator(store, rank, size, timeout, options), options)
+        self._begin(GroupCommunicator(store, rank, size, timeout, options, members), options)
         if Backend is not None:  # for what torch 2 asks of a group's backend: its devices, what it can do, where the name is kept
             kind = c10d.ProcessGroup.BackendType.CUSTOM
             self._backend = Backend(self._communicator, options)
@@ -52,9 +52,10 @@ def _is_one_of_several():
 
 def create(given, options):
     """What torch calls for init_process_group and new_group; given: its _DistributedBackendOptions."""
+    members = tuple(given.global_ranks_in_group or ())  # none: of the whole job
     if Backend is not None and _is_one_of_several():
         options = options if isinstance(options, Options) else Options()  # or the other backend's
-        return Backend(GroupCommunicator(given.store, given.group_rank, given.group_size, given.timeout, options), options)
+        return Backend(GroupCommunicator(given.store, given.group_rank, given.group_size, given.timeout, options, members), options)
     if options is not None and not isinstance(options, Options):
         raise TypeError(f"hocket: pg_options must be a hocket.torch.Options, not {type(options)}")
-    return ProcessGroup(given.store, given.group_rank, given.group_size, given.timeout, options)
+    return ProcessGroup(given.store, given.group_rank, given.group_size, given.timeout, options, members)
