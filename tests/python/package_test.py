@@ -229,6 +229,11 @@ class Kernels(unittest.TestCase):
         values, indices = hocket.kernels.topk(np.array([np.inf, 1], np.float32), 1, residual=np.zeros(2, np.float32))
         self.assertEqual(len(values), 0)  # the step was skipped
 
+    def test_steps_of_lamb(self):
+        for wrong in (-1, 0, np.int64(-1), 1 << 64):
+            with self.assertRaisesRegex(hocket.InvalidArgumentError, f"step is {wrong}; the first one is 1"):
+                hocket.kernels.lamb(*([np.ones(3, np.float32)] for _ in range(4)), 0.1, wrong)
+
     def test_optimizers(self):
         w, g = [np.full(4, 2, np.float32)], [np.ones(4, np.float32)]
         m, v = [np.zeros(4, np.float32)], [np.zeros(4, np.float32)]

@@ -76,6 +76,8 @@ def lars(weights: Sequence[Any], gradients: Sequence[Any], momenta: Sequence[Any
 def lamb(weights: Sequence[Any], gradients: Sequence[Any], first_moments: Sequence[Any], second_moments: Sequence[Any],
          rate: float, step: int, **options: Any) -> bool:
     """One step of LAMB; the first has the number 1. Whether it was taken. options: hkt_lamb_options."""
+    if not 1 <= step < 1 << 64:
+        raise invalid(f"step is {step}; the first one is 1, and each adds 1")
     return _step("hkt_lamb_options", options, gradients,
                  [(weights, "weights"), (first_moments, "first_moments"), (second_moments, "second_moments")],
                  lambda lists, gradient, how, skipped: lib.hkt_lamb(lists[0], gradient[0], lists[1], lists[2], gradient[1],
