@@ -74,8 +74,11 @@ class Arrays(Alone):
         for function in (lambda: self.comm.send(x, 0, tag=1 << 31), lambda: self.comm.recv(x, 1 << 31, wait=False),
                          lambda: self.comm.broadcast(x, root=1 << 31), lambda: self.comm.split(1 << 31)):
             self.refused(["2147483648 is out of range", limit], function)
-        for timeout in (float("inf"), float("nan"), 1e30):
-            self.refused(["number of seconds" if timeout != 1e30 else "out of range"], self.comm.barrier_monitored, timeout)
+        for timeout in (float("inf"), float("nan"), -1):
+            self.refused(["number of seconds"], self.comm.barrier_monitored, timeout)
+        for timeout in (1e30, 1e307):  # as a day
+            self.comm.barrier_monitored(timeout)
+            self.comm.all_reduce(x, wait=False).wait(timeout)
         self.refused(["out of range"], self.comm.group, [1 << 31])
         self.refused(["out of range"], hocket.explain, "ring", rank=1 << 31)
         self.refused([str(1 << 64), f"0 to {(1 << 64) - 1}"], self.comm.all_reduce, hocket.Memory(x.ctypes.data, 1 << 64, 0, x))
@@ -186,7 +189,7 @@ class Errors(unittest.TestCase):
         with self.assertRaises(hocket.BootstrapError) as caught:
             hocket.init(rank=1, world_size=2, master_addr="127.0.0.1", master_port=9, secret="x", timeout=0.5)
         self.assertIn("127.0.0.1", str(caught.exception))
-        for given in ({"timeout": 0}, {"timeout": float("inf")}, {"timeout": 1e30}, {"progress": "sometimes"}, {"rank": "one"}, {"unique_id": "x" * 200}):
+        for given in ({"timeout": 0}, {"timeout": float("inf")}, {"timeout": float("nan")}, {"progress": "sometimes"}, {"rank": "one"}, {"unique_id": "x" * 200}):
             with self.assertRaises(hocket.InvalidArgumentError):
                 hocket.init(**given)
 
